@@ -1,0 +1,4 @@
+//! Kernel bytes and host facts to summaries: one mergeable summary per concern. Pure.
+
+pub mod latency;
+pub mod stacks;

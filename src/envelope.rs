@@ -1,0 +1,82 @@
+//! What stands around every result: when, on which kernel, what was lost, what it cost, and what
+//! could not be seen. The JSON keys are the contract's.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// The frame of every `--json` object.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Envelope {
+    /// Version of biopsy.
+    pub version: String,
+    /// Kernel release as `uname -r` prints it.
+    pub kernel: String,
+    /// Wall clock at the start, RFC 3339, UTC, milliseconds.
+    pub start: String,
+    /// Length of the measured window.
+    pub duration_ns: u64,
+    /// What was not counted or not timed.
+    pub lost: Lost,
+    /// What the probes cost.
+    pub cost: Cost,
+    /// What cannot be seen here, and where its time falls.
+    pub missing: Vec<Missing>,
+}
+
+/// Loss by kind. Every number is exact unless `probes` says otherwise.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Lost {
+    /// I/Os that the block layer finished and that have no stages here. Disjoint from `ios`.
+    pub ios: u64,
+    /// Records that did not fit into a ring buffer.
+    pub events: u64,
+    /// Stack samples that were dropped.
+    pub samples: u64,
+    /// Per probe, per kind.
+    pub probes: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// What the probes cost while they ran.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Cost {
+    /// Σ over programs of (run time − empty-program baseline × runs) / ios; absent when the kernel's
+    /// program statistics could not be switched on or no I/O was seen.
+    pub ns_per_io: Option<f64>,
+    /// Time that the tracepoint itself adds around the programs, per I/O (17 ns a run, measured on
+    /// 6.18); shown beside `ns_per_io`, not hidden in it.
+    pub attach_ns_per_io: Option<f64>,
+    /// Run time of all programs, of one CPU.
+    pub cpu_percent: Option<f64>,
+    /// Memory of all maps.
+    pub map_bytes: u64,
+    /// The empty-program baseline that was subtracted, per run.
+    pub baseline_ns_per_run: Option<f64>,
+    /// Raw figures per program.
+    pub programs: Vec<ProgramCost>,
+}
+
+/// Runs and raw run time of one program, as the kernel counted them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ProgramCost {
+    pub name: String,
+    pub runs: u64,
+    /// Includes the statistics' own clock reads; the baseline is not subtracted here.
+    pub ns: u64,
+}
+
+/// A stage or part that has no key in this result.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Missing {
+    /// None: on every device.
+    pub device: Option<String>,
+    pub stage: Option<String>,
+    pub part: Option<String>,
+    /// A short word that scripts can test: `no-event`, `not-joined`, `refused`, ...
+    pub reason: String,
+    /// The stage that contains the time which this one would show.
+    pub included_in: Option<String>,
+    /// One sentence.
+    pub why: String,
+    pub remedy: Option<String>,
+}

@@ -1,0 +1,235 @@
+//! The one histogram: log-linear, 4 sub-bucket bits.
+//!
+//! Values below 16 have a bucket each; above, every power of two is cut into 16 buckets of equal
+//! width. A bucket `[lower, upper)` is at most lower/16 wide, so its midpoint is off by at most
+//! 1/32 = 3.125 % of the true value. `bpf/hist.h` computes the same index in the kernel; a test
+//! loads both from the same table of values.
+//!
+//! Buckets reach to 2^40 (18 minutes in nanoseconds); larger values fall into the last bucket,
+//! whose quantile is clamped to the exact maximum. `sum`, `min` and `max` are exact.
+
+/// Sub-bucket bits: 2^4 buckets per power of two.
+pub const SUB_BITS: u32 = 4;
+/// Powers of two covered: values below 2^40 are resolved.
+pub const MAX_BITS: u32 = 40;
+/// Number of buckets.
+pub const BUCKETS: usize = ((MAX_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
+
+/// The bucket that holds `value`.
+pub fn index(value: u64) -> usize {
+    if value < 1 << SUB_BITS {
+        return value as usize;
+    }
+    if value >= 1 << MAX_BITS {
+        return BUCKETS - 1;
+    }
+    let msb = 63 - value.leading_zeros();
+    let shift = msb - SUB_BITS;
+    (((shift + 1) as usize) << SUB_BITS) + ((value >> shift) as usize & ((1 << SUB_BITS) - 1))
+}
+
+/// `[lower, upper)` of a bucket.
+pub fn bounds(index: usize) -> (u64, u64) {
+    let sub = 1usize << SUB_BITS;
+    if index < sub {
+        return (index as u64, index as u64 + 1);
+    }
+    let shift = (index >> SUB_BITS) - 1;
+    let lower = ((sub + (index & (sub - 1))) as u64) << shift;
+    (lower, lower + (1 << shift))
+}
+
+/// Counts per bucket with exact sum, minimum and maximum. The unit is the caller's; times are
+/// nanoseconds everywhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Histogram {
+    counts: Vec<u64>,
+    count: u64,
+    sum: u64,
+    min: u64,
+    max: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { counts: vec![0; BUCKETS], count: 0, sum: 0, min: u64::MAX, max: 0 }
+    }
+}
+
+impl Histogram {
+    /// From the kernel's or a file's fields. `counts` may be shorter than [`BUCKETS`].
+    pub fn from_parts(counts: &[u64], sum: u64, min: u64, max: u64) -> Self {
+        let mut all = vec![0; BUCKETS];
+        let known = counts.len().min(BUCKETS);
+        all[..known].copy_from_slice(&counts[..known]);
+        let count = all.iter().sum();
+        if count == 0 {
+            return Self::default();
+        }
+        Self { counts: all, count, sum, min, max }
+    }
+
+    /// Adds one value.
+    #[inline]
+    pub fn record(&mut self, value: u64) {
+        self.counts[index(value)] += 1;
+        self.count += 1;
+        self.sum = self.sum.saturating_add(value);
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+    }
+
+    /// Adds all of `other`: exact, in any order.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *mine += theirs;
+        }
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// What came since `earlier`, an older state of this same histogram.
+    ///
+    /// Count and sum are exact. The extremes are exact when they moved since then; else they are
+    /// the bounds of the outermost bucket that grew (off by at most a bucket's width, 6.25 %).
+    pub fn since(&self, earlier: &Self) -> Self {
+        let counts: Vec<u64> =
+            self.counts.iter().zip(&earlier.counts).map(|(now, then)| now.saturating_sub(*then)).collect();
+        let first = counts.iter().position(|&n| n > 0);
+        let last = counts.iter().rposition(|&n| n > 0);
+        let (Some(first), Some(last)) = (first, last) else {
+            return Self::default();
+        };
+        let min = if self.min < earlier.min { self.min } else { bounds(first).0.max(self.min) };
+        let max = if self.max > earlier.max { self.max } else { (bounds(last).1 - 1).min(self.max) };
+        Self { count: counts.iter().sum(), counts, sum: self.sum.saturating_sub(earlier.sum), min, max }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// None when empty.
+    pub fn min(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.min)
+    }
+
+    /// None when empty.
+    pub fn max(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.max)
+    }
+
+    /// None when empty.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+
+    /// The value at quantile `q` (0 to 1): midpoint of the nearest-rank bucket, clamped to the exact
+    /// extremes. None where fewer than one value lies above, `count × (1 − q) < 1`.
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        // 1e-9: 1000 × (1 − 0.999) is 0.9999999999999… in binary floating point.
+        if self.count == 0 || self.count as f64 * (1.0 - q) < 1.0 - 1e-9 {
+            return None;
+        }
+        let rank = ((self.count as f64 * q).ceil() as u64).clamp(1, self.count);
+        let mut seen = 0;
+        for (i, n) in self.counts.iter().enumerate() {
+            seen += n;
+            if seen >= rank {
+                let (lower, upper) = bounds(i);
+                return Some((lower + (upper - lower) / 2).clamp(self.min, self.max));
+            }
+        }
+        Some(self.max)
+    }
+
+    /// `(lower, upper, count)` of every bucket that is not empty, ascending.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        self.counts.iter().enumerate().filter(|(_, n)| **n > 0).map(|(i, n)| {
+            let (lower, upper) = bounds(i);
+            (lower, upper, *n)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn buckets_touch_and_contain_their_values() {
+        for i in 0..BUCKETS - 1 {
+            assert_eq!(bounds(i).1, bounds(i + 1).0);
+        }
+        for i in 0..BUCKETS {
+            let (lower, upper) = bounds(i);
+            assert_eq!(index(lower), i);
+            assert_eq!(index(upper - 1), i);
+        }
+        assert_eq!(bounds(BUCKETS - 1).1, 1 << MAX_BITS);
+        assert_eq!(index(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn a_quantile_needs_one_value_above_it() {
+        let mut h = Histogram::default();
+        for _ in 0..999 {
+            h.record(100);
+        }
+        assert_eq!(h.quantile(0.999), None);
+        h.record(100);
+        assert_eq!(h.quantile(0.999), Some(100));
+        assert_eq!(Histogram::default().quantile(0.5), None);
+    }
+
+    #[test]
+    fn an_interval_keeps_exact_sums_and_moved_extremes() {
+        let mut then = Histogram::default();
+        then.record(1_000);
+        let mut now = then.clone();
+        now.record(5_000);
+        let delta = now.since(&then);
+        assert_eq!((delta.count(), delta.sum(), delta.max()), (1, 5_000, Some(5_000)));
+        assert!(delta.min().unwrap() <= 5_000 && delta.min().unwrap() > 4_700);
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_stay_within_the_error_bound(mut values in proptest::collection::vec(0u64..1 << 39, 2..400)) {
+            let mut h = Histogram::default();
+            let mut oracle = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 1 << 40, 4).unwrap();
+            values.iter().for_each(|&v| { h.record(v); oracle.record(v).unwrap(); });
+            values.sort_unstable();
+            let rank = ((values.len() as f64 * 0.5).ceil() as usize).max(1) - 1;
+            let got = h.quantile(0.5).unwrap() as f64;
+            let truth = values[rank] as f64;
+            prop_assert!((got - truth).abs() <= truth / 32.0 + 1.0, "{got} for {truth}");
+            let theirs = oracle.value_at_quantile(0.5) as f64;
+            prop_assert!((got - theirs).abs() <= theirs / 31.0 + 1.0, "{got} beside {theirs}");
+            prop_assert_eq!(h.sum(), values.iter().sum::<u64>());
+            prop_assert_eq!(h.min(), values.first().copied());
+            prop_assert_eq!(h.max(), values.last().copied());
+        }
+
+        #[test]
+        fn merging_equals_recording_together(a in proptest::collection::vec(any::<u64>().prop_map(|v| v >> 20), 0..50),
+                                              b in proptest::collection::vec(any::<u64>().prop_map(|v| v >> 20), 0..50)) {
+            let fill = |values: &[u64]| { let mut h = Histogram::default(); values.iter().for_each(|&v| h.record(v)); h };
+            let mut merged = fill(&a);
+            merged.merge(&fill(&b));
+            let all: Vec<u64> = a.iter().chain(&b).copied().collect();
+            prop_assert_eq!(merged, fill(&all));
+        }
+    }
+}

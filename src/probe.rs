@@ -1,0 +1,1 @@
+//! Kernel probes: the only room that knows libbpf.

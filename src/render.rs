@@ -1,0 +1,7 @@
+//! Summaries and findings to bytes: one format per file. Pure: no clock, no file system.
+
+pub mod flame;
+pub mod html;
+pub mod json;
+pub mod svg;
+pub mod text;

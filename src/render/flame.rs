@@ -1,0 +1,1 @@
+//! Folded stacks to a flame graph (inferno).

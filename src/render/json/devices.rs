@@ -1,0 +1,1 @@
+//! `biopsy.devices/1`.

@@ -1,0 +1,1 @@
+//! `biopsy.load/1`.

@@ -1,0 +1,1 @@
+//! `biopsy check` as text.

@@ -1,0 +1,1 @@
+//! `biopsy devices` as text.

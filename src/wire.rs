@@ -1,0 +1,1 @@
+//! Rust mirror of `bpf/wire.h`.

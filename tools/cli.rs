@@ -1,0 +1,284 @@
+//! The command line as data: clap derive only, no logic beyond parsing a value.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Takes a sample of live block I/O and says what is wrong with it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "biopsy",
+    version,
+    disable_help_subcommand = true,
+    after_help = "\
+Where to start:
+  biopsy check                                what can be measured here
+  sudo biopsy diagnose /var/tmp               drive a scratch file in this directory, end in a verdict
+  sudo biopsy diagnose --no-load -d nvme0n1 --for 10s
+  sudo biopsy latency -d nvme0n1 1            where the time goes, every second
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 refused (nothing was measured), 4 measured but not to be trusted."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+    /// When to use colour.
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    pub color: Color,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// What is the bottleneck, and what to change: load, measure, explain.
+    Diagnose(Diagnose),
+    /// Where an I/O spends its time: stages per device and operation.
+    Latency(Latency),
+    /// How fast a device goes: drive it with io_uring reads.
+    Load(Load),
+    /// What block devices this machine has and how they are set up.
+    Devices(Devices),
+    /// What can be measured on this kernel with these rights.
+    Check(Check),
+    /// How a finding is computed, and when it is wrong.
+    Explain(Explain),
+}
+
+/// Where the product goes.
+#[derive(Debug, Clone, Args)]
+pub struct Output {
+    /// Print JSON, and nothing else, on stdout.
+    #[arg(long)]
+    pub json: bool,
+    /// Write to FILE instead of stdout (`-` is stdout); it is opened before anything is measured.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Which devices, and for how long.
+#[derive(Debug, Clone, Args)]
+pub struct Window {
+    /// Only this device: name, /dev path, major:minor or a by-id path. Can be repeated.
+    #[arg(short, long = "device", value_name = "DEV")]
+    pub devices: Vec<String>,
+    /// Measure for this long (10s, 500ms, 2m).
+    #[arg(long = "for", alias = "duration", value_name = "TIME", value_parser = duration)]
+    pub length: Option<Duration>,
+    /// Loss in percent of the I/Os above which the exit code is 4.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
+    pub max_loss: f64,
+    /// Leave the kernel's program statistics off: no cost figures, a few ns less per I/O.
+    #[arg(long)]
+    pub no_cost: bool,
+    /// Ignore every Nth issue event, to test what a lost event does to the figures.
+    #[arg(long, value_name = "N", hide = true, default_value_t = 0)]
+    pub fault_drop_issue: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct Latency {
+    #[command(flatten)]
+    pub window: Window,
+    #[command(flatten)]
+    pub output: Output,
+    /// Show idle devices as well.
+    #[arg(long)]
+    pub all: bool,
+    /// Print a result every INTERVAL seconds ...
+    #[arg(value_name = "INTERVAL", value_parser = interval)]
+    pub interval: Option<Duration>,
+    /// ... this many times.
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Run this command and measure until it ends.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// The words are fio's.
+#[derive(Debug, Clone, Args)]
+pub struct Workload {
+    /// Which offsets to read.
+    #[arg(long, value_enum, default_value_t = Rw::Randread)]
+    pub rw: Rw,
+    /// Block size (4k, 128k, 1m).
+    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = size)]
+    pub bs: u64,
+    /// Operations in flight per job.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub iodepth: u32,
+    /// Threads, each with its own ring, pinned to a CPU of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub numjobs: u32,
+    /// How long to run.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub runtime: Duration,
+    /// Bytes of the target to read; for a scratch file, its size.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub size: Option<u64>,
+    /// Seed of the random offsets.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Rw {
+    Read,
+    Randread,
+}
+
+#[derive(Debug, Args)]
+pub struct Load {
+    /// A device or file to read (never written), or with --scratch a directory for a scratch file.
+    #[arg(value_name = "TARGET")]
+    pub target: PathBuf,
+    #[command(flatten)]
+    pub workload: Workload,
+    /// TARGET is a directory: make, read and remove a scratch file in it.
+    #[arg(long)]
+    pub scratch: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct Devices {
+    #[command(flatten)]
+    pub output: Output,
+    /// Only this device.
+    #[arg(short, long = "device", value_name = "DEV")]
+    pub devices: Vec<String>,
+    /// Show empty loop, ram and zram devices as well.
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Check {
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct Diagnose {
+    /// What to drive: a directory (a scratch file is made there and removed), or a device or file that
+    /// is only read. Without it and without --no-load or a COMMAND: the current directory.
+    #[arg(value_name = "TARGET", conflicts_with = "no_load")]
+    pub target: Option<PathBuf>,
+    #[command(flatten)]
+    pub workload: Workload,
+    #[command(flatten)]
+    pub window: Window,
+    /// Make no load: look at what is there.
+    #[arg(long)]
+    pub no_load: bool,
+    /// Print JSON, and nothing else, on stdout.
+    #[arg(long)]
+    pub json: bool,
+    /// Where the HTML report goes (`-` is stdout).
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Samples per second and CPU of the on-CPU profile.
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 499, value_parser = clap::value_parser!(u64).range(1..=9999))]
+    pub freq: u64,
+    /// Run this command and diagnose the I/O while it runs.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "target")]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// A finding id; without it all ids are listed.
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+}
+
+/// `10s`, `500ms`, `2m`, `1.5s`, or a bare number of seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("unknown unit '{unit}': use ms, s, m or h, as in 10s")),
+    };
+    let value: f64 = number.parse().map_err(|_| "a time is a number and a unit, as in 10s".to_string())?;
+    let seconds = value * scale;
+    if !(seconds > 0.0 && seconds <= 7.0 * 86400.0) {
+        return Err("a time must be above 0 and at most 7 days".to_string());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// iostat's interval: seconds, fractions allowed, or with a unit.
+fn interval(text: &str) -> Result<Duration, String> {
+    let length = duration(text)?;
+    if length < Duration::from_millis(100) {
+        return Err("the shortest interval is 100ms".to_string());
+    }
+    Ok(length)
+}
+
+/// fio's sizes: `4k` is 4096; k, m, g, t with optional `i` and `b`.
+pub fn size(text: &str) -> Result<u64, String> {
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());
+    let (number, unit) = lower.split_at(digits);
+    let shift = match unit.trim_end_matches('b').trim_end_matches('i') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(format!("unknown unit '{unit}': use k, m, g or t, as in 4k")),
+    };
+    let value: u64 = number.parse().map_err(|_| "a size is a number and a unit, as in 4k".to_string())?;
+    if value == 0 {
+        return Err("a size must be above 0".to_string());
+    }
+    value
+        .checked_mul(1 << shift)
+        .filter(|bytes| *bytes <= 1 << 60)
+        .ok_or_else(|| "the size is too large".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_fios() {
+        assert_eq!(size("4k"), Ok(4096));
+        assert_eq!(size("1MiB"), Ok(1 << 20));
+        assert_eq!(size("512"), Ok(512));
+        assert!(size("0").is_err() && size("4x").is_err() && size("99999999t").is_err() && size("").is_err());
+    }
+
+    #[test]
+    fn times_need_a_known_unit() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(
+            duration("0").is_err()
+                && duration("5y").is_err()
+                && duration("s").is_err()
+                && duration("99999h").is_err()
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! Ctrl-C: the first signal asks for the end, the second ends at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_signal(_signal: libc::c_int) {
+    if STOP.swap(true, Ordering::SeqCst) {
+        // SAFETY: _exit is async-signal-safe. Links and maps die with the process.
+        unsafe { libc::_exit(130) };
+    }
+}
+
+/// Installs the handlers for SIGINT, SIGTERM and SIGHUP. Sleeps are interrupted: no SA_RESTART.
+pub fn install() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the action is fully initialised (zeroed is a valid empty mask and no flags) and the
+        // handler only touches an atomic and calls _exit.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
+            libc::sigaction(signal, &action, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Whether the end was asked for. The generator's workers look at this flag too.
+pub fn requested() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
+/// The flag itself, for rooms that poll it.
+pub fn flag() -> &'static AtomicBool {
+    &STOP
+}
+
+/// Sleeps until `deadline` or the first signal; true when the deadline was reached.
+pub fn sleep_until(deadline: Instant) -> bool {
+    loop {
+        if requested() {
+            return false;
+        }
+        let now = Instant::now();
+        if now >= deadline {
+            return true;
+        }
+        // A signal may arrive between the look at the flag and the sleep: wake up now and then.
+        std::thread::sleep((deadline - now).min(Duration::from_millis(50)));
+    }
+}
