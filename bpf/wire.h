@@ -78,7 +78,7 @@ _Static_assert(sizeof(struct wire_device) == 40, "wire_device");
 
 /* What the latency programs are told, once, before they are loaded. */
 struct wire_latency_config {
-	/* RQF_FLUSH_SEQ: a macro with another value before 6.11, so user space asks BTF. */
+	/* RQF_FLUSH_SEQ: a macro with another value in 6.1, so user space asks BTF. */
 	__u32 rqf_flush_seq;
 	__u32 devices;
 	/* 0: block_bio_queue is not attached, there is no queue stage. */

@@ -4,9 +4,12 @@
 //! with the types that clang saw. Bytes become values here, and a record that is too short is an
 //! error value, never a panic.
 
+use std::collections::BTreeMap;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::hist::{BUCKETS, Histogram};
+use crate::host::counters::Counters;
 
 /// Stages in the order of `enum wire_stage`.
 pub const STAGES: usize = 3;
@@ -169,6 +172,22 @@ pub struct DeviceSample {
     /// Operations from `OPS_SHARDED` on.
     pub rare: Vec<Row>,
     pub counters: WireCounters,
+    /// The kernel's own counters just before and just after the moment of this sample; None where
+    /// they cannot be read.
+    pub kernel_before: Option<Counters>,
+    pub kernel_after: Option<Counters>,
+    /// It was there at the start and is gone.
+    pub vanished: bool,
+}
+
+/// All devices at one moment: the start or end of a window.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reading {
+    /// CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    pub devices: Vec<DeviceSample>,
+    /// Runs that the kernel skipped, by program: it does not run a program inside itself on one CPU.
+    pub missed: BTreeMap<&'static str, u64>,
 }
 
 impl DeviceSample {
@@ -191,6 +210,9 @@ impl DeviceSample {
             rows: rows(&self.rows, &earlier.rows),
             rare: rows(&self.rare, &earlier.rare),
             counters: self.counters.since(&earlier.counters),
+            kernel_before: self.kernel_before,
+            kernel_after: self.kernel_after,
+            vanished: self.vanished,
         }
     }
 }
