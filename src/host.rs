@@ -8,11 +8,13 @@
 
 mod attribute;
 pub mod block;
+pub mod counters;
 pub mod cpu;
 pub mod kernel;
 mod layers;
 pub mod mounts;
 pub mod pci;
+pub mod rights;
 pub mod vectors;
 
 use std::path::Path;
