@@ -15,6 +15,7 @@ mod layers;
 pub mod mounts;
 pub mod pci;
 pub mod rights;
+pub mod select;
 pub mod vectors;
 
 use std::path::Path;
