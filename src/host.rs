@@ -17,6 +17,7 @@ pub mod pci;
 pub mod rights;
 pub mod select;
 pub mod vectors;
+pub mod warnings;
 
 use std::path::Path;
 
