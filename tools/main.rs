@@ -2,6 +2,7 @@
 
 mod check;
 mod cli;
+mod clock;
 mod devices;
 mod diagnose;
 mod explain;
