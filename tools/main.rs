@@ -2,12 +2,14 @@
 
 mod check;
 mod cli;
+mod clock;
 mod devices;
 mod diagnose;
 mod explain;
 mod latency;
 mod load;
 mod output;
+mod progress;
 mod stop;
 
 use std::process::ExitCode;
