@@ -285,3 +285,56 @@ fn unavailable(error: &io::Error) -> Refusal {
         _ => format!("cannot set up io_uring: {}; see `biopsy check`", reason(error)),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    /// Reads `count` blocks of this test's own executable with a ring of `depth`.
+    fn read_all(delivery: Delivery, depth: u32, bs: u32, count: u32) -> Vec<i32> {
+        let file = File::open(std::env::current_exe().unwrap()).unwrap();
+        let setup = Setup { delivery, missing: Vec::new() };
+        let (mut ring, _) = Ring::new(&setup, file.as_fd(), depth, bs).unwrap();
+        let mut session = ring.session();
+        let (mut results, mut free, mut queued) = (Vec::new(), (0..depth).collect::<Vec<_>>(), 0);
+        while queued < count || session.in_flight() > 0 {
+            while queued < count {
+                let Some(slot) = free.pop() else { break };
+                session.queue(slot, u64::from(queued * bs));
+                queued += 1;
+            }
+            session.enter().unwrap();
+            let reaped = session.reap(|slot, result| {
+                assert!(!free.contains(&slot), "slot {slot} came twice");
+                free.push(slot);
+                results.push(result);
+            });
+            assert!(reaped > 0);
+        }
+        results
+    }
+
+    #[test]
+    fn every_delivery_brings_each_slot_back_once() {
+        if Setup::probe().is_err() {
+            eprintln!("skipped: no io_uring here");
+            return;
+        }
+        for delivery in [Delivery::Deferred, Delivery::Cooperative, Delivery::Plain] {
+            // A depth that is no power of two, as the kernel rounds its queues up.
+            if open(delivery, 3).is_ok() {
+                assert_eq!(read_all(delivery, 3, 4096, 10), [4096; 10], "{delivery:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_disabled_ring_is_told_from_a_missing_one() {
+        let why = |errno| unavailable(&io::Error::from_raw_os_error(errno)).to_string();
+        assert!(why(libc::ENOSYS).contains("not in this kernel"));
+        assert!(why(libc::EPERM).contains("io_uring"));
+        assert!(why(libc::ENOMEM).contains("--iodepth"));
+    }
+}
