@@ -20,12 +20,9 @@ struct request_queue;
 struct gendisk {
 	int major;
 	int first_minor;
-	struct request_queue *queue;
 } CORE;
 
 struct request_queue {
-	/* Small and unique among the queues alive (an ida), 5.10 to 7.2. */
-	int id;
 	/* Since d152c682f03c (5.17); before, the request itself knew its disk. */
 	struct gendisk *disk;
 } CORE;
