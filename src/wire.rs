@@ -1,1 +1,3 @@
 //! Rust mirror of `bpf/wire.h`.
+
+pub mod stacks;
