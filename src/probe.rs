@@ -1,1 +1,4 @@
 //! Kernel probes: the only room that knows libbpf.
+
+mod perf_event;
+pub mod stacks;
