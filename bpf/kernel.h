@@ -72,4 +72,16 @@ enum req_flag_bits {
 /* 32 and 33 were REQ_OP_SCSI_IN and _OUT until 5.12; from there on 34 is the first driver op. */
 #define REQ_OP_FIRST_DRIVER 32
 
+/* linux/sched.h: a macro, so not in BTF; unchanged since 2.6. */
+#define PF_KTHREAD 0x00200000
+
+struct task_struct {
+	unsigned int flags;
+} CORE;
+
+/* The registers in front of it differ by architecture: CO-RE finds the offset. */
+struct bpf_perf_event_data {
+	__u64 sample_period;
+} CORE;
+
 #endif
