@@ -9,7 +9,7 @@
 //!  analyze --> wire, hist, host, envelope, load (its results)
 //!  rules ----> findings, analyze, host, load (its results)
 //!  render ---> analyze, findings, rules, hist, host, envelope   never wire, never probe
-//!  wire, hist, host, envelope, refusal: leaves
+//!  wire, hist, host, envelope, refusal, units: leaves
 //! ```
 //!
 //! `analyze`, `findings`, `rules`, `stats` and `render` use no clock, no file system and no
@@ -26,4 +26,5 @@ pub mod refusal;
 pub mod render;
 pub mod rules;
 pub mod symbols;
+pub mod units;
 pub mod wire;
