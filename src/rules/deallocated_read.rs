@@ -34,7 +34,7 @@ When it is wrong
   - Reads of others on the same device count as reads of the load and can hide the finding.
   - A file system that compresses, deduplicates or keeps small files in its metadata reads fewer
     bytes than it returns, and nothing is deallocated.
-  - A target opened without O_DIRECT is answered by the page cache.
+  - Some file systems answer direct reads from the page cache; biopsy's load refuses those it knows.
   - It does not see blocks that a drive itself has deallocated (after a discard): those reads reach
     the drive, which answers without touching its media and looks faster than it is.
   - A loop device counts every read; whether its backing file has holes shows one layer down.
@@ -56,7 +56,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 fn judge(s: &Summaries<'_>, load: &LoadSummary) -> Option<Finding> {
     let target = load.device.as_ref()?;
     let wanted = load.bytes();
-    let operations = load.operations().saturating_sub(load.errors());
+    let operations = load.operations();
     if operations < facts::MIN_IOS || wanted == 0 {
         return None;
     }
@@ -73,22 +73,18 @@ fn judge(s: &Summaries<'_>, load: &LoadSummary) -> Option<Finding> {
     if in_doubt || share >= READ_SHARE {
         return None;
     }
-    let cached = load.missing.iter().any(|m| m.contains("O_DIRECT"));
     let mut evidence = vec![
         format!("the operations returned {} in {} reads", bytes(wanted as f64), count(operations)),
         format!("{target} read {} in {} I/Os in the same time", bytes(read as f64), count(ios)),
     ];
-    if cached {
-        evidence.push("the target could not be opened with O_DIRECT, so the page cache may answer".into());
-    }
     if let Some(fill) = load.fill {
         evidence.push(format!(
             "the scratch file had been filled with {} before: a cache or compression answers, not a hole",
             bytes(fill.bytes as f64)
         ));
     }
-    let advice = if cached || load.fill.is_some() {
-        "Read a target that supports O_DIRECT and is not compressed, so that each operation reaches the device."
+    let advice = if load.fill.is_some() {
+        "Choose a directory on a file system that neither compresses nor caches direct reads."
     } else {
         "Write the target once before reading it, or give a directory: a filled scratch file is used then."
     };
@@ -96,7 +92,7 @@ fn judge(s: &Summaries<'_>, load: &LoadSummary) -> Option<Finding> {
         id: RULE.id,
         subject: target.clone(),
         severity: Severity::Critical,
-        confidence: if cached || load.fill.is_some() { 0.8 } else { 0.95 },
+        confidence: if load.fill.is_some() { 0.8 } else { 0.95 },
         sentence: format!(
             "The device did not do the reads: {target} read {:.1} % of the bytes that the operations returned, \
              so the figures say nothing about it.",

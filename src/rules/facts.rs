@@ -6,6 +6,7 @@ use super::Summaries;
 use crate::analyze::latency::{DeviceLatency, Op, Stage};
 use crate::hist::Histogram;
 use crate::host::BlockDevice;
+use crate::units::count;
 
 /// Fewer I/Os than this carry no finding: below it not even the 99th percentile exists.
 pub const MIN_IOS: u64 = 100;
@@ -175,19 +176,25 @@ fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
     let share = loss(device.ios, lost);
     if share > MAX_LOSS {
         return Some(format!(
-            "up to {lost} of {} I/Os of {name} are lost ({:.2} %, above {:.1} %)",
-            device.ios + lost,
+            "up to {} of {} I/Os of {name} are lost ({:.2} %, above {:.1} %)",
+            count(lost),
+            count(device.ios + lost),
             share * 100.0,
             MAX_LOSS * 100.0
         ));
     }
     let bracket = device.kernel_total()?;
-    let seen: u64 = device.ops.iter().filter(|(op, _)| op.kernel_class().is_some()).map(|(_, l)| l.ios).sum();
+    // Only classes that the kernel's reading has.
+    let classes = device.kernel.as_ref()?;
+    let read = |op: &Op| op.kernel_class().is_some_and(|class| classes.contains_key(&class));
+    let seen: u64 = device.ops.iter().filter(|(op, _)| read(op)).map(|(_, l)| l.ios).sum();
     let off = bracket.min.saturating_sub(seen + lost).max(seen.saturating_sub(bracket.max));
     (off as f64 > seen.max(bracket.min) as f64 * MAX_LOSS).then(|| {
         format!(
-            "{seen} I/Os of {name} were seen where the kernel counted {} to {}, so I/Os were missed or counted twice",
-            bracket.min, bracket.max
+            "{} I/Os of {name} were seen where the kernel counted {} to {}, so I/Os were missed or counted twice",
+            count(seen),
+            count(bracket.min),
+            count(bracket.max)
         )
     })
 }

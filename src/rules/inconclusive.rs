@@ -40,11 +40,11 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
         .filter_map(|p| p.doubt(s).map(|why| (p.device.name.clone(), why)))
         .collect();
     if let Some(load) = s.load
-        && load.errors() as f64 > load.operations() as f64 * facts::MAX_LOSS
+        && facts::loss(load.operations(), load.errors()) > facts::MAX_LOSS
     {
         reasons.push((
             "load".to_string(),
-            format!("{} of {} operations failed", load.errors(), load.operations()),
+            format!("{} of {} operations failed", load.errors(), load.operations() + load.errors()),
         ));
     }
     reasons.into_iter().map(|(subject, why)| finding(subject, Severity::Note, vec![why])).collect()

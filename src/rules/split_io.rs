@@ -76,7 +76,7 @@ fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<F
     if load.device.as_deref() != Some(p.device.name.as_str()) || !facts::covered(s) {
         return None;
     }
-    let operations = load.operations().saturating_sub(load.errors());
+    let operations = load.operations();
     if operations < facts::MIN_IOS || load.bytes() == 0 {
         return None;
     }
