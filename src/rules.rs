@@ -15,7 +15,7 @@ mod submit_cpu_bound;
 mod unexamined;
 
 use crate::analyze::latency::LatencySummary;
-use crate::analyze::stacks::ProfileSummary;
+use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::envelope::Envelope;
 use crate::findings::{self, Diagnosis, Finding, Severity};
 use crate::host::Host;
@@ -89,12 +89,18 @@ pub fn ios(s: &Summaries<'_>) -> u64 {
     facts::pictures(s).iter().map(|p| p.ios).sum()
 }
 
+/// CPU time of one class per I/O; None where no I/O was seen. Everything that ran on the machine is
+/// in it, not only what the I/O caused.
+pub fn ns_per_io(s: &Summaries<'_>, profile: &ProfileSummary, class: CpuClass) -> Option<f64> {
+    let ios = ios(s);
+    profile.class_ns(class).filter(|_| ios > 0).map(|ns| ns as f64 / ios as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::literal::{Case, profile};
     use super::*;
     use crate::analyze::latency::Stage;
-    use crate::analyze::stacks::CpuClass;
 
     fn verdict(case: &Case) -> &'static str {
         diagnose(&case.summaries()).findings[0].id
