@@ -253,7 +253,7 @@ impl Case {
     fn html(&self) -> String {
         let s = self.summaries();
         let diagnosis = rules::diagnose(&s);
-        let json = json::diagnose::object(&s, &diagnosis, None, None);
+        let json = json::diagnose::object(&s, &diagnosis, None, None, None);
         html::render(&html::Report {
             summaries: s,
             diagnosis: &diagnosis,
@@ -358,7 +358,7 @@ fn the_island_is_what_the_json_option_prints() {
     let s = case.summaries();
     let diagnosis = rules::diagnose(&s);
     let view = serde_json::json!({"devices": []});
-    let object = json::diagnose::object(&s, &diagnosis, Some(view.clone()), None);
+    let object = json::diagnose::object(&s, &diagnosis, Some(view.clone()), None, None);
     let page = case.html();
     let carried = island(&page);
     assert_eq!(carried["schema"], "biopsy.diagnose/1");

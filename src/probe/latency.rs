@@ -226,7 +226,8 @@ impl LatencyProbe {
         }
     }
 
-    fn tick(&mut self) {
+    /// Moves the cost slices on; called several times a second while the window is open.
+    pub fn tick(&mut self) {
         let Some(mut meter) = self.meter.take() else { return };
         if Instant::now() >= meter.due() {
             meter.tick(&self.metered(), &|| self.completed());
@@ -325,6 +326,7 @@ impl LatencyProbe {
         self.metered()
             .iter()
             .filter_map(|p| libbpf::program_stats(&p.fd).ok().map(|s| (p.name, s.recursion_misses)))
+            .chain(self.skel.maps.bss_data.as_ref().map(|bss| ("unlearned", bss.unlearned)))
             .collect()
     }
 

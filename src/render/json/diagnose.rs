@@ -22,6 +22,7 @@ pub fn object(
     diagnosis: &Diagnosis,
     latency: Option<Value>,
     load: Option<Value>,
+    command_status: Option<i32>,
 ) -> Map<String, Value> {
     let mut object = super::object("biopsy.diagnose/1", s.envelope);
     object.insert("verdict".into(), verdict(diagnosis));
@@ -30,6 +31,7 @@ pub fn object(
     object.insert("cpu".into(), cpu(s));
     object.insert("host".into(), json!(s.host));
     object.extend(latency.map(|value| ("latency".to_string(), value)));
+    object.extend(command_status.map(|status| ("command_status".to_string(), json!(status))));
     object.extend(load.map(|value| ("load".to_string(), value)));
     object
 }
