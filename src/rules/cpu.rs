@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Summaries;
 use super::facts;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
+use crate::units::in_percent;
 
 /// A worker that used this share of its CPU is limited by it. Not 1.0: what interrupts take on that
 /// CPU is not charged to the worker, and the run's first and last milliseconds are not busy.
@@ -257,6 +258,6 @@ pub fn hottest(profile: &ProfileSummary, most: usize) -> Vec<String> {
     sorted
         .into_iter()
         .take(most)
-        .map(|(leaf, n)| format!("{leaf} {:.0} %", facts::percent(n as f64 / all.max(1) as f64)))
+        .map(|(leaf, n)| format!("{leaf} {}", in_percent(n as f64 / all.max(1) as f64)))
         .collect()
 }

@@ -172,6 +172,9 @@ fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
             device.negative
         ));
     }
+    if device.vanished {
+        return Some(format!("{name} was gone before the end"));
+    }
     let lost = device.lost_ios + homeless(s);
     let share = loss(device.ios, lost);
     if share > MAX_LOSS {
