@@ -11,13 +11,10 @@ use biopsy::envelope::{Cost, Envelope, Missing, ProgramCost};
 use biopsy::hist::Histogram;
 use biopsy::host::{BlockDevice, HardwareQueue, Host};
 use biopsy::load::{Fill, JobResult, LoadSummary, Pattern};
-use biopsy::render::{html, json, text};
+use biopsy::render::{flame, html, json, text};
 use biopsy::rules::{self, Summaries};
 
 const HOSTILE: &str = "</script><img src=https://evil.example onerror=\"x\" '&\u{202e}";
-/// Where a flame graph would be; its own tests look inside.
-const FLAME: &str =
-    "<svg class=\"flame\" viewBox=\"0 0 1200 60\"><rect width=\"1200\" height=\"60\" fill=\"#e66\"/></svg>";
 const SECOND: u64 = 1_000_000_000;
 
 struct Case {
@@ -257,15 +254,13 @@ impl Case {
         let s = self.summaries();
         let diagnosis = rules::diagnose(&s);
         let json = json::diagnose::object(&s, &diagnosis, None, None);
+        let folded = self.profile.iter().find(|_| self.flame).map(|profile| &profile.folded);
+        let flame = folded.map(|folded| flame::inline(folded, "On-CPU", "cpu-clock, 499 Hz").unwrap());
         html::render(&html::Report {
             summaries: s,
             diagnosis: &diagnosis,
             command: &self.command,
-            flame: self.flame.then_some(html::Flame {
-                svg: FLAME,
-                style: "svg.flame{width:100%}\n",
-                script: "\"use strict\";\n",
-            }),
+            flame: flame.as_deref(),
             json: &json,
         })
     }
@@ -302,7 +297,7 @@ fn nothing_is_loaded_from_elsewhere() {
     let page = case.html();
     leave("report-virtio.html", &page);
     leave("report-nvme.html", &nvme().html());
-    assert!(page.contains(FLAME) && page.contains("CDDL-1.0"));
+    assert!(page.contains("<svg class=\"flame\"") && page.contains("CDDL-1.0"));
     assert!(!nvme().html().contains("CDDL") && nvme().html().contains("script-src 'none'"));
     for loads in
         [" src=", " href=\"http", "xlink:href=\"http", "url(http", "url(\"", "@import", "<link", "<base"]

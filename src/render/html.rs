@@ -9,6 +9,7 @@ mod tables;
 use serde_json::{Map, Value};
 
 use crate::findings::{Diagnosis, Severity};
+use crate::render::flame;
 use crate::render::text::clean;
 use crate::rules::Summaries;
 use crate::units::{bytes, count, short, significant, time};
@@ -22,22 +23,10 @@ pub struct Report<'a> {
     pub diagnosis: &'a Diagnosis,
     /// The command line as it was typed.
     pub command: &'a str,
-    /// The on-CPU flame graph; None: no profile.
-    pub flame: Option<Flame<'a>>,
+    /// The on-CPU flame graph as `render::flame::inline` makes it, taken as it is; None: no profile.
+    pub flame: Option<&'a str>,
     /// What `diagnose --json` prints; it stands in the page for scripts and for later comparison.
     pub json: &'a Map<String, Value>,
-}
-
-/// A picture for the middle of a page. All three parts are taken as they are: they come from the
-/// renderer of flame graphs, which has escaped the names inside.
-#[derive(Debug, Clone, Copy)]
-pub struct Flame<'a> {
-    /// One `<svg>` element that names nothing in the document.
-    pub svg: &'a str,
-    /// Its rules for the page's style sheet.
-    pub style: &'a str,
-    /// Its script, which stands at the end of the page.
-    pub script: &'a str,
 }
 
 /// The whole file.
@@ -54,7 +43,7 @@ pub fn render(report: &Report<'_>) -> String {
          script-src {scripts}; base-uri 'none'; form-action 'none'\">\n"
     ));
     out.push_str(&format!("<title>{} · {} · biopsy</title>\n", escape(title), escape(&s.host.hostname)));
-    let flame_style = report.flame.map_or("", |flame| flame.style);
+    let flame_style = report.flame.map_or("", |_| flame::INLINE_STYLE);
     out.push_str(&format!("<style>\n{STYLE}{flame_style}</style>\n</head>\n<body>\n<main>\n"));
     out.push_str(&header(report));
     out.push_str(&section("Findings", &findings::cards(report.diagnosis)));
@@ -64,7 +53,7 @@ pub fn render(report: &Report<'_>) -> String {
     out.push_str(&section("Hardware queues", &tables::queues(s)));
     out.push_str(&section("Load", &tables::load(s)));
     out.push_str(&section("CPU time", &tables::cpu(s)));
-    out.push_str(&section("Flame graph", &flame(report)));
+    out.push_str(&section("Flame graph", &flame_graph(report)));
     out.push_str(&section("What was not seen", &findings::gaps(s, report.diagnosis)));
     out.push_str(&section("Machine", &setting::machine(s)));
     out.push_str(&section("Measurement", &setting::measurement(s, report.command)));
@@ -74,8 +63,8 @@ pub fn render(report: &Report<'_>) -> String {
         "<script type=\"application/json\" id=\"biopsy\">{}</script>\n",
         island(report.json)
     ));
-    if let Some(flame) = report.flame {
-        out.push_str(&format!("<script>\n{}</script>\n", flame.script));
+    if report.flame.is_some() {
+        out.push_str(&format!("<script>\n{}</script>\n", flame::INLINE_SCRIPT));
     }
     out.push_str("</body>\n</html>\n");
     out
@@ -198,16 +187,15 @@ fn severity(severity: Severity) -> &'static str {
     }
 }
 
-fn flame(report: &Report<'_>) -> String {
-    let Some(flame) = report.flame else {
+fn flame_graph(report: &Report<'_>) -> String {
+    let Some(svg) = report.flame else {
         return String::new();
     };
     let note = report.summaries.profile.and_then(|profile| profile.sampler_note.as_deref());
     let note = note.map(|note| format!(" {}.", escape(note.trim_end_matches('.')))).unwrap_or_default();
     format!(
         "<p class=\"soft small\">Busy CPU time by stack, idle time left out: the wider, the more. A click on a frame \
-         widens it, a click on the lowest shows all.{note}</p>\n<div class=\"flame\">{}</div>\n",
-        flame.svg
+         widens it, a click on the lowest shows all.{note}</p>\n<div class=\"flame\">{svg}</div>\n"
     )
 }
 
