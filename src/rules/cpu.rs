@@ -215,10 +215,13 @@ pub fn saturation(s: &Summaries<'_>) -> Option<Saturation> {
     (busy >= MACHINE_SATURATED && io_share(s, profile) >= IO_SHARE).then_some(Saturation::Machine(busy))
 }
 
+/// Busy share of all CPUs where nothing is left, whoever uses it.
+pub fn nothing_left(s: &Summaries<'_>) -> Option<f64> {
+    profile(s).map(machine_busy).filter(|busy| *busy >= MACHINE_SATURATED)
+}
+
 fn on_loop(s: &Summaries<'_>) -> bool {
-    facts::pictures(s)
-        .iter()
-        .any(|p| p.ios > 0 && p.disk.is_some_and(|d| d.driver.as_deref() == Some("loop")))
+    facts::pictures(s).iter().any(|p| p.ios > 0 && p.is_loop())
 }
 
 /// Share of the busy CPU time that belongs to the I/O: the generator's own time where it is known,

@@ -40,6 +40,8 @@ How it is computed
   - the host is not the one who is late: hard and soft interrupts take less than 70 % of a completing
     CPU. The profile gives the sum over all CPUs. Below 70 % of one CPU the condition holds for each;
     above, it is spread over the queues that carried I/O, and the confidence falls.
+  When others keep all CPUs busy for 95 % the confidence falls, and nothing is said of a loop device,
+  whose work needs those CPUs.
   A full device makes I/Os wait in the queue stage; with a scheduler or without, that is the device's
   doing. in_device_ios is exact: the sum of all device times over the time that passed.
 
@@ -128,6 +130,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         || !(full || least >= DEVICE_SHARE && deep)
         || queue_depth_too_low::judge(s, p).is_some()
         || interrupts_per_cpu(s, p).is_some_and(|(_, each)| each >= INTERRUPT_LIMIT)
+        || p.is_loop() && cpu::nothing_left(s).is_some()
     {
         return None;
     }
@@ -245,6 +248,10 @@ fn host_on_time(
             }
         }
     }
+    if let Some(busy) = cpu::nothing_left(s) {
+        factor *= 0.6;
+        evidence.push(format!("all CPUs are busy for {}, most of it with something else", in_percent(busy)));
+    }
     if let Some(note) = cpu::profile(s).and_then(|profile| profile.sampler_note.as_ref()) {
         factor *= 0.9;
         evidence.push(note.clone());
@@ -324,6 +331,17 @@ mod tests {
         assert!(find(&case.summaries()).is_empty());
         assert!(find(&Case::new(15_000, 4).summaries()).is_empty());
         assert_eq!(find(&Case::new(15_000, 5).summaries()).len(), 1);
+    }
+
+    #[test]
+    fn others_on_the_cpus_cast_doubt() {
+        let mut case = Case::new(15_000, 32);
+        case.profile = Some(profile(&[(CpuClass::User, 949)]));
+        let sure = find(&case.summaries())[0].confidence;
+        case.profile = Some(profile(&[(CpuClass::User, 950)]));
+        assert!(find(&case.summaries())[0].confidence < sure);
+        case.disk().driver = Some("loop".into());
+        assert!(find(&case.summaries()).is_empty());
     }
 
     #[test]

@@ -88,6 +88,11 @@ impl Picture<'_> {
         self.disk?.scheduler.as_deref().filter(|name| *name != "none" && !name.is_empty())
     }
 
+    /// A device whose work is done by this machine's CPUs.
+    pub fn is_loop(&self) -> bool {
+        self.disk.is_some_and(|disk| disk.driver.as_deref() == Some("loop"))
+    }
+
     /// Why the stages of this device cannot carry a finding; None where they can.
     pub fn doubt(&self, s: &Summaries<'_>) -> Option<String> {
         doubt(s, self.device)

@@ -102,6 +102,14 @@ fn reasons(s: &Summaries<'_>) -> Vec<String> {
                 .to_string(),
         );
     }
+    if let Some(busy) = cpu::nothing_left(s)
+        && cpu::saturation(s).is_none()
+    {
+        why.push(format!(
+            "all CPUs are busy for {}, most of it with something else than this I/O",
+            in_percent(busy)
+        ));
+    }
     pictures.iter().filter(|p| p.ios > 0).for_each(|p| why.extend(device(s, p)));
     why
 }
