@@ -1,5 +1,6 @@
 //! One pure function per finding id, listed in [`RULES`].
 
+mod command;
 mod cpu;
 mod deallocated_read;
 mod device_bound;

@@ -65,6 +65,13 @@ pub fn short(value: f64) -> String {
     }
 }
 
+/// A share as percent: `95 %`, and with a decimal where it would read as all or nothing: `99.6 %`.
+pub fn in_percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let close = (0.0 < percent && percent < 1.0) || (99.0 < percent && percent < 100.0);
+    if close { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +86,9 @@ mod tests {
         assert_eq!(count(1_149_203), "1,149,203");
         assert_eq!(short(525_300.0), "525k");
         assert_eq!(short(0.0), "0");
+        assert_eq!(
+            (in_percent(0.95), in_percent(0.996), in_percent(1.0)),
+            ("95 %".into(), "99.6 %".into(), "100 %".into())
+        );
     }
 }

@@ -11,7 +11,7 @@ use biopsy::envelope::{Cost, Envelope, Missing, ProgramCost};
 use biopsy::hist::Histogram;
 use biopsy::host::{BlockDevice, HardwareQueue, Host};
 use biopsy::load::{Fill, JobResult, LoadSummary, Pattern};
-use biopsy::render::{html, json, text};
+use biopsy::render::{flame, html, json, text};
 use biopsy::rules::{self, Summaries};
 
 const HOSTILE: &str = "</script><img src=https://evil.example onerror=\"x\" '&\u{202e}";
@@ -23,7 +23,7 @@ struct Case {
     latency: LatencySummary,
     load: Option<LoadSummary>,
     profile: Option<ProfileSummary>,
-    flame: Option<String>,
+    flame: bool,
     command: String,
 }
 
@@ -140,7 +140,7 @@ fn virtio() -> Case {
             }],
         },
         load: Some(LoadSummary {
-            target: "/var/tmp (scratch file)".into(),
+            target: "scratch file in /var/tmp".into(),
             device: Some("vda".into()),
             rw: Pattern::RandRead,
             bs: 4096,
@@ -188,7 +188,7 @@ fn virtio() -> Case {
             top: vec![("biopsy-load/0".into(), 4711, 1_152_000_000), ("kworker/0:1H".into(), 88, 61_000_000)],
             ..ProfileSummary::default()
         }),
-        flame: None,
+        flame: false,
         command: "biopsy diagnose /var/tmp -o report.html".into(),
     }
 }
@@ -254,11 +254,13 @@ impl Case {
         let s = self.summaries();
         let diagnosis = rules::diagnose(&s);
         let json = json::diagnose::object(&s, &diagnosis, None, None, None);
+        let folded = self.profile.iter().find(|_| self.flame).map(|profile| &profile.folded);
+        let flame = folded.map(|folded| flame::inline(folded, "On-CPU", "cpu-clock, 499 Hz").unwrap());
         html::render(&html::Report {
             summaries: s,
             diagnosis: &diagnosis,
             command: &self.command,
-            flame: self.flame.as_deref(),
+            flame: flame.as_deref(),
             json: &json,
         })
     }
@@ -266,16 +268,6 @@ impl Case {
     fn text(&self, color: bool) -> String {
         let s = self.summaries();
         text::diagnose::render(&s, &rules::diagnose(&s), color)
-    }
-
-    /// A flame graph as inferno draws it.
-    fn draw_flame(&mut self) {
-        let folded: Vec<String> =
-            self.profile.as_ref().unwrap().folded.iter().map(|(stack, n)| format!("{stack} {n}")).collect();
-        let mut options = inferno::flamegraph::Options::default();
-        let mut svg = Vec::new();
-        inferno::flamegraph::from_lines(&mut options, folded.iter().map(String::as_str), &mut svg).unwrap();
-        self.flame = Some(String::from_utf8(svg).unwrap());
     }
 }
 
@@ -301,12 +293,12 @@ fn island(page: &str) -> serde_json::Value {
 #[test]
 fn nothing_is_loaded_from_elsewhere() {
     let mut case = virtio();
-    case.draw_flame();
+    case.flame = true;
     let page = case.html();
     leave("report-virtio.html", &page);
-    let mut nvme = nvme();
-    nvme.draw_flame();
-    leave("report-nvme.html", &nvme.html());
+    leave("report-nvme.html", &nvme().html());
+    assert!(page.contains("<svg class=\"flame\"") && page.contains("CDDL-1.0"));
+    assert!(!nvme().html().contains("CDDL") && nvme().html().contains("script-src 'none'"));
     for loads in
         [" src=", " href=\"http", "xlink:href=\"http", "url(http", "url(\"", "@import", "<link", "<base"]
     {
@@ -344,7 +336,6 @@ fn hostile_names_stay_text() {
     assert_eq!(island(&page)["verdict"]["subject"], HOSTILE);
     let text = case.text(false);
     assert!(!text.contains('\u{202e}') && !text.contains('\x1b'));
-    case.flame = None;
     for (id, saturated) in [("submit-cpu-bound", (10, 89)), ("generator-bound", (70, 29))] {
         let job = &mut case.load.as_mut().unwrap().jobs[0];
         (job.user_ns, job.system_ns) = (saturated.0 * SECOND / 10, saturated.1 * SECOND / 10);

@@ -233,7 +233,7 @@ fn named(raw: &RawProfile, missing: &mut Vec<Missing>) -> stacks::ProfileSummary
     stacks::summarize(raw, &names)
 }
 
-/// The flame graph as an SVG document; None where no sample was taken.
+/// The flame graph for the page; None where no sample was taken.
 fn picture(profile: &stacks::ProfileSummary) -> Option<String> {
     let subtitle = format!(
         "{} of {} samples were not idle; {} at {} Hz on {} CPUs for {}",
@@ -244,7 +244,7 @@ fn picture(profile: &stacks::ProfileSummary) -> Option<String> {
         profile.cpus,
         render::text::time(profile.duration_ns),
     );
-    String::from_utf8(flame::svg(&profile.folded, "on-CPU time", &subtitle).ok()?).ok()
+    flame::inline(&profile.folded, "on-CPU time", &subtitle).ok()
 }
 
 /// The command line as a shell would take it again.

@@ -1,6 +1,5 @@
 //! The report: one self-contained HTML file. No network, no script of its own, readable from
-//! `file://`, on paper, and in light and dark. The flame graph alone brings a script; it lives in a
-//! sandboxed frame, because that script takes the first SVG of its document for its own.
+//! `file://`, on paper, and in light and dark. Only the flame graph brings a script, for its zoom.
 
 mod charts;
 mod findings;
@@ -10,6 +9,7 @@ mod tables;
 use serde_json::{Map, Value};
 
 use crate::findings::{Diagnosis, Severity};
+use crate::render::flame;
 use crate::render::text::clean;
 use crate::rules::Summaries;
 use crate::units::{bytes, count, short, significant, time};
@@ -23,7 +23,7 @@ pub struct Report<'a> {
     pub diagnosis: &'a Diagnosis,
     /// The command line as it was typed.
     pub command: &'a str,
-    /// The on-CPU flame graph as an SVG document; None: no profile.
+    /// The on-CPU flame graph as `render::flame::inline` makes it, taken as it is; None: no profile.
     pub flame: Option<&'a str>,
     /// What `diagnose --json` prints; it stands in the page for scripts and for later comparison.
     pub json: &'a Map<String, Value>,
@@ -35,15 +35,16 @@ pub fn render(report: &Report<'_>) -> String {
     let title = report.diagnosis.findings.first().map_or("biopsy report", |f| f.id);
     let mut out = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-    // Belt and braces: even a mistake in escaping cannot make the page load anything, and only the
-    // flame graph's frame, which inherits this, gives scripts a reason to run.
+    // Belt and braces: even a mistake in escaping cannot make the page load anything, and only a
+    // flame graph gives scripts a reason to run.
     let scripts = if report.flame.is_some() { "'unsafe-inline'" } else { "'none'" };
     out.push_str(&format!(
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
          script-src {scripts}; base-uri 'none'; form-action 'none'\">\n"
     ));
     out.push_str(&format!("<title>{} · {} · biopsy</title>\n", escape(title), escape(&s.host.hostname)));
-    out.push_str(&format!("<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"));
+    let flame_style = report.flame.map_or("", |_| flame::INLINE_STYLE);
+    out.push_str(&format!("<style>\n{STYLE}{flame_style}</style>\n</head>\n<body>\n<main>\n"));
     out.push_str(&header(report));
     out.push_str(&section("Findings", &findings::cards(report.diagnosis)));
     out.push_str(&section("Where the time goes", &charts::stages(s)));
@@ -52,16 +53,20 @@ pub fn render(report: &Report<'_>) -> String {
     out.push_str(&section("Hardware queues", &tables::queues(s)));
     out.push_str(&section("Load", &tables::load(s)));
     out.push_str(&section("CPU time", &tables::cpu(s)));
-    out.push_str(&section("Flame graph", &flame(report)));
+    out.push_str(&section("Flame graph", &flame_graph(report)));
     out.push_str(&section("What was not seen", &findings::gaps(s, report.diagnosis)));
     out.push_str(&section("Machine", &setting::machine(s)));
     out.push_str(&section("Measurement", &setting::measurement(s, report.command)));
     out.push_str(&footer(report));
     out.push_str("</main>\n");
     out.push_str(&format!(
-        "<script type=\"application/json\" id=\"biopsy\">{}</script>\n</body>\n</html>\n",
+        "<script type=\"application/json\" id=\"biopsy\">{}</script>\n",
         island(report.json)
     ));
+    if report.flame.is_some() {
+        out.push_str(&format!("<script>\n{}</script>\n", flame::INLINE_SCRIPT));
+    }
+    out.push_str("</body>\n</html>\n");
     out
 }
 
@@ -135,7 +140,10 @@ fn figures(s: &Summaries<'_>) -> String {
     match s.load {
         Some(load) => {
             let latency = load.latency();
-            let detail = format!("{} at depth {} × {}", bytes(load.bs as f64), load.iodepth, load.numjobs);
+            let detail = match load.numjobs {
+                1 => format!("{} at depth {}", bytes(load.bs as f64), load.iodepth),
+                jobs => format!("{} at depth {jobs} × {}", bytes(load.bs as f64), load.iodepth),
+            };
             cells.push(("operations per second", load.iops().map_or("-".into(), short), detail));
             let rate = load.bytes_per_second().map_or("-".into(), bytes);
             cells.push(("bandwidth", format!("{rate}/s"), load.rw.name().to_string()));
@@ -179,38 +187,23 @@ fn severity(severity: Severity) -> &'static str {
     }
 }
 
-/// The frame is as high as the graph says, in its root element.
-fn flame(report: &Report<'_>) -> String {
-    let Some(svg) = report.flame.and_then(|text| text.find("<svg").map(|at| &text[at..])) else {
+fn flame_graph(report: &Report<'_>) -> String {
+    let Some(svg) = report.flame else {
         return String::new();
     };
-    let root = svg.split('>').next().unwrap_or("");
-    let height = root
-        .split(" height=\"")
-        .nth(1)
-        .and_then(|rest| rest.split(['"', '.', 'p']).next())
-        .and_then(|digits| digits.parse::<u32>().ok())
-        .map_or(600, |height| height.clamp(100, 4000) + 20);
-    let note = report
-        .summaries
-        .profile
-        .and_then(|profile| profile.sampler_note.as_deref())
-        .map(|note| format!("<p class=\"soft small\">{}</p>\n", escape(note)))
-        .unwrap_or_default();
-    // Only what the attribute needs: this is a document, and its text is escaped already.
-    let document = svg.replace('&', "&amp;").replace('"', "&quot;");
+    let note = report.summaries.profile.and_then(|profile| profile.sampler_note.as_deref());
+    let note = note.map(|note| format!(" {}.", escape(note.trim_end_matches('.')))).unwrap_or_default();
     format!(
-        "<p class=\"soft small\">Busy CPU time by stack, idle time left out: the wider, the more. Click to zoom; \
-         Ctrl-F searches while the graph has the focus.</p>\n{note}\
-         <iframe class=\"flame\" title=\"flame graph\" sandbox=\"allow-scripts allow-modals\" height=\"{height}\" \
-         srcdoc=\"&lt;!DOCTYPE html>&lt;style>body{{margin:0}}svg{{display:block}}&lt;/style>{document}\"></iframe>\n"
+        "<p class=\"soft small\">Busy CPU time by stack, idle time left out: the wider, the more. A click on a frame \
+         widens it, a click on the lowest shows all.{note}</p>\n<div class=\"flame\">{svg}</div>\n"
     )
 }
 
 fn footer(report: &Report<'_>) -> String {
     let notice = if report.flame.is_some() {
-        "<p>The flame graph and the script inside it are made by inferno, which is under the Common Development and \
-         Distribution License 1.0 (CDDL-1.0). Its source is the crate inferno.</p>\n"
+        "<p>The flame graph is drawn by inferno, which is under the Common Development and Distribution License 1.0 \
+         (CDDL-1.0), as is the script in pictures that it makes for a file of their own. Its source is the crate \
+         inferno.</p>\n"
     } else {
         ""
     };

@@ -6,7 +6,8 @@ use crate::units::{bytes, count, short, significant, time};
 /// Label and text of one number: `("device share", "94.8 %")`.
 pub fn labelled(key: &str, value: f64) -> (String, String) {
     // A unit may stand inside a key: `user_ns_per_operation`.
-    let units: [(&str, fn(f64) -> String); 6] = [
+    type Show = fn(f64) -> String;
+    let units: [(&str, Show); 6] = [
         ("_ns", |v| time(v.max(0.0) as u64)),
         ("_bytes", bytes),
         ("_percent", |v| format!("{} %", significant(v, 3))),
@@ -43,7 +44,13 @@ fn amount(value: f64) -> String {
 }
 
 fn words(key: &str) -> String {
-    key.split('_').map(|word| if word == "ios" { "I/Os" } else { word }).collect::<Vec<_>>().join(" ")
+    let spell = |word| match word {
+        "ios" => "I/Os",
+        "io" => "I/O",
+        "cpu" => "CPU",
+        word => word,
+    };
+    key.split('_').map(spell).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -59,7 +66,7 @@ mod tests {
         assert_eq!(show("device_share_percent", 94.83), "device share: 94.8 %");
         assert_eq!(show("user_ns_per_operation", 750.0), "user per operation: 750 ns");
         assert_eq!(show("ios_per_second", 15_000.0), "I/Os: 15.0k/s");
-        assert_eq!(show("io_mean_bytes", 131_072.0), "io mean: 128 KiB");
+        assert_eq!(show("io_mean_bytes", 131_072.0), "I/O mean: 128 KiB");
         assert_eq!(show("in_device_ios", 30.4), "in device: 30.4 I/Os");
         assert_eq!(show("device_p50_to_min_ratio", 5.0), "device p50 to min: 5.00");
         assert_eq!(show("tags", 256.0), "tags: 256");

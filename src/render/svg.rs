@@ -3,7 +3,7 @@
 
 use crate::analyze::latency::Stage;
 use crate::hist::Histogram;
-use crate::units::{count, short, time};
+use crate::units::{count, time};
 
 use super::html::escape;
 
@@ -84,7 +84,7 @@ pub fn histogram(stage: Stage, hist: &Histogram, (low, high): (f64, f64)) -> Str
             left + width,
             left - 8.0,
             y + 4.0,
-            short(full * part)
+            amount(full * part)
         ));
     }
     for (log, label) in ticks(low, high) {
@@ -120,26 +120,34 @@ pub fn histogram(stage: Stage, hist: &Histogram, (low, high): (f64, f64)) -> Str
     out
 }
 
-/// Vertical lines at the median and the 99th percentile, where they exist.
+/// Vertical lines at the median and above, where they exist: the median's label to the left of its
+/// line, the others' to the right.
 fn markers(hist: &Histogram, top: f64, floor: f64, at: &dyn Fn(f64) -> f64) -> String {
     let mut out = String::new();
-    let mut last = 90.0;
+    // The stage's name stands at the left.
+    let mut free = 150.0;
     for (name, q) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
         let Some(value) = hist.quantile(q) else { continue };
         let x = at((value.max(1) as f64).log2());
         let text = format!("{name} {}", time(value));
-        // Labels that would overlap the one before are left to the table.
-        let half = text.chars().count() as f64 * 3.4;
+        let width = text.chars().count() as f64 * 6.4 + 8.0;
+        let (anchor, from) = if name == "p50" && x - width > free || x + width > WIDTH {
+            ("end", x - width)
+        } else {
+            ("start", x)
+        };
+        // Labels that would overlap the one before are left to the table; their lines are short.
+        let labelled = from >= free;
         out.push_str(&format!(
             "<line class=\"marker\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{floor}\"/>",
-            top - 8.0
+            if labelled { top - 20.0 } else { top }
         ));
-        let centre = x.min(WIDTH - half - 4.0);
-        if centre - half > last {
+        if labelled {
+            let label = if anchor == "end" { x - 5.0 } else { x + 5.0 };
             out.push_str(&format!(
-                "<text class=\"tick\" text-anchor=\"middle\" x=\"{centre:.1}\" y=\"14\">{text}</text>"
+                "<text class=\"tick\" text-anchor=\"{anchor}\" x=\"{label:.1}\" y=\"14\">{text}</text>"
             ));
-            last = centre + half + 6.0;
+            free = from + width;
         }
     }
     out
@@ -191,13 +199,27 @@ fn plain(ns: u64) -> String {
     format!("{:.0} {unit}", ns as f64 / scale)
 }
 
-/// The next of 1, 2, 5 × 10^n.
+/// A round number in short, without trailing zeros: `25k`.
+fn amount(value: f64) -> String {
+    match value {
+        v if v >= 1e6 => format!("{}M", v / 1e6),
+        v if v >= 1e4 => format!("{}k", v / 1e3),
+        v => format!("{v}"),
+    }
+}
+
+/// The next round number: steps small enough to use most of the height.
 fn nice(value: f64) -> f64 {
-    if value <= 1.0 {
-        return 1.0;
+    // Even numbers below ten, so that the half of it is a count as well.
+    if value <= 10.0 {
+        return (value / 2.0).ceil().max(1.0) * 2.0;
     }
     let decade = 10f64.powf(value.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * decade).find(|top| *top >= value).unwrap_or(value)
+    [1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0]
+        .into_iter()
+        .map(|step| step * decade)
+        .find(|top| *top >= value)
+        .unwrap_or(value)
 }
 
 /// The style sheet's class of a stage.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Summaries;
 use super::facts;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
+use crate::units::in_percent;
 
 /// A worker that used this share of its CPU is limited by it. Not 1.0: what interrupts take on that
 /// CPU is not charged to the worker, and the run's first and last milliseconds are not busy.
@@ -214,10 +215,13 @@ pub fn saturation(s: &Summaries<'_>) -> Option<Saturation> {
     (busy >= MACHINE_SATURATED && io_share(s, profile) >= IO_SHARE).then_some(Saturation::Machine(busy))
 }
 
+/// Busy share of all CPUs where nothing is left, whoever uses it.
+pub fn nothing_left(s: &Summaries<'_>) -> Option<f64> {
+    profile(s).map(machine_busy).filter(|busy| *busy >= MACHINE_SATURATED)
+}
+
 fn on_loop(s: &Summaries<'_>) -> bool {
-    facts::pictures(s)
-        .iter()
-        .any(|p| p.ios > 0 && p.disk.is_some_and(|d| d.driver.as_deref() == Some("loop")))
+    facts::pictures(s).iter().any(|p| p.ios > 0 && p.is_loop())
 }
 
 /// Share of the busy CPU time that belongs to the I/O: the generator's own time where it is known,
@@ -257,6 +261,6 @@ pub fn hottest(profile: &ProfileSummary, most: usize) -> Vec<String> {
     sorted
         .into_iter()
         .take(most)
-        .map(|(leaf, n)| format!("{leaf} {:.0} %", facts::percent(n as f64 / all.max(1) as f64)))
+        .map(|(leaf, n)| format!("{leaf} {}", in_percent(n as f64 / all.max(1) as f64)))
         .collect()
 }

@@ -6,7 +6,7 @@ use super::facts::{self, percent};
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Severity};
 use crate::load::LoadSummary;
-use crate::units::{bytes, count};
+use crate::units::{bytes, count, in_percent};
 
 /// The device must have read this share of what the operations asked for. Not 1.0: the window and
 /// the load need not begin and end in the same microsecond.
@@ -94,9 +94,9 @@ fn judge(s: &Summaries<'_>, load: &LoadSummary) -> Option<Finding> {
         severity: Severity::Critical,
         confidence: if load.fill.is_some() { 0.8 } else { 0.95 },
         sentence: format!(
-            "The device did not do the reads: {target} read {:.1} % of the bytes that the operations returned, \
+            "The device did not do the reads: {target} read {} of the bytes that the operations returned, \
              so the figures say nothing about it.",
-            percent(share)
+            in_percent(share)
         ),
         numbers: BTreeMap::from([
             ("operations", operations as f64),
@@ -108,7 +108,7 @@ fn judge(s: &Summaries<'_>, load: &LoadSummary) -> Option<Finding> {
         ]),
         evidence,
         advice: advice.to_string(),
-        check: "biopsy diagnose DIRECTORY, and compare the device's reads with the operations".to_string(),
+        check: "biopsy diagnose .".to_string(),
         worth: None,
     })
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::command;
 use super::cpu;
 use super::facts::{self, Picture, percent};
-use super::generator_bound::quoted;
 use super::queue_depth_too_low::{self, CROWDED};
 use super::{Rule, Summaries};
 use crate::analyze::latency::Stage;
 use crate::findings::{Finding, Severity};
-use crate::units::{bytes, count, time};
+use crate::units::{bytes, count, in_percent, time};
 
 /// Share of an I/O's time in the device. If all the rest vanished, the rate at the same depth would
 /// grow by at most 1 / 0.75 = 1.33.
@@ -40,6 +40,8 @@ How it is computed
   - the host is not the one who is late: hard and soft interrupts take less than 70 % of a completing
     CPU. The profile gives the sum over all CPUs. Below 70 % of one CPU the condition holds for each;
     above, it is spread over the queues that carried I/O, and the confidence falls.
+  When others keep all CPUs busy for 95 % the confidence falls, and nothing is said of a loop device,
+  whose work needs those CPUs.
   A full device makes I/Os wait in the queue stage; with a scheduler or without, that is the device's
   doing. in_device_ios is exact: the sum of all device times over the time that passed.
 
@@ -128,6 +130,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         || !(full || least >= DEVICE_SHARE && deep)
         || queue_depth_too_low::judge(s, p).is_some()
         || interrupts_per_cpu(s, p).is_some_and(|(_, each)| each >= INTERRUPT_LIMIT)
+        || p.is_loop() && cpu::nothing_left(s).is_some()
     {
         return None;
     }
@@ -162,7 +165,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
     if let Some(own) = operation_share(s, p) {
         numbers.insert("device_of_operation_percent", percent(own));
         evidence
-            .push(format!("the device stage is {:.0} % of the latency that the generator saw", percent(own)));
+            .push(format!("the device stage is {} of the latency that the generator saw", in_percent(own)));
     }
     if let Some(tags) = p.tags() {
         numbers.insert("tags", f64::from(tags));
@@ -178,20 +181,20 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
     }
     if let Some(workers) = cpu::workers(s) {
         numbers.insert("worker_cpu_percent", percent(workers.busy));
-        evidence.push(format!("the workers use {:.0} % of their CPUs", percent(workers.busy)));
+        evidence.push(format!("the workers use {} of their CPUs", in_percent(workers.busy)));
     }
     confidence *= host_on_time(s, p, &mut numbers, &mut evidence);
     let sentence = if full && queue > share {
         format!(
-            "{name} is the limit: it is full, with {in_device:.0} of {} tags in use, and I/Os wait {:.0} % of their time in \
+            "{name} is the limit: it is full, with {in_device:.0} of {} tags in use, and I/Os wait {} of their time in \
              the queue for it.",
             p.tags().unwrap_or(0),
-            percent(queue)
+            in_percent(queue)
         )
     } else {
         format!(
-            "{name} is the limit: I/Os spend {:.0} % of their time in the block layer inside the device.",
-            percent(share)
+            "{name} is the limit: I/Os spend {} of their time in the block layer inside the device.",
+            in_percent(share)
         )
     };
     Finding {
@@ -203,15 +206,12 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
         numbers,
         evidence,
         advice: "Compare with what the device promises for this block size and depth. Below that, look at its link, its \
-                 temperature and, in a virtual machine, at the host. At that, only another device or less I/O helps."
+                 temperature and, in a virtual machine, at the host. At that, only another device or less I/O helps: the \
+                 rate must not rise with the depth."
             .to_string(),
         check: match s.load {
-            Some(load) => format!(
-                "biopsy load {} --iodepth {}: the rate must not rise",
-                quoted(&load.target),
-                load.iodepth.saturating_mul(2).min(4096)
-            ),
-            None => format!("biopsy latency -d {name} 1, while the load changes"),
+            Some(load) => command::load(load, load.iodepth.saturating_mul(2), load.numjobs),
+            None => format!("biopsy latency -d {name} 1"),
         },
         worth: None,
     }
@@ -235,18 +235,22 @@ fn host_on_time(
             numbers.insert("interrupt_cpu_percent", percent(all));
             if all < INTERRUPT_LIMIT {
                 evidence.push(format!(
-                    "interrupts take {:.0} % of one CPU in all, so no CPU is late with completions",
-                    percent(all)
+                    "interrupts take {} of one CPU in all, so no CPU is late with completions",
+                    in_percent(all)
                 ));
             } else {
                 factor *= 0.6;
                 evidence.push(format!(
-                    "interrupts take {:.0} % of one CPU in all, about {:.0} % of each completing one",
-                    percent(all),
-                    percent(each)
+                    "interrupts take {} of one CPU in all, about {} of each completing one",
+                    in_percent(all),
+                    in_percent(each)
                 ));
             }
         }
+    }
+    if let Some(busy) = cpu::nothing_left(s) {
+        factor *= 0.6;
+        evidence.push(format!("all CPUs are busy for {}, most of it with something else", in_percent(busy)));
     }
     if let Some(note) = cpu::profile(s).and_then(|profile| profile.sampler_note.as_ref()) {
         factor *= 0.9;
@@ -327,6 +331,17 @@ mod tests {
         assert!(find(&case.summaries()).is_empty());
         assert!(find(&Case::new(15_000, 4).summaries()).is_empty());
         assert_eq!(find(&Case::new(15_000, 5).summaries()).len(), 1);
+    }
+
+    #[test]
+    fn others_on_the_cpus_cast_doubt() {
+        let mut case = Case::new(15_000, 32);
+        case.profile = Some(profile(&[(CpuClass::User, 949)]));
+        let sure = find(&case.summaries())[0].confidence;
+        case.profile = Some(profile(&[(CpuClass::User, 950)]));
+        assert!(find(&case.summaries())[0].confidence < sure);
+        case.disk().driver = Some("loop".into());
+        assert!(find(&case.summaries()).is_empty());
     }
 
     #[test]

@@ -88,6 +88,11 @@ impl Picture<'_> {
         self.disk?.scheduler.as_deref().filter(|name| *name != "none" && !name.is_empty())
     }
 
+    /// A device whose work is done by this machine's CPUs.
+    pub fn is_loop(&self) -> bool {
+        self.disk.is_some_and(|disk| disk.driver.as_deref() == Some("loop"))
+    }
+
     /// Why the stages of this device cannot carry a finding; None where they can.
     pub fn doubt(&self, s: &Summaries<'_>) -> Option<String> {
         doubt(s, self.device)
@@ -171,6 +176,9 @@ fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
             "{} stages of {name} end before they begin, so its times cannot be trusted",
             device.negative
         ));
+    }
+    if device.vanished {
+        return Some(format!("{name} was gone before the end"));
     }
     let lost = device.lost_ios + homeless(s);
     let share = loss(device.ios, lost);

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::command;
 use super::cpu::{self, Saturation};
 use super::facts::{self, percent};
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Severity};
+use crate::units::in_percent;
 
 /// Above this share of user time a saturated worker is busy with itself and not with the kernel.
 pub const USER_SHARE: f64 = 0.5;
@@ -53,7 +55,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
         format!("per operation: {user_ns:.0} ns in user space, {system_ns:.0} ns in the kernel"),
     ];
     if let Some(idle) = idle {
-        evidence.push(format!("all CPUs together are idle for {:.0} % of the time", percent(idle)));
+        evidence.push(format!("all CPUs together are idle for {} of the time", in_percent(idle)));
     }
     vec![Finding {
         id: RULE.id,
@@ -61,9 +63,9 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
         severity: Severity::Warning,
         confidence: if workers.limited() { 0.9 } else { 0.6 },
         sentence: format!(
-            "The generator is the limit: its workers use {:.0} % of their CPUs, {:.0} % of that in user space.",
-            percent(workers.busy),
-            percent(workers.user)
+            "The generator is the limit: its workers use {} of their CPUs, {} of that in user space.",
+            in_percent(workers.busy),
+            in_percent(workers.user)
         ),
         numbers: BTreeMap::from([
             ("worker_cpu_percent", percent(workers.busy)),
@@ -78,18 +80,9 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
             "Use more jobs than {} (--numjobs), one per CPU, and see whether the rate rises.",
             load.numjobs
         ),
-        check: format!("biopsy load {} --numjobs {}", quoted(&load.target), load.numjobs.saturating_mul(2)),
+        check: command::load(load, load.iodepth, load.numjobs.saturating_mul(2)),
         worth: None,
     }]
-}
-
-/// A target as a shell word.
-pub fn quoted(target: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
-    if !target.is_empty() && target.chars().all(plain) {
-        return target.to_string();
-    }
-    format!("'{}'", target.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
@@ -128,11 +121,5 @@ mod tests {
         assert_eq!(find(&case.summaries()).len(), 1);
         case.load = None;
         assert!(find(&case.summaries()).is_empty());
-    }
-
-    #[test]
-    fn targets_are_quoted_for_a_shell() {
-        assert_eq!(quoted("/var/tmp/x"), "/var/tmp/x");
-        assert_eq!(quoted("a b;rm 'c'"), "'a b;rm '\\''c'\\'''");
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::cpu;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, Picture};
 use super::{Rule, Summaries, device_bound, submit_cpu_bound};
 use crate::analyze::latency::Stage;
 use crate::findings::{Finding, Severity};
+use crate::units::in_percent;
 
 pub const RULE: Rule = Rule { id: "inconclusive", page: PAGE, find };
 
@@ -101,6 +102,14 @@ fn reasons(s: &Summaries<'_>) -> Vec<String> {
                 .to_string(),
         );
     }
+    if let Some(busy) = cpu::nothing_left(s)
+        && cpu::saturation(s).is_none()
+    {
+        why.push(format!(
+            "all CPUs are busy for {}, most of it with something else than this I/O",
+            in_percent(busy)
+        ));
+    }
     pictures.iter().filter(|p| p.ios > 0).for_each(|p| why.extend(device(s, p)));
     why
 }
@@ -122,31 +131,31 @@ fn device(s: &Summaries<'_>, p: &Picture<'_>) -> Vec<String> {
         && each >= device_bound::INTERRUPT_LIMIT
     {
         why.push(format!(
-            "interrupts take {:.0} % of the completing CPUs, so the device stage of {name} may be the host's lateness",
-            percent(each)
+            "interrupts take {} of the completing CPUs, so the device stage of {name} may be the host's lateness",
+            in_percent(each)
         ));
     }
     if let Some(own) = device_bound::operation_share(s, p)
         && own < 0.5
     {
         why.push(format!(
-            "the device stage of {name} is only {:.0} % of the latency that the generator saw, and no CPU is saturated",
-            percent(own)
+            "the device stage of {name} is only {} of the latency that the generator saw, and no CPU is saturated",
+            in_percent(own)
         ));
     }
     if let Some(queue) = p.share(Stage::Queue)
         && queue >= 0.5
     {
         why.push(format!(
-            "I/Os of {name} spend {:.0} % of their time in the queue stage, the device is not full, and the parts of that \
+            "I/Os of {name} spend {} of their time in the queue stage, the device is not full, and the parts of that \
              stage (throttle, tags, plug, scheduler) are not examined yet",
-            percent(queue)
+            in_percent(queue)
         ));
     }
     if s.load.is_none() && in_device < 0.5 {
         why.push(format!(
-            "{name} is mostly idle: at most {:.0} % of the time an I/O is in it",
-            percent(in_device)
+            "{name} is mostly idle: at most {} of the time an I/O is in it",
+            in_percent(in_device)
         ));
     }
     why

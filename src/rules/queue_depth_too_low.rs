@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::command;
 use super::cpu;
 use super::facts::{self, Picture, percent};
-use super::generator_bound::quoted;
 use super::{Rule, Summaries};
 use crate::analyze::latency::Stage;
 use crate::findings::{Finding, Severity, Worth};
-use crate::units::{count, time};
+use crate::units::{count, in_percent, time};
 
 /// Up to here no device with internal parallelism is busy, whatever its latency looks like.
 pub const SHALLOW: f64 = 4.0;
@@ -99,11 +99,11 @@ fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let rotational = p.disk.and_then(|d| d.rotational) == Some(true);
     let mut finding = base(p, in_device);
     finding.sentence = format!(
-        "{} has time left: the load keeps at most {offered} operations in flight, {:.0} % of an I/O's time is the \
-         device's, and the workers use {:.0} % of their CPUs.",
+        "{} has time left: the load keeps at most {offered} operations in flight, {} of an I/O's time is the \
+         device's, and the workers use {} of their CPUs.",
         p.device.name,
-        percent(p.share(Stage::Device)?),
-        percent(workers.busy)
+        in_percent(p.share(Stage::Device)?),
+        in_percent(workers.busy)
     );
     finding.confidence = match () {
         () if rotational => 0.5,
@@ -131,11 +131,7 @@ fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         high: MAX_WORTH.min(1.0 / workers.busy.max(1.0 / MAX_WORTH)).min(room).max(1.0),
     });
     finding.advice = format!("Double the depth ({offered}) until the rate no longer rises.");
-    finding.check = format!(
-        "biopsy load {} --iodepth {}",
-        quoted(&load.target),
-        load.iodepth.saturating_mul(4).min(4096)
-    );
+    finding.check = command::load(load, load.iodepth.saturating_mul(2), load.numjobs);
     Some(finding)
 }
 
@@ -151,9 +147,9 @@ fn without_load(p: &Picture<'_>) -> Option<Finding> {
         "{} could take more at once: {in_device:.1} I/Os are in the device on average, and they hardly wait for each other.",
         p.device.name
     );
-    finding.advice = "If the application can keep more I/Os in flight, let it.".to_string();
-    finding.check =
-        format!("biopsy latency -d {} 1, while the application's concurrency changes", p.device.name);
+    finding.advice =
+        "If the application can keep more I/Os in flight, let it, and watch the rate.".to_string();
+    finding.check = format!("biopsy latency -d {} 1", p.device.name);
     Some(finding)
 }
 

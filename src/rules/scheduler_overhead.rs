@@ -7,7 +7,7 @@ use super::facts::{self, Picture, percent};
 use super::{Rule, Summaries, device_bound};
 use crate::analyze::latency::Stage;
 use crate::findings::{Finding, Severity, Worth};
-use crate::units::time;
+use crate::units::{in_percent, time};
 
 /// Share of an I/O's time in the queue stage from which on the scheduler is looked at.
 pub const QUEUE_SHARE: f64 = 0.25;
@@ -68,10 +68,10 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let high = (1.0 / (1.0 - share.min(0.9))).min(1.0 / (1.0 - queue.min(0.9)));
     let mut evidence = vec![
         format!("the scheduler of {name} is {scheduler}"),
-        format!("{:.0} % of the busy CPU time is spent in its functions", percent(share)),
+        format!("{} of the busy CPU time is spent in its functions", in_percent(share)),
         format!(
-            "I/Os spend {:.0} % of their time ({} on average) in the queue stage",
-            percent(queue),
+            "I/Os spend {} of their time ({} on average) in the queue stage",
+            in_percent(queue),
             time(mean as u64)
         ),
     ];
@@ -85,9 +85,9 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         severity: Severity::Warning,
         confidence: if profile.sampler_note.is_some() { 0.82 } else { 0.87 },
         sentence: format!(
-            "The I/O scheduler {scheduler} of {name} limits the run: it takes {:.0} % of the busy CPU time, and no CPU \
+            "The I/O scheduler {scheduler} of {name} limits the run: it takes {} of the busy CPU time, and no CPU \
              is left.",
-            percent(share)
+            in_percent(share)
         ),
         numbers: BTreeMap::from([
             ("scheduler_cpu_percent", percent(share)),
@@ -96,10 +96,10 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             ("ios_per_second", p.rate()),
         ]),
         evidence,
-        advice: format!("echo none > /sys/block/{name}/queue/scheduler"),
-        check: format!(
-            "biopsy latency -d {name} --for 5s, before and after, and compare the I/Os per second"
+        advice: format!(
+            "echo none > /sys/block/{name}/queue/scheduler, and compare the I/Os per second before and after."
         ),
+        check: format!("biopsy latency -d {name} --for 5s"),
         worth: Some(Worth { metric: "iops_ratio".to_string(), low: 1.0, high }),
     })
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::{self, Picture, percent};
+use super::facts::{self, Picture};
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Severity, Worth};
 use crate::host::BlockDevice;
 use crate::load::LoadSummary;
-use crate::units::{bytes, count};
+use crate::units::{bytes, count, in_percent};
 
 /// I/Os per operation from which on it is worth a word. Below it fewer than half of the operations
 /// are cut: unaligned ends, not a limit.
@@ -103,8 +103,8 @@ fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<F
     if foreign > FOREIGN_SHARE {
         finding.confidence = 0.5;
         finding.evidence.push(format!(
-            "the device read {:.0} % more bytes than the operations asked for: part of the factor is others' reads",
-            percent(foreign)
+            "the device read {} more bytes than the operations asked for: part of the factor is others' reads",
+            in_percent(foreign)
         ));
     }
     Some(finding)
@@ -147,7 +147,7 @@ fn finding(p: &Picture<'_>, factor: f64, size: f64) -> Finding {
     }
     let (what, advice, worth) = match limit {
         Limit::Soft(value) => (
-            format!("max_sectors_kb of {name} is {}, the hardware takes {}", soft >> 10, hard >> 10),
+            format!("max_sectors_kb is {} there, and the hardware takes {}", soft >> 10, hard >> 10),
             format!("Raise the soft limit: echo {} > /sys/block/{name}/queue/max_sectors_kb", value >> 10),
             // At best one I/O per new maximum; at worst another limit stands right behind this one.
             Some(Worth {
@@ -177,7 +177,7 @@ fn finding(p: &Picture<'_>, factor: f64, size: f64) -> Finding {
         numbers,
         evidence: vec![format!("{} bios were cut by the block layer", count(p.device.splits))],
         advice,
-        check: format!("biopsy latency -d {name} --for 5s, and compare I/Os with operations"),
+        check: format!("biopsy latency -d {name} --for 5s"),
         worth,
     }
 }

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::command;
 use super::cpu::{self, Saturation};
 use super::facts::{self, percent};
-use super::generator_bound::{USER_SHARE, quoted};
+use super::generator_bound::USER_SHARE;
 use super::{Rule, Summaries};
 use crate::analyze::stacks::CpuClass;
 use crate::findings::{Finding, Severity, Worth};
+use crate::units::in_percent;
 
 /// Interrupts with more than this share of the busy time make it a matter of completions.
 pub const INTERRUPT_SHARE: f64 = 0.5;
@@ -96,8 +98,8 @@ fn finding(s: &Summaries<'_>, saturation: &Saturation, operations: u64) -> Findi
         numbers.insert("interrupt_ns_per_operation", class(CpuClass::Irq) + class(CpuClass::Softirq));
         numbers.insert("machine_busy_percent", percent(cpu::machine_busy(profile)));
         evidence.push(format!(
-            "all CPUs together: busy for {:.0} %; kernel threads use {:.2} CPUs, interrupts {:.2}",
-            percent(cpu::machine_busy(profile)),
+            "all CPUs together: busy for {}; kernel threads use {:.2} CPUs, interrupts {:.2}",
+            in_percent(cpu::machine_busy(profile)),
             cpu::cpus(profile, &[CpuClass::Kthread]),
             cpu::interrupt_cpus(profile)
         ));
@@ -136,19 +138,19 @@ fn describe(s: &Summaries<'_>, saturation: &Saturation) -> (String, f64, String)
             workers,
             0.8,
             format!(
-                "The CPU is the limit: the workers use {:.0} % of their CPUs, {:.0} % of that in the kernel.",
-                percent(w.busy),
-                percent(1.0 - w.user)
+                "The CPU is the limit: the workers use {} of their CPUs, {} of that in the kernel.",
+                in_percent(w.busy),
+                in_percent(1.0 - w.user)
             ),
         ),
         Saturation::WithInterrupts(w, interrupts) => (
             workers,
             0.6,
             format!(
-                "The CPU is the limit: the workers use {:.0} % of their CPUs, and interrupts about {:.0} % more if they \
+                "The CPU is the limit: the workers use {} of their CPUs, and interrupts about {} more if they \
                  come to the same CPUs.",
-                percent(w.busy),
-                percent(*interrupts)
+                in_percent(w.busy),
+                in_percent(*interrupts)
             ),
         ),
         Saturation::LoopThread(cpus) => (
@@ -162,26 +164,26 @@ fn describe(s: &Summaries<'_>, saturation: &Saturation) -> (String, f64, String)
             format!("{name} ({pid})"),
             0.5,
             format!(
-                "The CPU is the limit: thread {name} ({pid}) uses {:.0} % of a CPU, most of it for block I/O.",
-                percent(*share)
+                "The CPU is the limit: thread {name} ({pid}) uses {} of a CPU, most of it for block I/O.",
+                in_percent(*share)
             ),
         ),
         Saturation::Machine(busy) => (
             "all CPUs".to_string(),
             0.6,
             format!(
-                "The CPUs are the limit: all together are busy for {:.0} %, most of it for I/O.",
-                percent(*busy)
+                "The CPUs are the limit: all together are busy for {}, most of it for I/O.",
+                in_percent(*busy)
             ),
         ),
     }
 }
 
 fn advise(s: &Summaries<'_>, saturation: &Saturation) -> (String, String) {
-    let command = |load: &crate::load::LoadSummary| {
-        format!("biopsy load {} --numjobs {}", quoted(&load.target), load.numjobs.saturating_mul(2))
-    };
-    let check = s.load.map_or_else(|| "biopsy diagnose --no-load --for 10s".to_string(), command);
+    let check = s.load.map_or_else(
+        || "biopsy diagnose --no-load --for 10s".to_string(),
+        |load| command::load(load, load.iodepth, load.numjobs.saturating_mul(2)),
+    );
     let advice = match saturation {
         Saturation::LoopThread(_) => {
             "Read the backing file or its device directly: the loop driver cannot use a second CPU."

@@ -8,7 +8,8 @@ use crate::units::significant;
 
 /// One card per finding; the first is the verdict.
 pub fn cards(diagnosis: &Diagnosis) -> String {
-    let mut out: String = diagnosis.findings.iter().map(card).collect();
+    let mut out: String =
+        diagnosis.findings.iter().enumerate().map(|(i, finding)| card(finding, i == 0)).collect();
     out.push_str(
         "<p class=\"soft small\">The first finding is the verdict. Each page of <code>biopsy explain ID</code> says how a \
          finding is computed and when it is wrong.</p>\n",
@@ -16,7 +17,8 @@ pub fn cards(diagnosis: &Diagnosis) -> String {
     out
 }
 
-fn card(finding: &Finding) -> String {
+/// The verdict's sentence is the page's title already.
+fn card(finding: &Finding, is_verdict: bool) -> String {
     let severity = severity(finding.severity);
     let evidence: String =
         finding.evidence.iter().map(|line| format!("<li>{}</li>\n", escape(line))).collect();
@@ -32,12 +34,14 @@ fn card(finding: &Finding) -> String {
     });
     let mut out = format!(
         "<article class=\"card {severity}\">\n<h3>{} <span class=\"soft\">on {} · <span class=\"severity\">{severity}</span> · \
-         confidence {}</span></h3>\n<p>{}</p>\n",
+         confidence {}</span></h3>\n",
         escape(finding.id),
         escape(&finding.subject),
-        significant(finding.confidence, 2),
-        escape(&finding.sentence)
+        significant(finding.confidence, 2)
     );
+    if !is_verdict {
+        out.push_str(&format!("<p>{}</p>\n", escape(&finding.sentence)));
+    }
     if !evidence.is_empty() {
         out.push_str(&format!("<ul>\n{evidence}</ul>\n"));
     }
@@ -83,9 +87,14 @@ pub fn gaps(s: &Summaries<'_>, diagnosis: &Diagnosis) -> String {
              <th class=\"text\">remedy</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n"
         ));
     }
-    if !diagnosis.not_examined.is_empty() {
-        let rows: String = diagnosis
-            .not_examined
+    // What stands in the table above is not said twice.
+    let told = |what: &str| {
+        let stage = what.strip_prefix("stage ");
+        stage.is_some() && s.envelope.missing.iter().any(|m| m.part.is_none() && m.stage.as_deref() == stage)
+    };
+    let untold: Vec<_> = diagnosis.not_examined.iter().filter(|gap| !told(&gap.what)).collect();
+    if !untold.is_empty() {
+        let rows: String = untold
             .iter()
             .map(|gap| format!("<dt>{}</dt><dd>{}</dd>\n", escape(&gap.what), escape(&gap.why)))
             .collect();

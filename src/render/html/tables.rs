@@ -168,11 +168,11 @@ pub fn load(s: &Summaries<'_>) -> String {
         (
             "job",
             format!(
-                "{} of {}, depth {}, {} jobs, over {}",
+                "{} of {}, {} at depth {}, over {}",
                 load.rw.name(),
                 bytes(load.bs as f64),
+                if load.numjobs == 1 { "1 job".to_string() } else { format!("{} jobs", load.numjobs) },
                 load.iodepth,
-                load.numjobs,
                 bytes(load.size as f64)
             ),
         ),

@@ -71,10 +71,16 @@ fn card(index: usize, finding: &Finding, bold: &dyn Fn(&str) -> String) -> Strin
     for line in &finding.evidence {
         paragraph(&mut out, "   - ", &clean(line));
     }
-    let numbers: Vec<String> =
-        numbers::all(finding).into_iter().map(|(label, text)| format!("{label} {text}")).collect();
+    // A value and its unit stay on one line.
+    let numbers: Vec<String> = numbers::all(finding)
+        .into_iter()
+        .map(|(label, text)| format!("{label} {text}").replace(' ', "\u{a0}"))
+        .collect();
     if !numbers.is_empty() {
+        let start = out.len();
         paragraph(&mut out, "   numbers  ", &numbers.join(", "));
+        let spaced = out.split_off(start).replace('\u{a0}', " ");
+        out.push_str(&spaced);
     }
     paragraph(&mut out, "   do       ", &clean(&finding.advice));
     paragraph(&mut out, "   check    ", &clean(&finding.check));
