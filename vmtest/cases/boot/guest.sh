@@ -5,8 +5,8 @@
 uname -r >release
 [ -s /sys/kernel/btf/vmlinux ] || fail "no BTF"
 [ -b /dev/nvme0n1 ] || fail "no NVMe drive"
-queues=$(ls /sys/block/nvme0n1/mq | wc -l)
-[ "$queues" -eq 4 ] || fail "the drive has $queues queues, not 4"
+set -- /sys/block/nvme0n1/mq/*
+[ $# -eq 4 ] || fail "the drive has $# queues, not 4"
 for module in null_blk brd scsi_debug dm-mod dm-delay ext4 loop virtio_blk; do
     modprobe "$module" || fail "module $module does not load"
 done
