@@ -10,15 +10,6 @@ done
 null_disk nullb0 completion_nsec=10000 submit_queues=80
 null_disk nullb1 completion_nsec=10000 submit_queues=80
 
-# Which queue serves a CPU, as JSON: {"nullb0": {"0": QUEUE, ...}, ...}
-queue_of() { # DISK CPU
-    for queue in "/sys/block/$1/mq"/*; do
-        case ", $(cat "$queue/cpu_list")," in
-        *" $2,"*) echo "${queue##*/}" ;;
-        esac
-    done
-}
-
 cat >load.sh <<'END'
 read_blocks() { # CPU DISK COUNT
     taskset -c "$1" dd if="/dev/$2" of=/dev/null bs=4096 count="$3" iflag=direct 2>/dev/null
@@ -30,8 +21,5 @@ done
 wait
 END
 traced latency nullb0 -d nullb1 -- sh load.sh
-for disk in nullb0 nullb1; do
-    for cpu in 0 1 64 79; do
-        echo "$disk $cpu $(queue_of "$disk" "$cpu")"
-    done
-done >queues
+# Which queue serves which CPUs.
+grep . /sys/block/nullb[01]/mq/*/cpu_list >queues
