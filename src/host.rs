@@ -1,5 +1,25 @@
 //! What machine this is. Parsers take a root path, so that captured trees of other machines are
 //! test input; `/` is this machine.
+//!
+//! Everything here works without rights. An attribute that is not there or that cannot be parsed
+//! is `None` (or the default where the field has no `Option`); no content makes a parser fail.
+//! Strings come from devices and file systems: they are kept as they are, and the renderers
+//! escape them.
+
+mod attribute;
+pub mod block;
+pub mod counters;
+pub mod cpu;
+pub mod kernel;
+mod layers;
+pub mod mounts;
+pub mod pci;
+pub mod rights;
+pub mod select;
+pub mod vectors;
+pub mod warnings;
+
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -15,16 +35,54 @@ pub struct Host {
     /// CPUs that could ever be there; per-CPU maps have as many entries.
     pub cpus_possible: u32,
     pub numa_nodes: u32,
+    /// The CPUs of each node that is online.
+    pub nodes: Vec<NumaNode>,
     pub memory_bytes: Option<u64>,
     /// Name of the hypervisor where the kernel or DMI tells one.
     pub virtualization: Option<String>,
+    /// In natural order of the names: nvme2n1 before nvme10n1.
     pub devices: Vec<BlockDevice>,
+}
+
+impl Host {
+    /// Reads the machine below `root`; `/` is this one.
+    ///
+    /// Fails only where there is no `/sys/block` at all.
+    pub fn read(root: &Path) -> anyhow::Result<Self> {
+        let cpus = cpu::Cpus::read(root);
+        Ok(Self {
+            kernel: kernel::release(root).unwrap_or_default(),
+            hostname: kernel::hostname(root).unwrap_or_default(),
+            cpu_model: cpus.model,
+            cpus_online: cpus.online.len() as u32,
+            cpus_possible: cpus.possible.len() as u32,
+            numa_nodes: cpus.nodes.len().max(1) as u32,
+            nodes: cpus.nodes,
+            memory_bytes: cpu::memory_bytes(root),
+            virtualization: kernel::virtualization(root),
+            devices: block::devices(root)?,
+        })
+    }
+
+    /// The disk of this name.
+    pub fn device(&self, name: &str) -> Option<&BlockDevice> {
+        self.devices.iter().find(|device| device.name == name)
+    }
+}
+
+/// A NUMA node and its CPUs, from `/sys/devices/system/node`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct NumaNode {
+    pub node: u32,
+    pub cpus: Vec<u32>,
 }
 
 /// One disk of `/sys/block` (no partitions).
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct BlockDevice {
     pub name: String,
+    /// The device-mapper name (`vg0-root`), which is also the one in `/dev/mapper`.
+    pub alias: Option<String>,
     pub major: u32,
     pub minor: u32,
     pub size_bytes: u64,
@@ -61,13 +119,25 @@ pub struct BlockDevice {
     /// True where the kernel has hardware contexts for it (`/sys/block/D/mq`): request events fire.
     pub request_based: bool,
     pub queues: Vec<HardwareQueue>,
-    /// Devices directly below (`slaves/`, a loop device's backing device).
+    /// Interrupt vectors of its PCI function. Namespaces of one controller share them.
+    pub vectors: Vec<Vector>,
+    /// The kernel has no device node for it: a path below an NVMe multipath head. Request events
+    /// fire here, I/O is submitted to the head.
+    pub hidden: bool,
+    /// The file that a loop device shows, as the kernel prints its path.
+    pub backing_file: Option<String>,
+    /// Disks directly below (`slaves/`, the disk under a loop device's file, the paths of an NVMe
+    /// multipath head). A partition below is listed as its disk.
     pub layers: Vec<String>,
-    /// Devices directly above (`holders/`).
+    /// The same as `layers`, but a partition stands under its own name.
+    pub slaves: Vec<String>,
+    /// Disks directly above it or above one of its partitions: the inverse of `layers`.
     pub holders: Vec<String>,
     pub partitions: Vec<Partition>,
     /// Where it or one of its partitions is mounted.
     pub mounted_at: Vec<String>,
+    /// Swap areas on it, as `/proc/swaps` names them.
+    pub swaps: Vec<String>,
 }
 
 /// One hardware context, `/sys/block/D/mq/N`.
@@ -89,6 +159,24 @@ pub struct Partition {
     pub minor: u32,
     pub start_bytes: u64,
     pub size_bytes: u64,
+    pub mounted_at: Vec<String>,
+    /// Disks directly above it.
+    pub holders: Vec<String>,
+    pub swaps: Vec<String>,
+}
+
+/// One MSI or MSI-X vector of a device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Vector {
+    pub irq: u32,
+    /// What the driver called it: `nvme0q1`, `virtio1-req.0`.
+    pub name: Option<String>,
+    /// Hardware context as in `/sys/block/D/mq/N`; None for admin and configuration vectors.
+    pub queue: Option<u32>,
+    /// NVMe queue id; 0 is the admin queue.
+    pub qid: Option<u32>,
+    /// Where the interrupt controller delivers it now.
+    pub cpus: Vec<u32>,
 }
 
 /// A PCI link as sysfs shows it.
@@ -98,6 +186,10 @@ pub struct Link {
     pub width: u32,
     pub max_speed_gts: Option<f64>,
     pub max_width: Option<u32>,
-    /// Line rate after encoding (8b/10b below 8 GT/s, 128b/130b from there).
+    /// What the port on the other end of the link can do.
+    pub port_max_speed_gts: Option<f64>,
+    pub port_max_width: Option<u32>,
+    /// Line rate after encoding (8b/10b below 8 GT/s, 128b/130b from there, FLITs at 64 GT/s),
+    /// per direction.
     pub raw_bytes_per_second: f64,
 }

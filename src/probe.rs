@@ -1,1 +1,12 @@
-//! Kernel probes: the only room that knows libbpf.
+//! Kernel probes: load, attach, read, detach. The only room that knows libbpf.
+//!
+//! Everything here ends with the process: links and maps are file descriptors, nothing is pinned,
+//! nothing else is changed.
+
+pub mod btf;
+pub mod cost;
+pub mod latency;
+mod libbpf;
+pub mod plan;
+pub mod preflight;
+mod skel;

@@ -1,1 +1,248 @@
-//! Rust mirror of `bpf/wire.h`.
+//! Rust mirror of `bpf/wire.h`: what crosses the line between kernel and user space. Pure.
+//!
+//! Each struct is declared on both sides and both assert its size; `src/probe/skel.rs` compares them
+//! with the types that clang saw. Bytes become values here, and a record that is too short is an
+//! error value, never a panic.
+
+use std::collections::BTreeMap;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::hist::{BUCKETS, Histogram};
+use crate::host::counters::Counters;
+
+/// Stages in the order of `enum wire_stage`.
+pub const STAGES: usize = 3;
+/// Operations in the order of `enum wire_op`.
+pub const OPS: usize = 8;
+/// The operations that have a row per shard; the others have one row per device.
+pub const OPS_SHARDED: usize = 2;
+/// `MAX_DEVICES` of `bpf/latency.bpf.c`.
+pub const MAX_DEVICES: usize = 256;
+/// Several CPUs add to one row.
+pub const SHARED_ROWS: u32 = 1;
+
+/// `struct wire_hist`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
+pub struct WireHist {
+    pub sum: u64,
+    pub not_min: u64,
+    pub max: u64,
+    pub counts: [u64; BUCKETS],
+}
+
+/// `struct wire_row`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
+pub struct WireRow {
+    pub bytes: u64,
+    pub untimed: u64,
+    pub no_start: u64,
+    pub never_issued: u64,
+    pub stages: [WireHist; STAGES],
+}
+
+/// `struct wire_device`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireDevice {
+    pub major: u32,
+    pub first_minor: u32,
+    pub slot_base: u32,
+    pub slots_per_queue: u32,
+    pub hw_queues: u32,
+    pub row_base: u32,
+    pub shards: u32,
+    pub rare_row_base: u32,
+    pub flags: u32,
+    pub pad: u32,
+}
+
+/// `struct wire_counters`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WireCounters {
+    pub splits: u64,
+    pub merges: u64,
+    pub requeues: u64,
+    pub retries: u64,
+    pub negative: u64,
+    pub out_of_range: u64,
+    pub stale: u64,
+    pub no_queue_start: u64,
+}
+
+const _: () = assert!(size_of::<WireHist>() == 24 + 8 * 592);
+const _: () = assert!(size_of::<WireRow>() == 32 + 3 * (24 + 8 * 592));
+const _: () = assert!(size_of::<WireDevice>() == 40);
+const _: () = assert!(size_of::<WireCounters>() == 64);
+
+/// Bytes from the kernel that are not what they should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damaged {
+    /// The struct that was expected.
+    pub what: &'static str,
+    pub expected: usize,
+    pub found: usize,
+}
+
+impl std::fmt::Display for Damaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a {} of {} bytes came with {}", self.what, self.expected, self.found)
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+/// One row: what completed of one operation on one device and shard.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Row {
+    pub bytes: u64,
+    pub untimed: u64,
+    pub no_start: u64,
+    pub never_issued: u64,
+    /// By `enum wire_stage`: queue, device, complete.
+    pub stages: [Histogram; STAGES],
+}
+
+impl Row {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        let wire = WireRow::ref_from_bytes(bytes).map_err(|_| Damaged {
+            what: "row",
+            expected: size_of::<WireRow>(),
+            found: bytes.len(),
+        })?;
+        Ok(Self {
+            bytes: wire.bytes,
+            untimed: wire.untimed,
+            no_start: wire.no_start,
+            never_issued: wire.never_issued,
+            stages: std::array::from_fn(|i| {
+                let hist = &wire.stages[i];
+                Histogram::from_parts(&hist.counts, hist.sum, !hist.not_min, hist.max)
+            }),
+        })
+    }
+
+    /// What came since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            untimed: self.untimed.saturating_sub(earlier.untimed),
+            no_start: self.no_start.saturating_sub(earlier.no_start),
+            never_issued: self.never_issued.saturating_sub(earlier.never_issued),
+            stages: std::array::from_fn(|i| self.stages[i].since(&earlier.stages[i])),
+        }
+    }
+}
+
+impl WireCounters {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged {
+            what: "wire_counters",
+            expected: size_of::<Self>(),
+            found: bytes.len(),
+        })
+    }
+
+    /// What came since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            splits: self.splits.saturating_sub(earlier.splits),
+            merges: self.merges.saturating_sub(earlier.merges),
+            requeues: self.requeues.saturating_sub(earlier.requeues),
+            retries: self.retries.saturating_sub(earlier.retries),
+            negative: self.negative.saturating_sub(earlier.negative),
+            out_of_range: self.out_of_range.saturating_sub(earlier.out_of_range),
+            stale: self.stale.saturating_sub(earlier.stale),
+            no_queue_start: self.no_queue_start.saturating_sub(earlier.no_queue_start),
+        }
+    }
+}
+
+/// The state of one device's rows and counters at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeviceSample {
+    pub name: String,
+    pub hw_queues: u32,
+    pub shards: u32,
+    /// `[(queue × shards + shard) × OPS_SHARDED + op]`.
+    pub rows: Vec<Row>,
+    /// Operations from `OPS_SHARDED` on.
+    pub rare: Vec<Row>,
+    pub counters: WireCounters,
+    /// The kernel's own counters just before and just after the moment of this sample; None where
+    /// they cannot be read.
+    pub kernel_before: Option<Counters>,
+    pub kernel_after: Option<Counters>,
+    /// It was there at the start and is gone.
+    pub vanished: bool,
+}
+
+/// All devices at one moment: the start or end of a window.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reading {
+    /// CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    pub devices: Vec<DeviceSample>,
+    /// Runs that the kernel skipped, by program: it does not run a program inside itself on one CPU.
+    pub missed: BTreeMap<&'static str, u64>,
+}
+
+impl DeviceSample {
+    /// Rows with the hardware queue (none for the rare operations) and the operation's number.
+    pub fn each(&self) -> impl Iterator<Item = (Option<u32>, usize, &Row)> {
+        let shards = self.shards.max(1) as usize;
+        let sharded = self.rows.iter().enumerate().map(move |(i, row)| {
+            (Some((i / OPS_SHARDED / shards) as u32), i % OPS_SHARDED, row)
+        });
+        sharded.chain(self.rare.iter().enumerate().map(|(i, row)| (None, OPS_SHARDED + i, row)))
+    }
+
+    /// What came since `earlier`, an older sample of the same device.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let rows = |now: &[Row], then: &[Row]| now.iter().zip(then).map(|(n, t)| n.since(t)).collect();
+        Self {
+            name: self.name.clone(),
+            hw_queues: self.hw_queues,
+            shards: self.shards,
+            rows: rows(&self.rows, &earlier.rows),
+            rare: rows(&self.rare, &earlier.rare),
+            counters: self.counters.since(&earlier.counters),
+            kernel_before: self.kernel_before,
+            kernel_after: self.kernel_after,
+            vanished: self.vanished,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_row_is_an_error_value() {
+        let error = Row::decode(&[0; 100]).unwrap_err();
+        assert_eq!(error.found, 100);
+        assert!(error.to_string().contains("row"));
+        assert!(Row::decode(&[]).is_err() && WireCounters::decode(&[0; 63]).is_err());
+    }
+
+    #[test]
+    fn an_all_zero_row_is_empty() {
+        let bytes = vec![0u8; size_of::<WireRow>()];
+        assert_eq!(Row::decode(&bytes).unwrap(), Row::default());
+    }
+
+    #[test]
+    fn rows_are_found_by_queue_and_operation() {
+        let mut sample = DeviceSample { hw_queues: 2, shards: 2, ..DeviceSample::default() };
+        sample.rows = vec![Row::default(); 8];
+        sample.rare = vec![Row::default(); OPS - OPS_SHARDED];
+        sample.rows[7].bytes = 42;
+        let (queue, op, row) = sample.each().nth(7).unwrap();
+        assert_eq!((queue, op, row.bytes), (Some(1), 1, 42));
+        assert_eq!(sample.each().nth(8).map(|(queue, op, _)| (queue, op)), Some((None, 2)));
+    }
+}

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::envelope::Lost;
 use crate::hist::Histogram;
+use crate::host::counters::Counters;
+use crate::host::{BlockDevice, Host};
+use crate::wire::{DeviceSample, Reading, Row};
 
 /// A part of an I/O's life, in the order in which it passes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -144,6 +148,8 @@ pub struct DeviceLatency {
     pub retries: u64,
     /// Stages whose end lay before their begin: makes the run untrustworthy.
     pub negative: u64,
+    /// It was there at the start and was gone at the end.
+    pub vanished: bool,
     /// Lower devices, nearest first.
     pub layers: Vec<String>,
     pub ops: BTreeMap<Op, OpLatency>,
@@ -196,5 +202,277 @@ impl DeviceLatency {
                 .values()
                 .fold(Bracket::default(), |sum, b| Bracket { min: sum.min + b.min, max: sum.max + b.max })
         })
+    }
+}
+
+/// The window between two readings.
+pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> LatencySummary {
+    let mut devices: Vec<DeviceLatency> = end
+        .devices
+        .iter()
+        .map(|last| {
+            let first = start.devices.iter().find(|d| d.name == last.name);
+            device(host, first, last)
+        })
+        .collect();
+    devices.sort_by(|a, b| b.ios.cmp(&a.ios).then_with(|| a.name.cmp(&b.name)));
+    LatencySummary { duration_ns: end.at_ns.saturating_sub(start.at_ns), devices }
+}
+
+/// What was lost in the window, by kind.
+///
+/// `ios` holds what completed without stages although it should have them, and completions that the
+/// kernel skipped. Requests that were in flight when the trace began are no loss.
+pub fn lost(start: &Reading, end: &Reading) -> Lost {
+    let mut kinds = BTreeMap::new();
+    let mut add = |kind: &str, n: u64| *kinds.entry(kind.to_string()).or_insert(0) += n;
+    for last in &end.devices {
+        let delta = match start.devices.iter().find(|d| d.name == last.name) {
+            Some(first) => last.since(first),
+            None => last.clone(),
+        };
+        add("no_start", delta.each().map(|(_, _, row)| row.no_start).sum());
+        add("slot", delta.counters.out_of_range);
+        add("stale", delta.counters.stale);
+        add("no_queue_start", delta.counters.no_queue_start);
+        add("started_before", delta.each().map(|(_, _, row)| row.untimed).sum());
+    }
+    let missed = |reading: &Reading, program: Option<&str>| -> u64 {
+        reading.missed.iter().filter(|(name, _)| program.is_none_or(|p| p == **name)).map(|(_, n)| n).sum()
+    };
+    let missed_since = |program| missed(end, program).saturating_sub(missed(start, program));
+    add("missed", missed_since(None));
+    let ios = kinds.get("no_start").copied().unwrap_or(0)
+        + kinds.get("slot").copied().unwrap_or(0)
+        + missed_since(Some("rq_complete"));
+    Lost { ios, probes: BTreeMap::from([("latency".to_string(), kinds)]), ..Lost::default() }
+}
+
+fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> DeviceLatency {
+    let delta = first.map_or_else(|| last.clone(), |first| last.since(first));
+    let facts = host.devices.iter().find(|d| d.name == last.name);
+    let mut out = DeviceLatency {
+        name: last.name.clone(),
+        kernel: first.and_then(|first| kernel_brackets(first, last)),
+        in_flight_start: first.and_then(|d| d.kernel_after.as_ref()).map(in_flight),
+        in_flight_end: last.kernel_after.as_ref().map(in_flight),
+        lost_ios: delta.counters.out_of_range,
+        splits: delta.counters.splits,
+        merges: delta.counters.merges,
+        requeues: delta.counters.requeues,
+        retries: delta.counters.retries,
+        negative: delta.counters.negative,
+        vanished: last.vanished,
+        layers: facts.map(|d| d.layers.clone()).unwrap_or_default(),
+        queues: (0..last.hw_queues).map(|queue| queue_facts(facts, queue)).collect(),
+        ..DeviceLatency::default()
+    };
+    for (queue, op, row) in delta.each() {
+        let ios = counted(row);
+        out.lost_ios += row.no_start;
+        out.started_before += row.untimed;
+        out.ios += ios;
+        out.bytes += row.bytes;
+        if ios == 0 && row.bytes == 0 {
+            continue;
+        }
+        let Some(op) = Op::ALL.get(op).copied() else { continue };
+        let entry = out.ops.entry(op).or_default();
+        entry.ios += ios;
+        entry.bytes += row.bytes;
+        add_stages(&mut entry.request_stages, row);
+        if let Some(of_queue) = queue.and_then(|q| out.queues.get_mut(q as usize)) {
+            of_queue.ios += ios;
+            add_stages(&mut of_queue.request_stages, row);
+        }
+    }
+    out.queues.retain(|q| q.ios > 0);
+    out
+}
+
+/// I/Os of a row that are not lost.
+fn counted(row: &Row) -> u64 {
+    row.stages[1].count() + row.untimed + row.never_issued
+}
+
+/// A stage that saw nothing gets no key.
+fn add_stages(stages: &mut BTreeMap<Stage, Histogram>, row: &Row) {
+    for (stage, hist) in [Stage::Queue, Stage::Device, Stage::Complete].into_iter().zip(&row.stages) {
+        if !hist.is_empty() {
+            stages.entry(stage).or_default().merge(hist);
+        }
+    }
+}
+
+fn in_flight(counters: &Counters) -> u64 {
+    match (counters.in_flight_reads, counters.in_flight_writes) {
+        (Some(reads), Some(writes)) => reads + writes,
+        _ => counters.in_flight,
+    }
+}
+
+/// The kernel's counters around both readings: between the inner two the I/O was certainly traced,
+/// outside the outer two it certainly was not.
+fn kernel_brackets(first: &DeviceSample, last: &DeviceSample) -> Option<BTreeMap<KernelClass, Bracket>> {
+    let (a, b) = (first.kernel_before?, first.kernel_after?);
+    let (c, d) = (last.kernel_before?, last.kernel_after?);
+    if [a, b, c, d].iter().any(|counters| counters.iostats == Some(false)) {
+        return None;
+    }
+    let classes: [(KernelClass, fn(&Counters) -> Option<u64>); 4] = [
+        (KernelClass::Read, |k| Some(k.reads)),
+        (KernelClass::Write, |k| Some(k.writes)),
+        (KernelClass::Discard, |k| k.discards),
+        (KernelClass::Flush, |k| k.flushes),
+    ];
+    let bracket = |get: fn(&Counters) -> Option<u64>| {
+        Some(Bracket { min: get(&c)?.saturating_sub(get(&b)?), max: get(&d)?.saturating_sub(get(&a)?) })
+    };
+    Some(classes.into_iter().filter_map(|(class, get)| Some((class, bracket(get)?))).collect())
+}
+
+fn queue_facts(facts: Option<&BlockDevice>, queue: u32) -> QueueLatency {
+    let known = facts.and_then(|d| d.queues.iter().find(|q| q.queue == queue));
+    // The NVMe driver maps its poll queues last, and sysfs does not say which they are.
+    let polled = facts.is_some_and(|d| {
+        let all = d.queues.len() as u32;
+        d.poll_queues.is_some_and(|n| n > 0 && n < all && queue >= all - n)
+    });
+    QueueLatency {
+        queue,
+        qid: known.and_then(|q| q.qid),
+        kind: if polled { "poll" } else { "default" }.to_string(),
+        cpus: known.map(|q| cpu_list(&q.cpus)).unwrap_or_default(),
+        ..QueueLatency::default()
+    }
+}
+
+/// `0-3,8`, as the kernel prints lists.
+fn cpu_list(cpus: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &cpu in cpus {
+        match runs.last_mut() {
+            Some((_, end)) if *end + 1 == cpu => *end = cpu,
+            _ => runs.push((cpu, cpu)),
+        }
+    }
+    let text: Vec<String> =
+        runs.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).collect();
+    text.join(",")
+}
+
+/// Why a result must not be trusted, if it must not: `max_loss` in percent.
+pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<String> {
+    let ios: u64 = summary.devices.iter().map(|d| d.ios).sum();
+    let gone: Vec<&str> = summary.devices.iter().filter(|d| d.vanished).map(|d| d.name.as_str()).collect();
+    if !gone.is_empty() {
+        return Some(format!(
+            "{} vanished while it was measured: the figures end there; run again on a device that stays",
+            gone.join(", ")
+        ));
+    }
+    let negative: u64 = summary.devices.iter().map(|d| d.negative).sum();
+    if negative > 0 {
+        return Some(format!(
+            "{negative} I/Os ended before they began: the clocks of this machine's CPUs disagree, \
+             so no stage can be trusted (see `dmesg | grep -i tsc`)"
+        ));
+    }
+    let all = ios + lost.ios;
+    let percent = if all == 0 { 0.0 } else { lost.ios as f64 * 100.0 / all as f64 };
+    (percent > max_loss).then(|| {
+        format!(
+            "{} of {all} I/Os ({percent:.2} %) were lost, more than --max-loss {max_loss} % allows: \
+             see `lost` for the kind",
+            lost.ios
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{OPS, OPS_SHARDED, WireCounters};
+
+    fn hist(values: &[u64]) -> Histogram {
+        let mut hist = Histogram::default();
+        values.iter().for_each(|v| hist.record(*v));
+        hist
+    }
+
+    fn counters(reads: u64) -> Option<Counters> {
+        Some(Counters { reads, discards: Some(0), flushes: None, iostats: Some(true), ..Counters::default() })
+    }
+
+    fn sample(reads: &[u64], before: u64, after: u64) -> DeviceSample {
+        let mut rows = vec![Row::default(); 2 * OPS_SHARDED];
+        rows[0].stages[1] = hist(reads);
+        rows[0].bytes = reads.len() as u64 * 4096;
+        DeviceSample {
+            name: "sda".into(),
+            hw_queues: 2,
+            shards: 1,
+            rows,
+            rare: vec![Row::default(); OPS - OPS_SHARDED],
+            kernel_before: counters(before),
+            kernel_after: counters(after),
+            ..DeviceSample::default()
+        }
+    }
+
+    fn reading(at_ns: u64, device: DeviceSample) -> Reading {
+        Reading { at_ns, devices: vec![device], ..Reading::default() }
+    }
+
+    #[test]
+    fn a_window_is_the_difference_of_two_readings() {
+        let start = reading(1_000, sample(&[100], 10, 12));
+        let end = reading(5_000, sample(&[100, 200, 300], 14, 15));
+        let summary = summarize(&Host::default(), &start, &end);
+        let device = &summary.devices[0];
+        assert_eq!((summary.duration_ns, device.ios, device.bytes), (4_000, 2, 8192));
+        assert_eq!(device.ops[&Op::Read].request_stages[&Stage::Device].sum(), 500);
+        assert_eq!(device.kernel.as_ref().unwrap()[&KernelClass::Read], Bracket { min: 2, max: 5 });
+        assert!(!device.kernel.as_ref().unwrap().contains_key(&KernelClass::Flush));
+    }
+
+    #[test]
+    fn a_stage_without_values_has_no_key() {
+        let start = reading(0, sample(&[], 0, 0));
+        let end = reading(1, sample(&[100], 1, 1));
+        let device = summarize(&Host::default(), &start, &end).devices.remove(0);
+        assert_eq!(device.ops[&Op::Read].request_stages.keys().collect::<Vec<_>>(), [&Stage::Device]);
+        assert!(!device.ops.contains_key(&Op::Write));
+        assert_eq!(device.queues.len(), 1);
+    }
+
+    #[test]
+    fn counters_that_stand_still_are_no_check() {
+        let mut off = sample(&[100], 1, 1);
+        off.kernel_after.as_mut().unwrap().iostats = Some(false);
+        let summary = summarize(&Host::default(), &reading(0, sample(&[], 0, 0)), &reading(1, off));
+        assert_eq!(summary.devices[0].kernel, None);
+    }
+
+    #[test]
+    fn what_completes_without_a_start_is_lost_and_not_counted_twice() {
+        let mut end = sample(&[100, 100], 3, 3);
+        end.rows[0].no_start = 1;
+        end.counters = WireCounters { out_of_range: 2, ..WireCounters::default() };
+        let (start, mut end) = (reading(0, sample(&[], 0, 0)), reading(1, end));
+        end.missed.insert("rq_complete", 4);
+        end.missed.insert("rq_issue", 8);
+        let lost = lost(&start, &end);
+        assert_eq!((lost.ios, lost.probes["latency"]["missed"]), (1 + 2 + 4, 12));
+        let summary = summarize(&Host::default(), &start, &end);
+        assert_eq!((summary.devices[0].ios, summary.devices[0].lost_ios), (2, 3));
+        assert!(distrust(&summary, &lost, 0.1).unwrap().contains("7 of 9"));
+        assert_eq!(distrust(&summary, &lost, 80.0), None);
+    }
+
+    #[test]
+    fn cpu_lists_are_the_kernels() {
+        assert_eq!(cpu_list(&[0, 1, 2, 3, 8]), "0-3,8");
+        assert_eq!(cpu_list(&[]), "");
     }
 }

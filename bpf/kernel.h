@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The kernel types and fields that the programs read, as CO-RE views: libbpf rewrites the offsets
+ * from the running kernel's BTF when it loads an object. No vmlinux.h is needed to build. Only
+ * what is read stands here; the comments say where a field moved.
+ */
+#ifndef BIOPSY_KERNEL_H
+#define BIOPSY_KERNEL_H
+
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#define CORE __attribute__((preserve_access_index))
+
+struct request_queue;
+
+struct gendisk {
+	int major;
+	int first_minor;
+	struct request_queue *queue;
+} CORE;
+
+struct request_queue {
+	/* Small and unique among the queues alive (an ida), 5.10 to 7.2. */
+	int id;
+	/* Since d152c682f03c (5.17); before, the request itself knew its disk. */
+	struct gendisk *disk;
+} CORE;
+
+struct block_device {
+	struct gendisk *bd_disk;
+} CORE;
+
+struct bvec_iter {
+	__u64 bi_sector;
+	__u32 bi_size;
+} CORE;
+
+struct bio {
+	struct bio *bi_next;
+	/* Since 309dca309fc3 (5.12). */
+	struct block_device *bi_bdev;
+	void *bi_private;
+} CORE;
+
+struct blk_mq_hw_ctx {
+	__u32 queue_num;
+} CORE;
+
+struct request {
+	struct request_queue *q;
+	struct blk_mq_hw_ctx *mq_hctx;
+	__u32 cmd_flags;
+	__u32 rq_flags;
+	int tag;
+	int internal_tag;
+	__u32 __data_len;
+	struct bio *bio;
+} CORE;
+
+enum req_flag_bits {
+	__REQ_FUA = 17,
+};
+
+/* Request operations, the same numbers from 5.10 to 7.2 (enum req_opf became enum req_op). */
+#define REQ_OP_MASK	    0xff
+#define REQ_OP_READ	    0
+#define REQ_OP_WRITE	    1
+#define REQ_OP_FLUSH	    2
+#define REQ_OP_DISCARD	    3
+#define REQ_OP_WRITE_ZEROES 9
+/* 32 and 33 were REQ_OP_SCSI_IN and _OUT until 5.12; from there on 34 is the first driver op. */
+#define REQ_OP_FIRST_DRIVER 32
+
+#endif

@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Life of a request: queue, device, complete.
+ *
+ *   block_bio_queue    queue begins: the bio enters the block layer (stamp kept by bio pointer)
+ *   block_rq_issue     queue ends, device begins: the driver takes the request
+ *   nvme_sq            device ends, complete begins: the driver reaps the completion entry (NVMe
+ * only) block_rq_complete  the last stage ends, the I/O is counted
+ *
+ * Per I/O: one clock read per event, no hash map, no write to a cache line that other CPUs write
+ * on a device with one row per CPU. An I/O is counted where the kernel's own counters count it
+ * ("rule B"): at the completion that covers all that is left of the request.
+ */
+#include "kernel.h"
+#include "compat.h"
+#include "wire.h"
+#include "hist.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Written once, between open and load: the verifier prunes what is switched off. */
+const volatile struct wire_latency_config config = {};
+
+#define MAX_DEVICES 256
+#define MAX_QUEUES  8192
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_DEVICES);
+	__type(key, __u32);
+	__type(value, struct wire_device);
+} devices SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_DEVICES);
+	__type(key, __u32);
+	__type(value, struct wire_counters);
+} counters SEC(".maps");
+
+/*
+ * Which device a request queue belongs to, by request_queue.id and verified by the queue's address.
+ * Filled at first sight: the id is not shown to user space. A copy of the device's numbers spares a
+ * second look-up per event.
+ */
+struct queue_entry {
+	__u64 queue;
+	__u32 device;
+	/* 0: not traced. */
+	__u32 traced;
+	struct wire_device numbers;
+	__u64 pad;
+};
+_Static_assert(sizeof(struct queue_entry) == 64, "queue_entry");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_QUEUES);
+	__type(key, __u32);
+	__type(value, struct queue_entry);
+} queues SEC(".maps");
+
+/* Sized by user space: Σ hardware queues × slots per queue. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_slot);
+} slots SEC(".maps");
+
+/* Sized by user space: Σ shards × operations. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_row);
+} rows SEC(".maps");
+
+/*
+ * When a bio entered the block layer, until its request is issued. A cache line holds four bios
+ * whose pointers hash alike; the fifth would push out the oldest, which is then counted as
+ * no_queue_start.
+ */
+#define BIO_WAYS 4
+#define BIO_BITS 14
+
+struct bio_set {
+	__u64 bio[BIO_WAYS];
+	__u64 queued[BIO_WAYS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << BIO_BITS);
+	__type(key, __u32);
+	__type(value, struct bio_set);
+} bios SEC(".maps");
+
+enum slot_state {
+	SLOT_ISSUED = 1,
+	/* The driver gave it back untouched: the next issue begins the device stage. */
+	SLOT_REFUSED = 2,
+	/* The driver gave it back after the device had answered: device goes on. */
+	SLOT_RETRIED = 3,
+};
+
+/* First sight of a queue (or a new queue at an old id): find its device by number. */
+static __noinline int learn_queue(__u32 id, __u64 queue, __u32 major, __u32 minor)
+{
+	struct queue_entry *entry = bpf_map_lookup_elem(&queues, &id);
+
+	if (!entry)
+		return 0;
+	entry->traced = 0;
+	for (__u32 i = 0; i < MAX_DEVICES && i < config.devices; i++) {
+		struct wire_device *device = bpf_map_lookup_elem(&devices, &i);
+
+		if (!device || device->major != major || device->first_minor != minor)
+			continue;
+		entry->numbers = *device;
+		entry->device = i;
+		entry->traced = 1;
+		break;
+	}
+	entry->queue = queue;
+	return 0;
+}
+
+/* The entry of a traced queue, else NULL. */
+static __always_inline struct queue_entry *queue_of(struct request_queue *q, struct gendisk *disk)
+{
+	__u32 id = q->id;
+	struct queue_entry *entry = bpf_map_lookup_elem(&queues, &id);
+
+	if (!entry)
+		return 0;
+	if (entry->queue != (__u64)q) {
+		/* A queue without a disk (an NVMe admin queue) is not a device's. */
+		if (!disk)
+			return 0;
+		learn_queue(id, (__u64)q, disk->major, disk->first_minor);
+	}
+	return entry->traced ? entry : 0;
+}
+
+static __always_inline struct wire_counters *counters_of(struct queue_entry *entry)
+{
+	return bpf_map_lookup_elem(&counters, &entry->device);
+}
+
+#define COUNT(entry, field)                                                                        \
+	({                                                                                         \
+		struct wire_counters *c = counters_of(entry);                                      \
+		if (c)                                                                             \
+			__sync_fetch_and_add(&c->field, 1);                                        \
+	})
+
+/*
+ * The slot of a request. With a scheduler internal_tag is fixed for the request's life while the
+ * driver's tag comes and goes; without one it is -1 and tag is fixed. The flush machinery's own
+ * request borrows a waiter's tag, so each queue has one slot more for it.
+ */
+static __always_inline struct wire_slot *slot_of(struct request *rq, struct queue_entry *entry,
+						 __u32 queue)
+{
+	int tag = rq->internal_tag;
+	__u32 last = entry->numbers.slots_per_queue - 1;
+	__u32 index;
+
+	if (tag < 0)
+		tag = rq->tag;
+	if ((rq->cmd_flags & REQ_OP_MASK) == REQ_OP_FLUSH)
+		tag = last;
+	else if (tag < 0 || tag >= last)
+		return 0;
+	if (queue >= entry->numbers.hw_queues)
+		return 0;
+	index = entry->numbers.slot_base + queue * entry->numbers.slots_per_queue + tag;
+	return bpf_map_lookup_elem(&slots, &index);
+}
+
+static __always_inline struct bio_set *bio_set_of(const void *bio)
+{
+	/* Fibonacci hashing of the address without the bits that a slab keeps zero. */
+	__u32 index = ((low_half(bio) >> 6) * 0x9e3779b1u) >> (32 - BIO_BITS);
+
+	return bpf_map_lookup_elem(&bios, &index);
+}
+
+/* Forgets a bio; its stamp, or 0. */
+static __always_inline __u64 take_bio(struct bio *bio)
+{
+	struct bio_set *set = bio_set_of(bio);
+
+	if (!set)
+		return 0;
+	for (int i = 0; i < BIO_WAYS; i++) {
+		if (set->bio[i] == (__u64)bio) {
+			__u64 queued = set->queued[i];
+
+			set->bio[i] = 0;
+			return queued;
+		}
+	}
+	return 0;
+}
+
+SEC("tp_btf/block_bio_queue")
+int BPF_PROG(bio_queue, struct bio *bio)
+{
+	struct gendisk *disk;
+	struct bio_set *set;
+	__u64 now, oldest = ~0ull, victim = 0;
+	__u32 way = 0;
+
+	disk = bio_disk(bio);
+	if (!queue_of(disk->queue, disk))
+		return 0;
+	now = bpf_ktime_get_ns();
+	set = bio_set_of(bio);
+	if (!set)
+		return 0;
+	for (int i = 0; i < BIO_WAYS; i++) {
+		__u64 held = set->bio[i];
+		__u64 since = held ? set->queued[i] : 0;
+
+		if (held == (__u64)bio) {
+			/* Its last life ended without an issue (an error before the request). */
+			set->queued[i] = now;
+			return 0;
+		}
+		if (since < oldest) {
+			oldest = since;
+			victim = held;
+			way = i;
+		}
+	}
+	/*
+	 * Another CPU may want the same way at the same moment: the one that loses has no queue
+	 * stage and is counted at its issue. Only this task reads the stamp before that.
+	 */
+	if (__sync_val_compare_and_swap(&set->bio[way & (BIO_WAYS - 1)], victim, (__u64)bio) ==
+	    victim)
+		set->queued[way & (BIO_WAYS - 1)] = now;
+	return 0;
+}
+
+/* A bio joins a request that is waiting: its own stamp is not needed any more. */
+SEC("tp_btf/block_bio_backmerge")
+int BPF_PROG(bio_backmerge, struct bio *bio)
+{
+	struct gendisk *disk = bio_disk(bio);
+	struct queue_entry *entry = queue_of(disk->queue, disk);
+
+	if (!entry)
+		return 0;
+	take_bio(bio);
+	COUNT(entry, merges);
+	return 0;
+}
+
+/*
+ * The bio becomes the request's first. Its stamp stays: at the issue the request's bios are looked
+ * at from the first on, and the earliest stamp counts.
+ */
+SEC("tp_btf/block_bio_frontmerge")
+int BPF_PROG(bio_frontmerge, struct bio *bio)
+{
+	struct gendisk *disk = bio_disk(bio);
+	struct queue_entry *entry = queue_of(disk->queue, disk);
+
+	if (entry)
+		COUNT(entry, merges);
+	return 0;
+}
+
+/* Two requests become one: `rq` vanishes without a completion. */
+SEC("tp_btf/block_rq_merge")
+int BPF_PROG(rq_merge, struct request *rq)
+{
+	struct queue_entry *entry = queue_of(rq->q, request_disk(rq));
+	struct wire_slot *slot;
+
+	if (!entry)
+		return 0;
+	COUNT(entry, merges);
+	slot = slot_of(rq, entry, rq->mq_hctx->queue_num);
+	if (slot && slot->request == (__u64)rq)
+		slot->request = 0;
+	return 0;
+}
+
+SEC("tp_btf/block_split")
+int BPF_PROG(bio_split, struct bio *bio)
+{
+	struct gendisk *disk = bio_disk(bio);
+	struct queue_entry *entry = queue_of(disk->queue, disk);
+	struct bio_set *from, *to;
+	__u64 queued = 0;
+
+	if (!entry)
+		return 0;
+	COUNT(entry, splits);
+	if (!config.want_queue)
+		return 0;
+	/*
+	 * `bio` is the new front part and has no block_bio_queue of its own; the rest (bi_private,
+	 * set by bio_chain just before this event) keeps the stamp of the original. The front
+	 * inherits it.
+	 */
+	from = bio_set_of(bio->bi_private);
+	if (!from)
+		return 0;
+	for (int i = 0; i < BIO_WAYS; i++)
+		if (from->bio[i] == (__u64)bio->bi_private)
+			queued = from->queued[i];
+	to = bio_set_of(bio);
+	if (!queued || !to)
+		return 0;
+	for (int i = 0; i < BIO_WAYS; i++) {
+		__u64 held = to->bio[i];
+
+		if (held && held != (__u64)bio)
+			continue;
+		if (__sync_val_compare_and_swap(&to->bio[i], held, (__u64)bio) == held) {
+			to->queued[i] = queued;
+			break;
+		}
+	}
+	return 0;
+}
+
+/* Front merges put later bios first: this many are looked at for the earliest stamp. */
+#define FRONT_BIOS 8
+
+static __always_inline __u64 earliest_bio(struct bio *bio)
+{
+	__u64 earliest = 0;
+
+	for (int i = 0; i < FRONT_BIOS && bio; i++) {
+		__u64 queued = take_bio(bio);
+
+		if (queued && (!earliest || queued < earliest))
+			earliest = queued;
+		bio = bio->bi_next;
+	}
+	return earliest;
+}
+
+static __u64 issues;
+
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(rq_issue, struct request *rq)
+{
+	struct queue_entry *entry = queue_of(rq->q, request_disk(rq));
+	struct wire_slot *slot;
+	__u64 now;
+	__u32 op;
+
+	if (!entry)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (config.drop_issue && __sync_fetch_and_add(&issues, 1) % config.drop_issue == 0)
+		return 0;
+	slot = slot_of(rq, entry, rq->mq_hctx->queue_num);
+	if (!slot)
+		return 0;
+	if (slot->request == (__u64)rq) {
+		if (slot->state == SLOT_RETRIED) {
+			slot->state = SLOT_ISSUED;
+			return 0;
+		}
+		if (slot->state == SLOT_REFUSED) {
+			slot->issued = now;
+			slot->state = SLOT_ISSUED;
+			return 0;
+		}
+		COUNT(entry, stale);
+	}
+	slot->queued = 0;
+	op = rq->cmd_flags & REQ_OP_MASK;
+	if (config.want_queue && op != REQ_OP_FLUSH && op < REQ_OP_FIRST_DRIVER) {
+		slot->queued = earliest_bio(rq->bio);
+		if (!slot->queued)
+			COUNT(entry, no_queue_start);
+	}
+	slot->issued = now;
+	slot->reaped = 0;
+	slot->state = SLOT_ISSUED;
+	slot->used = 1;
+	slot->request = (__u64)rq;
+	return 0;
+}
+
+/* Given back by the driver: before it touched the device, or to try again. */
+SEC("tp_btf/block_rq_requeue")
+int BPF_PROG(rq_requeue, struct request *rq)
+{
+	struct queue_entry *entry = queue_of(rq->q, request_disk(rq));
+	struct wire_slot *slot;
+
+	if (!entry)
+		return 0;
+	slot = slot_of(rq, entry, rq->mq_hctx->queue_num);
+	if (!slot || slot->request != (__u64)rq) {
+		COUNT(entry, requeues);
+		return 0;
+	}
+	if (slot->reaped) {
+		COUNT(entry, retries);
+		slot->reaped = 0;
+		slot->state = SLOT_RETRIED;
+	} else {
+		COUNT(entry, requeues);
+		slot->state = SLOT_REFUSED;
+	}
+	return 0;
+}
+
+/* NVMe: the driver takes the completion entry from the queue. Lives in a module, so it is optional.
+ */
+SEC("?tp_btf/nvme_sq")
+int BPF_PROG(nvme_sq, struct request *rq)
+{
+	struct queue_entry *entry;
+	struct wire_slot *slot;
+
+	/* Module tracepoints' arguments may be NULL for the verifier (6.12 and newer). */
+	if (!rq)
+		return 0;
+	entry = queue_of(rq->q, request_disk(rq));
+	if (!entry)
+		return 0;
+	slot = slot_of(rq, entry, rq->mq_hctx->queue_num);
+	if (slot && slot->request == (__u64)rq)
+		slot->reaped = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline __u32 classify(__u32 cmd_flags, __u32 nr_bytes)
+{
+	__u32 op = cmd_flags & REQ_OP_MASK;
+
+	if (op == REQ_OP_READ)
+		return OP_READ;
+	if (op == REQ_OP_FLUSH)
+		return OP_FLUSH;
+	if (op == REQ_OP_DISCARD)
+		return OP_DISCARD;
+	if (op == REQ_OP_WRITE_ZEROES)
+		return OP_WRITE_ZEROES;
+	if (op >= REQ_OP_FIRST_DRIVER)
+		return OP_PASSTHROUGH;
+	if (cmd_flags & fua_flag())
+		return OP_FUA;
+	/* Zone and erase operations: the kernel counts what is odd as a write. */
+	return op & 1 ? OP_WRITE : OP_READ;
+}
+
+static __always_inline struct wire_row *row_of(struct queue_entry *entry, __u32 queue, __u32 op)
+{
+	__u32 index, shards = entry->numbers.shards;
+
+	if (op >= OPS_SHARDED) {
+		index = entry->numbers.rare_row_base + op - OPS_SHARDED;
+	} else {
+		__u32 shard = queue * shards;
+
+		if (shards > 1)
+			shard += bpf_get_smp_processor_id() % shards;
+		index = entry->numbers.row_base + shard * OPS_SHARDED + op;
+	}
+	return bpf_map_lookup_elem(&rows, &index);
+}
+
+static __always_inline void add(__u64 *cell, __u64 value, int shared)
+{
+	if (shared)
+		__sync_fetch_and_add(cell, value);
+	else
+		*cell += value;
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
+{
+	struct queue_entry *entry = queue_of(rq->q, request_disk(rq));
+	__u32 op, queue, flags;
+	struct wire_slot *slot;
+	struct wire_row *row;
+	__u64 now, end;
+	int shared;
+
+	if (!entry)
+		return 0;
+	now = bpf_ktime_get_ns();
+	flags = rq->cmd_flags;
+	queue = rq->mq_hctx->queue_num;
+	if (queue >= entry->numbers.hw_queues) {
+		COUNT(entry, out_of_range);
+		return 0;
+	}
+	op = classify(flags, nr_bytes);
+	slot = slot_of(rq, entry, queue);
+	/*
+	 * A write without data and without an issue only waited for a flush. (Its FUA flag may be
+	 * set or not; data with a flush behind it was issued and completes a second time with 0
+	 * bytes.)
+	 */
+	if (!nr_bytes && (op == OP_WRITE || op == OP_FUA) && slot && slot->request != (__u64)rq)
+		op = OP_EMPTY_FLUSH;
+	shared = op >= OPS_SHARDED || entry->numbers.flags & SHARED_ROWS;
+	row = row_of(entry, queue, op);
+	if (!row)
+		return 0;
+	if (nr_bytes)
+		add(&row->bytes, nr_bytes, shared);
+	/* More to come: a partial completion, or the data of a write that a flush will follow. */
+	if (nr_bytes < rq->__data_len)
+		return 0;
+	if (op != OP_FLUSH && rq->rq_flags & config.rqf_flush_seq)
+		return 0;
+	if (!slot) {
+		COUNT(entry, out_of_range);
+		return 0;
+	}
+	if (slot->request != (__u64)rq) {
+		if (op == OP_EMPTY_FLUSH)
+			add(&row->never_issued, 1, shared);
+		else if (slot->used)
+			add(&row->no_start, 1, shared);
+		else
+			add(&row->untimed, 1, shared);
+		return 0;
+	}
+	slot->request = 0;
+	end = slot->reaped ? slot->reaped : now;
+	if (end < slot->issued || now < end || slot->queued > slot->issued) {
+		COUNT(entry, negative);
+		add(&row->untimed, 1, shared);
+		return 0;
+	}
+	hist_add(&row->stages[STAGE_DEVICE], end - slot->issued, shared);
+	if (slot->queued)
+		hist_add(&row->stages[STAGE_QUEUE], slot->issued - slot->queued, shared);
+	if (slot->reaped)
+		hist_add(&row->stages[STAGE_COMPLETE], now - slot->reaped, shared);
+	return 0;
+}

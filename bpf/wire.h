@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Every struct that crosses the line between kernel and user space: fixed-width unsigned fields,
+ * explicit padding, asserted sizes. src/wire.rs is the other side and asserts the same sizes.
+ */
+#ifndef BIOPSY_WIRE_H
+#define BIOPSY_WIRE_H
+
+#define HIST_SUB_BITS 4
+#define HIST_MAX_BITS 40
+#define HIST_BUCKETS  ((HIST_MAX_BITS - HIST_SUB_BITS + 1) << HIST_SUB_BITS)
+
+/* A histogram of nanoseconds. All zero is the empty one: hence the complement of the minimum. */
+struct wire_hist {
+	__u64 sum;
+	__u64 not_min;
+	__u64 max;
+	__u64 counts[HIST_BUCKETS];
+};
+_Static_assert(sizeof(struct wire_hist) == 24 + 8 * 592, "wire_hist");
+
+/* Classes of requests, in the order of `Op` in src/analyze/latency.rs. */
+enum wire_op {
+	OP_READ,
+	OP_WRITE,
+	OP_FUA,
+	OP_FLUSH,
+	OP_EMPTY_FLUSH,
+	OP_DISCARD,
+	OP_WRITE_ZEROES,
+	OP_PASSTHROUGH,
+	OPS,
+};
+
+/* Reads and writes have a row per shard; the others are rare and have one row per device. */
+#define OPS_SHARDED 2
+
+enum wire_stage {
+	STAGE_QUEUE,
+	STAGE_DEVICE,
+	STAGE_COMPLETE,
+	STAGES,
+};
+
+/* What completed: one row per device, shard and operation. */
+struct wire_row {
+	__u64 bytes;
+	/* Completed without a start in a slot that was never used: most likely issued before the
+	 * trace. */
+	__u64 untimed;
+	/* Completed without a start although the slot had been used: the issue event was lost. */
+	__u64 no_start;
+	/* Completed with nothing to time: an empty flush is never issued. */
+	__u64 never_issued;
+	struct wire_hist stages[STAGES];
+};
+_Static_assert(sizeof(struct wire_row) == 32 + 3 * (24 + 8 * 592), "wire_row");
+
+#define SHARED_ROWS 1
+
+/* A traced device: user space writes it before anything is attached. */
+struct wire_device {
+	__u32 major;
+	__u32 first_minor;
+	/* Its first slot, the slots of each hardware queue, and how many hardware queues it has. */
+	__u32 slot_base;
+	__u32 slots_per_queue;
+	__u32 hw_queues;
+	/* Its first row; shards per hardware queue; first row of the rare operations. */
+	__u32 row_base;
+	__u32 shards;
+	__u32 rare_row_base;
+	/* SHARED_ROWS: several CPUs add to one row. */
+	__u32 flags;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct wire_device) == 40, "wire_device");
+
+/* What the latency programs are told, once, before they are loaded. */
+struct wire_latency_config {
+	/* RQF_FLUSH_SEQ: a macro with another value in 6.1, so user space asks BTF. */
+	__u32 rqf_flush_seq;
+	__u32 devices;
+	/* 0: block_bio_queue is not attached, there is no queue stage. */
+	__u32 want_queue;
+	/* Test aid: forget every Nth issue event. */
+	__u32 drop_issue;
+};
+_Static_assert(sizeof(struct wire_latency_config) == 16, "wire_latency_config");
+
+/* Rare things, counted per device. */
+struct wire_counters {
+	__u64 splits;
+	__u64 merges;
+	__u64 requeues;
+	__u64 retries;
+	__u64 negative;
+	/* Tag or queue number outside the device's slots: the I/O is counted and has no stages. */
+	__u64 out_of_range;
+	/* A slot still held an issue when the next one came: a completion event was lost. */
+	__u64 stale;
+	/* Issued, and the time when its bio entered the block layer was not known. */
+	__u64 no_queue_start;
+};
+_Static_assert(sizeof(struct wire_counters) == 64, "wire_counters");
+
+/*
+ * A request in flight, one cache line. The slot belongs to one tag of one hardware queue; `request`
+ * verifies it and every consumer clears it, so that a missed event reads as "no start".
+ */
+struct wire_slot {
+	__u64 request;
+	__u64 queued;
+	__u64 issued;
+	__u64 reaped;
+	__u32 state;
+	__u32 used;
+	__u64 pad[3];
+};
+_Static_assert(sizeof(struct wire_slot) == 64, "wire_slot");
+
+#endif

@@ -1,0 +1,76 @@
+//! CPUs, NUMA nodes and memory.
+
+use std::path::Path;
+
+use super::NumaNode;
+use super::attribute::{file, list, names, text};
+
+/// The CPUs of the machine.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Cpus {
+    /// `model name` of the first CPU in `/proc/cpuinfo`; not every architecture prints one.
+    pub model: Option<String>,
+    pub online: Vec<u32>,
+    pub possible: Vec<u32>,
+    /// Online nodes. Empty on a kernel that is built without NUMA: the machine is one node then.
+    pub nodes: Vec<NumaNode>,
+}
+
+impl Cpus {
+    /// Reads `/proc/cpuinfo` and `/sys/devices/system/{cpu,node}`.
+    pub fn read(root: &Path) -> Self {
+        let info = file(&root.join("proc/cpuinfo")).unwrap_or_default();
+        let system = root.join("sys/devices/system");
+        let listed = |name: &str| text(&system.join(name)).and_then(|value| list(&value));
+        // Without sysfs the running CPUs still stand in cpuinfo.
+        let online = listed("cpu/online").unwrap_or_else(|| processors(&info));
+        let possible = listed("cpu/possible").unwrap_or_else(|| online.clone());
+        Self {
+            model: field(&info, "model name").map(str::to_string),
+            online,
+            possible,
+            nodes: nodes(&system.join("node")),
+        }
+    }
+}
+
+/// `MemTotal` of `/proc/meminfo`, in bytes.
+pub fn memory_bytes(root: &Path) -> Option<u64> {
+    let info = file(&root.join("proc/meminfo")).ok()?;
+    field(&info, "MemTotal")?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The first `name : value` line.
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name && !value.trim().is_empty()).then(|| value.trim())
+    })
+}
+
+fn processors(info: &str) -> Vec<u32> {
+    let numbers = info.lines().filter_map(|line| line.strip_prefix("processor")?.trim().strip_prefix(':'));
+    numbers.filter_map(|number| number.trim().parse().ok()).collect()
+}
+
+fn nodes(directory: &Path) -> Vec<NumaNode> {
+    let node = |name: &String| {
+        let node = name.strip_prefix("node")?.parse().ok()?;
+        let cpus = text(&directory.join(name).join("cpulist")).and_then(|value| list(&value));
+        Some(NumaNode { node, cpus: cpus.unwrap_or_default() })
+    };
+    names(directory).iter().filter_map(node).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let info = "processor\t: 0\nmodel\t\t: 106\nmodel name\t: Some CPU @ 2.80GHz\n\nprocessor\t: 1\n";
+        assert_eq!(field(info, "model name"), Some("Some CPU @ 2.80GHz"));
+        assert_eq!(field(info, "stepping"), None);
+        assert_eq!(processors(info), [0, 1]);
+    }
+}

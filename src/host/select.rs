@@ -1,0 +1,112 @@
+//! From what a user typed, or from a file, to a disk.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::attribute::device_number;
+use super::mounts::{mount_of, mounts};
+use super::{BlockDevice, Host};
+use crate::refusal::Refusal;
+
+/// The disk that a filter names: by kernel name, device-mapper name, `MAJ:MIN`, or a path such as
+/// `/dev/nvme0n1` or `/dev/disk/by-id/...`. A partition stands for its disk, whose requests carry
+/// its I/O.
+///
+/// Anything else is a refusal: exit code 3.
+pub fn resolve<'a>(host: &'a Host, root: &Path, text: &str) -> Result<&'a BlockDevice> {
+    if let Some(device) = by_name(host, text) {
+        return Ok(device);
+    }
+    if let Some((major, minor)) = device_number(text) {
+        return by_number(host, major, minor).ok_or_else(|| unknown(text));
+    }
+    if !text.contains('/') {
+        return Err(unknown(text));
+    }
+    let path = text.strip_prefix('/').map_or_else(|| PathBuf::from(text), |below| root.join(below));
+    match fs::metadata(&path) {
+        Ok(data) if data.file_type().is_block_device() => {
+            by_number(host, libc::major(data.rdev()), libc::minor(data.rdev())).ok_or_else(|| unknown(text))
+        }
+        // In a container or in a captured tree the node itself is missing while the name is good.
+        found => by_link(host, &path, text).ok_or_else(|| match found {
+            Ok(data) => wrong_kind(text, &data.file_type()),
+            Err(_) => unknown(text),
+        }),
+    }
+}
+
+/// The disk that holds a file or directory, or that a device path names; None for file systems
+/// without a disk of their own (tmpfs, overlay, network) and for paths that do not exist.
+pub fn disk_of_path(path: &Path) -> Option<String> {
+    let root = Path::new("/");
+    let data = fs::metadata(path).ok()?;
+    let number = if data.file_type().is_block_device() { data.rdev() } else { data.dev() };
+    let (major, minor) = (libc::major(number), libc::minor(number));
+    if major != 0 {
+        return disk_of_number(root, major, minor);
+    }
+    // btrfs hands out a number per subvolume that stands nowhere in sysfs, but names its device.
+    let path = fs::canonicalize(path).ok()?;
+    let mounts = mounts(root);
+    let source = mount_of(&mounts, &path.to_string_lossy())?.device_path()?;
+    let data = fs::metadata(source).ok().filter(|data| data.file_type().is_block_device())?;
+    disk_of_number(root, libc::major(data.rdev()), libc::minor(data.rdev()))
+}
+
+/// The disk of this device number; of a partition's number, the disk that it lies on.
+pub fn disk_of_number(root: &Path, major: u32, minor: u32) -> Option<String> {
+    let directory = fs::canonicalize(root.join(format!("sys/dev/block/{major}:{minor}"))).ok()?;
+    let disk = if directory.join("partition").is_file() { directory.parent()? } else { &directory };
+    Some(disk.file_name()?.to_string_lossy().into_owned())
+}
+
+fn by_name<'a>(host: &'a Host, name: &str) -> Option<&'a BlockDevice> {
+    // A device-mapper name is chosen freely: the kernel's names go first.
+    let devices = &host.devices;
+    host.device(name)
+        .or_else(|| devices.iter().find(|device| device.partitions.iter().any(|part| part.name == name)))
+        .or_else(|| devices.iter().find(|device| device.alias.as_deref() == Some(name)))
+}
+
+fn by_number(host: &Host, major: u32, minor: u32) -> Option<&BlockDevice> {
+    // A device whose number is not known has 0:0, which is no number.
+    if (major, minor) == (0, 0) {
+        return None;
+    }
+    host.devices.iter().find(|device| {
+        (device.major, device.minor) == (major, minor)
+            || device.partitions.iter().any(|part| (part.major, part.minor) == (major, minor))
+    })
+}
+
+/// By the name that a path in `/dev` ends in, after links where they can be followed.
+fn by_link<'a>(host: &'a Host, path: &Path, text: &str) -> Option<&'a BlockDevice> {
+    if let Some(alias) = text.strip_prefix("/dev/mapper/") {
+        return host.devices.iter().find(|device| device.alias.as_deref() == Some(alias));
+    }
+    if !text.starts_with("/dev/") {
+        return None;
+    }
+    // The link may point to a node that is not there, so it is not followed to its end.
+    let target = fs::read_link(path).unwrap_or_else(|_| path.to_path_buf());
+    by_name(host, target.file_name()?.to_str()?)
+}
+
+fn unknown(text: &str) -> anyhow::Error {
+    Refusal::Refused(format!("no block device '{}': `biopsy devices` lists them", text.escape_debug())).into()
+}
+
+fn wrong_kind(text: &str, kind: &fs::FileType) -> anyhow::Error {
+    let kind = match kind {
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_file() => "a regular file",
+        kind if kind.is_char_device() => "a character device",
+        _ => "something else",
+    };
+    let name = text.escape_debug();
+    Refusal::Refused(format!("'{name}' is {kind}, not a block device: `biopsy devices` lists them")).into()
+}

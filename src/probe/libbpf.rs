@@ -1,0 +1,86 @@
+//! What libbpf says, kept for error messages instead of being printed, and the few calls that
+//! libbpf-rs does not wrap.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Mutex;
+
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::{OpenObject, PrintLevel};
+
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn keep(_level: PrintLevel, text: String) {
+    if let Ok(mut said) = SAID.lock() {
+        // A verifier log can be long; the last lines say why.
+        if said.len() > 200 {
+            said.drain(..100);
+        }
+        said.push(text.trim().to_string());
+    }
+}
+
+/// Keeps libbpf's warnings from now on.
+pub fn listen() {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
+    if let Ok(mut said) = SAID.lock() {
+        said.clear();
+    }
+}
+
+/// The sentence of libbpf that explains a failure best: the last line that names a reason.
+pub fn last_words() -> Option<String> {
+    let said = SAID.lock().ok()?;
+    let lines = || said.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty());
+    lines()
+        .rfind(|line| !line.starts_with("libbpf:") && !line.starts_with("processed") && !line.starts_with("--"))
+        .or_else(|| lines().next_back())
+        .map(|line| line.chars().filter(|c| !c.is_control()).take(200).collect())
+}
+
+/// A place for an object that lives as long as the process may need it.
+///
+/// A skeleton borrows the object that it opened. Leaking the few bytes of the handle (once per
+/// attach, the object itself is closed by the skeleton's drop) spares a self-referential struct.
+pub fn object_place() -> &'static mut MaybeUninit<OpenObject> {
+    Box::leak(Box::new(MaybeUninit::uninit()))
+}
+
+/// Program statistics of the kernel, counted only while somebody has them switched on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProgramStats {
+    pub runs: u64,
+    pub run_ns: u64,
+    /// Runs that the kernel skipped since the program was already running on that CPU; counted always.
+    pub recursion_misses: u64,
+}
+
+/// Reads a program's statistics.
+pub fn program_stats(program: &impl AsFd) -> std::io::Result<ProgramStats> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut length = size_of_val(&info) as u32;
+    // SAFETY: `info` is a plain struct of integers that lives across the call, `length` is its size, and
+    // all array pointers inside are zero, so the kernel writes nowhere else.
+    let failed = unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut length)
+    };
+    if failed != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(ProgramStats {
+        runs: info.run_cnt,
+        run_ns: info.run_time_ns,
+        recursion_misses: info.recursion_misses,
+    })
+}
+
+/// Switches the statistics on until the descriptor is closed (Linux 5.8, CAP_SYS_ADMIN).
+pub fn enable_stats() -> std::io::Result<OwnedFd> {
+    // SAFETY: takes an integer and returns a new descriptor or a negative error.
+    let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+    if fd < 0 {
+        return Err(std::io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the descriptor was just made for us and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,133 @@
+//! Which slots and rows each traced device owns. Pure arithmetic, no kernel.
+
+use anyhow::Result;
+
+use crate::host::BlockDevice;
+use crate::refusal::Refusal;
+use crate::wire::{MAX_DEVICES, OPS, OPS_SHARDED, SHARED_ROWS, WireDevice, WireRow};
+
+/// With a scheduler the kernel gives a queue 2 × min(tags, 128) requests when it is switched, so 256
+/// slots survive every switch in mid-trace.
+const LEAST_SLOTS: u32 = 256;
+/// A row is about 14 KiB: more shards than this per device buy nothing.
+const MOST_SHARDS: u32 = 64;
+
+/// The layout of all maps for a set of devices.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Plan {
+    pub devices: Vec<PlannedDevice>,
+    pub slots: u32,
+    pub rows: u32,
+}
+
+/// One device's numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlannedDevice {
+    pub name: String,
+    pub wire: WireDevice,
+}
+
+impl Plan {
+    /// Lays out exclusive ranges: queue `q`, tag `t` of a device has slot
+    /// `slot_base + q × slots_per_queue + t`, and the last slot of each queue is the flush request's.
+    pub fn new<'a>(devices: impl Iterator<Item = &'a BlockDevice>, cpus: u32) -> Result<Self> {
+        let mut plan = Self::default();
+        for device in devices.filter(|d| d.request_based) {
+            if plan.devices.len() == MAX_DEVICES {
+                return Err(Refusal::Refused(format!(
+                    "more than {MAX_DEVICES} block devices cannot be traced at once: name some with -d"
+                ))
+                .into());
+            }
+            let hw_queues = device.queues.iter().map(|q| q.queue + 1).max().unwrap_or(1);
+            let tags = device.queues.iter().map(|q| q.tags.saturating_add(q.reserved_tags)).max().unwrap_or(0);
+            let slots_per_queue = tags.max(device.requests.unwrap_or(0)).clamp(LEAST_SLOTS, 1 << 16) + 1;
+            // One shard per CPU on a single queue; fewer as the queues become more, never CPU × queue.
+            let shards = (cpus.clamp(1, MOST_SHARDS) / hw_queues).max(1);
+            let exclusive = hw_queues == 1 && shards >= cpus;
+            let wire = WireDevice {
+                major: device.major,
+                first_minor: device.minor,
+                slot_base: plan.slots,
+                slots_per_queue,
+                hw_queues,
+                row_base: plan.rows,
+                shards,
+                rare_row_base: plan.rows + hw_queues * shards * OPS_SHARDED as u32,
+                flags: if exclusive { 0 } else { SHARED_ROWS },
+                pad: 0,
+            };
+            plan.slots += slots_per_queue * hw_queues;
+            plan.rows = wire.rare_row_base + (OPS - OPS_SHARDED) as u32;
+            plan.devices.push(PlannedDevice { name: device.name.clone(), wire });
+        }
+        Ok(plan)
+    }
+
+    /// Bytes of the two maps that this plan sizes.
+    pub fn map_bytes(&self) -> u64 {
+        u64::from(self.slots) * 64 + u64::from(self.rows) * size_of::<WireRow>() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::HardwareQueue;
+
+    fn device(name: &str, queues: u32, tags: u32) -> BlockDevice {
+        BlockDevice {
+            name: name.to_string(),
+            request_based: true,
+            requests: Some(tags),
+            queues: (0..queues).map(|queue| HardwareQueue { queue, tags, ..HardwareQueue::default() }).collect(),
+            ..BlockDevice::default()
+        }
+    }
+
+    /// Every slot that a request of any device, queue and tag can get is its own.
+    #[test]
+    fn equal_tags_of_eighty_queues_never_meet() {
+        let devices = [device("a", 80, 1023), device("b", 80, 1023), device("c", 1, 64)];
+        let plan = Plan::new(devices.iter(), 4).unwrap();
+        let mut seen = vec![false; plan.slots as usize];
+        for d in &plan.devices {
+            for queue in 0..d.wire.hw_queues {
+                for tag in 0..d.wire.slots_per_queue {
+                    let slot = (d.wire.slot_base + queue * d.wire.slots_per_queue + tag) as usize;
+                    assert!(!std::mem::replace(&mut seen[slot], true), "{} {queue} {tag}", d.name);
+                }
+            }
+            assert!(d.wire.slots_per_queue > 1023 || d.name == "c");
+        }
+        assert!(seen.iter().all(|s| *s));
+    }
+
+    #[test]
+    fn rows_do_not_grow_with_cpus_times_queues() {
+        let ten: Vec<_> = (0..10).map(|i| device(&format!("nvme{i}n1"), 33, 1023)).collect();
+        let plan = Plan::new(ten.iter(), 32).unwrap();
+        assert!(plan.map_bytes() < 64 << 20, "{}", plan.map_bytes());
+        let many: Vec<_> = (0..21).map(|i| device(&format!("nvme{i}n1"), 385, 1023)).collect();
+        let plan = Plan::new(many.iter(), 384).unwrap();
+        // The kernel refuses array maps above 4 GiB, each of the two is far below.
+        assert!(u64::from(plan.rows) * (size_of::<WireRow>() as u64) < 512 << 20);
+        assert!(u64::from(plan.slots) * 64 < 1 << 30);
+    }
+
+    #[test]
+    fn one_queue_has_a_row_per_cpu_and_needs_no_atomics() {
+        let plan = Plan::new([device("sda", 1, 32)].iter(), 8).unwrap();
+        assert_eq!((plan.devices[0].wire.shards, plan.devices[0].wire.flags), (8, 0));
+        let plan = Plan::new([device("sda", 1, 32)].iter(), 128).unwrap();
+        assert_eq!((plan.devices[0].wire.shards, plan.devices[0].wire.flags), (64, SHARED_ROWS));
+        let plan = Plan::new([device("sda", 4, 32)].iter(), 4).unwrap();
+        assert_eq!((plan.devices[0].wire.shards, plan.devices[0].wire.flags), (1, SHARED_ROWS));
+    }
+
+    #[test]
+    fn bio_based_devices_are_left_out() {
+        let zram = BlockDevice { name: "zram0".into(), ..BlockDevice::default() };
+        assert!(Plan::new([zram].iter(), 2).unwrap().devices.is_empty());
+    }
+}
