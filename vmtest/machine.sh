@@ -9,7 +9,8 @@ guest_pid=
 # `results.tar` (one archive per case, one behind the other) and `qemu` (its complaints).
 start_guest() {
     local kernel=$1 folder=$2 smp=$3 limit=$4 append=$5 image
-    image=$(find "$kernels/$kernel/boot" "$kernels/$kernel/lib/modules/" -name 'vmlinuz*' -type f | head -n1)
+    # In /boot, or since 7.x among the modules.
+    image=$(find "$kernels/$kernel" -maxdepth 5 -name 'vmlinuz*' -type f | head -n1)
     # Random, so that no layer can answer a read without the drive.
     head -c 128M /dev/urandom >"$folder/drive.img"
     : >"$folder/terminal"
