@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 use libbpf_cargo::SkeletonBuilder;
 
 fn clang() -> Result<PathBuf> {
-    let runs = |name: &str| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success());
+    let runs =
+        |name: &str| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success());
     if let Some(named) = env::var_os("CLANG") {
         return Ok(named.into());
     }
@@ -41,7 +42,17 @@ fn main() -> Result<()> {
         SkeletonBuilder::new()
             .source(&source)
             .clang(&clang)
-            .clang_args(["-I", "bpf", "-O2", "-mcpu=v3", "-Wall", "-Werror", "-Wno-unused-function", "-I", "/usr/include/x86_64-linux-gnu"])
+            .clang_args([
+                "-I",
+                "bpf",
+                "-O2",
+                "-mcpu=v3",
+                "-Wall",
+                "-Werror",
+                "-Wno-unused-function",
+                "-I",
+                "/usr/include/x86_64-linux-gnu",
+            ])
             .build_and_generate(out.join(format!("{name}.skel.rs")))
             .with_context(|| format!("cannot compile {}", source.display()))?;
     }

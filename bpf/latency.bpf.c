@@ -104,14 +104,18 @@ enum slot_state {
 	SLOT_RETRIED = 3,
 };
 
-/* First sight of a queue (or a new queue at an old id): find its device by number. */
+/*
+ * First sight of a queue (or a new queue at an old id): find its device by number. Several CPUs may
+ * do this at once for one queue: they all write the same, and `queue` last, so that nobody reads an
+ * entry which is half written.
+ */
 static __noinline int learn_queue(__u32 id, __u64 queue, __u32 major, __u32 minor)
 {
 	struct queue_entry *entry = bpf_map_lookup_elem(&queues, &id);
+	__u32 traced = 0;
 
 	if (!entry)
 		return 0;
-	entry->traced = 0;
 	for (__u32 i = 0; i < MAX_DEVICES && i < config.devices; i++) {
 		struct wire_device *device = bpf_map_lookup_elem(&devices, &i);
 
@@ -119,9 +123,11 @@ static __noinline int learn_queue(__u32 id, __u64 queue, __u32 major, __u32 mino
 			continue;
 		entry->numbers = *device;
 		entry->device = i;
-		entry->traced = 1;
+		traced = 1;
 		break;
 	}
+	entry->traced = traced;
+	barrier();
 	entry->queue = queue;
 	return 0;
 }

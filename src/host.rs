@@ -6,6 +6,7 @@
 //! Strings come from devices and file systems: they are kept as they are, and the renderers
 //! escape them.
 
+pub mod abilities;
 mod attribute;
 pub mod block;
 pub mod counters;

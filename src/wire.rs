@@ -194,9 +194,11 @@ impl DeviceSample {
     /// Rows with the hardware queue (none for the rare operations) and the operation's number.
     pub fn each(&self) -> impl Iterator<Item = (Option<u32>, usize, &Row)> {
         let shards = self.shards.max(1) as usize;
-        let sharded = self.rows.iter().enumerate().map(move |(i, row)| {
-            (Some((i / OPS_SHARDED / shards) as u32), i % OPS_SHARDED, row)
-        });
+        let sharded = self
+            .rows
+            .iter()
+            .enumerate()
+            .map(move |(i, row)| (Some((i / OPS_SHARDED / shards) as u32), i % OPS_SHARDED, row));
         sharded.chain(self.rare.iter().enumerate().map(|(i, row)| (None, OPS_SHARDED + i, row)))
     }
 

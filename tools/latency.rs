@@ -1,9 +1,137 @@
 //! `biopsy latency`.
 
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
+use biopsy::analyze::latency as analysis;
+use biopsy::envelope::Envelope;
+use biopsy::host::{Host, select};
+use biopsy::probe::latency::{LatencyProbe, Options};
+use biopsy::refusal::Refusal;
+use biopsy::render;
+use biopsy::wire::Reading;
 
-use crate::cli::{Color, Latency};
+use crate::child::Running;
+use crate::cli::{Color, Latency, Window};
+use crate::output::{Sink, warn};
+use crate::{clock, output, stop};
 
-pub fn run(_args: &Latency, _color: Color) -> Result<()> {
-    anyhow::bail!("not built yet")
+/// The disks that `-d` names; empty: all.
+pub fn resolve(host: &Host, window: &Window) -> Result<Vec<String>> {
+    let root = Path::new("/");
+    window.devices.iter().map(|text| select::resolve(host, root, text).map(|d| d.name.clone())).collect()
+}
+
+/// What the probe is told by the common options.
+pub fn options(devices: Vec<String>, window: &Window) -> Options {
+    Options { devices, queue_stage: true, cost: !window.no_cost, drop_issue: window.fault_drop_issue }
+}
+
+pub fn run(args: &Latency, color: Color) -> Result<()> {
+    let host = Host::read(Path::new("/"))?;
+    let devices = resolve(&host, &args.window)?;
+    let named = devices.clone();
+    let mut sink = Sink::open(args.output.output.as_deref())?;
+    stop::install();
+    let mut start_text = clock::now_rfc3339();
+    let mut probe = LatencyProbe::attach(&host, Path::new("/"), &options(devices, &args.window))?;
+    let began = Instant::now();
+    if output::progress() {
+        let what = if named.is_empty() { "all block devices".to_string() } else { named.join(", ") };
+        let how_long = match (args.window.length, args.command.is_empty()) {
+            (Some(length), _) => format!("for {length:?}"),
+            (None, false) => "until the command ends".to_string(),
+            (None, true) => "until Ctrl-C".to_string(),
+        };
+        warn(&format!("tracing {what} {how_long}"));
+    }
+    let mut child = match args.command.is_empty() {
+        true => None,
+        false => Some(Running::start(&args.command, args.output.json)?),
+    };
+    let end_at = args.window.length.map(|length| began + length);
+    let first = probe.start().clone();
+    let mut last = first.clone();
+    let mut shown = 0;
+    let view = |probe: &LatencyProbe, from: &Reading, to: &Reading, start: &str, status: Option<i32>| {
+        let summary = analysis::summarize(&host, from, to);
+        let seconds = (summary.duration_ns as f64 / 1e9).max(1e-9);
+        let ios: u64 = summary.devices.iter().map(|d| d.ios).sum();
+        let envelope = Envelope {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            kernel: host.kernel.clone(),
+            start: start.to_string(),
+            duration_ns: summary.duration_ns,
+            lost: analysis::lost(from, to),
+            cost: probe.cost(ios as f64 / seconds),
+            missing: probe.missing().to_vec(),
+        };
+        let bytes = if args.output.json {
+            render::json::latency::render(&envelope, &summary, status)
+        } else {
+            let style = render::text::latency::Style { all: args.all, color: output::colored(color) };
+            render::text::latency::render(&envelope, &summary, status, style).into_bytes()
+        };
+        (bytes, summary, envelope)
+    };
+
+    if let Some(interval) = args.interval {
+        let mut due = began + interval;
+        loop {
+            let deadline = end_at.map_or(due, |end| end.min(due));
+            let reached = probe.wait(Some(deadline), &|| over(&named));
+            if !reached
+                || child.as_mut().is_some_and(Running::ended)
+                || end_at.is_some_and(|end| deadline >= end)
+            {
+                break;
+            }
+            if args.count.is_some_and(|count| shown + 1 >= count) {
+                break;
+            }
+            let reading = probe.read()?;
+            let (bytes, ..) = view(&probe, &last, &reading, &start_text, None);
+            sink.write(&bytes)?;
+            shown += 1;
+            last = reading;
+            start_text = clock::now_rfc3339();
+            due += interval;
+        }
+    } else {
+        let ended = std::cell::RefCell::new(child.as_mut());
+        probe.wait(end_at, &|| {
+            over(&named) || ended.borrow_mut().as_mut().is_some_and(|running| running.ended())
+        });
+    }
+    let finished = child.as_mut().is_some_and(Running::ended);
+    // What the command still does after the window is not ours to measure.
+    let end = probe.detach()?;
+    let status =
+        child.and_then(|running| if finished || stop::requested() { running.finish() } else { None });
+    let (bytes, ..) = view(&probe, &last, &end, &start_text, status);
+    sink.write(&bytes)?;
+    let whole = analysis::summarize(&host, &first, &end);
+    match analysis::distrust(&whole, &analysis::lost(&first, &end), args.window.max_loss) {
+        Some(why) => Err(Refusal::Untrusted(why).into()),
+        None => Ok(()),
+    }
+}
+
+/// Ctrl-C, or every device that was named is gone.
+fn over(named: &[String]) -> bool {
+    stop::requested() || vanished(named)
+}
+
+/// Looked at every 200 ms at most: a device that goes away takes its events with it.
+fn vanished(named: &[String]) -> bool {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT_MS: AtomicU64 = AtomicU64::new(0);
+    static EPOCH: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    let now = EPOCH.get_or_init(Instant::now).elapsed().as_millis() as u64;
+    if named.is_empty() || now < NEXT_MS.load(Ordering::Relaxed) {
+        return false;
+    }
+    NEXT_MS.store(now + Duration::from_millis(200).as_millis() as u64, Ordering::Relaxed);
+    named.iter().all(|name| !Path::new("/sys/block").join(name).exists())
 }

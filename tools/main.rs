@@ -1,7 +1,9 @@
 //! Parse, run, exit code.
 
 mod check;
+mod child;
 mod cli;
+mod clock;
 mod devices;
 mod diagnose;
 mod explain;

@@ -1,7 +1,11 @@
 //! Where bytes go: the product to stdout or a file, everything else to stderr.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -10,17 +14,26 @@ use biopsy::refusal::Refusal;
 use crate::cli::Color;
 
 /// The place of a verb's product, opened before anything is measured, so that a typo fails early.
+///
+/// A file gets its name (or loses its old content) at the first write only: a run that fails leaves
+/// things as they were, and one that is killed leaves nothing.
 #[derive(Debug)]
 pub enum Sink {
     Stdout,
-    /// Written beside its final name and moved there when it is whole: a run that fails leaves the
-    /// old file (or none) behind.
-    File {
-        file: File,
-        temporary: PathBuf,
-        path: PathBuf,
-        kept: bool,
-    },
+    File { file: File, path: PathBuf, place: Place },
+}
+
+/// What the file at a sink's path is before the first write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// It was there: truncated at the first write.
+    Existing,
+    /// It has no name yet (O_TMPFILE).
+    Unnamed,
+    /// Made by us where the file system has no O_TMPFILE: removed if nothing is written.
+    Created,
+    /// Written to.
+    Begun,
 }
 
 impl Sink {
@@ -29,64 +42,70 @@ impl Sink {
         let Some(path) = path.filter(|p| *p != Path::new("-")) else {
             return Ok(Self::Stdout);
         };
-        let refuse = |why: String| {
+        let refuse = |error: &io::Error| {
             Refusal::Usage(format!(
-                "cannot write {}: {why}; name a file in a directory that you can write to with -o",
-                path.display()
+                "cannot write {}: {}; name a file in a directory that you can write to with -o",
+                path.display(),
+                reason(error)
             ))
         };
-        if path.is_dir() {
-            return Err(refuse("it is a directory".to_string()).into());
+        let sink = |file, place| Self::File { file, path: path.to_path_buf(), place };
+        match File::options().write(true).open(path) {
+            Ok(file) => return Ok(sink(file, Place::Existing)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(refuse(&error).into()),
+            Err(_) => {}
         }
-        // A pipe or a terminal given by path cannot be replaced by a rename.
-        if path.exists() && !path.is_file() {
-            let file = File::options().write(true).open(path).map_err(|e| refuse(reason(&e)))?;
-            return Ok(Self::File {
-                file,
-                temporary: path.to_path_buf(),
-                path: path.to_path_buf(),
-                kept: true,
-            });
+        let directory = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        if let Ok(file) =
+            File::options().write(true).custom_flags(libc::O_TMPFILE).mode(0o644).open(directory)
+        {
+            return Ok(sink(file, Place::Unnamed));
         }
-        if path.exists() {
-            File::options().write(true).open(path).map_err(|e| refuse(reason(&e)))?;
-        }
-        let mut name =
-            path.file_name().ok_or_else(|| refuse("it has no file name".to_string()))?.to_os_string();
-        name.push(format!(".{}.part", std::process::id()));
-        let temporary = path.with_file_name(name);
-        let file =
-            File::options().write(true).create_new(true).open(&temporary).map_err(|e| refuse(reason(&e)))?;
-        Ok(Self::File { file, temporary, path: path.to_path_buf(), kept: false })
+        let file = File::options().write(true).create_new(true).open(path).map_err(|e| refuse(&e))?;
+        Ok(sink(file, Place::Created))
     }
 
-    /// Writes all of it; for a file, also moves it to its name.
+    /// Writes and flushes; can be called again.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
             Self::Stdout => {
                 let mut out = io::stdout().lock();
                 out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to stdout")
             }
-            Self::File { file, temporary, path, kept } => {
-                let name = path.display().to_string();
-                file.write_all(bytes).and_then(|()| file.flush()).with_context(|| {
-                    format!("cannot write {name}: free some space or name another file with -o")
-                })?;
-                if !*kept {
-                    std::fs::rename(&temporary, &path).with_context(|| format!("cannot write {name}"))?;
-                    *kept = true;
-                }
-                Ok(())
+            Self::File { file, path, place } => {
+                let ready = match place {
+                    Place::Existing if file.metadata().is_ok_and(|m| m.is_file()) => file.set_len(0),
+                    Place::Unnamed => name_file(file, path),
+                    _ => Ok(()),
+                };
+                *place = Place::Begun;
+                ready.and_then(|()| file.write_all(bytes)).and_then(|()| file.flush()).with_context(|| {
+                    format!("cannot write {}: free some space or name another file with -o", path.display())
+                })
             }
         }
     }
 }
 
+/// Gives an O_TMPFILE file its name.
+fn name_file(file: &File, path: &Path) -> io::Result<()> {
+    let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let to = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: both are NUL-terminated strings that live across the call.
+    let failed = unsafe {
+        libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW)
+    };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 impl Drop for Sink {
     fn drop(&mut self) {
-        if let Self::File { temporary, kept: false, .. } = self {
+        if let Self::File { path, place: Place::Created, .. } = self {
             // Nothing is left behind; if it is gone already there is nothing to do.
-            let _gone = std::fs::remove_file(temporary);
+            let _gone = std::fs::remove_file(path);
         }
     }
 }

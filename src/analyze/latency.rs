@@ -190,9 +190,19 @@ impl DeviceLatency {
         all
     }
 
-    /// `ios` + `lost_ios` of the classes that a kernel counter counts.
+    /// I/Os of the operations that one kernel counter counts.
     pub fn counted(&self, class: KernelClass) -> u64 {
         self.ops.iter().filter(|(op, _)| op.kernel_class() == Some(class)).map(|(_, l)| l.ios).sum()
+    }
+
+    /// Whether the kernel's counters agree, class by class; None where they cannot be read.
+    ///
+    /// Lost I/Os have no class, so with losses only the sum can be compared.
+    pub fn kernel_check(&self) -> Option<bool> {
+        let classes = self.kernel.as_ref()?;
+        let passthrough = self.ops.get(&Op::Passthrough).map_or(0, |op| op.ios);
+        let total = self.kernel_total()?.holds(self.ios + self.lost_ios - passthrough);
+        Some(total && (self.lost_ios > 0 || classes.iter().all(|(class, b)| b.holds(self.counted(*class)))))
     }
 
     /// Sum of the kernel's brackets over its classes.

@@ -39,6 +39,28 @@ pub fn resolve<'a>(host: &'a Host, root: &Path, text: &str) -> Result<&'a BlockD
     }
 }
 
+/// What a view of devices shows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Selection<'a> {
+    /// In the order of [`Host::devices`].
+    pub devices: Vec<&'a BlockDevice>,
+    /// Left out because nobody uses them: empty loop, RAM, zram and network block devices.
+    pub placeholders: Vec<&'a BlockDevice>,
+}
+
+/// The named devices, each once; without a name all but the placeholders; with `all` those too.
+pub fn selection<'a>(host: &'a Host, root: &Path, names: &[String], all: bool) -> Result<Selection<'a>> {
+    if names.is_empty() {
+        let (placeholders, devices) =
+            host.devices.iter().partition(|device| !all && BlockDevice::is_placeholder(device));
+        return Ok(Selection { devices, placeholders });
+    }
+    let named: Vec<&BlockDevice> =
+        names.iter().map(|name| resolve(host, root, name)).collect::<Result<_>>()?;
+    let is_named = |device: &&BlockDevice| named.iter().any(|other| other.name == device.name);
+    Ok(Selection { devices: host.devices.iter().filter(is_named).collect(), placeholders: Vec::new() })
+}
+
 /// The disk that holds a file or directory, or that a device path names; None for file systems
 /// without a disk of their own (tmpfs, overlay, network) and for paths that do not exist.
 pub fn disk_of_path(path: &Path) -> Option<String> {

@@ -14,7 +14,8 @@ pub fn vectors(root: &Path, function: &Path) -> Vec<Vector> {
 fn vector(root: &Path, irq: u32) -> Vector {
     let name = text(&root.join(format!("sys/kernel/irq/{irq}/actions")));
     let cpus = text(&root.join(format!("proc/irq/{irq}/effective_affinity_list")));
-    let qid = name.as_deref().and_then(nvme_qid);
+    // With a single vector the admin queue shares it with the first I/O queue: `nvme0q0,nvme0q1`.
+    let qid = name.as_deref().and_then(|names| names.split(',').filter_map(nvme_qid).max());
     let queue = match qid {
         // The admin queue is no hardware context of a disk.
         Some(qid) => qid.checked_sub(1),

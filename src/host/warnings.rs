@@ -34,7 +34,7 @@ pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
                 ),
             );
         }
-        if device.iostats == Some(false) {
+        if device.iostats == Some(false) && counts_by_the_flag(device) {
             warn(
                 "iostats-off",
                 "queue/iostats is 0: the kernel does not count its I/Os, and no result can be checked against it"
@@ -52,6 +52,12 @@ pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
         }
     }
     warnings
+}
+
+/// zram and RAM disks show 0 and count all the same: only the request path and these drivers look at
+/// the flag.
+fn counts_by_the_flag(device: &BlockDevice) -> bool {
+    device.request_based || matches!(device.driver.as_deref(), Some("dm" | "md" | "nvme"))
 }
 
 /// The link below what the drive can do, and whether the port above it is the reason.

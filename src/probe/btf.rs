@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use libbpf_rs::btf::types::{Enum, Typedef};
 use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Enum, Typedef};
 
 use anyhow::Result;
 
@@ -56,7 +56,10 @@ impl KernelBtf {
         }
         let Some(module) = module else { return EventHome::Absent };
         // A module's own BTF is readable with CAP_SYS_ADMIN only; its file's existence is enough here.
-        match (Path::new("/sys/module").join(module).exists(), Path::new("/sys/kernel/btf").join(module).exists()) {
+        match (
+            Path::new("/sys/module").join(module).exists(),
+            Path::new("/sys/kernel/btf").join(module).exists(),
+        ) {
             (true, true) => EventHome::Module(module),
             (true, false) => EventHome::Untyped(module),
             (false, _) => EventHome::NotLoaded(module),

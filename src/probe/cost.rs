@@ -86,8 +86,14 @@ impl CostMeter {
         // not matter much; somebody else may have them on, so they are read all the same.
         let Ok(baseline) = libbpf::program_stats(&self.baseline.progs.baseline) else { return };
         let Ok(programs) = programs.iter().map(|p| libbpf::program_stats(&p.fd)).collect() else { return };
-        self.slice =
-            Some(Slice { _stats: stats, _link: link, started: Instant::now(), ios: ios(), programs, baseline });
+        self.slice = Some(Slice {
+            _stats: stats,
+            _link: link,
+            started: Instant::now(),
+            ios: ios(),
+            programs,
+            baseline,
+        });
     }
 
     /// Ends a slice that is open.
@@ -95,7 +101,8 @@ impl CostMeter {
         let Some(slice) = self.slice.take() else { return };
         let counted = ios().saturating_sub(slice.ios);
         let Ok(baseline) = libbpf::program_stats(&self.baseline.progs.baseline) else { return };
-        let Ok(now): Result<Vec<_>, _> = programs.iter().map(|p| libbpf::program_stats(&p.fd)).collect() else {
+        let Ok(now): Result<Vec<_>, _> = programs.iter().map(|p| libbpf::program_stats(&p.fd)).collect()
+        else {
             return;
         };
         if self.totals.is_empty() {

@@ -135,8 +135,9 @@ impl LatencyProbe {
     }
 
     fn load(plan: &Plan, btf: &KernelBtf, options: &Options, nvme: bool) -> Result<LatencySkel<'static>> {
-        let mut open =
-            LatencySkelBuilder::default().open(libbpf::object_place()).map_err(|e| refusal("opening the probes", &e))?;
+        let mut open = LatencySkelBuilder::default()
+            .open(libbpf::object_place())
+            .map_err(|e| refusal("opening the probes", &e))?;
         Self::size(&mut open, plan)?;
         let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
         config.rqf_flush_seq = btf.rqf_flush_seq();
@@ -328,9 +329,10 @@ impl LatencyProbe {
     }
 
     fn samples(&self) -> Result<Vec<DeviceSample>> {
-        let look = |map: &dyn Fn(&[u8]) -> libbpf_rs::Result<Option<Vec<u8>>>, index: u32| -> Result<Vec<u8>> {
-            map(&index.to_ne_bytes())?.context("the kernel lost an element of an array")
-        };
+        let look =
+            |map: &dyn Fn(&[u8]) -> libbpf_rs::Result<Option<Vec<u8>>>, index: u32| -> Result<Vec<u8>> {
+                map(&index.to_ne_bytes())?.context("the kernel lost an element of an array")
+            };
         let row = |index: u32| -> Result<Row> {
             Ok(Row::decode(&look(&|key| self.skel.maps.rows.lookup(key, MapFlags::ANY), index)?)?)
         };
@@ -367,7 +369,9 @@ fn missing_everywhere() -> Vec<Missing> {
         .map(|stage| Missing {
             stage: Some(stage.to_string()),
             reason: "not-joined".to_string(),
-            why: format!("requests are not joined to the application's operations yet, so {stage} has no figure"),
+            why: format!(
+                "requests are not joined to the application's operations yet, so {stage} has no figure"
+            ),
             ..Missing::default()
         })
         .collect()
@@ -380,7 +384,9 @@ fn missing_complete(
     nvme: Option<&(&'static str, String, Option<String>)>,
 ) -> Vec<Missing> {
     let is_nvme = |name: &str| {
-        host.devices.iter().any(|d| d.name == name && d.driver.as_deref().is_some_and(|v| v.starts_with("nvme")))
+        host.devices
+            .iter()
+            .any(|d| d.name == name && d.driver.as_deref().is_some_and(|v| v.starts_with("nvme")))
     };
     let mut all = Vec::new();
     for device in &plan.devices {

@@ -33,7 +33,9 @@ pub fn last_words() -> Option<String> {
     let said = SAID.lock().ok()?;
     let lines = || said.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty());
     lines()
-        .rfind(|line| !line.starts_with("libbpf:") && !line.starts_with("processed") && !line.starts_with("--"))
+        .rfind(|line| {
+            !line.starts_with("libbpf:") && !line.starts_with("processed") && !line.starts_with("--")
+        })
         .or_else(|| lines().next_back())
         .map(|line| line.chars().filter(|c| !c.is_control()).take(200).collect())
 }
@@ -67,11 +69,7 @@ pub fn program_stats(program: &impl AsFd) -> std::io::Result<ProgramStats> {
     if failed != 0 {
         return Err(std::io::Error::last_os_error());
     }
-    Ok(ProgramStats {
-        runs: info.run_cnt,
-        run_ns: info.run_time_ns,
-        recursion_misses: info.recursion_misses,
-    })
+    Ok(ProgramStats { runs: info.run_cnt, run_ns: info.run_time_ns, recursion_misses: info.recursion_misses })
 }
 
 /// Switches the statistics on until the descriptor is closed (Linux 5.8, CAP_SYS_ADMIN).

@@ -40,7 +40,8 @@ impl Plan {
                 .into());
             }
             let hw_queues = device.queues.iter().map(|q| q.queue + 1).max().unwrap_or(1);
-            let tags = device.queues.iter().map(|q| q.tags.saturating_add(q.reserved_tags)).max().unwrap_or(0);
+            let tags =
+                device.queues.iter().map(|q| q.tags.saturating_add(q.reserved_tags)).max().unwrap_or(0);
             let slots_per_queue = tags.max(device.requests.unwrap_or(0)).clamp(LEAST_SLOTS, 1 << 16) + 1;
             // One shard per CPU on a single queue; fewer as the queues become more, never CPU × queue.
             let shards = (cpus.clamp(1, MOST_SHARDS) / hw_queues).max(1);
@@ -80,7 +81,9 @@ mod tests {
             name: name.to_string(),
             request_based: true,
             requests: Some(tags),
-            queues: (0..queues).map(|queue| HardwareQueue { queue, tags, ..HardwareQueue::default() }).collect(),
+            queues: (0..queues)
+                .map(|queue| HardwareQueue { queue, tags, ..HardwareQueue::default() })
+                .collect(),
             ..BlockDevice::default()
         }
     }

@@ -1,1 +1,130 @@
-//! `biopsy.devices/1`.
+//! `biopsy.devices/1`: what the machine has. What cannot be known is null.
+
+use serde_json::{Value, json};
+
+use crate::envelope::Envelope;
+use crate::host::select::Selection;
+use crate::host::warnings::Warning;
+use crate::host::{BlockDevice, HardwareQueue, Host, Link, Partition};
+
+/// The whole object, as one line.
+pub fn devices(envelope: &Envelope, host: &Host, selection: &Selection, warnings: &[Warning]) -> Vec<u8> {
+    let mut object = super::object("biopsy.devices/1", envelope);
+    let mut add = |key: &str, value: Value| object.insert(key.to_string(), value);
+    add("host", machine(host));
+    add("devices", selection.devices.iter().map(|device| self::device(device)).collect());
+    add("not_shown", selection.placeholders.iter().map(|device| device.name.as_str()).collect());
+    add("warnings", json!(warnings));
+    super::line(object)
+}
+
+fn machine(host: &Host) -> Value {
+    json!({
+        "hostname": known_text(&host.hostname),
+        "cpu_model": host.cpu_model,
+        "cpus_online": known(u64::from(host.cpus_online)),
+        "cpus_possible": known(u64::from(host.cpus_possible)),
+        "numa_nodes": host.numa_nodes,
+        "nodes": host.nodes,
+        "memory_bytes": host.memory_bytes,
+        "virtualization": host.virtualization,
+    })
+}
+
+fn device(device: &BlockDevice) -> Value {
+    let (major, minor) = number(device.major, device.minor);
+    json!({
+        "name": device.name,
+        "alias": device.alias,
+        "major": major,
+        "minor": minor,
+        "size_bytes": device.size_bytes,
+        "model": device.model,
+        "serial": device.serial,
+        "firmware": device.firmware,
+        "driver": device.driver,
+        "hidden": device.hidden,
+        "numa_node": device.numa_node,
+        "pci_address": device.pci_address,
+        "root_complex": device.root_complex,
+        "link": device.link.as_ref().map(link),
+        "request_based": device.request_based,
+        "queues": device.queues.iter().map(queue).collect::<Vec<_>>(),
+        "vectors": device.vectors,
+        "poll_queues": device.poll_queues,
+        "scheduler": device.scheduler,
+        "schedulers": device.schedulers,
+        "read_ahead_bytes": device.read_ahead_bytes,
+        "max_request_bytes": known(device.max_request_bytes),
+        "max_hw_request_bytes": known(device.max_hw_request_bytes),
+        "requests": device.requests,
+        "rq_affinity": device.rq_affinity,
+        "nomerges": device.nomerges,
+        "iostats": device.iostats,
+        "rotational": device.rotational,
+        "write_cache": device.write_cache,
+        "logical_block_bytes": known(u64::from(device.logical_block_bytes)),
+        "physical_block_bytes": known(u64::from(device.physical_block_bytes)),
+        "backing_file": device.backing_file,
+        "layers": device.layers,
+        "slaves": device.slaves,
+        "holders": device.holders,
+        "partitions": device.partitions.iter().map(partition).collect::<Vec<_>>(),
+        "mounted_at": device.mounted_at,
+        "swaps": device.swaps,
+    })
+}
+
+fn link(link: &Link) -> Value {
+    json!({
+        "speed_gts": link.speed_gts,
+        "width": link.width,
+        "max_speed_gts": link.max_speed_gts,
+        "max_width": link.max_width,
+        "port_max_speed_gts": link.port_max_speed_gts,
+        "port_max_width": link.port_max_width,
+        "raw_bytes_per_second": link.raw_bytes_per_second.round() as u64,
+        // The payload size stands in the configuration space, beyond what is read here. Without it
+        // there is no honest range of usable bandwidth.
+        "payload_bytes": null,
+        "usable_bytes_per_second": null,
+    })
+}
+
+fn queue(queue: &HardwareQueue) -> Value {
+    json!({
+        "queue": queue.queue,
+        "qid": queue.qid,
+        "cpus": queue.cpus,
+        "tags": known(u64::from(queue.tags)),
+        "reserved_tags": queue.reserved_tags,
+    })
+}
+
+fn partition(partition: &Partition) -> Value {
+    let (major, minor) = number(partition.major, partition.minor);
+    json!({
+        "name": partition.name,
+        "major": major,
+        "minor": minor,
+        "start_bytes": partition.start_bytes,
+        "size_bytes": partition.size_bytes,
+        "holders": partition.holders,
+        "mounted_at": partition.mounted_at,
+        "swaps": partition.swaps,
+    })
+}
+
+/// Zero stands for unknown where the kernel never says zero.
+fn known(value: u64) -> Option<u64> {
+    (value != 0).then_some(value)
+}
+
+fn known_text(value: &str) -> Option<&str> {
+    (!value.is_empty()).then_some(value)
+}
+
+/// No block device has the number 0:0.
+fn number(major: u32, minor: u32) -> (Option<u32>, Option<u32>) {
+    if (major, minor) == (0, 0) { (None, None) } else { (Some(major), Some(minor)) }
+}

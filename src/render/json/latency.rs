@@ -1,1 +1,107 @@
 //! `biopsy.latency/1`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{line, object, times};
+use crate::analyze::latency::{DeviceLatency, KernelClass, LatencySummary, Op, Stage};
+use crate::envelope::Envelope;
+use crate::hist::Histogram;
+
+/// The view as one line. `command_status` is there when a command was measured.
+pub fn render(envelope: &Envelope, summary: &LatencySummary, command_status: Option<i32>) -> Vec<u8> {
+    let mut all = value(envelope, summary);
+    if let Some(status) = command_status {
+        all.insert("command_status".to_string(), json!(status));
+    }
+    line(all)
+}
+
+/// The object, for results that contain it.
+pub fn value(envelope: &Envelope, summary: &LatencySummary) -> Map<String, Value> {
+    let mut all = object("biopsy.latency/1", envelope);
+    all.insert("devices".to_string(), summary.devices.iter().map(device).collect());
+    all.insert("groups".to_string(), json!([]));
+    all.insert("kernel_classes".to_string(), mapping());
+    all
+}
+
+/// Which classes each field of `/sys/block/D/stat` counts.
+fn mapping() -> Value {
+    let mut classes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for op in Op::ALL {
+        classes.entry(op.kernel_class().map_or("none", class_name)).or_default().push(op.name());
+    }
+    json!(classes)
+}
+
+fn class_name(class: KernelClass) -> &'static str {
+    match class {
+        KernelClass::Read => "read",
+        KernelClass::Write => "write",
+        KernelClass::Discard => "discard",
+        KernelClass::Flush => "flush",
+    }
+}
+
+fn stages(of: &BTreeMap<Stage, Histogram>) -> Value {
+    Value::Object(of.iter().map(|(stage, hist)| (stage.name().to_string(), times(hist))).collect())
+}
+
+fn device(device: &DeviceLatency) -> Value {
+    let bracket = device.kernel_total();
+    let classes: Option<Map<String, Value>> = device.kernel.as_ref().map(|classes| {
+        classes
+            .iter()
+            .map(|(class, b)| {
+                let of_class = json!({"min": b.min, "max": b.max, "seen": device.counted(*class)});
+                (class_name(*class).to_string(), of_class)
+            })
+            .collect()
+    });
+    let ops: Map<String, Value> = device
+        .ops
+        .iter()
+        .map(|(op, l)| {
+            let one = json!({"ios": l.ios, "bytes": l.bytes, "request_stages": stages(&l.request_stages)});
+            (op.name().to_string(), one)
+        })
+        .collect();
+    let queues: Vec<Value> = device
+        .queues
+        .iter()
+        .map(|q| {
+            json!({
+                "queue": q.queue, "qid": q.qid, "type": q.kind, "cpus": q.cpus, "ios": q.ios,
+                "request_stages": stages(&q.request_stages),
+            })
+        })
+        .collect();
+    let mut all = json!({
+        "name": device.name,
+        "ios": device.ios,
+        "bytes": device.bytes,
+        "lost_ios": device.lost_ios,
+        "started_before": device.started_before,
+        "kernel_ios_min": bracket.map(|b| b.min),
+        "kernel_ios_max": bracket.map(|b| b.max),
+        "kernel_ios": classes,
+        "kernel_check": device.kernel_check().map(|ok| if ok { "ok" } else { "differs" }),
+        "in_flight_start": device.in_flight_start,
+        "in_flight_end": device.in_flight_end,
+        "splits": device.splits,
+        "merges": device.merges,
+        "requeues": device.requeues,
+        "retries": device.retries,
+        "vanished": device.vanished,
+        "layers": device.layers,
+        "ops": ops,
+        "queues": queues,
+    });
+    // Absent is absent: nothing counts operations unless a generator or a join does.
+    if let (Some(operations), Value::Object(map)) = (device.operations, &mut all) {
+        map.insert("operations".to_string(), json!(operations));
+    }
+    all
+}

@@ -1,1 +1,305 @@
-//! `biopsy devices` as text.
+//! The devices of this machine as a tree, disks first and what lies on them indented below.
+
+use super::{bytes, clean, significant};
+use crate::host::select::Selection;
+use crate::host::warnings::Warning;
+use crate::host::{BlockDevice, Host, Link, Partition};
+
+const HEADER: [&str; 9] = [
+    "device",
+    "size",
+    "driver",
+    "scheduler",
+    "queues×tags",
+    "request soft/hard",
+    "numa",
+    "link",
+    "mounted at",
+];
+/// Numbers stand to the right, words to the left.
+const RIGHT: [bool; 9] = [false, true, false, false, true, true, true, false, false];
+/// More mount points than this (containers have hundreds of bind mounts) are counted.
+const MOUNTS_SHOWN: usize = 4;
+/// Prose below the table is folded here.
+const WIDTH: usize = 100;
+
+/// The whole view.
+pub fn devices(host: &Host, selection: &Selection, warnings: &[Warning]) -> String {
+    let mut out = format!("{}\n\n", machine(host));
+    if selection.devices.is_empty() {
+        out.push_str("no block device in use\n");
+    } else {
+        out.push_str(&columns(&Tree::rows(&selection.devices)));
+        out.push('\n');
+        selection.devices.iter().for_each(|device| out.push_str(&details(device)));
+    }
+    if !warnings.is_empty() {
+        out.push('\n');
+    }
+    for warning in warnings {
+        out.push_str(&format!("warning: {}: {}\n", clean(&warning.device), clean(&warning.sentence)));
+    }
+    if !selection.placeholders.is_empty() {
+        let (count, plural) = plural(selection.placeholders.len());
+        let mut drivers: Vec<String> =
+            selection.placeholders.iter().filter_map(|device| device.driver.as_deref().map(clean)).collect();
+        drivers.dedup();
+        let drivers = drivers.join(", ");
+        out.push_str(&format!(
+            "\n{count} empty device{plural} not shown ({drivers}); --all shows every one\n"
+        ));
+    }
+    out
+}
+
+/// One line: what a reader of a pasted report asks first.
+fn machine(host: &Host) -> String {
+    let (cpus, many_cpus) = plural(host.cpus_online as usize);
+    let (nodes, many_nodes) = plural(host.numa_nodes as usize);
+    let mut parts = vec![format!("{}, Linux {}", clean(&host.hostname), clean(&host.kernel))];
+    parts.extend(host.cpu_model.as_deref().map(clean));
+    parts.push(format!("{cpus} CPU{many_cpus}"));
+    parts.push(format!("{nodes} NUMA node{many_nodes}"));
+    parts.extend(host.memory_bytes.map(|size| format!("{} of memory", bytes(size as f64))));
+    parts.extend(host.virtualization.as_deref().map(|name| format!("virtual machine ({})", clean(name))));
+    fold("", parts)
+}
+
+/// Parts in sentences of at most [`WIDTH`] columns, where a part fits; what follows is indented.
+fn fold(start: &str, parts: Vec<String>) -> String {
+    let mut out = start.to_string();
+    let mut column = start.chars().count();
+    let last = parts.len().saturating_sub(1);
+    for (at, part) in parts.into_iter().enumerate() {
+        let length = part.chars().count() + 1;
+        if at > 0 && column + length + 1 > WIDTH {
+            out.push_str("\n    ");
+            column = 4;
+        } else if at > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(&part);
+        if at < last {
+            out.push(',');
+        }
+        column += length;
+    }
+    out
+}
+
+fn plural(count: usize) -> (usize, &'static str) {
+    (count, if count == 1 { "" } else { "s" })
+}
+
+/// The walk over the shown devices.
+struct Tree<'a> {
+    shown: &'a [&'a BlockDevice],
+    seen: Vec<&'a str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl<'a> Tree<'a> {
+    fn rows(shown: &'a [&'a BlockDevice]) -> Vec<Vec<String>> {
+        let mut tree = Self { shown, seen: Vec::new(), rows: Vec::new() };
+        let is_shown = |name: &String| shown.iter().any(|device| device.name == *name);
+        for device in shown.iter().filter(|device| !device.layers.iter().any(is_shown)) {
+            tree.disk(device, "", "");
+        }
+        // Layers that form a ring have no lowest one; each still gets its row.
+        for device in shown {
+            if !tree.seen.contains(&device.name.as_str()) {
+                tree.disk(device, "", "");
+            }
+        }
+        tree.rows
+    }
+
+    /// `lead` stands before the name, `below` before the names of what lies on it.
+    fn disk(&mut self, device: &'a BlockDevice, lead: &str, below: &str) {
+        let name = match &device.alias {
+            Some(alias) => format!("{lead}{} ({})", clean(&device.name), clean(alias)),
+            None => format!("{lead}{}", clean(&device.name)),
+        };
+        // An array has a row under each of its disks, but its figures stand once.
+        if self.seen.contains(&device.name.as_str()) {
+            let mut row = vec![String::new(); HEADER.len()];
+            (row[0], row[8]) = (name, "see above".to_string());
+            self.rows.push(row);
+            return;
+        }
+        self.seen.push(&device.name);
+        self.rows.push(disk_cells(name, device));
+        let through: Vec<&String> =
+            device.partitions.iter().flat_map(|partition| &partition.holders).collect();
+        let direct: Vec<&'a BlockDevice> =
+            self.above(&device.holders).filter(|upper| !through.contains(&&upper.name)).collect();
+        let last = device.partitions.len() + direct.len();
+        for (at, partition) in device.partitions.iter().enumerate() {
+            let (branch, stem) = branches(at + 1 == last, below);
+            self.rows.push(partition_cells(format!("{branch}{}", clean(&partition.name)), partition));
+            let uppers: Vec<&'a BlockDevice> = self.above(&partition.holders).collect();
+            self.all(&uppers, &stem);
+        }
+        self.all(&direct, below);
+    }
+
+    fn all(&mut self, devices: &[&'a BlockDevice], below: &str) {
+        for (at, device) in devices.iter().enumerate() {
+            let (branch, stem) = branches(at + 1 == devices.len(), below);
+            self.disk(device, &branch, &stem);
+        }
+    }
+
+    fn above(&self, names: &'a [String]) -> impl Iterator<Item = &'a BlockDevice> + use<'a> {
+        let shown = self.shown;
+        names.iter().filter_map(move |name| shown.iter().find(|device| device.name == *name).copied())
+    }
+}
+
+/// What stands before the name of a branch, and before everything on it.
+fn branches(last: bool, below: &str) -> (String, String) {
+    if last {
+        (format!("{below}└─"), format!("{below}  "))
+    } else {
+        (format!("{below}├─"), format!("{below}│ "))
+    }
+}
+
+fn disk_cells(name: String, device: &BlockDevice) -> Vec<String> {
+    let in_partition = |path: &&String, list: fn(&Partition) -> &Vec<String>| {
+        device.partitions.iter().any(|partition| list(partition).contains(path))
+    };
+    let mounts: Vec<&String> =
+        device.mounted_at.iter().filter(|path| !in_partition(path, |p| &p.mounted_at)).collect();
+    let swaps: Vec<&String> = device.swaps.iter().filter(|path| !in_partition(path, |p| &p.swaps)).collect();
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_string());
+    vec![
+        name,
+        size(device.size_bytes),
+        or_dash(device.driver.as_deref().map(clean)),
+        or_dash(device.scheduler.as_deref().map(clean)),
+        queues(device),
+        format!("{}/{}", size(device.max_request_bytes), size(device.max_hw_request_bytes)),
+        or_dash(device.numa_node.map(|node| node.to_string())),
+        or_dash(device.link.as_ref().map(link)),
+        places(&mounts, &swaps),
+    ]
+}
+
+fn partition_cells(name: String, partition: &Partition) -> Vec<String> {
+    let mut row = vec![String::new(); HEADER.len()];
+    row[0] = name;
+    row[1] = size(partition.size_bytes);
+    row[8] =
+        places(&partition.mounted_at.iter().collect::<Vec<_>>(), &partition.swaps.iter().collect::<Vec<_>>());
+    row
+}
+
+fn places(mounts: &[&String], swaps: &[&String]) -> String {
+    let mut parts: Vec<String> = mounts.iter().take(MOUNTS_SHOWN).map(|path| clean(path)).collect();
+    if mounts.len() > MOUNTS_SHOWN {
+        parts.push(format!("and {} more", mounts.len() - MOUNTS_SHOWN));
+    }
+    // The device's own name says nothing; the name of a swap file does.
+    parts.extend(swaps.iter().map(|name| {
+        if name.starts_with("/dev/") { "[swap]".to_string() } else { format!("[swap {}]", clean(name)) }
+    }));
+    parts.join(", ")
+}
+
+/// `4×1023`; a range where queues differ.
+fn queues(device: &BlockDevice) -> String {
+    let tags = || device.queues.iter().map(|queue| queue.tags);
+    match (tags().min(), tags().max()) {
+        (Some(least), Some(most)) if least == most => format!("{}×{most}", device.queues.len()),
+        (Some(least), Some(most)) => format!("{}×{least}-{most}", device.queues.len()),
+        _ => "-".to_string(),
+    }
+}
+
+/// `8 GT/s x4 of 16 x4` when the drive could do more.
+fn link(link: &Link) -> String {
+    let now = format!("{} GT/s x{}", link.speed_gts, link.width);
+    let speed = link.max_speed_gts.unwrap_or(link.speed_gts);
+    let width = link.max_width.unwrap_or(link.width);
+    if speed > link.speed_gts || width > link.width { format!("{now} of {speed} x{width}") } else { now }
+}
+
+/// Limits and sizes are mostly powers of two: `4 MiB` and not `4.00 MiB`.
+fn size(value: u64) -> String {
+    if value == 0 {
+        return "-".to_string();
+    }
+    bytes(value as f64).replace(".00 ", " ").replace(".0 ", " ")
+}
+
+/// What does not fit into the table, in a line per device; nothing where there is nothing to say.
+fn details(device: &BlockDevice) -> String {
+    let mut parts = Vec::new();
+    parts.extend(device.model.as_deref().map(clean));
+    parts.extend(device.serial.as_deref().map(|serial| format!("serial {}", clean(serial))));
+    parts.extend(device.firmware.as_deref().map(|firmware| format!("firmware {}", clean(firmware))));
+    if let Some(address) = &device.pci_address {
+        let root =
+            device.root_complex.as_deref().map(|root| format!(" under {}", clean(root))).unwrap_or_default();
+        parts.push(format!("PCI {}{root}", clean(address)));
+    }
+    parts.extend(
+        device
+            .link
+            .as_ref()
+            .map(|link| format!("link {} GB/s raw", significant(link.raw_bytes_per_second / 1e9, 3))),
+    );
+    if !device.vectors.is_empty() {
+        let (count, plural) = plural(device.vectors.len());
+        parts.push(format!("{count} interrupt vector{plural}"));
+    }
+    if let Some((count, plural)) = device.poll_queues.filter(|count| *count > 0).map(|n| plural(n as usize)) {
+        parts.push(format!("{count} poll queue{plural}"));
+    }
+    if device.hidden {
+        parts.push("hidden path of a multipath drive".to_string());
+    }
+    parts.extend(device.backing_file.as_deref().map(|file| format!("file {}", clean(file))));
+    if !device.slaves.is_empty() {
+        let slaves: Vec<String> = device.slaves.iter().map(|name| clean(name)).collect();
+        parts.push(format!("on {}", slaves.join(", ")));
+    }
+    parts.extend(device.requests.map(|requests| format!("{requests} requests")));
+    parts.push(format!(
+        "read-ahead {}",
+        if device.read_ahead_bytes == 0 { "off".to_string() } else { size(device.read_ahead_bytes) }
+    ));
+    if device.logical_block_bytes > 0 {
+        parts.push(format!("blocks {}/{} B", device.logical_block_bytes, device.physical_block_bytes));
+    }
+    parts.extend(device.write_cache.as_deref().map(clean));
+    fold(&format!("{}: ", clean(&device.name)), parts) + "\n"
+}
+
+/// Columns in which no device has anything are left out.
+fn columns(rows: &[Vec<String>]) -> String {
+    let is_used =
+        |column: &usize| *column == 0 || rows.iter().any(|row| !matches!(row[*column].as_str(), "" | "-"));
+    let used: Vec<usize> = (0..HEADER.len()).filter(is_used).collect();
+    let width = |text: &str| text.chars().count();
+    let widest = |column: usize| {
+        rows.iter().map(|row| width(&row[column])).max().unwrap_or(0).max(width(HEADER[column]))
+    };
+    let widths: Vec<usize> = (0..HEADER.len()).map(widest).collect();
+    let line = |cell: &dyn Fn(usize) -> String| {
+        let padded = |column: &usize| {
+            let text = cell(*column);
+            let pad = " ".repeat(widths[*column].saturating_sub(width(&text)));
+            if RIGHT[*column] { format!("{pad}{text}") } else { format!("{text}{pad}") }
+        };
+        let text = used.iter().map(padded).collect::<Vec<_>>().join("  ");
+        format!("{}\n", text.trim_end())
+    };
+    let mut out = line(&|column| HEADER[column].to_string());
+    for row in rows {
+        out.push_str(&line(&|column| row[column].clone()));
+    }
+    out
+}

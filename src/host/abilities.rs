@@ -1,0 +1,42 @@
+//! What can be measured on this machine: plain data, filled by `probe::preflight`.
+
+use serde::Serialize;
+
+/// Whether a program or a view works here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Ok,
+    /// It works, and something is left out.
+    Degraded,
+    Missing,
+}
+
+/// One BPF program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProgramState {
+    pub name: String,
+    /// The event that it is attached to.
+    pub event: String,
+    pub state: State,
+    pub reason: Option<String>,
+    pub remedy: Option<String>,
+}
+
+/// One command, and what it can do here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ViewState {
+    pub name: String,
+    pub state: State,
+    pub reason: Option<String>,
+    pub remedy: Option<String>,
+}
+
+/// The answer of `biopsy check`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Abilities {
+    /// The kernel describes its own types.
+    pub btf: bool,
+    pub programs: Vec<ProgramState>,
+    pub views: Vec<ViewState>,
+}

@@ -1,0 +1,242 @@
+//! What can be measured here: each program is looked up in BTF and, with the rights for it, loaded
+//! once (never attached).
+
+use anyhow::Result;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
+use super::btf::{EventHome, KernelBtf};
+use super::libbpf;
+use super::skel::latency::LatencySkelBuilder;
+use crate::host::abilities::{Abilities, ProgramState, State, ViewState};
+use crate::host::rights::Rights;
+use crate::host::{BlockDevice, Host};
+
+/// A program of the latency object: its name, its event, the module of the event, and what is gone
+/// without it.
+struct Known {
+    program: &'static str,
+    event: &'static str,
+    module: Option<&'static str>,
+    without: &'static str,
+    needed: bool,
+}
+
+const LATENCY: &[Known] = &[
+    Known {
+        program: "rq_issue",
+        event: "block_rq_issue",
+        module: None,
+        without: "nothing can be timed",
+        needed: true,
+    },
+    Known {
+        program: "rq_complete",
+        event: "block_rq_complete",
+        module: None,
+        without: "nothing can be counted",
+        needed: true,
+    },
+    Known {
+        program: "rq_requeue",
+        event: "block_rq_requeue",
+        module: None,
+        without: "requeues read as device time",
+        needed: true,
+    },
+    Known {
+        program: "rq_merge",
+        event: "block_rq_merge",
+        module: None,
+        without: "merged requests leave stale slots",
+        needed: true,
+    },
+    Known {
+        program: "bio_queue",
+        event: "block_bio_queue",
+        module: None,
+        without: "no queue stage",
+        needed: true,
+    },
+    Known {
+        program: "bio_split",
+        event: "block_split",
+        module: None,
+        without: "no queue stage for split I/Os",
+        needed: true,
+    },
+    Known {
+        program: "bio_backmerge",
+        event: "block_bio_backmerge",
+        module: None,
+        without: "merges are not counted",
+        needed: true,
+    },
+    Known {
+        program: "bio_frontmerge",
+        event: "block_bio_frontmerge",
+        module: None,
+        without: "merges are not counted",
+        needed: true,
+    },
+    Known {
+        program: "nvme_sq",
+        event: "nvme_sq",
+        module: Some("nvme_core"),
+        without: "no complete stage on NVMe drives: its time is part of device",
+        needed: false,
+    },
+];
+
+const RIGHTS_REMEDY: &str = "run as root, or grant the capabilities: setcap cap_bpf,cap_perfmon+ep biopsy";
+
+/// Looks at everything. Works without any rights; what it then cannot try it says so.
+pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
+    let btf = KernelBtf::read();
+    let mut programs: Vec<ProgramState> =
+        LATENCY.iter().map(|known| program(known, btf.as_ref().ok(), rights, host)).collect();
+    programs.push(sampler(rights));
+    let views = views(&programs, host, rights);
+    Abilities { btf: btf.is_ok(), programs, views }
+}
+
+fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host) -> ProgramState {
+    let state = |state, reason: Option<String>, remedy: Option<&str>| ProgramState {
+        name: known.program.to_string(),
+        event: known.event.to_string(),
+        state,
+        reason,
+        remedy: remedy.map(str::to_string),
+    };
+    let Some(btf) = btf else {
+        return state(
+            State::Missing,
+            Some("this kernel has no BTF".to_string()),
+            Some("boot a kernel built with CONFIG_DEBUG_INFO_BTF"),
+        );
+    };
+    let lost = |why: &str| Some(format!("{why}: {}", known.without));
+    match btf.event(known.event, known.module) {
+        EventHome::Absent => return state(State::Missing, lost("this kernel does not have the event"), None),
+        EventHome::Untyped(module) => {
+            return state(
+                State::Missing,
+                lost(&format!("module {module} has no BTF")),
+                Some("use a kernel with CONFIG_DEBUG_INFO_BTF_MODULES (5.11 or newer)"),
+            );
+        }
+        EventHome::NotLoaded(module) => {
+            let drives =
+                host.devices.iter().any(|d| d.driver.as_deref().is_some_and(|v| v.starts_with("nvme")));
+            let why = format!("module {module} is not loaded");
+            // No NVMe drive: nothing is missed.
+            let reason =
+                if drives { lost(&why) } else { Some(format!("{why}: this machine has no NVMe drive")) };
+            return state(State::Missing, reason, None);
+        }
+        EventHome::Vmlinux | EventHome::Module(_) => {}
+    }
+    if !rights.can_trace() {
+        return state(State::Missing, Some("needs CAP_BPF and CAP_PERFMON".to_string()), Some(RIGHTS_REMEDY));
+    }
+    match try_load(known.program) {
+        Ok(()) => state(State::Ok, None, None),
+        Err(error) => {
+            let why = libbpf::last_words().unwrap_or_else(|| error.to_string());
+            state(State::Missing, lost(&format!("the kernel refused it: {why}")), None)
+        }
+    }
+}
+
+/// Loads one program alone, and lets it go.
+fn try_load(name: &str) -> Result<()> {
+    libbpf::listen();
+    let mut open = LatencySkelBuilder::default().open(libbpf::object_place())?;
+    let progs = &mut open.progs;
+    let all = [
+        &mut progs.rq_issue,
+        &mut progs.rq_complete,
+        &mut progs.rq_requeue,
+        &mut progs.rq_merge,
+        &mut progs.bio_queue,
+        &mut progs.bio_split,
+        &mut progs.bio_backmerge,
+        &mut progs.bio_frontmerge,
+        &mut progs.nvme_sq,
+    ];
+    for program in all {
+        let wanted = program.name() == name;
+        program.set_autoload(wanted);
+    }
+    open.load()?;
+    Ok(())
+}
+
+fn sampler(rights: &Rights) -> ProgramState {
+    let ok = rights.can_sample() && rights.can_trace();
+    ProgramState {
+        name: "on_cpu".to_string(),
+        event: "perf_event".to_string(),
+        state: if ok { State::Ok } else { State::Missing },
+        reason: (!ok).then(|| "needs CAP_BPF and CAP_PERFMON: no profile and no flame graph".to_string()),
+        remedy: (!ok).then(|| RIGHTS_REMEDY.to_string()),
+    }
+}
+
+fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewState> {
+    let view = |name: &str, state, reason: Option<String>, remedy: Option<String>| ViewState {
+        name: name.to_string(),
+        state,
+        reason,
+        remedy,
+    };
+    let needed = |p: &&ProgramState| LATENCY.iter().any(|k| k.needed && k.program == p.name);
+    let broken = programs.iter().filter(needed).find(|p| p.state == State::Missing);
+    let traced: Vec<&BlockDevice> =
+        host.devices.iter().filter(|d| d.request_based && d.size_bytes > 0).collect();
+    let latency = match broken {
+        Some(program) => {
+            let reason = program.reason.clone().map(|r| format!("{}: {r}", program.event));
+            view("latency", State::Missing, reason, program.remedy.clone())
+        }
+        None if traced.is_empty() => {
+            view("latency", State::Degraded, Some("no request-based block device is here".to_string()), None)
+        }
+        None => {
+            let nvme = |d: &&BlockDevice| d.driver.as_deref().is_some_and(|v| v.starts_with("nvme"));
+            let blind = programs.iter().find(|p| p.name == "nvme_sq" && p.state != State::Ok);
+            match blind.filter(|_| traced.iter().any(|d| nvme(&d))) {
+                Some(program) => {
+                    view("latency", State::Degraded, program.reason.clone(), program.remedy.clone())
+                }
+                None => view(
+                    "latency",
+                    State::Ok,
+                    Some("stages queue and device; complete on NVMe".to_string()),
+                    None,
+                ),
+            }
+        }
+    };
+    let mut diagnose = latency.clone();
+    diagnose.name = "diagnose".to_string();
+    if diagnose.state == State::Ok {
+        diagnose.reason = None;
+    }
+    let load = match rights.io_uring_disabled {
+        Some(level) if level == 2 || (level == 1 && !rights.sys_admin) => view(
+            "load",
+            State::Missing,
+            Some(format!("io_uring is switched off (kernel.io_uring_disabled = {level})")),
+            Some("sysctl kernel.io_uring_disabled=0".to_string()),
+        ),
+        _ => view("load", State::Ok, None, None),
+    };
+    vec![
+        diagnose,
+        latency,
+        load,
+        view("devices", State::Ok, None, None),
+        view("check", State::Ok, None, None),
+        view("explain", State::Ok, None, None),
+    ]
+}

@@ -1,0 +1,307 @@
+//! The parsers of the room `host` on machines that are not this one, and on garbage.
+
+mod scratch;
+
+use std::fs;
+use std::path::Path;
+
+use biopsy::host::counters::Counters;
+use biopsy::host::rights::Rights;
+use biopsy::host::{BlockDevice, Host, select, warnings};
+use biopsy::refusal::Refusal;
+use biopsy::render::{json, text};
+use scratch::Scratch;
+
+fn machine(name: &str) -> (Scratch, Host) {
+    let scratch = scratch::machine(name, |bytes| bytes);
+    let host = Host::read(scratch.path()).unwrap();
+    (scratch, host)
+}
+
+fn device<'a>(host: &'a Host, name: &str) -> &'a BlockDevice {
+    host.device(name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+fn refusal(result: anyhow::Result<&BlockDevice>) -> String {
+    let error = result.unwrap_err();
+    assert_eq!(error.downcast_ref::<Refusal>().unwrap().exit_code(), 3);
+    error.to_string()
+}
+
+#[test]
+fn the_captured_disk_reads_as_the_kernel_showed_it() {
+    let (scratch, host) = machine("virtio");
+    assert_eq!((host.kernel.as_str(), host.cpus_online, host.numa_nodes), ("6.18.44", 2, 1));
+    assert_eq!(host.virtualization.as_deref(), Some("unnamed hypervisor"));
+    let vda = device(&host, "vda");
+    assert_eq!((vda.major, vda.minor, vda.size_bytes), (254, 0, 256 << 30));
+    assert_eq!(vda.driver.as_deref(), Some("virtio_blk"));
+    assert_eq!((vda.model.as_deref(), vda.serial.as_deref()), (None, Some("SERIAL00")));
+    assert_eq!(vda.pci_address.as_deref(), Some("0000:00:02.0"));
+    assert_eq!((vda.root_complex.as_deref(), vda.numa_node, &vda.link), (Some("pci0000:00"), None, &None));
+    assert_eq!(vda.scheduler.as_deref(), Some("mq-deadline"));
+    assert_eq!(vda.schedulers, ["none", "mq-deadline", "kyber", "bfq"]);
+    assert_eq!((vda.queues.len(), vda.queues[0].tags, vda.queues[0].qid), (1, 128, None));
+    assert_eq!(vda.queues[0].cpus, [0, 1]);
+    assert_eq!((vda.max_request_bytes, vda.read_ahead_bytes, vda.requests), (4 << 20, 8 << 20, Some(256)));
+    assert_eq!((vda.poll_queues, vda.iostats, vda.rotational), (Some(0), Some(true), Some(true)));
+    assert_eq!(vda.vectors.iter().map(|v| v.queue).collect::<Vec<_>>(), [None, Some(0)]);
+    assert_eq!(vda.mounted_at, ["/"]);
+    // Bio-based: no hardware contexts, so nothing that belongs to requests.
+    let zram = device(&host, "zram0");
+    assert!(!zram.request_based && zram.scheduler.is_none() && zram.requests.is_none());
+    assert_eq!(zram.driver.as_deref(), Some("zram"));
+    let counters = Counters::read(scratch.path(), "vda").unwrap();
+    assert!(counters.reads > 0 && counters.flushes.is_some() && counters.in_flight_reads.is_some());
+    assert_eq!(counters.iostats, Some(true));
+}
+
+#[test]
+fn multipath_paths_lie_under_their_head_with_number_queues_and_link() {
+    let (_, host) = machine("multipath");
+    let names: Vec<&str> = host.devices.iter().map(|device| device.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["dm-0", "loop0", "loop1", "nvme0c0n1", "nvme0n1", "nvme1c1n1", "nvme1c2n1", "nvme1n1"]
+    );
+    let (head, path) = (device(&host, "nvme1n1"), device(&host, "nvme1c2n1"));
+    assert_eq!(head.layers, ["nvme1c1n1", "nvme1c2n1"]);
+    assert_eq!(path.holders, ["nvme1n1"]);
+    // Hidden paths have no dev attribute; trace events carry this number all the same.
+    assert!(path.hidden && !head.hidden);
+    assert_eq!((path.major, path.minor), (259, 6));
+    assert!(path.request_based && !head.request_based);
+    assert_eq!((head.driver.as_deref(), head.scheduler.as_deref()), (Some("nvme"), None));
+    assert_eq!(head.model.as_deref(), Some("MODEL 7680GB"));
+    assert_eq!((path.numa_node, path.root_complex.as_deref()), (Some(1), Some("pci0000:80")));
+    assert_eq!(path.queues.iter().map(|q| (q.queue, q.qid)).collect::<Vec<_>>()[3], (3, Some(4)));
+    assert_eq!(path.queues[1].cpus, [1, 5]);
+    // The context without a vector of its own is polled.
+    assert_eq!((path.poll_queues, device(&host, "nvme1c1n1").poll_queues), (Some(1), Some(1)));
+    assert_eq!(device(&host, "nvme0c0n1").poll_queues, Some(0));
+    let vectors = &device(&host, "nvme0c0n1").vectors;
+    assert_eq!((vectors.len(), vectors[0].queue, vectors[0].qid), (5, None, Some(0)));
+    assert_eq!((vectors[4].queue, vectors[4].qid), (Some(3), Some(4)));
+}
+
+#[test]
+fn a_link_at_half_speed_is_told_with_its_line_rate() {
+    let (_, host) = machine("multipath");
+    let link = device(&host, "nvme0c0n1").link.clone().unwrap();
+    assert_eq!(
+        (link.speed_gts, link.width, link.max_speed_gts, link.max_width),
+        (8.0, 4, Some(16.0), Some(4))
+    );
+    assert_eq!((link.port_max_speed_gts, link.port_max_width), (Some(16.0), Some(8)));
+    assert_eq!(link.raw_bytes_per_second.round(), 3_938_461_538.0);
+    let shown: Vec<&BlockDevice> = host.devices.iter().collect();
+    let facts = warnings::warnings(&host, &shown);
+    let ids: Vec<(&str, &str)> = facts.iter().map(|fact| (fact.device.as_str(), fact.id)).collect();
+    assert_eq!(
+        ids,
+        [("loop0", "iostats-off"), ("nvme0c0n1", "link-degraded"), ("nvme1c1n1", "scheduler-on-nvme")]
+    );
+}
+
+#[test]
+fn layers_go_through_partitions_files_and_volumes() {
+    let (_, host) = machine("multipath");
+    let volume = device(&host, "dm-0");
+    assert_eq!((volume.alias.as_deref(), volume.driver.as_deref()), (Some("vg0-root"), Some("dm")));
+    assert_eq!(
+        (&volume.layers[..], &volume.slaves[..]),
+        (&["nvme0n1".into()][..], &["nvme0n1p2".into()][..])
+    );
+    // The loop device's file lies on the volume: its path has an escaped blank on the way.
+    assert_eq!(device(&host, "loop0").layers, ["dm-0"]);
+    assert_eq!(device(&host, "loop0").backing_file.as_deref(), Some("/var/lib/images/disk one.img"));
+    assert_eq!(volume.holders, ["loop0"]);
+    assert_eq!(volume.swaps, ["/var/swap file"]);
+    let disk = device(&host, "nvme0n1");
+    assert_eq!(disk.holders, ["dm-0"]);
+    assert_eq!((disk.partitions[0].start_bytes, disk.partitions[0].size_bytes), (1 << 20, 512 << 20));
+    assert_eq!(disk.partitions[1].holders, ["dm-0"]);
+    assert_eq!(
+        (&disk.mounted_at[..], &disk.swaps[..]),
+        (&["/boot/efi".into()][..], &["/dev/nvme0n1p3".into()][..])
+    );
+    // btrfs is found by its source; the FUSE mount that names the same source is not.
+    assert_eq!(device(&host, "nvme1n1").mounted_at, ["/srv/my data"]);
+}
+
+#[test]
+fn rights_and_nodes_are_those_of_the_tree() {
+    let (scratch, host) = machine("multipath");
+    let rights = Rights::read(scratch.path());
+    assert!(rights.bpf && rights.perfmon && !rights.sys_admin && !rights.syslog && rights.can_trace());
+    assert_eq!((rights.unprivileged_bpf_disabled, rights.perf_event_paranoid), (Some(2), Some(-1)));
+    assert_eq!(
+        (rights.lockdown.as_deref(), rights.io_uring_disabled, rights.btf),
+        (Some("integrity"), None, false)
+    );
+    assert_eq!((host.cpus_online, host.cpus_possible, host.numa_nodes), (8, 16, 2));
+    assert_eq!(host.nodes[1].cpus, [4, 5, 6, 7]);
+    assert_eq!(host.memory_bytes, Some(65_536_000 * 1024));
+    // The maker sells bare metal too, and this CPU has no hypervisor flag.
+    assert_eq!(host.virtualization, None);
+}
+
+#[test]
+fn a_filter_takes_names_numbers_paths_and_partitions() {
+    let (scratch, host) = machine("multipath");
+    let by_id = "/dev/disk/by-id/nvme-MODEL_3840GB_SERIAL0";
+    let cases = [
+        ("nvme0n1", "nvme0n1"),
+        ("nvme0c0n1", "nvme0c0n1"),
+        ("/dev/nvme1n1", "nvme1n1"),
+        ("nvme0n1p3", "nvme0n1"),
+        ("/dev/nvme0n1p3", "nvme0n1"),
+        ("259:4", "nvme0n1"),
+        ("259:6", "nvme1c2n1"),
+        ("252:0", "dm-0"),
+        ("vg0-root", "dm-0"),
+        ("/dev/mapper/vg0-root", "dm-0"),
+        (by_id, "nvme0n1"),
+        ("/dev/disk/by-id/nvme-MODEL_3840GB_SERIAL0-part2", "nvme0n1"),
+    ];
+    for (text, name) in cases {
+        assert_eq!(
+            select::resolve(&host, scratch.path(), text).map(|device| device.name.as_str()).unwrap(),
+            name,
+            "{text}"
+        );
+    }
+    for text in ["", "sda", "0:0", "1:2:3", "/dev/sda", "/", "../nvme0n1", "/dev/mapper/nvme0n1", "nvme0n1 "]
+    {
+        let why = refusal(select::resolve(&host, scratch.path(), text));
+        assert!(why.contains("`biopsy devices` lists them") && why.contains(text), "{why}");
+    }
+    assert!(refusal(select::resolve(&host, scratch.path(), "/dev/disk")).contains("is a directory"));
+    assert!(!refusal(select::resolve(&host, scratch.path(), "a\x1b[2J")).contains('\x1b'));
+    assert_eq!(select::disk_of_number(scratch.path(), 259, 3).as_deref(), Some("nvme0n1"));
+    assert_eq!(select::disk_of_number(scratch.path(), 252, 0).as_deref(), Some("dm-0"));
+    assert_eq!(select::disk_of_number(scratch.path(), 9, 9), None);
+}
+
+#[test]
+fn a_file_of_this_machine_lies_on_the_disk_of_its_file_system() {
+    let root = Path::new("/");
+    let host = Host::read(root).unwrap();
+    for path in ["/", "/etc/passwd"] {
+        if let Some(name) = select::disk_of_path(Path::new(path)) {
+            assert!(host.device(&name).is_some(), "{path} lies on {name}");
+        }
+    }
+    assert_eq!(select::disk_of_path(Path::new("/proc/self/stat")), None);
+    assert_eq!(select::disk_of_path(Path::new("/no/such/file")), None);
+}
+
+/// Every attribute of every tree, replaced by each kind of garbage: readers and renderers survive,
+/// and no control character gets through.
+#[test]
+fn garbage_in_every_attribute_is_survived() {
+    let garbage: [&[u8]; 9] = [
+        b"",
+        b"\n\n\n",
+        b"\xff\xfe\x00\x80",
+        b"\x1b[2J\x1b]0;owned\x07",
+        b"99999999999999999999999999999999",
+        b"18446744073709551615",
+        b"-1",
+        b"0-4294967295,[,[],:,::,.",
+        "a\u{202e}b [\u{200b}] -\n1 2 3 4 5 - 7\n".as_bytes(),
+    ];
+    for name in ["virtio", "multipath"] {
+        for bytes in garbage {
+            let scratch = scratch::machine(name, |_| bytes.to_vec());
+            look_at_everything(scratch.path());
+        }
+    }
+}
+
+#[test]
+fn a_hostile_model_is_kept_as_data_and_shown_escaped() {
+    let (scratch, _) = machine("multipath");
+    let model = "sys/devices/pci0000:40/0000:40:01.1/0000:41:00.0/nvme/nvme0/model";
+    scratch.write(model, b"EVIL\x1b[31m\xff\xe2\x80\xae DRIVE   \n");
+    let host = Host::read(scratch.path()).unwrap();
+    assert_eq!(device(&host, "nvme0c0n1").model.as_deref(), Some("EVIL\x1b[31m\u{fffd}\u{202e} DRIVE"));
+    let selection = select::selection(&host, scratch.path(), &[], false).unwrap();
+    let text = text::devices::devices(&host, &selection, &[]);
+    assert!(text.contains("EVIL\\u{1b}[31m\\u{fffd}\\u{202e} DRIVE"), "{text}");
+}
+
+#[test]
+fn devices_that_lie_on_each_other_in_a_ring_are_each_shown_once() {
+    let scratch = Scratch::new("ring");
+    for (name, below) in [("dm-0", "dm-1"), ("dm-1", "dm-0"), ("dm-2", "dm-2")] {
+        scratch.link(&format!("sys/block/{name}/slaves/{below}"), &format!("../../{below}"));
+    }
+    let host = Host::read(scratch.path()).unwrap();
+    assert_eq!(device(&host, "dm-2").layers, Vec::<String>::new());
+    let selection = select::selection(&host, scratch.path(), &[], true).unwrap();
+    let text = text::devices::devices(&host, &selection, &[]);
+    for name in ["dm-0", "dm-1", "dm-2"] {
+        assert!(text.contains(name), "{text}");
+    }
+}
+
+#[test]
+fn a_scsi_disk_has_maker_model_and_serial_page() {
+    let scratch = Scratch::new("scsi");
+    let write = |name: &str, bytes: &[u8]| scratch.write(&format!("sys/block/sda/{name}"), bytes);
+    write("device/vendor", b"MAKER   \n");
+    write("device/model", b"DISK 2000       \n");
+    write("device/rev", b"0A01\n");
+    write("device/vpd_pg80", b"\x00\x80\x00\x08  AB1234");
+    scratch.link("sys/block/sda/device/driver", "../../../../bus/scsi/drivers/sd");
+    let host = Host::read(scratch.path()).unwrap();
+    let sda = device(&host, "sda");
+    assert_eq!(sda.model.as_deref(), Some("MAKER DISK 2000"));
+    assert_eq!((sda.serial.as_deref(), sda.firmware.as_deref()), (Some("AB1234"), Some("0A01")));
+    assert_eq!(sda.driver.as_deref(), Some("sd"));
+    // libata puts its own name where the maker should stand.
+    write("device/vendor", b"ATA     \n");
+    let host = Host::read(scratch.path()).unwrap();
+    assert_eq!(device(&host, "sda").model.as_deref(), Some("DISK 2000"));
+}
+
+#[test]
+fn without_sysfs_the_refusal_names_the_remedy() {
+    let scratch = Scratch::new("empty");
+    let error = Host::read(scratch.path()).unwrap_err();
+    assert_eq!(error.downcast_ref::<Refusal>().unwrap().exit_code(), 3);
+    assert!(error.to_string().contains("mount -t sysfs"), "{error}");
+}
+
+#[test]
+fn the_text_view_of_the_multipath_machine_is_the_one_on_file() {
+    let (scratch, host) = machine("multipath");
+    let selection = select::selection(&host, scratch.path(), &[], false).unwrap();
+    let text = text::devices::devices(&host, &selection, &warnings::warnings(&host, &selection.devices));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sysfs/multipath.txt");
+    if std::env::var_os("BIOPSY_BLESS").is_some() {
+        fs::write(&file, &text).unwrap();
+    }
+    assert_eq!(text, fs::read_to_string(file).unwrap(), "BIOPSY_BLESS=1 writes the new view");
+}
+
+fn look_at_everything(root: &Path) {
+    let host = Host::read(root).unwrap();
+    let _rights = Rights::read(root);
+    for all in [false, true] {
+        let selection = select::selection(&host, root, &[], all).unwrap();
+        let facts = warnings::warnings(&host, &selection.devices);
+        let text = text::devices::devices(&host, &selection, &facts);
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+        assert!(!text.contains(['\u{202e}', '\u{200b}', '\u{fffd}']), "{text:?}");
+        let bytes = json::devices::devices(&Default::default(), &host, &selection, &facts);
+        serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
+    }
+    for device in &host.devices {
+        // An error or counters, as the bytes allow; never a panic.
+        let _counters = Counters::read(root, &device.name);
+        let _disk = select::disk_of_number(root, device.major, device.minor);
+        assert!(select::resolve(&host, root, &device.name).is_ok());
+    }
+}
