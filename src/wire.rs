@@ -73,6 +73,20 @@ pub struct WireCounters {
     pub no_queue_start: u64,
 }
 
+/// `struct wire_slot`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WireSlot {
+    pub request: u64,
+    pub queued: u64,
+    pub issued: u64,
+    pub reaped: u64,
+    pub state: u32,
+    pub used: u32,
+    pub pad: [u64; 3],
+}
+
+const _: () = assert!(size_of::<WireSlot>() == 64);
 const _: () = assert!(size_of::<WireHist>() == 24 + 8 * 592);
 const _: () = assert!(size_of::<WireRow>() == 32 + 3 * (24 + 8 * 592));
 const _: () = assert!(size_of::<WireDevice>() == 40);
@@ -137,6 +151,16 @@ impl Row {
     }
 }
 
+impl WireSlot {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged {
+            what: "wire_slot",
+            expected: size_of::<Self>(),
+            found: bytes.len(),
+        })
+    }
+}
+
 impl WireCounters {
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         Self::read_from_bytes(bytes).map_err(|_| Damaged {
@@ -172,6 +196,8 @@ pub struct DeviceSample {
     /// Operations from `OPS_SHARDED` on.
     pub rare: Vec<Row>,
     pub counters: WireCounters,
+    /// At the end of a trace: requests issued and not seen to complete.
+    pub held: u64,
     /// The kernel's own counters just before and just after the moment of this sample; None where
     /// they cannot be read.
     pub kernel_before: Option<Counters>,
@@ -212,6 +238,7 @@ impl DeviceSample {
             rows: rows(&self.rows, &earlier.rows),
             rare: rows(&self.rare, &earlier.rare),
             counters: self.counters.since(&earlier.counters),
+            held: self.held,
             kernel_before: self.kernel_before,
             kernel_after: self.kernel_after,
             vanished: self.vanished,

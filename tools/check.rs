@@ -1,9 +1,33 @@
 //! `biopsy check`.
 
+use std::path::Path;
+
 use anyhow::Result;
+use biopsy::envelope::Envelope;
+use biopsy::host::Host;
+use biopsy::host::rights::Rights;
+use biopsy::{probe, render};
 
 use crate::cli::{Check, Color};
+use crate::output::Sink;
+use crate::{clock, output};
 
-pub fn run(_args: &Check, _color: Color) -> Result<()> {
-    anyhow::bail!("not built yet")
+pub fn run(args: &Check, color: Color) -> Result<()> {
+    let root = Path::new("/");
+    let mut sink = Sink::open(args.output.output.as_deref())?;
+    let host = Host::read(root)?;
+    let rights = Rights::read(root);
+    let abilities = probe::preflight::abilities(&host, &rights);
+    let bytes = if args.output.json {
+        let envelope = Envelope {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            kernel: host.kernel.clone(),
+            start: clock::now_rfc3339(),
+            ..Envelope::default()
+        };
+        render::json::check::render(&envelope, &rights, &abilities)
+    } else {
+        render::text::check::render(&host, &rights, &abilities, output::colored(color)).into_bytes()
+    };
+    sink.write(&bytes)
 }

@@ -63,7 +63,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
             kernel: host.kernel.clone(),
             start: start.to_string(),
             duration_ns: summary.duration_ns,
-            lost: analysis::lost(from, to),
+            lost: analysis::lost(&summary, from, to),
             cost: probe.cost(ios as f64 / seconds),
             missing: probe.missing().to_vec(),
         };
@@ -112,7 +112,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     let (bytes, ..) = view(&probe, &last, &end, &start_text, status);
     sink.write(&bytes)?;
     let whole = analysis::summarize(&host, &first, &end);
-    match analysis::distrust(&whole, &analysis::lost(&first, &end), args.window.max_loss) {
+    match analysis::distrust(&whole, &analysis::lost(&whole, &first, &end), args.window.max_loss) {
         Some(why) => Err(Refusal::Untrusted(why).into()),
         None => Ok(()),
     }

@@ -18,7 +18,7 @@ use crate::envelope::{Cost, Missing};
 use crate::host::Host;
 use crate::host::counters::Counters;
 use crate::refusal::Refusal;
-use crate::wire::{DeviceSample, Reading, Row, WireCounters};
+use crate::wire::{DeviceSample, Reading, Row, WireCounters, WireSlot};
 
 /// The kernel's counter of an I/O follows its completion event within one interrupt's batch; between
 /// attaching (or detaching) and reading the counter this much time passes, so that no I/O lies between.
@@ -288,6 +288,10 @@ impl LatencyProbe {
         std::thread::sleep(SETTLE);
         let mut reading = self.reading(before)?;
         reading.missed = missed;
+        let held = self.held()?;
+        for (device, held) in reading.devices.iter_mut().zip(held) {
+            device.held = held;
+        }
         Ok(reading)
     }
 
@@ -322,6 +326,23 @@ impl LatencyProbe {
             .iter()
             .filter_map(|p| libbpf::program_stats(&p.fd).ok().map(|s| (p.name, s.recursion_misses)))
             .collect()
+    }
+
+    /// Requests that were issued and have not been seen to complete, per device.
+    fn held(&self) -> Result<Vec<u64>> {
+        let mut held = vec![0; self.plan.devices.len()];
+        let slots = self.skel.maps.slots.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)?;
+        for (key, slot) in slots {
+            let index = u32::from_ne_bytes(key.as_slice().try_into().context("a slot's key has four bytes")?);
+            if WireSlot::decode(&slot)?.request == 0 {
+                continue;
+            }
+            let owner = self.plan.devices.iter().rposition(|d| d.wire.slot_base <= index);
+            if let Some(count) = owner.and_then(|i| held.get_mut(i)) {
+                *count += 1;
+            }
+        }
+        Ok(held)
     }
 
     fn kernel_counters(&self) -> Vec<Option<Counters>> {

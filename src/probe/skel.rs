@@ -12,7 +12,7 @@ mod generated {
 
 pub use generated::{baseline, latency};
 
-use crate::wire::{WireCounters, WireDevice, WireHist, WireRow};
+use crate::wire::{WireCounters, WireDevice, WireHist, WireRow, WireSlot};
 
 /// Compares a mirror with the type that clang saw: size, and offset of each named field.
 macro_rules! same_layout {
@@ -30,3 +30,4 @@ same_layout!(WireDevice, latency::types::wire_device:
     major first_minor slot_base slots_per_queue hw_queues row_base shards rare_row_base flags);
 same_layout!(WireCounters, latency::types::wire_counters:
     splits merges requeues retries negative out_of_range stale no_queue_start);
+same_layout!(WireSlot, latency::types::wire_slot: request queued issued reaped state used);

@@ -1,1 +1,83 @@
 //! `biopsy check` as text.
+
+use super::clean;
+use crate::host::Host;
+use crate::host::abilities::{Abilities, State};
+use crate::host::rights::Rights;
+
+fn word(state: State, color: bool) -> String {
+    let (text, code) = match state {
+        State::Ok => ("ok", 32),
+        State::Degraded => ("degraded", 33),
+        State::Missing => ("missing", 31),
+    };
+    if color { format!("\x1b[{code}m{text:<8}\x1b[0m") } else { format!("{text:<8}") }
+}
+
+/// Views first (what a user asks for), then the programs behind them, then the rights.
+pub fn render(host: &Host, rights: &Rights, abilities: &Abilities, color: bool) -> String {
+    let mut out = format!(
+        "kernel {}, BTF {}\n\nviews\n",
+        clean(&host.kernel),
+        if abilities.btf { "present" } else { "absent" }
+    );
+    let line = |name: &str, state: State, reason: &Option<String>, remedy: &Option<String>| {
+        let mut text = format!("  {name:<14} {}", word(state, color));
+        if let Some(reason) = reason {
+            text.push_str(&format!("  {}", clean(reason)));
+        }
+        if let Some(remedy) = remedy {
+            text.push_str(&format!("; {}", clean(remedy)));
+        }
+        format!("{}\n", text.trim_end())
+    };
+    for view in &abilities.views {
+        out.push_str(&line(&view.name, view.state, &view.reason, &view.remedy));
+    }
+    out.push_str("\nprograms\n");
+    for program in &abilities.programs {
+        out.push_str(&line(&program.name, program.state, &program.reason, &program.remedy));
+    }
+    out.push_str("\nrights\n");
+    let yes = |has: bool, without: &str| if has { "yes".to_string() } else { format!("no: {without}") };
+    let number = |value: Option<i64>| value.map_or("unknown".to_string(), |v| v.to_string());
+    let rows = vec![
+        vec!["CAP_SYS_ADMIN".into(), yes(rights.sys_admin, "no cost figures, no events of modules")],
+        vec!["CAP_BPF".into(), yes(rights.bpf || rights.sys_admin, "no probes")],
+        vec!["CAP_PERFMON".into(), yes(rights.perfmon || rights.sys_admin, "no probes, no profile")],
+        vec!["CAP_SYSLOG".into(), yes(rights.syslog, "kernel functions without names")],
+        vec!["CAP_SYS_PTRACE".into(), yes(rights.sys_ptrace, "other users' functions without names")],
+        vec!["lockdown".into(), rights.lockdown.clone().map_or("unknown".into(), |l| clean(&l))],
+        vec!["perf_event_paranoid".into(), number(rights.perf_event_paranoid.map(i64::from))],
+        vec!["kptr_restrict".into(), number(rights.kptr_restrict.map(i64::from))],
+        vec!["io_uring_disabled".into(), number(rights.io_uring_disabled.map(i64::from))],
+    ];
+    let width = rows.iter().map(|row: &Vec<String>| row[0].len()).max().unwrap_or(0);
+    for row in &rows {
+        out.push_str(&format!("  {:<width$}  {}\n", row[0], row[1]));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::abilities::ViewState;
+
+    #[test]
+    fn what_is_missing_comes_with_its_reason_and_remedy() {
+        let abilities = Abilities {
+            btf: false,
+            programs: Vec::new(),
+            views: vec![ViewState {
+                name: "latency".into(),
+                state: State::Missing,
+                reason: Some("no\x1bBTF".into()),
+                remedy: Some("boot another kernel".into()),
+            }],
+        };
+        let text = render(&Host::default(), &Rights::default(), &abilities, false);
+        assert!(text.contains("missing   no\\u{1b}BTF; boot another kernel"), "{text}");
+        assert!(text.contains("BTF absent") && text.contains("CAP_BPF"));
+    }
+}
