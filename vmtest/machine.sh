@@ -4,11 +4,11 @@
 kernels=${XDG_CACHE_HOME:-$HOME/.cache}/biopsy/kernels
 guest_pid=
 
-# start_guest KERNEL FOLDER SMP LIMIT APPEND: boots FOLDER/initramfs in the background, for LIMIT seconds
-# at most. Into FOLDER go `console` (the kernel's), `terminal` (the guest's second serial line),
+# start_guest KERNEL INITRAMFS FOLDER SMP LIMIT APPEND: boots in the background, for LIMIT seconds at most.
+# Into FOLDER go `console` (the kernel's), `terminal` (the guest's second serial line),
 # `results.tar` (one archive per case, one behind the other) and `qemu` (its complaints).
 start_guest() {
-    local kernel=$1 folder=$2 smp=$3 limit=$4 append=$5 image
+    local kernel=$1 initramfs=$2 folder=$3 smp=$4 limit=$5 append=$6 image
     # In /boot, or since 7.x among the modules.
     image=$(find "$kernels/$kernel" -maxdepth 5 -name 'vmlinuz*' -type f | head -n1)
     # Random, so that no layer can answer a read without the drive.
@@ -17,7 +17,7 @@ start_guest() {
     # A panic or an oops ends the guest (panic=-1 with -no-reboot), a hang the time limit.
     timeout -k 5 "$limit" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot \
         -accel "${BIOPSY_VM_ACCEL:-tcg,thread=multi}" -cpu max -smp "$smp" -m 1536 \
-        -kernel "$image" -initrd "$folder/initramfs" \
+        -kernel "$image" -initrd "$initramfs" \
         -append "console=ttyS0 loglevel=5 oops=panic panic=-1 rdinit=/init $append" \
         -serial "file:$folder/console" -serial "file:$folder/terminal" \
         -device virtio-serial-pci -chardev "file,id=results,path=$folder/results.tar" \
@@ -33,7 +33,7 @@ wait_guest() { # FOLDER
     wait "$guest_pid" || true
     guest_pid=
     tar -x -i -f "$1/results.tar" -C "$1" 2>/dev/null || true
-    rm -f "$1/drive.img" "$1/initramfs" "$1/results.tar"
+    rm -f "$1/drive.img" "$1/results.tar"
 }
 
 # Ends a guest that still runs; for traps.
