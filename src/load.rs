@@ -1,12 +1,34 @@
 //! The load generator: jobs in, a summary out. The only room that speaks io_uring.
 //!
 //! An *operation* here is one io_uring request. Latency runs from just before the submission call
-//! that carries the operation to the moment its completion is reaped.
+//! that carries the operation to the moment its completion is reaped: CLOCK_MONOTONIC is read once
+//! before the requests of a batch are queued and once when a batch of completions is found, so that
+//! all operations of a batch share a stamp.
+//!
+//! [`prepare`] opens or makes the target and checks everything that can be checked beforehand,
+//! [`Prepared::run`] drives it.
 
+mod buffers;
+mod clock;
+mod cpus;
+mod device;
+mod direct;
+mod guard;
+mod pattern;
+mod prepare;
+mod ring;
+mod scratch;
+mod worker;
+
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use prepare::{Phase, Prepared, Progress, prepare};
+pub use scratch::default_bytes as default_scratch_bytes;
+
 use crate::hist::Histogram;
+use crate::refusal::Refusal;
 
 /// Which offsets, in which direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +143,19 @@ impl LoadSummary {
         self.jobs.iter().map(|j| j.system_ns).sum()
     }
 
+    pub fn submits(&self) -> u64 {
+        self.jobs.iter().map(|j| j.submits).sum()
+    }
+
+    pub fn reaps(&self) -> u64 {
+        self.jobs.iter().map(|j| j.reaps).sum()
+    }
+
+    /// A CPU time of all workers as a share of one CPU; None before anything ran.
+    pub fn cpu_percent(&self, ns: u64) -> Option<f64> {
+        (self.duration_ns > 0).then(|| ns as f64 * 100.0 / self.duration_ns as f64)
+    }
+
     /// All workers' latencies.
     pub fn latency(&self) -> Histogram {
         let mut all = Histogram::default();
@@ -135,5 +170,61 @@ impl LoadSummary {
 
     pub fn bytes_per_second(&self) -> Option<f64> {
         (self.duration_ns > 0).then(|| self.bytes() as f64 * 1e9 / self.duration_ns as f64)
+    }
+
+    /// Why the figures must not be trusted: operations failed. What was measured up to there is in
+    /// the summary all the same, so print it first.
+    pub fn untrusted(&self) -> Option<Refusal> {
+        let errno = self.jobs.iter().find_map(|j| j.first_errno)?;
+        let name = self.device.as_deref().unwrap_or(&self.target);
+        let what = match errno {
+            libc::ENODEV | libc::ENXIO => format!("device {name} vanished during the run"),
+            libc::ENODATA => format!("{} became shorter during the run", self.target),
+            libc::EIO => format!("device {name} vanished or fails"),
+            _ => format!("reads of {} failed", self.target),
+        };
+        let (errors, all) = (self.errors(), self.errors() + self.operations());
+        Some(Refusal::Untrusted(format!(
+            "{what}: {errors} of {all} reads failed (first: {}); see the kernel log, and repeat the run when it \
+             is back",
+            reason(&io::Error::from_raw_os_error(errno))
+        )))
+    }
+}
+
+/// An I/O error's text without the number that Rust appends, as part of a sentence.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(errors: u64, first_errno: Option<i32>) -> LoadSummary {
+        let job = JobResult { operations: 9, errors, first_errno, ..JobResult::default() };
+        LoadSummary {
+            target: "/dev/sda1".to_string(),
+            device: Some("sda".to_string()),
+            rw: Pattern::Read,
+            bs: 4096,
+            iodepth: 1,
+            numjobs: 1,
+            size: 1 << 20,
+            fill: None,
+            duration_ns: 1_000_000_000,
+            jobs: vec![job],
+            missing: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn failed_reads_make_the_run_untrustworthy() {
+        assert_eq!(summary(0, None).untrusted(), None);
+        let Some(Refusal::Untrusted(why)) = summary(1, Some(libc::ENODEV)).untrusted() else {
+            panic!("a vanished device must not go unnoticed");
+        };
+        assert!(why.starts_with("device sda vanished during the run: 1 of 10 reads failed"), "{why}");
     }
 }

@@ -1,6 +1,42 @@
-//! The wall clock, for the start of a result.
+//! The wall clock and the kernel's name, for the envelope around a result.
 
-/// Now, RFC 3339, UTC, milliseconds.
+use std::ffi::CStr;
+
+use biopsy::envelope::Envelope;
+use jiff::Timestamp;
+
+/// Now, RFC 3339 in UTC with milliseconds.
 pub fn now_rfc3339() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+    format!("{:.3}", Timestamp::now())
+}
+
+/// `uname -r`.
+pub fn kernel() -> String {
+    // SAFETY: zeroed is a valid utsname, the call only writes to it, and its strings end with NUL.
+    unsafe {
+        let mut name: libc::utsname = std::mem::zeroed();
+        libc::uname(&mut name);
+        CStr::from_ptr(name.release.as_ptr()).to_string_lossy().into_owned()
+    }
+}
+
+/// An envelope that begins now; the caller adds the length and what its probes say.
+pub fn envelope() -> Envelope {
+    Envelope {
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        kernel: kernel(),
+        start: now_rfc3339(),
+        ..Envelope::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_has_milliseconds_and_is_utc() {
+        let now = now_rfc3339();
+        assert!(now.len() == 24 && now.ends_with('Z') && now.as_bytes()[19] == b'.', "{now}");
+    }
 }

@@ -10,6 +10,7 @@ mod explain;
 mod latency;
 mod load;
 mod output;
+mod progress;
 mod stop;
 
 use std::process::ExitCode;

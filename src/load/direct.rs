@@ -1,0 +1,103 @@
+//! What an open file says about direct I/O.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use super::buffers::{Buffers, PAGE};
+use super::device;
+
+/// The smallest unit of the block layer, where nothing better is known.
+const SECTOR: u64 = 512;
+
+/// Facts that decide whether and in which units a file can be read directly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Offsets and lengths must be multiples of this.
+    pub block: u64,
+    /// The whole disk below; None where the file system has no block device of its own.
+    pub device: Option<String>,
+}
+
+/// Why a file cannot be read directly.
+#[derive(Debug)]
+pub enum Obstacle {
+    /// The file system keeps its data in memory, or does not do direct I/O.
+    Unsupported,
+    /// Something else failed.
+    Failed(io::Error),
+}
+
+/// Asks the kernel, and reads one block to be sure.
+pub fn facts(file: &File, sysfs: &Path) -> Result<Facts, Obstacle> {
+    let metadata = file.metadata().map_err(Obstacle::Failed)?;
+    let is_device = metadata.file_type().is_block_device();
+    let number = if is_device { metadata.rdev() } else { metadata.dev() };
+    let device = device::whole_disk(sysfs, libc::major(number), libc::minor(number));
+    if !is_device && in_memory(file) {
+        return Err(Obstacle::Unsupported);
+    }
+    let told = if is_device { logical_block_of_device(file) } else { alignment_of_file(file)? };
+    let block = told
+        .or_else(|| device.as_deref().and_then(|disk| device::logical_block(sysfs, disk)))
+        .unwrap_or(SECTOR);
+    Ok(Facts { block, device })
+}
+
+/// Reads the first block: some file systems accept the flag and refuse the read.
+pub fn try_read(file: &File, block: u64) -> Result<(), Obstacle> {
+    let bytes = usize::try_from(block).unwrap_or(PAGE);
+    let mut buffer = Buffers::new(bytes.next_multiple_of(PAGE)).map_err(Obstacle::Failed)?;
+    match file.read_at(&mut buffer.as_mut_slice()[..bytes], 0) {
+        Ok(_) => Ok(()),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
+            Err(Obstacle::Unsupported)
+        }
+        Err(e) => Err(Obstacle::Failed(e)),
+    }
+}
+
+/// Newer kernels accept O_DIRECT on tmpfs and read through the page cache all the same: no I/O.
+fn in_memory(file: &File) -> bool {
+    /// `RAMFS_MAGIC` of linux/magic.h, which libc does not have.
+    const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
+    // SAFETY: zeroed is a valid statfs, and the call only writes to it.
+    let kind = unsafe {
+        let mut fs: libc::statfs = std::mem::zeroed();
+        if libc::fstatfs(file.as_raw_fd(), &mut fs) != 0 {
+            return false;
+        }
+        fs.f_type
+    };
+    kind == libc::TMPFS_MAGIC || kind == RAMFS_MAGIC
+}
+
+/// The logical block size of a block device.
+fn logical_block_of_device(file: &File) -> Option<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: BLKSSZGET writes one int to the address.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKSSZGET, &mut bytes) };
+    (done == 0).then(|| u64::try_from(bytes).ok().filter(|b| b.is_power_of_two())).flatten()
+}
+
+/// What the file system demands (statx, Linux 6.1 on ext4, xfs, f2fs); None where it does not tell.
+fn alignment_of_file(file: &File) -> Result<Option<u64>, Obstacle> {
+    // SAFETY: zeroed is a valid statx, the path is an empty C string (the file itself is meant), and
+    // the call only writes to the struct.
+    let (done, told) = unsafe {
+        let mut told: libc::statx = std::mem::zeroed();
+        let done =
+            libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &mut told);
+        (done, told)
+    };
+    if done != 0 || told.stx_mask & libc::STATX_DIOALIGN == 0 {
+        return Ok(None);
+    }
+    match told.stx_dio_offset_align {
+        // Told and zero: this very file cannot (encrypted, inline or journalled data).
+        0 => Err(Obstacle::Unsupported),
+        bytes => Ok(Some(u64::from(bytes))),
+    }
+}

@@ -1,0 +1,204 @@
+//! The scratch file: made, filled, synced and without a name, so that nothing can stay behind.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::buffers::Buffers;
+use super::direct::{self, Facts, Obstacle};
+use super::pattern::random;
+use super::{Fill, clock, guard, reason};
+use crate::refusal::Refusal;
+
+/// Size without `--size`: enough to keep a drive's own cache from answering everything.
+const DEFAULT_BYTES: u64 = 1 << 30;
+/// What must stay free beside the file: a full file system harms everybody else on it.
+const RESERVE_BYTES: u64 = 1 << 30;
+/// The length of the file is a multiple of this: a whole number of logical blocks of any usual disk.
+const UNIT: u64 = 4096;
+/// One write: several requests of the device, so that it has some depth to work with.
+const WRITE_BYTES: usize = 4 << 20;
+/// Each such piece of the file begins a sequence of its own: no two of them are alike.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The size of a scratch file in `directory` when none is asked for: 1 GiB, but at most an eighth of
+/// the free space.
+pub fn default_bytes(directory: &Path) -> Result<u64, Refusal> {
+    check_directory(directory)?;
+    let eighth = free_bytes(directory)? / 8;
+    Ok(DEFAULT_BYTES.min(eighth - eighth % PIECE_BYTES as u64).max(PIECE_BYTES as u64))
+}
+
+/// A file without a name in `directory`, still empty, after a look at the space.
+pub fn create(directory: &Path, bytes: u64) -> Result<(File, Facts), Refusal> {
+    check_directory(directory)?;
+    let name = directory.display();
+    let file = nameless(directory).map_err(|e| cannot_create(directory, &e))?;
+    let facts = direct::facts(&file, Path::new("/sys")).map_err(|o| guard::refused(directory, o))?;
+    let (need, free) = (bytes.saturating_add(RESERVE_BYTES), free_bytes(directory)?);
+    if free < need {
+        return Err(Refusal::Refused(format!(
+            "too little space in {name}: a scratch file of {bytes} bytes needs {need} free (1 GiB stays free \
+             for others) and {free} are available; choose a smaller --size or another directory"
+        )));
+    }
+    Ok((file, facts))
+}
+
+/// Writes incompressible bytes and syncs them: a file that was only allocated is answered by the file
+/// system without any device I/O, and a compressible one by clever drives.
+pub fn fill(
+    file: &File,
+    directory: &Path,
+    bytes: u64,
+    facts: &Facts,
+    stop: &AtomicBool,
+    progress: &dyn Fn(u64, u64),
+) -> Result<Fill, Refusal> {
+    let begin = clock::now_ns();
+    let failed = |e: io::Error| cannot_fill(directory, &e);
+    let length = bytes.next_multiple_of(UNIT.max(facts.block));
+    allocate(file, length).map_err(failed)?;
+    let mut buffer = Buffers::new(WRITE_BYTES).map_err(failed)?;
+    let mut done = 0;
+    while done < length {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Refusal::Refused(
+                "stopped while the scratch file was being filled: nothing was measured".to_string(),
+            ));
+        }
+        let chunk = (length - done).min(WRITE_BYTES as u64) as usize;
+        let data = &mut buffer.as_mut_slice()[..chunk];
+        for (i, piece) in data.chunks_mut(PIECE_BYTES).enumerate() {
+            scribble(piece, begin ^ (done + (i * PIECE_BYTES) as u64));
+        }
+        file.write_all_at(data, done).map_err(|e| match e.raw_os_error() {
+            Some(libc::EINVAL) => guard::refused(directory, Obstacle::Unsupported),
+            _ => failed(e),
+        })?;
+        done += chunk as u64;
+        progress(done, length);
+    }
+    file.sync_data().map_err(failed)?;
+    direct::try_read(file, facts.block).map_err(|o| guard::refused(directory, o))?;
+    Ok(Fill { bytes: length, duration_ns: clock::now_ns() - begin })
+}
+
+/// Bytes that no drive can compress or find twice.
+fn scribble(piece: &mut [u8], seed: u64) {
+    let mut state = seed;
+    for word in piece.chunks_exact_mut(8) {
+        word.copy_from_slice(&random(&mut state).to_le_bytes());
+    }
+}
+
+fn check_directory(directory: &Path) -> Result<(), Refusal> {
+    let metadata = fs::metadata(directory).map_err(|e| guard::cannot_open(directory, &e))?;
+    if metadata.is_dir() {
+        return Ok(());
+    }
+    Err(Refusal::Usage(format!(
+        "{} is not a directory: --scratch needs one; leave --scratch out to read the file or device itself",
+        directory.display()
+    )))
+}
+
+/// A file that never has a name, or where the file system cannot do that, loses it at once.
+fn nameless(directory: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    // O_EXCL: it can never be given a name either.
+    let made = options.custom_flags(libc::O_TMPFILE | libc::O_EXCL | libc::O_DIRECT).open(directory);
+    match made {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) => {}
+        made => return made,
+    }
+    let path = directory.join(format!(".biopsy-{}-{:x}", std::process::id(), clock::now_ns()));
+    let file = options.create_new(true).custom_flags(libc::O_DIRECT | libc::O_NOFOLLOW).open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// Free bytes for this user.
+fn free_bytes(directory: &Path) -> Result<u64, Refusal> {
+    let path = std::ffi::CString::new(directory.as_os_str().as_bytes())
+        .map_err(|e| guard::cannot_open(directory, &e.into()))?;
+    let mut fs = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the path is a C string, and the call fills the struct before it returns 0.
+    let fs = unsafe {
+        if libc::statvfs(path.as_ptr(), fs.as_mut_ptr()) != 0 {
+            return Err(guard::cannot_open(directory, &io::Error::last_os_error()));
+        }
+        fs.assume_init()
+    };
+    Ok(fs.f_bavail.saturating_mul(fs.f_frsize))
+}
+
+/// Takes the space before it is written, in few extents; too little of it fails here.
+fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
+    loop {
+        // SAFETY: the descriptor is open for writing; mode 0 changes nothing but the allocation and size.
+        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            // Not every file system can: then the writes allocate.
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return file.set_len(bytes),
+            _ => return Err(error),
+        }
+    }
+}
+
+fn cannot_create(directory: &Path, error: &io::Error) -> Refusal {
+    let name = directory.display();
+    Refusal::Refused(match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            format!(
+                "no permission to make a scratch file in {name}: choose a directory that you can write to"
+            )
+        }
+        Some(libc::EROFS) => format!("{name} is read-only: choose a directory that can be written"),
+        Some(libc::EINVAL) => return guard::refused(directory, Obstacle::Unsupported),
+        _ => format!("cannot make a scratch file in {name}: {}; choose another directory", reason(error)),
+    })
+}
+
+fn cannot_fill(directory: &Path, error: &io::Error) -> Refusal {
+    Refusal::Refused(format!(
+        "cannot fill the scratch file in {}: {}; choose a smaller --size or another directory",
+        directory.display(),
+        reason(error)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_differ_and_do_not_compress() {
+        let (mut a, mut b) = (vec![0; 4096], vec![0; 4096]);
+        scribble(&mut a, 1);
+        scribble(&mut b, 1 << 20);
+        assert_ne!(a, b);
+        let mut counts = [0u32; 256];
+        a.iter().chain(&b).for_each(|byte| counts[usize::from(*byte)] += 1);
+        // 32 of each byte expected, standard deviation 5.7.
+        assert!(counts.iter().all(|n| (4..80).contains(n)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_file_in_place_of_a_directory_is_a_usage_error() {
+        let exe = std::env::current_exe().unwrap();
+        assert!(matches!(default_bytes(&exe), Err(Refusal::Usage(_))));
+        assert!(matches!(default_bytes(Path::new("/nonexistent")), Err(Refusal::Refused(_))));
+    }
+}
