@@ -1,0 +1,48 @@
+# Everything starts here, and every target does its own set-up. Set-up looks first, and installs and
+# fetches nothing where all is there.
+
+BIOPSY := target/x86_64-unknown-linux-gnu/release/biopsy
+# Root's work for whoever is not root.
+ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
+
+.PHONY: help demo demo-vm build test lint vmtest bench clean
+
+help:
+	@echo "make demo     measure this machine's disk, end in a verdict and report.html"
+	@echo "make demo-vm  the same inside a virtual machine with an emulated NVMe drive"
+	@echo "make build    $(BIOPSY), one static file"
+	@echo "make test     all tests; make lint and make vmtest are parts of it"
+	@echo "make bench    what the probes cost"
+	@echo "make clean    remove what was built (fetched kernels stay in the cache)"
+
+build:
+	@setup/rust
+	@setup/packages build
+	@cargo build --release --locked
+
+# Status 3: refused, nothing was measured. The reason is biopsy's own and stands above.
+demo: build
+	@$(ROOT) $(BIOPSY) diagnose -o report.html || { status=$$?; \
+		[ $$status -ne 3 ] || echo "Try 'make demo-vm': the same in a virtual machine with an emulated NVMe drive." >&2; \
+		exit $$status; }
+
+demo-vm: build
+	@setup/packages vm
+	@setup/kernels 6.12
+	@vmtest/demo 6.12
+
+test:
+	@tests/run
+
+lint:
+	@tests/run lint
+
+vmtest:
+	@tests/run vm
+
+bench: build
+	@cargo bench --locked
+
+clean:
+	@cargo clean
+	@rm -f report.html

@@ -1,0 +1,1 @@
+grep -q '^[0-9]' release || fail "no kernel release"

@@ -1,0 +1,11 @@
+# Every seventh issue event is dropped on purpose. Such an I/O has no start; a stamp left over from an
+# earlier I/O of its tag would give it the pause between the bursts as its latency.
+. /guest/lib.sh
+
+cat >load.sh <<'END'
+for _ in $(seq 20); do
+    taskset -c 1 dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=11 iflag=direct 2>/dev/null
+    usleep 400000
+done
+END
+traced latency nvme0n1 --fault-drop-issue 7 -- sh load.sh

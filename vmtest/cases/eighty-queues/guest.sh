@@ -1,0 +1,25 @@
+# 80 queues on each of two disks, of which those of CPU 0 and 64 differ by a power of two: a table that
+# is sized by the online CPUs, or folded, mixes them up. Each CPU reads another number of blocks.
+# smp: 80
+# append: maxcpus=2
+. /guest/lib.sh
+
+for cpu in 64 79; do
+    echo 1 >"/sys/devices/system/cpu/cpu$cpu/online"
+done
+null_disk nullb0 completion_nsec=10000 submit_queues=80
+null_disk nullb1 completion_nsec=10000 submit_queues=80
+
+cat >load.sh <<'END'
+read_blocks() { # CPU DISK COUNT
+    taskset -c "$1" dd if="/dev/$2" of=/dev/null bs=4096 count="$3" iflag=direct 2>/dev/null
+}
+for cpu in 0 1 64 79; do
+    read_blocks $cpu nullb0 $((200 + cpu)) &
+    read_blocks $cpu nullb1 $((500 + cpu)) &
+done
+wait
+END
+traced latency nullb0 -d nullb1 -- sh load.sh
+# Which queue serves which CPUs.
+grep . /sys/block/nullb[01]/mq/*/cpu_list >queues

@@ -1,0 +1,21 @@
+# The drive is pulled in mid-run: one sentence, exit status 4, and what was measured is kept.
+. /guest/lib.sh
+
+address=$(basename "$(readlink -f /sys/block/nvme0n1/device/device)")
+biopsy load /dev/nvme0n1 --iodepth 4 --runtime 8s --json -o load.json 2>load.err &
+load=$!
+biopsy latency -d nvme0n1 --for 6s --json -o latency.json 2>latency.err &
+latency=$!
+sleep 3
+echo 1 >"/sys/bus/pci/devices/$address/remove"
+status=0
+wait "$latency" || status=$?
+echo "$status" >latency.exit
+status=0
+wait "$load" || status=$?
+echo "$status" >load.exit
+
+# The drive comes back for the cases behind this one.
+echo 1 >/sys/bus/pci/rescan
+back() { [ -b /dev/nvme0n1 ]; }
+wait_for back

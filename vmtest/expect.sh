@@ -1,0 +1,45 @@
+# For the host half of a case: sourced by check.sh, in the folder that the guest half filled.
+# shellcheck shell=bash disable=SC2016 # the variables in quotes are jq's
+
+# Ends the check with a reason.
+fail() {
+    echo "$*"
+    exit 1
+}
+
+# expect FILE FILTER [NAME VALUE]...: the jq filter must give true; its variables are numbers or any
+# other JSON.
+expect() {
+    local file=$1 filter=$2 arguments=()
+    shift 2
+    [ -s "$file" ] || fail "$file is missing or empty"
+    while [ $# -gt 0 ]; do
+        arguments+=(--argjson "$1" "$2")
+        shift 2
+    done
+    jq -e "${arguments[@]}" "$filter" "$file" >/dev/null ||
+        fail "$file: not true: $filter ${arguments[*]} (it holds $(jq -c . "$file" | head -c 600))"
+}
+
+# exited NAME STATUS: the exit status that guest.sh left in NAME.exit.
+exited() {
+    [ "$(cat "$1.exit")" -eq "$2" ] ||
+        fail "$1 ended with status $(cat "$1.exit"), not $2: $(tail -n 3 "$1.err" | tr '\n' ' ')"
+}
+
+# device NAME DISK FILTER [NAME VALUE]...: the filter holds for the one DISK in the view NAME.json; in it
+# $view is the whole view, and `kernel` the kernel's bracket [min, max] over all classes of I/O.
+device() {
+    local view=$1 disk=$2 filter=$3
+    shift 3
+    expect "$view.json" 'def total: if type == "object" then add else . end;
+        def kernel: [.kernel_ios_min, .kernel_ios_max | total];
+        . as $view | [.devices[] | select(.name == "'"$disk"'")] | length == 1 and (.[0] | '"$filter"')' "$@"
+}
+
+# trusted NAME DISK: a view without loss, whose count is the kernel's own (NAME.ios, as `traced` left it).
+trusted() {
+    exited "$1" 0
+    expect "$1.json" '.lost.ios == 0 and .lost.events == 0'
+    device "$1" "$2" '.ios == $ios and .ios > 0 and kernel == [$ios, $ios]' ios "$(cat "$1.ios")"
+}

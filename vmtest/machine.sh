@@ -1,0 +1,45 @@
+# The emulated machine: sourced by the scripts that boot one.
+# shellcheck shell=bash
+
+kernels=${XDG_CACHE_HOME:-$HOME/.cache}/biopsy/kernels
+guest_pid=
+
+# start_guest KERNEL INITRAMFS FOLDER SMP LIMIT APPEND: boots in the background, for LIMIT seconds at most.
+# Into FOLDER go `console` (the kernel's), `terminal` (the guest's second serial line),
+# `results.tar` (one archive per case, one behind the other) and `qemu` (its complaints).
+start_guest() {
+    local kernel=$1 initramfs=$2 folder=$3 smp=$4 limit=$5 append=$6 image
+    # In /boot, or since 7.x among the modules.
+    image=$(find "$kernels/$kernel" -maxdepth 5 -name 'vmlinuz*' -type f | head -n1)
+    # Random, so that no layer can answer a read without the drive.
+    head -c 128M /dev/urandom >"$folder/drive.img"
+    : >"$folder/terminal"
+    # A panic or an oops ends the guest (panic=-1 with -no-reboot), a hang the time limit.
+    timeout -k 5 "$limit" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot \
+        -accel "${BIOPSY_VM_ACCEL:-tcg,thread=multi}" -cpu max -smp "$smp" -m 1536 \
+        -kernel "$image" -initrd "$initramfs" \
+        -append "console=ttyS0 loglevel=5 oops=panic panic=-1 rdinit=/init $append" \
+        -serial "file:$folder/console" -serial "file:$folder/terminal" \
+        -device virtio-serial-pci -chardev "file,id=results,path=$folder/results.tar" \
+        -device virtserialport,chardev=results,nr=1 \
+        -drive "if=none,id=drive,format=raw,file=$folder/drive.img" \
+        -device nvme,serial=biopsy0,drive=drive,max_ioqpairs=4 \
+        >"$folder/qemu" 2>&1 &
+    guest_pid=$!
+}
+
+# Waits for the guest's end and unpacks what its cases left.
+wait_guest() { # FOLDER
+    wait "$guest_pid" || true
+    guest_pid=
+    tar -x -i -f "$1/results.tar" -C "$1" 2>/dev/null || true
+    rm -f "$1/drive.img" "$1/results.tar"
+}
+
+# Ends a guest that still runs; for traps.
+kill_guest() {
+    [ -n "$guest_pid" ] || return 0
+    kill "$guest_pid" 2>/dev/null || true
+    wait "$guest_pid" 2>/dev/null || true
+    guest_pid=
+}
