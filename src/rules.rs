@@ -73,6 +73,12 @@ pub fn explain(id: &str) -> Option<&'static Rule> {
 /// before it then.
 pub fn diagnose(s: &Summaries<'_>) -> Diagnosis {
     let mut found: Vec<Finding> = RULES.iter().flat_map(|rule| (rule.find)(s)).collect();
+    for finding in found.iter_mut().filter(|finding| finding.id != inconclusive::RULE.id) {
+        if let Some(line) = facts::noted_loss(s, &finding.subject) {
+            finding.evidence.push(line);
+            finding.confidence *= facts::NOTED_CONFIDENCE;
+        }
+    }
     if found.iter().all(|finding| finding.severity < Severity::Warning) {
         let mut doubts = found.iter_mut().filter(|finding| finding.id == inconclusive::RULE.id).peekable();
         if doubts.peek().is_some() {
@@ -175,6 +181,18 @@ mod tests {
         case.worker(20, 79);
         let found = diagnose(&case.summaries()).findings;
         assert_eq!((found[0].id, found[1].id), ("submit-cpu-bound", "inconclusive"));
+    }
+
+    #[test]
+    fn a_little_loss_is_said_and_lowers_the_confidence() {
+        let mut case = Case::new(100_000, 32);
+        let sure = diagnose(&case.summaries()).findings[0].confidence;
+        case.latency.devices[0].lost_ios = 100;
+        assert_eq!(diagnose(&case.summaries()).findings[0].confidence, sure, "0.0999 %");
+        case.latency.devices[0].lost_ios = 101;
+        let found = diagnose(&case.summaries()).findings;
+        assert_eq!((found[0].id, found[0].confidence), ("device-bound", sure * facts::NOTED_CONFIDENCE));
+        assert!(found[0].evidence.iter().any(|line| line.contains("101 of 100,101")));
     }
 
     #[test]

@@ -156,7 +156,7 @@ mod tests {
         case.latency.duration_ns /= 2;
         assert!(find(&case.summaries()).is_empty(), "half of the load was not traced");
         case.latency.duration_ns *= 2;
-        case.envelope.lost.ios = 101;
+        case.envelope.lost.ios = 1_020;
         assert!(find(&case.summaries()).is_empty(), "the reads may be among the lost");
         case.envelope.lost.ios = 0;
         case.load.as_mut().unwrap().device = None;

@@ -358,10 +358,10 @@ mod tests {
     #[test]
     fn doubt_withholds_it() {
         let mut case = Case::new(100_000, 32);
-        case.latency.devices[0].lost_ios = 100;
-        case.envelope.lost.ios = 100;
-        assert_eq!(find(&case.summaries()).len(), 1, "0.0999 % lost");
-        case.envelope.lost.ios = 102;
+        case.latency.devices[0].lost_ios = 1_000;
+        case.envelope.lost.ios = 1_000;
+        assert_eq!(find(&case.summaries()).len(), 1, "0.99 % lost");
+        case.envelope.lost.ios = 1_020;
         assert!(find(&case.summaries()).is_empty());
         case.envelope.lost.ios = 0;
         case.latency.devices[0].lost_ios = 0;

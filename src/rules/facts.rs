@@ -11,9 +11,17 @@ use crate::units::count;
 /// Fewer I/Os than this carry no finding: below it not even the 99th percentile exists.
 pub const MIN_IOS: u64 = 100;
 
-/// Share of lost I/Os above which the stages of a device carry no finding: the default of
-/// `--max-loss`. The same share of disagreement with the kernel's own counter counts likewise.
-pub const MAX_LOSS: f64 = 0.001;
+/// Share of lost I/Os above which the stages of a device carry no finding. The same share of
+/// disagreement with the kernel's own counter counts likewise. A share of 1 % of the I/Os moves a mean or a
+/// ratio by about as much unless just the slowest ones are lost; above it no finding holds.
+pub const MAX_LOSS: f64 = 0.01;
+
+/// Share of lost I/Os above which a finding says so and is less sure of itself: the default of
+/// `--max-loss`, above which the exit code is 4.
+pub const NOTED_LOSS: f64 = 0.001;
+
+/// What is left of a finding's confidence above [`NOTED_LOSS`].
+pub const NOTED_CONFIDENCE: f64 = 0.8;
 
 /// The load's window must be covered to this share before its operations are compared with the
 /// device's I/Os.
@@ -167,6 +175,21 @@ pub fn loss(kept: u64, lost: u64) -> f64 {
 /// Lost I/Os that no device owns: any device may have lost them.
 pub fn homeless(s: &Summaries<'_>) -> u64 {
     s.envelope.lost.ios.saturating_sub(s.latency.devices.iter().map(|d| d.lost_ios).sum())
+}
+
+/// A line of evidence where I/Os of this device are lost, but not so many that nothing holds.
+pub fn noted_loss(s: &Summaries<'_>, name: &str) -> Option<String> {
+    let device = s.latency.devices.iter().find(|d| d.name == name)?;
+    let lost = device.lost_ios + homeless(s);
+    let share = loss(device.ios, lost);
+    (share > NOTED_LOSS).then(|| {
+        format!(
+            "up to {} of {} I/Os of {name} are lost ({:.2} %): the figures are of the others",
+            count(lost),
+            count(device.ios + lost),
+            share * 100.0
+        )
+    })
 }
 
 fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {

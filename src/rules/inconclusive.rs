@@ -15,9 +15,10 @@ const PAGE: &str = "\
 No cause can be named: the measurement is in doubt, or nothing stands out.
 
 How it is computed
-  - In doubt: more than 0.1 % of a device's I/Os are lost (lost.ios / (ios + lost.ios)), a stage ends
-    before it begins, the trace and the kernel's own counter differ by more than 0.1 %, or more than
+  - In doubt: more than 1 % of a device's I/Os are lost (lost.ios / (ios + lost.ios)), a stage ends
+    before it begins, the trace and the kernel's own counter differ by more than 1 %, or more than
     0.1 % of the operations failed. Findings from that device's stages are withheld, and this says why.
+    From 0.1 % lost on, findings say so, and their confidence is multiplied by 0.8.
   - Nothing stands out: no other finding of at least severity warning was made. The reasons that could
     be found are listed: too few I/Os, no block device, a stage that cannot be seen here, CPU time in
     interrupts, time in the queue stage or outside the block layer without a cause, idle devices.
@@ -41,7 +42,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
         .filter_map(|p| p.doubt(s).map(|why| (p.device.name.clone(), why)))
         .collect();
     if let Some(load) = s.load
-        && facts::loss(load.operations(), load.errors()) > facts::MAX_LOSS
+        && facts::loss(load.operations(), load.errors()) > facts::NOTED_LOSS
     {
         reasons.push((
             "load".to_string(),
@@ -171,8 +172,10 @@ mod tests {
     fn loss_and_negative_stages_are_named() {
         let mut case = Case::new(100_000, 32);
         assert!(find(&case.summaries()).is_empty());
-        case.latency.devices[0].lost_ios = 101;
-        assert!(find(&case.summaries())[0].sentence.contains("0.10 %"));
+        case.latency.devices[0].lost_ios = 1_000;
+        assert!(find(&case.summaries()).is_empty());
+        case.latency.devices[0].lost_ios = 1_020;
+        assert!(find(&case.summaries())[0].sentence.contains("1.01 %"));
         case.latency.devices[0].negative = 3;
         assert!(find(&case.summaries())[0].sentence.contains("3 stages of vda end before they begin"));
     }
@@ -183,11 +186,11 @@ mod tests {
         let reads = |min, max| Some(BTreeMap::from([(KernelClass::Read, Bracket { min, max })]));
         case.latency.devices[0].kernel = reads(100_000, 100_000);
         assert!(find(&case.summaries()).is_empty());
-        case.latency.devices[0].kernel = reads(100_100, 100_200);
-        assert!(find(&case.summaries()).is_empty(), "0.1 % off is not more than 0.1 %");
-        case.latency.devices[0].kernel = reads(100_110, 100_200);
+        case.latency.devices[0].kernel = reads(101_000, 101_200);
+        assert!(find(&case.summaries()).is_empty(), "1 % off is not more than 1 %");
+        case.latency.devices[0].kernel = reads(101_100, 101_200);
         assert!(find(&case.summaries())[0].sentence.contains("kernel counted"));
-        case.latency.devices[0].kernel = reads(99_000, 99_800);
+        case.latency.devices[0].kernel = reads(98_000, 98_800);
         assert_eq!(find(&case.summaries()).len(), 1, "counted twice");
     }
 
