@@ -64,25 +64,26 @@ static __always_inline void raise_shared(__u64 *cell, __u64 value)
  * `shared`: other CPUs add to this histogram too. Without it plain additions do: the kernel never
  * runs a program on a CPU inside itself, and the programs do not migrate.
  */
-static __always_inline void hist_add(struct wire_hist *hist, __u64 value, int shared)
+static __always_inline void hist_add(struct wire_row *row, __u32 stage, __u64 value, int shared)
 {
+	struct wire_extent *extent = &row->extents[stage];
 	__u32 i = hist_index(value);
 
 	if (i >= HIST_BUCKETS)
 		return;
 	if (shared) {
-		__sync_fetch_and_add(&hist->counts[i], 1);
-		__sync_fetch_and_add(&hist->sum, value);
-		raise_shared(&hist->not_min, ~value);
-		raise_shared(&hist->max, value);
+		__sync_fetch_and_add(&row->counts[stage * HIST_BUCKETS + i], 1);
+		__sync_fetch_and_add(&extent->sum, value);
+		raise_shared(&extent->not_min, ~value);
+		raise_shared(&extent->max, value);
 		return;
 	}
-	hist->counts[i]++;
-	hist->sum += value;
-	if (hist->not_min < ~value)
-		hist->not_min = ~value;
-	if (hist->max < value)
-		hist->max = value;
+	row->counts[stage * HIST_BUCKETS + i]++;
+	extent->sum += value;
+	if (extent->not_min < ~value)
+		extent->not_min = ~value;
+	if (extent->max < value)
+		extent->max = value;
 }
 
 #endif

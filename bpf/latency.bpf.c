@@ -92,7 +92,6 @@ struct {
  * no_queue_start.
  */
 #define BIO_WAYS 4
-#define BIO_BITS 14
 
 struct bio_set {
 	__u64 bio[BIO_WAYS];
@@ -101,7 +100,7 @@ struct bio_set {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << BIO_BITS);
+	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct bio_set);
 } bios SEC(".maps");
@@ -256,8 +255,12 @@ static __always_inline __u32 op_of(struct request *rq)
 
 static __always_inline struct bio_set *bio_set_of(const void *bio)
 {
-	/* Fibonacci hashing of the address without the bits that a slab keeps zero. */
-	__u32 index = ((low_half(bio) >> 6) * 0x9e3779b1u) >> (32 - BIO_BITS);
+	__u32 low = low_half(bio);
+	/*
+	 * Neighbours in a slab get neighbouring sets, so that the bios of one queue stay within a
+	 * few pages: a TLB miss in a virtual machine costs more than all the rest of the program.
+	 */
+	__u32 index = ((low >> 7) ^ (low >> 15)) & config.bio_mask;
 
 	return bpf_map_lookup_elem(&bios, &index);
 }
@@ -607,10 +610,10 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		add(&row->untimed, 1, shared);
 		return 0;
 	}
-	hist_add(&row->stages[STAGE_DEVICE], end - slot->issued, shared);
+	hist_add(row, STAGE_DEVICE, end - slot->issued, shared);
 	if (slot->queued)
-		hist_add(&row->stages[STAGE_QUEUE], slot->issued - slot->queued, shared);
+		hist_add(row, STAGE_QUEUE, slot->issued - slot->queued, shared);
 	if (slot->reaped)
-		hist_add(&row->stages[STAGE_COMPLETE], now - slot->reaped, shared);
+		hist_add(row, STAGE_COMPLETE, now - slot->reaped, shared);
 	return 0;
 }

@@ -10,14 +10,13 @@
 #define HIST_MAX_BITS 40
 #define HIST_BUCKETS  ((HIST_MAX_BITS - HIST_SUB_BITS + 1) << HIST_SUB_BITS)
 
-/* A histogram of nanoseconds. All zero is the empty one: hence the complement of the minimum. */
-struct wire_hist {
+/* Of a histogram of nanoseconds. All zero is the empty one: hence the complement of the minimum. */
+struct wire_extent {
 	__u64 sum;
 	__u64 not_min;
 	__u64 max;
-	__u64 counts[HIST_BUCKETS];
 };
-_Static_assert(sizeof(struct wire_hist) == 24 + 8 * 592, "wire_hist");
+_Static_assert(sizeof(struct wire_extent) == 24, "wire_extent");
 
 /* Classes of requests, in the order of `Op` in src/analyze/latency.rs. */
 enum wire_op {
@@ -52,9 +51,12 @@ struct wire_row {
 	__u64 no_start;
 	/* Completed with nothing to time: an empty flush is never issued. */
 	__u64 never_issued;
-	struct wire_hist stages[STAGES];
+	/* The extents stand together: an I/O touches two cache lines here and one per bucket. */
+	struct wire_extent extents[STAGES];
+	__u64 counts[STAGES * HIST_BUCKETS];
+	__u64 pad[3];
 };
-_Static_assert(sizeof(struct wire_row) == 32 + 3 * (24 + 8 * 592), "wire_row");
+_Static_assert(sizeof(struct wire_row) == 128 + 3 * 8 * 592, "wire_row");
 
 #define SHARED_ROWS 1
 
@@ -85,8 +87,11 @@ struct wire_latency_config {
 	__u32 want_queue;
 	/* Test aid: forget every Nth issue event. */
 	__u32 drop_issue;
+	/* Sets in the table of bios, minus 1. */
+	__u32 bio_mask;
+	__u32 pad;
 };
-_Static_assert(sizeof(struct wire_latency_config) == 16, "wire_latency_config");
+_Static_assert(sizeof(struct wire_latency_config) == 24, "wire_latency_config");
 
 /* Rare things, counted per device. */
 struct wire_counters {

@@ -24,14 +24,13 @@ pub const MAX_DEVICES: usize = 256;
 /// Several CPUs add to one row.
 pub const SHARED_ROWS: u32 = 1;
 
-/// `struct wire_hist`.
+/// `struct wire_extent`.
 #[repr(C)]
 #[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireHist {
+pub struct WireExtent {
     pub sum: u64,
     pub not_min: u64,
     pub max: u64,
-    pub counts: [u64; BUCKETS],
 }
 
 /// `struct wire_row`.
@@ -42,7 +41,9 @@ pub struct WireRow {
     pub untimed: u64,
     pub no_start: u64,
     pub never_issued: u64,
-    pub stages: [WireHist; STAGES],
+    pub extents: [WireExtent; STAGES],
+    pub counts: [u64; STAGES * BUCKETS],
+    pub pad: [u64; 3],
 }
 
 /// `struct wire_device`.
@@ -89,8 +90,8 @@ pub struct WireSlot {
 }
 
 const _: () = assert!(size_of::<WireSlot>() == 64);
-const _: () = assert!(size_of::<WireHist>() == 24 + 8 * 592);
-const _: () = assert!(size_of::<WireRow>() == 32 + 3 * (24 + 8 * 592));
+const _: () = assert!(size_of::<WireExtent>() == 24);
+const _: () = assert!(size_of::<WireRow>() == 128 + 3 * 8 * 592);
 const _: () = assert!(size_of::<WireDevice>() == 40);
 const _: () = assert!(size_of::<WireCounters>() == 64);
 
@@ -135,8 +136,9 @@ impl Row {
             no_start: wire.no_start,
             never_issued: wire.never_issued,
             stages: std::array::from_fn(|i| {
-                let hist = &wire.stages[i];
-                Histogram::from_parts(&hist.counts, hist.sum, !hist.not_min, hist.max)
+                let extent = &wire.extents[i];
+                let counts = &wire.counts[i * BUCKETS..(i + 1) * BUCKETS];
+                Histogram::from_parts(counts, extent.sum, !extent.not_min, extent.max)
             }),
         })
     }

@@ -144,6 +144,7 @@ impl LatencyProbe {
         config.devices = plan.devices.len() as u32;
         config.want_queue = options.queue_stage.into();
         config.drop_issue = options.drop_issue;
+        config.bio_mask = plan.bio_sets() - 1;
         open.progs.nvme_sq.set_autoload(nvme);
         let queue_only: [&mut OpenProgramMut<'_>; 3] =
             [&mut open.progs.bio_queue, &mut open.progs.bio_backmerge, &mut open.progs.bio_frontmerge];
@@ -162,6 +163,10 @@ impl LatencyProbe {
 
     fn size(open: &mut OpenLatencySkel<'_>, plan: &Plan) -> Result<()> {
         open.maps.slots.set_max_entries(plan.slots).map_err(|e| refusal("sizing the slots", &e))?;
+        open.maps
+            .bios
+            .set_max_entries(plan.bio_sets())
+            .map_err(|e| refusal("sizing the table of bios", &e))?;
         open.maps.rows.set_max_entries(plan.rows).map_err(|e| refusal("sizing the rows", &e))
     }
 

@@ -65,9 +65,14 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Bytes of the two maps that this plan sizes.
+    /// Sets of four in the table of bios: a place for every request that can wait at once. A power of two.
+    pub fn bio_sets(&self) -> u32 {
+        (self.slots / 4).next_power_of_two().clamp(128, 1 << 16)
+    }
+
+    /// Bytes of the maps that this plan sizes.
     pub fn map_bytes(&self) -> u64 {
-        u64::from(self.slots) * 64 + u64::from(self.rows) * size_of::<WireRow>() as u64
+        u64::from(self.slots + self.bio_sets()) * 64 + u64::from(self.rows) * size_of::<WireRow>() as u64
     }
 }
 

@@ -12,7 +12,7 @@ mod generated {
 
 pub use generated::{baseline, latency};
 
-use crate::wire::{WireCounters, WireDevice, WireHist, WireRow, WireSlot};
+use crate::wire::{WireCounters, WireDevice, WireExtent, WireRow, WireSlot};
 
 /// Compares a mirror with the type that clang saw: size, and offset of each named field.
 macro_rules! same_layout {
@@ -24,8 +24,8 @@ macro_rules! same_layout {
     };
 }
 
-same_layout!(WireHist, latency::types::wire_hist: sum not_min max counts);
-same_layout!(WireRow, latency::types::wire_row: bytes untimed no_start never_issued stages);
+same_layout!(WireExtent, latency::types::wire_extent: sum not_min max);
+same_layout!(WireRow, latency::types::wire_row: bytes untimed no_start never_issued extents counts);
 same_layout!(WireDevice, latency::types::wire_device:
     major first_minor slot_base slots_per_queue hw_queues row_base shards rare_row_base flags);
 same_layout!(WireCounters, latency::types::wire_counters:
