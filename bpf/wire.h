@@ -44,6 +44,9 @@ enum wire_stage {
 /* What completed: one row per device, shard and operation. */
 struct wire_row {
 	__u64 bytes;
+	/* With the bytes, queue and device fill one cache line: an I/O touches it and one per
+	 * bucket. */
+	struct wire_extent extents[STAGES];
 	/* Completed without a start in a slot that was never used: most likely issued before the
 	 * trace. */
 	__u64 untimed;
@@ -51,10 +54,8 @@ struct wire_row {
 	__u64 no_start;
 	/* Completed with nothing to time: an empty flush is never issued. */
 	__u64 never_issued;
-	/* The extents stand together: an I/O touches two cache lines here and one per bucket. */
-	struct wire_extent extents[STAGES];
-	__u64 counts[STAGES * HIST_BUCKETS];
 	__u64 pad[3];
+	__u64 counts[STAGES * HIST_BUCKETS];
 };
 _Static_assert(sizeof(struct wire_row) == 128 + 3 * 8 * 592, "wire_row");
 

@@ -38,12 +38,12 @@ pub struct WireExtent {
 #[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
 pub struct WireRow {
     pub bytes: u64,
+    pub extents: [WireExtent; STAGES],
     pub untimed: u64,
     pub no_start: u64,
     pub never_issued: u64,
-    pub extents: [WireExtent; STAGES],
-    pub counts: [u64; STAGES * BUCKETS],
     pub pad: [u64; 3],
+    pub counts: [u64; STAGES * BUCKETS],
 }
 
 /// `struct wire_device`.

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::Link;
+use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::libbpf::{self, ProgramStats};
@@ -27,9 +28,53 @@ pub struct Metered<'a> {
     pub fd: BorrowedFd<'a>,
 }
 
+/// The empty program, loaded and not attached.
+pub struct Baseline(BaselineSkel<'static>);
+
+/// While it lives the statistics are on and the empty program runs.
+pub struct Counting {
+    _stats: OwnedFd,
+    _link: Link,
+}
+
+impl Baseline {
+    /// None where the statistics cannot be switched on (no CAP_SYS_ADMIN, before 5.8).
+    pub fn load() -> Option<Self> {
+        drop(libbpf::enable_stats().ok()?);
+        let open = BaselineSkelBuilder::default().open(libbpf::object_place()).ok()?;
+        Some(Self(open.load().ok()?))
+    }
+
+    /// Switches the statistics on and attaches the empty program.
+    pub fn count(&self) -> Option<Counting> {
+        let link = self.0.progs.baseline.attach().ok()?;
+        Some(Counting { _stats: libbpf::enable_stats().ok()?, _link: link })
+    }
+
+    /// What the empty program's runs read as so far.
+    pub fn stats(&self) -> Option<ProgramStats> {
+        libbpf::program_stats(&self.0.progs.baseline).ok()
+    }
+}
+
+/// Id, name and statistics of every program that is loaded on this machine, ours and others'.
+pub fn all_programs() -> Vec<(u32, String, ProgramStats)> {
+    ProgInfoIter::default()
+        .map(|info| {
+            let name = info.name.to_string_lossy().into_owned();
+            let stats = ProgramStats {
+                runs: info.run_cnt,
+                run_ns: info.run_time_ns,
+                recursion_misses: info.recursion_misses,
+            };
+            (info.id, name, stats)
+        })
+        .collect()
+}
+
 /// Switches the statistics on and off and adds up what they said.
 pub struct CostMeter {
-    baseline: BaselineSkel<'static>,
+    baseline: Baseline,
     slice: Option<Slice>,
     next: Instant,
     /// Runs and ns per program, in the order of the metered programs.
@@ -40,8 +85,7 @@ pub struct CostMeter {
 }
 
 struct Slice {
-    _stats: OwnedFd,
-    _link: Link,
+    _counting: Counting,
     started: Instant,
     ios: u64,
     programs: Vec<ProgramStats>,
@@ -51,11 +95,8 @@ struct Slice {
 impl CostMeter {
     /// None where the statistics cannot be switched on (no CAP_SYS_ADMIN, before 5.8).
     pub fn new() -> Option<Self> {
-        drop(libbpf::enable_stats().ok()?);
-        let open = BaselineSkelBuilder::default().open(libbpf::object_place()).ok()?;
-        let baseline = open.load().ok()?;
         Some(Self {
-            baseline,
+            baseline: Baseline::load()?,
             slice: None,
             next: Instant::now(),
             totals: Vec::new(),
@@ -80,27 +121,20 @@ impl CostMeter {
 
     fn begin(&mut self, programs: &[Metered<'_>], ios: &dyn Fn() -> u64) {
         self.next = Instant::now() + PERIOD;
-        let Ok(link) = self.baseline.progs.baseline.attach() else { return };
-        let Ok(stats) = libbpf::enable_stats() else { return };
+        let Some(counting) = self.baseline.count() else { return };
         // The counters stand still while nobody has the statistics on, so the order of these reads does
         // not matter much; somebody else may have them on, so they are read all the same.
-        let Ok(baseline) = libbpf::program_stats(&self.baseline.progs.baseline) else { return };
+        let Some(baseline) = self.baseline.stats() else { return };
         let Ok(programs) = programs.iter().map(|p| libbpf::program_stats(&p.fd)).collect() else { return };
-        self.slice = Some(Slice {
-            _stats: stats,
-            _link: link,
-            started: Instant::now(),
-            ios: ios(),
-            programs,
-            baseline,
-        });
+        self.slice =
+            Some(Slice { _counting: counting, started: Instant::now(), ios: ios(), programs, baseline });
     }
 
     /// Ends a slice that is open.
     pub fn end(&mut self, programs: &[Metered<'_>], ios: &dyn Fn() -> u64) {
         let Some(slice) = self.slice.take() else { return };
         let counted = ios().saturating_sub(slice.ios);
-        let Ok(baseline) = libbpf::program_stats(&self.baseline.progs.baseline) else { return };
+        let Some(baseline) = self.baseline.stats() else { return };
         let Ok(now): Result<Vec<_>, _> = programs.iter().map(|p| libbpf::program_stats(&p.fd)).collect()
         else {
             return;

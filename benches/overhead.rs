@@ -1,0 +1,210 @@
+//! What the probes cost per I/O, beside `biolatency` of libbpf-tools, on a loop device over tmpfs.
+//!
+//! Every arm is attached in turn while one load runs without a pause; in each window the kernel's
+//! program statistics are on and the empty program runs beside the arm. Cost per I/O = Σ over the
+//! arm's programs of (run time − empty program's run time × runs) / I/Os, the same for all arms.
+//! The speed of a shared machine moves from minute to minute: the ratios within a round count.
+//!
+//! `$BIOLATENCY` names the peer; without one on the machine our own arms are measured alone.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use biopsy::host::Host;
+use biopsy::host::counters::Counters;
+use biopsy::load::{self, Job, Pattern, Target};
+use biopsy::probe::cost::{self, Baseline};
+use biopsy::probe::latency::{LatencyProbe, Options};
+
+const ROUNDS: usize = 12;
+const WINDOW: Duration = Duration::from_millis(500);
+const SETTLE: Duration = Duration::from_millis(100);
+const FILE_BYTES: u64 = 256 << 20;
+
+/// A loop device over a file in /dev/shm that has no name any more.
+struct Loop(String);
+
+impl Loop {
+    fn new() -> Result<Self> {
+        let file = format!("/dev/shm/biopsy-overhead-{}", std::process::id());
+        let fill = Command::new("dd")
+            .args(["if=/dev/urandom", &format!("of={file}"), "bs=1M", &format!("count={}", FILE_BYTES >> 20)])
+            .stderr(Stdio::null())
+            .status()?;
+        let made = Command::new("losetup").args(["-f", "--show", &file]).output();
+        std::fs::remove_file(&file)?;
+        let made = made.context("losetup is in the package util-linux or mount")?;
+        ensure!(fill.success() && made.status.success(), "no loop device could be made: run as root");
+        Ok(Self(String::from_utf8(made.stdout)?.trim().to_string()))
+    }
+
+    fn name(&self) -> &str {
+        self.0.trim_start_matches("/dev/")
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _gone = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+/// What is measured in turn.
+#[derive(Clone, Copy, PartialEq)]
+enum Arm {
+    QueueAndDevice,
+    DeviceOnly,
+    Biolatency,
+}
+
+impl Arm {
+    fn name(self) -> &'static str {
+        match self {
+            Self::QueueAndDevice => "biopsy queue+device",
+            Self::DeviceOnly => "biopsy device",
+            Self::Biolatency => "biolatency",
+        }
+    }
+}
+
+/// An attached arm; dropping it detaches.
+enum Attached {
+    Ours(#[allow(dead_code, reason = "it is kept for its drop")] Box<LatencyProbe>),
+    Peer(Child),
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Self::Peer(child) = self {
+            let _gone = child.kill();
+            let _reaped = child.wait();
+        }
+    }
+}
+
+fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
+    if arm == Arm::Biolatency {
+        let child =
+            Command::new(peer).args(["1000", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        return Ok(Attached::Peer(child));
+    }
+    let options = Options {
+        devices: vec![device.to_string()],
+        queue_stage: arm == Arm::QueueAndDevice,
+        cost: false,
+        drop_issue: 0,
+    };
+    Ok(Attached::Ours(Box::new(LatencyProbe::attach(host, Path::new("/"), &options)?)))
+}
+
+/// Net and raw ns per I/O of one arm.
+fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline) -> Result<(f64, f64)> {
+    let before: HashSet<u32> = cost::all_programs().into_iter().map(|(id, ..)| id).collect();
+    let attached = attach(arm, host, device, peer)?;
+    // The peer needs a while to load; ours is attached when the call returns.
+    let wanted = if arm == Arm::DeviceOnly { 2 } else { 1 };
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        thread::sleep(SETTLE);
+        if cost::all_programs().iter().filter(|(id, ..)| !before.contains(id)).count() >= wanted {
+            break;
+        }
+        ensure!(Instant::now() < deadline, "{} did not attach", arm.name());
+    }
+    thread::sleep(3 * SETTLE);
+    let ios = || Ok::<u64, anyhow::Error>(Counters::read(Path::new("/"), device)?.ios());
+    let counting = baseline.count().context("the kernel's program statistics need CAP_SYS_ADMIN")?;
+    let (ios_before, empty_before) = (ios()?, baseline.stats().context("the empty program")?);
+    let then = cost::all_programs();
+    thread::sleep(WINDOW);
+    let now = cost::all_programs();
+    let (ios_after, empty_after) = (ios()?, baseline.stats().context("the empty program")?);
+    drop(counting);
+    drop(attached);
+
+    let empty = (empty_after.run_ns - empty_before.run_ns) as f64
+        / (empty_after.runs - empty_before.runs).max(1) as f64;
+    let (mut runs, mut ns) = (0, 0);
+    for (id, _, stats) in now.iter().filter(|(id, ..)| !before.contains(id)) {
+        let Some((_, _, earlier)) = then.iter().find(|(i, ..)| i == id) else { continue };
+        runs += stats.runs - earlier.runs;
+        ns += stats.run_ns - earlier.run_ns;
+    }
+    let ios = (ios_after - ios_before) as f64;
+    ensure!(ios > 1000.0, "only {ios} I/Os in a window: the load does not run");
+    Ok(((ns as f64 - empty * runs as f64) / ios, ns as f64 / ios))
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
+}
+
+fn summary(values: &[f64]) -> String {
+    let mut sorted = values.to_vec();
+    let middle = median(&mut sorted);
+    format!("{middle:8.3} ({:.3} to {:.3})", sorted[0], sorted[sorted.len() - 1])
+}
+
+fn main() -> Result<()> {
+    let rounds = std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(ROUNDS);
+    let peer = std::env::var("BIOLATENCY").unwrap_or_else(|_| "biolatency".to_string());
+    let has_peer = Command::new(&peer).arg("--help").output().is_ok();
+    let arms: &[Arm] = if has_peer {
+        &[Arm::QueueAndDevice, Arm::Biolatency, Arm::DeviceOnly]
+    } else {
+        println!("no biolatency here (Debian: apt-get install libbpf-tools): our own figures alone");
+        &[Arm::QueueAndDevice, Arm::DeviceOnly]
+    };
+    let device = Loop::new()?;
+    let host = Host::read(Path::new("/"))?;
+    let Some(baseline) = Baseline::load() else { bail!("the kernel's program statistics need root") };
+    // Loaded once before anything is measured: its id must not count as an arm's.
+    let job = Job {
+        target: Target::Existing(device.0.clone().into()),
+        rw: Pattern::RandRead,
+        bs: 4096,
+        iodepth: 32,
+        numjobs: 1,
+        runtime: Duration::from_secs(3600),
+        size: None,
+        seed: 1,
+    };
+    let stop = AtomicBool::new(false);
+    let prepared = load::prepare(&job, &stop, &|_| {})?;
+    let results = thread::scope(|scope| {
+        let load = scope.spawn(|| prepared.run(&stop, &|_| {}));
+        let mut results: Vec<Vec<(f64, f64)>> = vec![Vec::new(); arms.len()];
+        let measured = (0..rounds).try_for_each(|round| -> Result<()> {
+            for turn in 0..arms.len() {
+                let arm = (turn + round) % arms.len();
+                results[arm].push(measure(arms[arm], &host, device.name(), &peer, &baseline)?);
+            }
+            Ok(())
+        });
+        stop.store(true, Ordering::Relaxed);
+        let load = load.join().map_err(|_| anyhow::anyhow!("the load panicked"))??;
+        println!("{rounds} rounds, {:.0} IOPS on average", load.iops().unwrap_or(0.0));
+        measured.map(|()| results)
+    })?;
+    println!("{:<22} {:>28}  {:>28}", "ns per I/O", "net, median (range)", "raw, median (range)");
+    for (arm, values) in arms.iter().zip(&results) {
+        let net: Vec<f64> = values.iter().map(|v| v.0).collect();
+        let raw: Vec<f64> = values.iter().map(|v| v.1).collect();
+        println!("{:<22} {:>28}  {:>28}", arm.name(), summary(&net), summary(&raw));
+    }
+    if let Some(theirs) = arms.iter().position(|arm| *arm == Arm::Biolatency) {
+        for (arm, values) in arms.iter().zip(&results).filter(|(arm, _)| **arm != Arm::Biolatency) {
+            let ratios: Vec<f64> =
+                values.iter().zip(&results[theirs]).map(|(v, peer)| v.0 / peer.0).collect();
+            println!("{:<22} {} of biolatency's net cost, round by round", arm.name(), summary(&ratios));
+        }
+    }
+    Ok(())
+}
