@@ -117,6 +117,12 @@ struct {
 /* Addresses that found no place in `owners`: their events are lost. */
 __u64 unlearned = 0;
 
+/*
+ * Set when all programs are attached, cleared before the first is detached: the window begins and
+ * ends for all of them at one moment, and no request is seen by half of them.
+ */
+volatile __u32 running = 0;
+
 enum slot_state {
 	SLOT_ISSUED = 1,
 	/* The driver gave it back untouched: the next issue begins the device stage. */
@@ -188,8 +194,11 @@ static __always_inline struct owner *owner_of_request(struct request *rq)
 {
 	struct blk_mq_hw_ctx *hctx = rq->mq_hctx;
 	__u32 place = owner_place(low_half(hctx));
-	struct owner *owner = find_owner((__u64)hctx, place);
+	struct owner *owner;
 
+	if (!running)
+		return 0;
+	owner = find_owner((__u64)hctx, place);
 	if (!owner) {
 		struct gendisk *disk = request_disk(rq);
 
@@ -210,8 +219,11 @@ static __always_inline struct owner *owner_of_bio(struct bio *bio)
 {
 	const void *home = bio_home(bio);
 	__u32 place = owner_place(low_half(home));
-	struct owner *owner = find_owner((__u64)home, place);
+	struct owner *owner;
 
+	if (!running)
+		return 0;
+	owner = find_owner((__u64)home, place);
 	if (!owner) {
 		struct gendisk *disk = bio_disk(bio);
 

@@ -200,7 +200,8 @@ pub struct DeviceSample {
     /// Operations from `OPS_SHARDED` on.
     pub rare: Vec<Row>,
     pub counters: WireCounters,
-    /// At the end of a trace: requests issued and not seen to complete.
+    /// At the end of a trace: requests that were issued long before `kernel_before` was read and were not
+    /// seen to complete. The kernel must have had them in flight then.
     pub held: u64,
     /// The kernel's own counters just before and just after the moment of this sample; None where
     /// they cannot be read.

@@ -318,7 +318,9 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
 /// Measured on 6.18 in a VM: for stretches of time no event of interrupt context reaches anybody (perf
 /// misses the same ones) although the kernel counts the I/O.
 fn unseen(last: &DeviceSample, delta: &DeviceSample) -> u64 {
-    let in_flight = last.kernel_before.as_ref().map_or(u64::MAX, in_flight);
+    // With iostats off the kernel does not count what is in flight either.
+    let counted = last.kernel_before.as_ref().filter(|counters| counters.iostats != Some(false));
+    let in_flight = counted.map_or(u64::MAX, in_flight);
     delta.counters.stale + last.held.saturating_sub(in_flight)
 }
 

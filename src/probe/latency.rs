@@ -24,6 +24,11 @@ use crate::wire::{DeviceSample, OPS, OPS_SHARDED, Reading, Row, WireCounters, Wi
 /// attaching (or detaching) and reading the counter this much time passes, so that no I/O lies between.
 const SETTLE: Duration = Duration::from_millis(2);
 
+/// The kernel adds up what is in flight CPU by CPU while I/Os begin on one and end on another, so at a
+/// high rate the sum can be far too low (read as 0 with 128 in flight, on 6.18). Only a request that
+/// has been out for this long is held against it.
+const LONG_NS: u64 = 100_000_000;
+
 /// What to trace.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -46,7 +51,7 @@ impl Default for Options {
 /// The attached probe. Dropping it detaches everything.
 pub struct LatencyProbe {
     skel: LatencySkel<'static>,
-    /// By program name. The completion goes first when detaching.
+    /// By program name.
     links: BTreeMap<&'static str, Link>,
     plan: Plan,
     root: PathBuf,
@@ -127,10 +132,14 @@ impl LatencyProbe {
             missing,
             start: Reading::default(),
         };
-        let before = probe.kernel_counters();
         probe.attach_programs(options)?;
+        probe.start = probe.reading(probe.kernel_counters())?;
+        probe.start.at_ns = monotonic_ns();
+        probe.run(true)?;
         std::thread::sleep(SETTLE);
-        probe.start = probe.reading(before)?;
+        for (device, after) in probe.start.devices.iter_mut().zip(probe.plan.counters(&probe.root)) {
+            device.kernel_after = after;
+        }
         Ok(probe)
     }
 
@@ -170,8 +179,13 @@ impl LatencyProbe {
         open.maps.rows.set_max_entries(plan.rows).map_err(|e| refusal("sizing the rows", &e))
     }
 
-    /// Attaches so that no request gets half of its stamps: the consumers first, the issue last. What is
-    /// then issued is seen by everything behind it.
+    /// Opens or closes the window for all programs at once.
+    fn run(&mut self, running: bool) -> Result<()> {
+        self.skel.maps.bss_data.as_mut().context("the object has data")?.running = running.into();
+        Ok(())
+    }
+
+    /// Attaches all programs; none does anything yet.
     fn attach_programs(&mut self, options: &Options) -> Result<()> {
         let progs = &mut self.skel.progs;
         let mut order: Vec<(&'static str, &mut ProgramMut<'_>)> = vec![
@@ -286,15 +300,16 @@ impl LatencyProbe {
             meter.end(&self.metered(), &|| self.completed());
             self.meter = Some(meter);
         }
-        let missed = self.missed();
         let before = self.kernel_counters();
-        // The completion first: from here on nothing is counted.
-        self.links.remove("rq_complete");
-        self.links.clear();
+        let end_ns = monotonic_ns();
+        self.run(false)?;
+        let missed = self.missed();
         std::thread::sleep(SETTLE);
         let mut reading = self.reading(before)?;
+        reading.at_ns = end_ns;
+        self.links.clear();
         reading.missed = missed;
-        let held = self.held()?;
+        let held = self.held(end_ns.saturating_sub(LONG_NS))?;
         for (device, held) in reading.devices.iter_mut().zip(held) {
             device.held = held;
         }
@@ -335,13 +350,14 @@ impl LatencyProbe {
             .collect()
     }
 
-    /// Requests that were issued and have not been seen to complete, per device.
-    fn held(&self) -> Result<Vec<u64>> {
+    /// Requests that were issued before `before_ns` and have not been seen to complete, per device.
+    fn held(&self, before_ns: u64) -> Result<Vec<u64>> {
         let mut held = vec![0; self.plan.devices.len()];
         let slots = self.skel.maps.slots.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)?;
         for (key, slot) in slots {
             let index = u32::from_ne_bytes(key.as_slice().try_into().context("a slot's key has four bytes")?);
-            if WireSlot::decode(&slot)?.request == 0 {
+            let slot = WireSlot::decode(&slot)?;
+            if slot.request == 0 || slot.issued >= before_ns {
                 continue;
             }
             let owner = self.plan.devices.iter().rposition(|d| d.wire.slot_base <= index);
@@ -353,7 +369,7 @@ impl LatencyProbe {
     }
 
     fn kernel_counters(&self) -> Vec<Option<Counters>> {
-        self.plan.devices.iter().map(|d| Counters::read(&self.root, &d.name).ok()).collect()
+        self.plan.counters(&self.root)
     }
 
     fn samples(&self) -> Result<Vec<DeviceSample>> {

@@ -1,8 +1,11 @@
-//! Which slots and rows each traced device owns. Pure arithmetic, no kernel.
+//! Which slots and rows each traced device owns.
+
+use std::path::Path;
 
 use anyhow::Result;
 
 use crate::host::BlockDevice;
+use crate::host::counters::Counters;
 use crate::refusal::Refusal;
 use crate::wire::{MAX_DEVICES, OPS, OPS_SHARDED, SHARED_ROWS, WireDevice, WireRow};
 
@@ -63,6 +66,11 @@ impl Plan {
             plan.devices.push(PlannedDevice { name: device.name.clone(), wire });
         }
         Ok(plan)
+    }
+
+    /// The kernel's counters of all devices; None where they cannot be read.
+    pub fn counters(&self, root: &Path) -> Vec<Option<Counters>> {
+        self.devices.iter().map(|d| Counters::read(root, &d.name).ok()).collect()
     }
 
     /// Sets of four in the table of bios: a place for every request that can wait at once. A power of two.
