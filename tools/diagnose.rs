@@ -10,6 +10,7 @@ use biopsy::envelope::Missing;
 use biopsy::host::Host;
 use biopsy::load::{self, LoadSummary, Prepared, Target};
 use biopsy::probe::latency::LatencyProbe;
+use biopsy::probe::preflight;
 use biopsy::probe::stacks::StacksProbe;
 use biopsy::refusal::Refusal;
 use biopsy::render::{self, flame, html};
@@ -47,6 +48,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let mut devices = window::resolve(&host, &args.window)?;
     stop::install();
 
+    // Before a scratch file is made for nothing.
+    preflight::permit(root)?;
     let line = Line::default();
     let prepared = if args.no_load || !args.command.is_empty() { None } else { Some(prepare(args, &line)?) };
     line.clear();
@@ -112,6 +115,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         profile: profile.as_ref(),
     };
     let diagnosis = rules::diagnose(&summaries);
+    let doubt = analysis::distrust(&latency, &envelope.lost, args.window.max_loss);
     let json = render::json::diagnose::object(
         &summaries,
         &diagnosis,
@@ -124,6 +128,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         let report = html::Report {
             summaries,
             diagnosis: &diagnosis,
+            doubt: doubt.as_deref(),
             command: &command_line(),
             flame: picture.as_deref(),
             json: &json,
@@ -133,8 +138,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     if args.json {
         Sink::Stdout.write(&render::json::line(json))?;
     } else {
-        let text =
-            render::text::diagnose::render(&summaries, &diagnosis, output::colored(color) && !to_stdout);
+        let colored = output::colored(color) && !to_stdout;
+        let text = render::text::diagnose::render(&summaries, &diagnosis, doubt.as_deref(), colored);
         if to_stdout {
             eprint!("{text}");
         } else {
@@ -149,7 +154,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     if let Some(refusal) = outcome.load.as_ref().and_then(LoadSummary::untrusted) {
         return Err(refusal.into());
     }
-    match analysis::distrust(&latency, &envelope.lost, args.window.max_loss) {
+    match doubt {
         Some(why) => Err(Refusal::Untrusted(why).into()),
         None => Ok(()),
     }

@@ -58,7 +58,11 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         let bytes = if args.output.json {
             render::json::latency::render(&envelope, &summary, status)
         } else {
-            let style = render::text::latency::Style { all: args.all, color: output::colored(color) };
+            let style = render::text::latency::Style {
+                all: args.all,
+                color: output::colored(color),
+                brief: from.at_ns != first.at_ns,
+            };
             render::text::latency::render(&envelope, &summary, status, style).into_bytes()
         };
         (bytes, summary, envelope)

@@ -73,7 +73,9 @@ impl Sink {
         match self {
             Self::Stdout => {
                 let mut out = io::stdout().lock();
-                out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to stdout")
+                out.write_all(bytes)
+                    .and_then(|()| out.flush())
+                    .context("cannot write to stdout, use -o to name a file")
             }
             Self::File { file, path, place } => {
                 let ready = match place {

@@ -263,10 +263,7 @@ pub fn lost(summary: &LatencySummary, start: &Reading, end: &Reading) -> Lost {
     let uncounted: u64 = summary.devices.iter().map(DeviceLatency::uncounted).sum();
     add("uncounted", uncounted);
     // A completion that the kernel skipped leaves its slot behind, so it is in `unseen_completion`.
-    let ios = kinds.get("no_start").copied().unwrap_or(0)
-        + kinds.get("slot").copied().unwrap_or(0)
-        + kinds.get("unseen_completion").copied().unwrap_or(0)
-        + uncounted;
+    let ios = LOSSES.iter().filter_map(|kind| kinds.get(*kind)).sum();
     Lost { ios, probes: BTreeMap::from([("latency".to_string(), kinds)]), ..Lost::default() }
 }
 
@@ -416,13 +413,24 @@ pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<
     let all = ios + lost.ios;
     let percent = if all == 0 { 0.0 } else { lost.ios as f64 * 100.0 / all as f64 };
     (percent > max_loss).then(|| {
+        let kinds: Vec<String> = lost
+            .probes
+            .values()
+            .flatten()
+            .filter(|(kind, n)| **n > 0 && LOSSES.contains(&kind.as_str()))
+            .map(|(kind, n)| format!("{} {n}", kind.replace('_', " ")))
+            .collect();
         format!(
-            "{} of {all} I/Os ({percent:.2} %) were lost, more than --max-loss {max_loss} % allows: \
-             see `lost` for the kind",
-            lost.ios
+            "{} of {all} I/Os ({percent:.2} %) were lost ({}), more than --max-loss {max_loss} % allows: run longer \
+             or with less load, or allow more",
+            lost.ios,
+            kinds.join(", ")
         )
     })
 }
+
+/// The kinds that add up to `lost.ios`; the others cost a stage or are no loss.
+const LOSSES: [&str; 4] = ["no_start", "slot", "unseen_completion", "uncounted"];
 
 #[cfg(test)]
 mod tests {

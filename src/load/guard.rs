@@ -102,7 +102,10 @@ pub fn cannot_open(path: &Path, error: &io::Error) -> Refusal {
             format!("{name} does not exist: name a block device, a file, or with --scratch a directory")
         }
         Some(libc::EACCES | libc::EPERM) => {
-            format!("no permission to read {name}: run as root, or choose a file or directory of your own")
+            format!(
+                "no permission to read {name}: run as root (in a container, outside of it), or choose a file or \
+                 directory of your own"
+            )
         }
         Some(libc::EINVAL) => return refused(path, Obstacle::Unsupported),
         Some(libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM) => {

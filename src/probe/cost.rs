@@ -19,6 +19,8 @@ use crate::envelope::{Cost, ProgramCost};
 /// How long the statistics are on, once per `PERIOD`.
 const SLICE: Duration = Duration::from_millis(100);
 const PERIOD: Duration = Duration::from_secs(1);
+/// Below this many I/Os the cost is that of cold caches and says nothing about a load.
+const LEAST_IOS: u64 = 200;
 /// What a tracepoint adds around a program per run, nanoseconds: measured on 6.18 (tp_btf, empty).
 const ATTACH_NS_PER_RUN: f64 = 17.0;
 
@@ -164,7 +166,7 @@ impl CostMeter {
             ..Cost::default()
         };
         let (baseline_runs, baseline_ns) = self.baseline_total;
-        if self.ios == 0 || baseline_runs == 0 {
+        if self.ios < LEAST_IOS || baseline_runs == 0 {
             return cost;
         }
         let baseline = baseline_ns as f64 / baseline_runs as f64;

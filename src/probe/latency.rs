@@ -13,6 +13,7 @@ use super::btf::{EventHome, KernelBtf};
 use super::cost::{CostMeter, Metered, metered};
 use super::libbpf;
 use super::plan::Plan;
+use super::preflight;
 use super::skel::latency::{LatencySkel, LatencySkelBuilder, OpenLatencySkel};
 use crate::envelope::{Cost, Missing};
 use crate::host::Host;
@@ -91,6 +92,7 @@ impl LatencyProbe {
     /// Refused when rights, BTF or a device are missing; a single optional program that the kernel
     /// refuses removes its stage and is named in [`Self::missing`].
     pub fn attach(host: &Host, root: &Path, options: &Options) -> Result<Self> {
+        preflight::permit(root)?;
         libbpf::listen();
         let chosen = |name: &str| options.devices.is_empty() || options.devices.iter().any(|d| d == name);
         let plan = Plan::new(host.devices.iter().filter(|d| chosen(&d.name)), host.cpus_possible)?;
@@ -107,7 +109,16 @@ impl LatencyProbe {
             return Err(Refusal::Refused(what).into());
         }
         let btf = KernelBtf::read()?;
+        let meter = if options.cost { CostMeter::new() } else { None };
         let mut missing = missing_everywhere();
+        if options.cost && meter.is_none() {
+            missing.push(Missing {
+                part: Some("cost".to_string()),
+                reason: "refused".to_string(),
+                why: "the kernel's program statistics need CAP_SYS_ADMIN and Linux 5.8".to_string(),
+                ..Missing::default()
+            });
+        }
         let nvme = nvme_sq_reason(&btf);
         missing.extend(missing_complete(host, &plan, nvme.as_ref()));
 
@@ -128,7 +139,7 @@ impl LatencyProbe {
             links: BTreeMap::new(),
             plan,
             root: root.to_path_buf(),
-            meter: if options.cost { CostMeter::new() } else { None },
+            meter,
             missing,
             start: Reading::default(),
         };

@@ -1,6 +1,8 @@
 //! What can be measured here: each program is looked up in BTF and, with the rights for it, loaded
 //! once (never attached).
 
+use std::path::Path;
+
 use anyhow::Result;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
@@ -10,6 +12,7 @@ use super::skel::latency::LatencySkelBuilder;
 use crate::host::abilities::{Abilities, ProgramState, State, ViewState};
 use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
+use crate::refusal::Refusal;
 
 /// A program of the latency object: its name, its event, the module of the event, and what is gone
 /// without it.
@@ -88,6 +91,21 @@ const LATENCY: &[Known] = &[
 ];
 
 const RIGHTS_REMEDY: &str = "run as root, or grant the capabilities: setcap cap_bpf,cap_perfmon+ep biopsy";
+
+/// Refuses what cannot work, before anything is made or attached.
+pub fn permit(root: &Path) -> Result<()> {
+    let rights = Rights::read(root);
+    let why = if !rights.btf {
+        "this kernel has no BTF (/sys/kernel/btf/vmlinux), which the probes need to find its types: boot a kernel \
+         built with CONFIG_DEBUG_INFO_BTF, as the distributions' are"
+    } else if !rights.can_trace() {
+        "tracing block I/O needs CAP_BPF and CAP_PERFMON: run as root, or grant them with \
+         setcap cap_bpf,cap_perfmon+ep"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::Refused(why.to_string()).into())
+}
 
 /// Looks at everything. Works without any rights; what it then cannot try it says so.
 pub fn abilities(host: &Host, rights: &Rights) -> Abilities {

@@ -21,6 +21,8 @@ const STYLE: &str = include_str!("html/style.css");
 pub struct Report<'a> {
     pub summaries: Summaries<'a>,
     pub diagnosis: &'a Diagnosis,
+    /// Why the run must not be trusted; None: it may.
+    pub doubt: Option<&'a str>,
     /// The command line as it was typed.
     pub command: &'a str,
     /// The on-CPU flame graph as `render::flame::inline` makes it, taken as it is; None: no profile.
@@ -128,6 +130,9 @@ fn header(report: &Report<'_>) -> String {
             severity(verdict.severity),
             significant(verdict.confidence, 2)
         ));
+    }
+    if let Some(why) = report.doubt {
+        out.push_str(&format!("<p class=\"doubt\"><b>Do not trust this run:</b> {}</p>\n", escape(why)));
     }
     out.push_str(&figures(s));
     out.push_str("</header>\n");

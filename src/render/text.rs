@@ -3,6 +3,7 @@
 pub mod check;
 pub mod devices;
 pub mod diagnose;
+pub mod footer;
 pub mod latency;
 pub mod load;
 

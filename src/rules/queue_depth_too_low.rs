@@ -54,7 +54,7 @@ From which numbers
 
 When it is wrong
   - A device that works on one I/O at a time (one disk arm) gains little from depth; a rotational
-    disk lowers the confidence.
+    disk lowers the confidence (not in a virtual machine, whose disks all say so).
   - A depth of 1 may be what the application really has, for example in a database log.
   - The fastest I/O may have been a cache hit of the device or of the hypervisor.
   - A bandwidth limit is reached at low depth with large blocks.
@@ -96,7 +96,8 @@ fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let in_device = p.in_device()?;
     let offered = u64::from(load.iodepth) * u64::from(load.numjobs);
     let in_flight = load.latency().sum() as f64 / load.duration_ns.max(1) as f64;
-    let rotational = p.disk.and_then(|d| d.rotational) == Some(true);
+    // A virtual disk calls itself rotational unless its host says otherwise.
+    let rotational = s.host.virtualization.is_none() && p.disk.and_then(|d| d.rotational) == Some(true);
     let mut finding = base(p, in_device);
     finding.sentence = format!(
         "{} has time left: the load keeps at most {offered} operations in flight, {} of an I/O's time is the \

@@ -36,7 +36,10 @@ pub fn render(host: &Host, rights: &Rights, abilities: &Abilities, color: bool) 
     }
     out.push_str("\nprograms\n");
     for program in &abilities.programs {
-        out.push_str(&line(&program.name, program.state, &program.reason, &program.remedy));
+        // What a view says already is not said again.
+        let said = abilities.views.iter().any(|view| view.remedy == program.remedy);
+        let remedy = if said { &None } else { &program.remedy };
+        out.push_str(&line(&program.name, program.state, &program.reason, remedy));
     }
     out.push_str("\nrights\n");
     let yes = |has: bool, without: &str| if has { "yes".to_string() } else { format!("no: {without}") };

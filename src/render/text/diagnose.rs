@@ -1,9 +1,9 @@
 //! `biopsy diagnose` as text: the verdict first, then what it rests on.
 
-use super::{bytes, clean, count, significant, time};
+use super::{clean, count, footer, significant, time};
 use crate::analyze::latency::{DeviceLatency, OpLatency, Stage};
 use crate::analyze::stacks::CpuClass;
-use crate::findings::{Diagnosis, Finding, Severity};
+use crate::findings::{Diagnosis, Finding, NotExamined, Severity};
 use crate::hist::Histogram;
 use crate::render::numbers;
 use crate::rules::{self, Summaries};
@@ -17,8 +17,20 @@ const MOST_DEVICES: usize = 4;
 /// Text is wrapped here: it must be readable in a ticket.
 const WIDTH: usize = 100;
 
-/// The whole page. `color`: stdout is a terminal that wants it.
-pub fn render(s: &Summaries<'_>, diagnosis: &Diagnosis, color: bool) -> String {
+/// Gaps that have one reason stand together.
+fn by_reason(gaps: &[NotExamined]) -> Vec<(&str, Vec<&str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for gap in gaps {
+        match groups.iter_mut().find(|(why, _)| *why == gap.why) {
+            Some((_, whats)) => whats.push(&gap.what),
+            None => groups.push((&gap.why, vec![&gap.what])),
+        }
+    }
+    groups
+}
+
+/// The whole page. `color`: stdout is a terminal that wants it; `doubt`: why the run must not be trusted.
+pub fn render(s: &Summaries<'_>, diagnosis: &Diagnosis, doubt: Option<&str>, color: bool) -> String {
     let mut out = String::new();
     let bold = |text: &str| if color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() };
     if let Some(verdict) = diagnosis.findings.first() {
@@ -26,6 +38,10 @@ pub fn render(s: &Summaries<'_>, diagnosis: &Diagnosis, color: bool) -> String {
         for line in wrap(&clean(&verdict.sentence), WIDTH) {
             out.push_str(&format!("{}\n", bold(&line)));
         }
+        out.push('\n');
+    }
+    if let Some(why) = doubt {
+        paragraph(&mut out, "", &format!("{} {}", bold("Do not trust this run:"), clean(why)));
         out.push('\n');
     }
     for (i, finding) in diagnosis.findings.iter().take(MOST_FINDINGS).enumerate() {
@@ -42,12 +58,12 @@ pub fn render(s: &Summaries<'_>, diagnosis: &Diagnosis, color: bool) -> String {
     out.push_str(&cpu(s, &bold));
     if !diagnosis.not_examined.is_empty() {
         out.push_str(&format!("{}\n", bold("Not looked at")));
-        for gap in &diagnosis.not_examined {
-            paragraph(&mut out, "  ", &format!("{}: {}", clean(&gap.what), clean(&gap.why)));
+        for (why, whats) in by_reason(&diagnosis.not_examined) {
+            paragraph(&mut out, "  ", &format!("{}: {}", clean(&whats.join(", ")), clean(why)));
         }
         out.push('\n');
     }
-    out.push_str(&footer(s));
+    out.push_str(&ending(s));
     out
 }
 
@@ -157,47 +173,15 @@ fn cpu(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
 }
 
 /// n, duration, loss, the kernel's own count, and what the probes cost.
-fn footer(s: &Summaries<'_>) -> String {
-    let envelope = s.envelope;
+fn ending(s: &Summaries<'_>) -> String {
     let ios: u64 = s.latency.devices.iter().map(|d| d.ios).sum();
-    let mut out =
-        format!("{} I/Os in {}; lost {}", count(ios), time(envelope.duration_ns), count(envelope.lost.ios));
+    let mut out = format!("n = {} I/Os in {}\n", count(ios), time(s.envelope.duration_ns));
     for device in s.latency.devices.iter().filter(|d| d.ios > 0).take(MOST_DEVICES) {
-        if let Some(bracket) = device.kernel_total() {
-            let range = if bracket.min == bracket.max {
-                count(bracket.min)
-            } else {
-                format!("{} to {}", count(bracket.min), count(bracket.max))
-            };
-            out.push_str(&format!("; the kernel counted {range} on {}", clean(&device.name)));
-        }
+        out.push_str(&footer::check(device));
     }
-    if envelope.lost.events + envelope.lost.samples > 0 {
-        out.push_str(&format!(
-            "; {} records and {} samples dropped",
-            count(envelope.lost.events),
-            count(envelope.lost.samples)
-        ));
-    }
-    let mut wrapped = String::new();
-    paragraph(&mut wrapped, "", &out);
-    paragraph(&mut wrapped, "", &cost(s));
-    wrapped
-}
-
-fn cost(s: &Summaries<'_>) -> String {
-    let cost = &s.envelope.cost;
-    let mut text = match cost.ns_per_io {
-        Some(ns) => format!("the probes cost {} ns per I/O", significant(ns, 3)),
-        None => "what the probes cost was not measured".to_string(),
-    };
-    if let Some(attach) = cost.attach_ns_per_io {
-        text.push_str(&format!(" + {} ns to reach them", significant(attach, 3)));
-    }
-    if let Some(percent) = cost.cpu_percent {
-        text.push_str(&format!(", {} % of a CPU", significant(percent, 2)));
-    }
-    format!("{text}, {} of maps", bytes(cost.map_bytes as f64))
+    out.push_str(&footer::lost(s.envelope));
+    out.push_str(&footer::cost(s.envelope));
+    out
 }
 
 /// Text after a prefix, wrapped and indented to the prefix's width.

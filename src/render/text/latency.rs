@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{bytes, clean, count, short, significant, table, time, time_unit};
+use super::{bytes, clean, count, footer, short, significant, table, time, time_unit};
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Stage};
-use crate::envelope::{Envelope, Missing};
+use crate::envelope::Envelope;
 use crate::hist::Histogram;
 
 /// How the text looks.
@@ -13,6 +13,8 @@ pub struct Style {
     /// Idle devices as well.
     pub all: bool,
     pub color: bool,
+    /// Without what is the same in every interval.
+    pub brief: bool,
 }
 
 /// The whole view.
@@ -32,7 +34,7 @@ pub fn render(
     if shown.is_empty() {
         out.push_str("No I/O completed on the traced devices.\n\n");
     }
-    out.push_str(&footer(envelope, summary, &shown));
+    out.push_str(&ending(envelope, summary, &shown, style));
     if let Some(status) = command_status {
         out.push_str(&format!("command ended with status {status}\n"));
     }
@@ -174,8 +176,8 @@ fn histograms(stages: &BTreeMap<Stage, Histogram>) -> String {
     out
 }
 
-/// What every view ends with: how much, how sure, at what cost, and what is not here.
-fn footer(envelope: &Envelope, summary: &LatencySummary, shown: &[&DeviceLatency]) -> String {
+/// How much, how sure, at what cost, and what is not here.
+fn ending(envelope: &Envelope, summary: &LatencySummary, shown: &[&DeviceLatency], style: Style) -> String {
     let ios: u64 = summary.devices.iter().map(|d| d.ios).sum();
     let mut out = format!(
         "n = {} I/Os in {} from {}, kernel {}\n",
@@ -185,93 +187,19 @@ fn footer(envelope: &Envelope, summary: &LatencySummary, shown: &[&DeviceLatency
         clean(&envelope.kernel)
     );
     for device in shown {
-        out.push_str(&check(device));
+        out.push_str(&footer::check(device));
     }
-    out.push_str(&lost(envelope));
-    out.push_str(&cost(envelope));
+    out.push_str(&footer::lost(envelope));
+    out.push_str(&footer::cost(envelope));
+    if style.brief {
+        return out;
+    }
     let devices: Vec<&str> = shown.iter().map(|d| d.name.as_str()).collect();
-    out.push_str(&missing(&envelope.missing, &devices));
+    out.push_str(&footer::missing(&envelope.missing, &devices));
     if shown.iter().any(|d| d.ops.values().any(|o| o.request_stages.len() > 1)) {
         out.push_str("means add up over the stages of an I/O; percentiles do not\n");
     }
     out
-}
-
-/// The check against the kernel's own counters.
-fn check(device: &DeviceLatency) -> String {
-    let name = clean(&device.name);
-    let seen = device.ios + device.lost_ios;
-    let in_flight = match (device.in_flight_start, device.in_flight_end) {
-        (Some(start), Some(end)) => format!(", in flight {start} at the start and {end} at the end"),
-        _ => String::new(),
-    };
-    let Some(b) = device.kernel_total() else {
-        return format!(
-            "check {name}: the kernel's counters are off or not readable, so this was not checked\n"
-        );
-    };
-    let range = if b.min == b.max { count(b.min) } else { format!("{} to {}", count(b.min), count(b.max)) };
-    let verdict = match device.kernel_check() {
-        Some(true) => "ok",
-        _ => "DIFFERS",
-    };
-    format!("check {name}: seen {}, kernel counted {range}: {verdict}{in_flight}\n", count(seen))
-}
-
-/// Loss by kind; the kinds that are zero are left out.
-pub fn lost(envelope: &Envelope) -> String {
-    let lost = &envelope.lost;
-    let kinds: Vec<String> = lost
-        .probes
-        .values()
-        .flatten()
-        .filter(|(_, n)| **n > 0)
-        .map(|(kind, n)| format!("{} {}", kind.replace('_', " "), count(*n)))
-        .collect();
-    let detail = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
-    format!("lost {} I/Os, {} events, {} samples{detail}\n", lost.ios, lost.events, lost.samples)
-}
-
-/// What the probes cost.
-pub fn cost(envelope: &Envelope) -> String {
-    let cost = &envelope.cost;
-    let maps = bytes(cost.map_bytes as f64);
-    match (cost.ns_per_io, cost.attach_ns_per_io, cost.cpu_percent) {
-        (Some(net), Some(attach), Some(cpu)) => format!(
-            "cost {net:.0} ns per I/O in the programs + {attach:.0} ns to call them, {} % of one CPU; maps {maps}\n",
-            significant(cpu, 2)
-        ),
-        _ => format!(
-            "cost not measured (no I/O while the kernel's program statistics were on, or no right to them); maps {maps}\n"
-        ),
-    }
-}
-
-/// What is not in the table, with the reason; one line per stage and reason.
-pub fn missing(missing: &[Missing], devices: &[&str]) -> String {
-    let mut lines: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
-    for m in missing {
-        if m.device.as_deref().is_some_and(|name| !devices.contains(&name)) {
-            continue;
-        }
-        let stage = match (&m.stage, &m.part) {
-            (Some(stage), Some(part)) => format!("{stage}/{part}"),
-            (Some(stage), None) => stage.clone(),
-            _ => "all stages".to_string(),
-        };
-        let falls = m.included_in.as_ref().map_or(String::new(), |i| format!(" (its time is part of {i})"));
-        let remedy = m.remedy.as_ref().map_or(String::new(), |r| format!("; {r}"));
-        let entry = lines.entry((stage, format!("{}{falls}{remedy}", m.why))).or_default();
-        entry.extend(m.device.clone());
-    }
-    lines
-        .into_iter()
-        .map(|((stage, why), names)| {
-            let of =
-                if names.is_empty() { String::new() } else { format!(" on {}", clean(&names.join(", "))) };
-            format!("not seen: {stage}{of}: {}\n", clean(&why))
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -303,15 +231,6 @@ mod tests {
         assert!(text.contains("seen 2,000, kernel counted 2,000: ok"), "{text}");
         assert!(!text.contains('\x1b'), "{text}");
         assert!(text.contains("2000/s") && text.contains("p99.9"), "{text}");
-    }
-
-    #[test]
-    fn a_difference_from_the_kernel_is_shouted() {
-        let mut other = device();
-        other.kernel = Some(BTreeMap::from([(KernelClass::Read, Bracket { min: 2001, max: 2003 })]));
-        assert!(check(&other).contains("2,001 to 2,003: DIFFERS"));
-        other.kernel = None;
-        assert!(check(&other).contains("not checked"));
     }
 
     #[test]
