@@ -156,7 +156,10 @@ static __noinline int learn(__u64 key, __u32 place, __u32 major, __u32 minor, __
 	if (!owner)
 		return -1;
 	for (__u32 i = 0; i < MAX_DEVICES && i < config.devices; i++) {
-		struct wire_device *device = bpf_map_lookup_elem(&devices, &i);
+		/* A counter whose address is taken is no bounded loop's for verifiers like 6.12's.
+		 */
+		__u32 at = i;
+		struct wire_device *device = bpf_map_lookup_elem(&devices, &at);
 
 		if (!device || device->major != major || device->first_minor != minor)
 			continue;

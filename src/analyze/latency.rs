@@ -204,16 +204,19 @@ impl DeviceLatency {
     /// Lost I/Os have no class, so with losses only the sum can be compared.
     pub fn kernel_check(&self) -> Option<bool> {
         let classes = self.kernel.as_ref()?;
-        let passthrough = self.ops.get(&Op::Passthrough).map_or(0, |op| op.ios);
-        let total = self.kernel_total()?.holds(self.ios + self.lost_ios - passthrough);
+        let total = self.kernel_total()?.holds(self.comparable());
         Some(total && (self.lost_ios > 0 || classes.iter().all(|(class, b)| b.holds(self.counted(*class)))))
+    }
+
+    /// I/Os, lost ones included, of the classes that the kernel's counters count: all but passthrough.
+    pub fn comparable(&self) -> u64 {
+        let passthrough = self.ops.get(&Op::Passthrough).map_or(0, |op| op.ios);
+        (self.ios + self.lost_ios).saturating_sub(passthrough)
     }
 
     /// I/Os that the kernel certainly counted in the window and of which no event came at all.
     pub fn uncounted(&self) -> u64 {
-        let passthrough = self.ops.get(&Op::Passthrough).map_or(0, |op| op.ios);
-        let seen = self.ios + self.lost_ios - passthrough;
-        self.kernel_total().map_or(0, |b| b.min.saturating_sub(seen))
+        self.kernel_total().map_or(0, |b| b.min.saturating_sub(self.comparable()))
     }
 
     /// Sum of the kernel's brackets over its classes.

@@ -28,6 +28,10 @@ pub fn listen() {
     }
 }
 
+/// Beginnings of lines that say nothing about the reason: libbpf's own frame, and the verifier's states
+/// and totals, which stand behind its reason.
+const NOISE: [&str; 6] = ["libbpf:", "processed", "--", "cur state:", "(old state:", "old state:"];
+
 /// The sentence of libbpf that explains a failure best: the last line that names a reason.
 pub fn last_words() -> Option<String> {
     let said = SAID.lock().ok()?;

@@ -7,7 +7,7 @@ use crate::envelope::{Envelope, Missing};
 /// The check against the kernel's own counters.
 pub fn check(device: &DeviceLatency) -> String {
     let name = clean(&device.name);
-    let seen = device.ios + device.lost_ios;
+    let seen = device.comparable();
     let in_flight = match (device.in_flight_start, device.in_flight_end) {
         (Some(start), Some(end)) => format!(", in flight {start} at the start and {end} at the end"),
         _ => String::new(),
