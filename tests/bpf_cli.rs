@@ -45,7 +45,7 @@ fn the_second_signal_ends_at_once() {
     let pid = scratch.path().join("pid");
     let script = format!("trap '' INT TERM; echo $$ > {}; exec sleep 60", pid.display());
     let words = ["latency", "-d", &disk.name, "--json", "--", "sh", "-c", &script];
-    let child = biopsy(&words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = biopsy(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     attached(&child);
     while !std::fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')) {
         std::thread::sleep(Duration::from_millis(5));
@@ -54,34 +54,19 @@ fn the_second_signal_ends_at_once() {
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, libc::SIGINT);
     let asked = Instant::now();
-    let stubborn: libc::pid_t = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
-    let status = child.wait_with_output_after(|| {
-        // SAFETY: the command that was started here; it ignores everything else.
-        unsafe { libc::kill(stubborn, libc::SIGKILL) };
-    });
-    assert_eq!(status.0, Some(130));
-    assert!(status.1 - asked < Duration::from_secs(1), "{:?}", status.1 - asked);
-}
-
-/// The status of a child and when it ended; then `after`, which frees its pipes.
-trait WaitAfter {
-    fn wait_with_output_after(self, after: impl FnOnce()) -> (Option<i32>, Instant);
-}
-
-impl WaitAfter for std::process::Child {
-    fn wait_with_output_after(mut self, after: impl FnOnce()) -> (Option<i32>, Instant) {
-        let begin = Instant::now();
-        loop {
-            let status = self.try_wait().unwrap();
-            if status.is_some() || begin.elapsed() > Duration::from_secs(5) {
-                let ended = Instant::now();
-                after();
-                let _gone = self.kill();
-                return (status.and_then(|s| s.code()), ended);
-            }
-            std::thread::sleep(Duration::from_millis(5));
+    let status = loop {
+        let status = child.try_wait().unwrap();
+        if status.is_some() || asked.elapsed() > Duration::from_secs(5) {
+            break status;
         }
-    }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let waited = asked.elapsed();
+    let stubborn: libc::pid_t = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    // SAFETY: the command that was started here; it ignores everything else.
+    unsafe { libc::kill(stubborn, libc::SIGKILL) };
+    assert_eq!(status.and_then(|status| status.code()), Some(130));
+    assert!(waited < Duration::from_secs(1), "{waited:?}");
 }
 
 #[test]

@@ -16,8 +16,9 @@ pub struct View {
 
 /// Runs it while `command` does, on these disks.
 ///
-/// On some virtual machines a softirq's tracepoints reach nobody now and then (perf misses the same
-/// ones). That loss must be in the books to the last I/O; then the measurement is made again.
+/// On some virtual machines the kernel now and then completes a softirq's batch of requests without
+/// running the program on `block_rq_complete`, and counts no miss. That loss must be in the books to
+/// the last I/O; then the measurement is made again.
 #[track_caller]
 pub fn during(disks: &[&Disk], options: &[&str], command: &[&str]) -> View {
     let mut words = vec!["latency", "--json"];
