@@ -6,15 +6,17 @@
 //!  tools ----> everything below
 //!  probe ----> wire, host, envelope, refusal   the only room that knows libbpf
 //!  load -----> hist, refusal                   the only room that knows io_uring
-//!  analyze --> wire, hist, host, envelope, load (its results), symbols (names, not how they are found)
+//!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names)
 //!  symbols --> envelope                        the only room that knows blazesym
-//!  rules ----> findings, analyze, host, load (its results)
-//!  render ---> analyze, findings, rules, hist, host, envelope   never wire, never probe
-//!  wire, hist, host, envelope, refusal, units: leaves
+//!  rules ----> findings, analyze, hist, host, load (its results), envelope, units
+//!  render ---> analyze, findings, rules, hist, host, load (its results), envelope, units
+//!  wire -----> hist, host (the kernel's counters)
+//!  host -----> refusal
+//!  findings, hist, envelope, refusal, units: leaves
 //! ```
 //!
-//! `analyze`, `findings`, `rules`, `stats` and `render` use no clock, no file system and no
-//! threads: the same summary gives the same bytes, live or from a literal in a test.
+//! `analyze`, `findings`, `rules`, `render` and `units` use no clock, no file system and no threads:
+//! the same summary gives the same bytes, live or from a literal in a test.
 
 pub mod analyze;
 pub mod envelope;

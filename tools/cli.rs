@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Takes a sample of live block I/O and says what is wrong with it.
@@ -200,6 +201,23 @@ pub struct Explain {
     pub id: Option<String>,
 }
 
+/// What is wrong with the command line, in one line; None for what is no error but a page of help.
+pub fn sentence(error: &clap::Error) -> Option<String> {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return None;
+    }
+    // clap: `error: what`, details on lines of their own, tips, the usage, where to find help.
+    let text = error.render().to_string();
+    let what = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = what.trim_start_matches("error:").split_whitespace().collect();
+    let tips: String = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("tip: "))
+        .map(|tip| format!(" ({tip})"))
+        .collect();
+    Some(format!("{}{tips}: --help shows what is known", words.join(" ")))
+}
+
 /// `10s`, `500ms`, `2m`, `1.5s`, or a bare number of seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -260,6 +278,22 @@ mod tests {
     #[test]
     fn the_grammar_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_one_sentence() {
+        let said = |words: &[&str]| {
+            sentence(&Cli::try_parse_from([&["biopsy"], words].concat()).expect_err("it is wrong"))
+        };
+        assert_eq!(
+            said(&["load"]).as_deref(),
+            Some("the following required arguments were not provided: <TARGET>: --help shows what is known")
+        );
+        let tip = said(&["latency", "--foo"]).expect("an error");
+        assert!(tip.contains("'--foo' found (a similar argument exists: '--for')"), "{tip}");
+        assert!(!tip.contains('\n'));
+        assert_eq!(said(&["--help"]), None);
+        assert_eq!(said(&[]), None);
     }
 
     #[test]

@@ -20,7 +20,10 @@ use biopsy::refusal::Refusal;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
     let result = match &cli.verb {
         cli::Verb::Diagnose(args) => diagnose::run(args, cli.color),
         cli::Verb::Latency(args) => latency::run(args, cli.color),
@@ -37,4 +40,16 @@ fn main() -> ExitCode {
             ExitCode::from(error.downcast_ref::<Refusal>().map_or(1, Refusal::exit_code))
         }
     }
+}
+
+/// Help and the version go to stdout as clap writes them; a wrong command line is one sentence, as
+/// every error is.
+fn usage(error: &clap::Error) -> ExitCode {
+    match cli::sentence(error) {
+        Some(sentence) => output::warn(&format!("error: {sentence}")),
+        None => {
+            let _closed = error.print();
+        }
+    }
+    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }

@@ -1,0 +1,213 @@
+//! `biopsy latency` on disks of our own, and what it said about one of them.
+
+use std::process::{Child, Output};
+
+use serde_json::Value;
+
+use super::disk::{Disk, Stat};
+use super::tool;
+
+/// A view and the kernel's counters of its own disks around it.
+pub struct View {
+    pub json: Value,
+    pub output: Output,
+    stats: Vec<(String, Stat)>,
+}
+
+/// Runs it while `command` does, on these disks.
+///
+/// On some virtual machines the kernel now and then completes a softirq's batch of requests without
+/// running the program on `block_rq_complete`, and counts no miss. That loss must be in the books to
+/// the last I/O; then the measurement is made again.
+#[track_caller]
+pub fn during(disks: &[&Disk], options: &[&str], command: &[&str]) -> View {
+    let mut words = vec!["latency", "--json"];
+    disks.iter().for_each(|disk| words.extend(["-d", disk.name.as_str()]));
+    words.extend(options);
+    if !command.is_empty() {
+        words.push("--");
+        words.extend(command);
+    }
+    for _ in 1..ATTEMPTS {
+        let view = once(disks, &words);
+        let unseen = number(&view.json["lost"]["probes"]["latency"]["unseen_completion"]);
+        if command.is_empty() || unseen == 0 {
+            return view;
+        }
+        println!("again: the kernel kept {unseen} completions to itself");
+        for disk in disks.iter().filter(|disk| disk.setting("iostats") == "1") {
+            let device = view.device(disk);
+            let seen = number(&device["ios"]) + number(&device["lost_ios"]);
+            assert_eq!(seen, view.stat(disk).ios(), "{}", brief(device));
+        }
+    }
+    once(disks, &words)
+}
+
+const ATTEMPTS: u32 = 4;
+
+#[track_caller]
+fn once(disks: &[&Disk], words: &[&str]) -> View {
+    let before: Vec<Stat> = disks.iter().map(|disk| disk.stat()).collect();
+    let output = tool::run(words);
+    let stats = disks.iter().zip(before).map(|(d, then)| (d.name.clone(), d.stat().since(then))).collect();
+    View { json: tool::object(&output, "biopsy.latency/1"), output, stats }
+}
+
+/// A shell's command line.
+#[track_caller]
+pub fn during_script(disks: &[&Disk], options: &[&str], script: &str) -> View {
+    during(disks, options, &["sh", "-ec", script])
+}
+
+impl View {
+    pub fn device(&self, disk: &Disk) -> &Value {
+        device(&self.json, disk)
+    }
+
+    /// What the kernel counted on the disk from before the view until after it.
+    pub fn stat(&self, disk: &Disk) -> Stat {
+        self.stats.iter().find(|(name, _)| *name == disk.name).unwrap().1
+    }
+
+    /// Every I/O lay inside the window, so that all counts are equal: seen, lost and the kernel's, as a
+    /// sum and class by class. The device's row.
+    #[track_caller]
+    pub fn exact(&self, disk: &Disk) -> &Value {
+        assert_eq!(self.json["lost"]["ios"], 0, "{}", self.json["lost"]);
+        assert_eq!(self.output.status.code(), Some(0), "{}", tool::stderr(&self.output));
+        assert_eq!(self.json["command_status"], 0, "{}", tool::stderr(&self.output));
+        let (device, stat) = (self.device(disk), self.stat(disk));
+        assert_eq!(device["kernel_check"], "ok", "{}", brief(device));
+        assert_eq!(number(&device["ios"]), stat.ios(), "{stat:?} {}", brief(device));
+        let classes = [
+            ("read", stat.reads),
+            ("write", stat.writes),
+            ("discard", stat.discards),
+            ("flush", stat.flushes),
+        ];
+        for (class, counted) in classes {
+            let of_class = &device["kernel_ios"][class];
+            for key in ["min", "max", "seen"] {
+                assert_eq!(number(&of_class[key]), counted, "{key} of {class}: {stat:?} {}", brief(device));
+            }
+        }
+        adds_up(device);
+        every_bio_was_seen(&self.json);
+        device
+    }
+}
+
+/// Seen and lost lie between the kernel's bounds.
+#[track_caller]
+pub fn within_bounds(device: &Value) {
+    let seen = number(&device["ios"]) + number(&device["lost_ios"]);
+    let bounds = number(&device["kernel_ios_min"])..=number(&device["kernel_ios_max"]);
+    assert!(bounds.contains(&seen), "{seen} is not in {bounds:?}: {}", brief(device));
+}
+
+/// Operations, queues and stages tell the same count, and every time is one.
+#[track_caller]
+fn adds_up(device: &Value) {
+    let values = |of: &Value| -> Vec<Value> { of.as_object().unwrap().values().cloned().collect() };
+    let sum = |rows: &[Value], key: &str| rows.iter().map(|row| number(&row[key])).sum::<u64>();
+    let ops = values(&device["ops"]);
+    assert_eq!(sum(&ops, "ios"), number(&device["ios"]), "{}", brief(device));
+    assert_eq!(sum(&ops, "bytes"), number(&device["bytes"]), "{}", brief(device));
+    let transfers: u64 =
+        ["read", "write", "fua"].iter().filter_map(|op| device["ops"][op]["ios"].as_u64()).sum();
+    let queues = device["queues"].as_array().unwrap();
+    // Flushes and discards have no queue here.
+    assert_eq!(sum(queues, "ios"), transfers, "{}", brief(device));
+    for row in ops.iter().chain(queues) {
+        for (stage, times) in row["request_stages"].as_object().unwrap() {
+            let counts: u64 =
+                times["buckets"].as_array().unwrap().iter().map(|bucket| number(&bucket[2])).sum();
+            assert_eq!(counts, number(&times["count"]), "{stage}");
+            let [min, max, sum] = ["min_ns", "max_ns", "sum_ns"].map(|key| number(&times[key]));
+            assert!(min <= max && max <= sum, "{stage}: {min} {max} {sum}");
+            // Nothing here runs for longer: a stamp of another request would.
+            assert!(max < 20_000_000_000, "{stage} took {max} ns");
+        }
+    }
+}
+
+/// Each I/O that carries a bio has a queue stage, but for those whose stamp gave way to another one's,
+/// which are counted and few.
+#[track_caller]
+fn every_bio_was_seen(view: &Value) {
+    let mut without = 0;
+    let mut all = 0;
+    for device in view["devices"].as_array().unwrap() {
+        for op in ["read", "write", "fua", "discard", "write_zeroes"] {
+            let ios = device["ops"][op]["ios"].as_u64().unwrap_or(0);
+            let queued = device["ops"][op]["request_stages"]["queue"]["count"].as_u64().unwrap_or(0);
+            without += ios - queued;
+            all += ios;
+        }
+    }
+    assert_eq!(without, number(&view["lost"]["probes"]["latency"]["no_queue_start"]), "{}", view["lost"]);
+    assert!(without * 1000 <= all, "{without} of {all} have no queue stage");
+}
+
+/// The row of a disk in a view.
+#[track_caller]
+pub fn device<'a>(view: &'a Value, disk: &Disk) -> &'a Value {
+    let all = view["devices"].as_array().unwrap();
+    all.iter().find(|device| device["name"] == disk.name.as_str()).unwrap_or_else(|| panic!("{view:#}"))
+}
+
+#[track_caller]
+pub fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
+}
+
+/// The generator's own result.
+#[track_caller]
+pub fn load(path: &std::path::Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Waits until its probes are attached: they are the last that it does before it measures.
+pub fn attached(child: &Child) {
+    let begin = std::time::Instant::now();
+    while ids(child).iter().filter(|(kind, _)| *kind == "link").count() < 8 {
+        assert!(begin.elapsed().as_secs() < 20, "it does not attach");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(50));
+}
+
+/// The programs, links and maps that a process holds, by the kernel's ids.
+pub fn ids(child: &Child) -> Vec<(&'static str, String)> {
+    let directory = format!("/proc/{}/fdinfo", child.id());
+    let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    files
+        .filter_map(|file| {
+            let text = std::fs::read_to_string(file.path()).ok()?;
+            let id = |key: &str| Some(text.lines().find_map(|l| l.strip_prefix(key))?.trim().to_string());
+            // A link's file names its program too.
+            id("link_id:")
+                .map(|id| ("link", id))
+                .or_else(|| id("prog_id:").map(|id| ("prog", id)))
+                .or_else(|| id("map_id:").map(|id| ("map", id)))
+        })
+        .collect()
+}
+
+/// A device's row for a message: without the buckets, which are pages.
+pub fn brief(device: &Value) -> String {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                map.remove("buckets");
+                map.values_mut().for_each(strip);
+            }
+            Value::Array(all) => all.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    let mut device = device.clone();
+    strip(&mut device);
+    device.to_string()
+}
