@@ -73,7 +73,7 @@ pub struct Window {
     #[arg(long = "for", alias = "duration", value_name = "TIME", value_parser = duration)]
     pub length: Option<Duration>,
     /// Loss in percent of the I/Os above which the exit code is 4.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]
     pub max_loss: f64,
     /// Leave the kernel's program statistics off: no cost figures, a few ns less per I/O.
     #[arg(long)]
@@ -238,6 +238,16 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// 0 to 100.
+fn percent(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "a percentage is a number, as in 0.1".to_string())?;
+    if (0.0..=100.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err("a percentage lies between 0 and 100".to_string())
+    }
+}
+
 /// iostat's interval: seconds, fractions allowed, or with a unit.
 fn interval(text: &str) -> Result<Duration, String> {
     let length = duration(text)?;
@@ -302,6 +312,12 @@ mod tests {
         assert_eq!(size("1MiB"), Ok(1 << 20));
         assert_eq!(size("512"), Ok(512));
         assert!(size("0").is_err() && size("4x").is_err() && size("99999999t").is_err() && size("").is_err());
+    }
+
+    #[test]
+    fn percentages_are_finite_and_not_negative() {
+        assert_eq!(percent("0.1"), Ok(0.1));
+        assert!(percent("-1").is_err() && percent("NaN").is_err() && percent("101").is_err());
     }
 
     #[test]

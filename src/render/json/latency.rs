@@ -94,6 +94,7 @@ fn device(device: &DeviceLatency) -> Value {
         "merges": device.merges,
         "requeues": device.requeues,
         "retries": device.retries,
+        "negative": device.negative,
         "vanished": device.vanished,
         "layers": device.layers,
         "ops": ops,
