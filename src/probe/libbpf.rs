@@ -37,9 +37,7 @@ pub fn last_words() -> Option<String> {
     let said = SAID.lock().ok()?;
     let lines = || said.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty());
     lines()
-        .rfind(|line| {
-            !line.starts_with("libbpf:") && !line.starts_with("processed") && !line.starts_with("--")
-        })
+        .rfind(|line| !NOISE.iter().any(|noise| line.starts_with(noise)))
         .or_else(|| lines().next_back())
         .map(|line| line.chars().filter(|c| !c.is_control()).take(200).collect())
 }
