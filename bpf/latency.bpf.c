@@ -119,7 +119,8 @@ __u64 unlearned = 0;
 
 /*
  * Set when all programs are attached, cleared before the first is detached: the window begins and
- * ends for all of them at one moment, and no request is seen by half of them.
+ * ends for all of them at one moment, and no request is seen by half of them. Bios are stamped
+ * before that too, so that the first requests have their queue stage.
  */
 volatile __u32 running = 0;
 
@@ -222,11 +223,8 @@ static __always_inline struct owner *owner_of_bio(struct bio *bio)
 {
 	const void *home = bio_home(bio);
 	__u32 place = owner_place(low_half(home));
-	struct owner *owner;
+	struct owner *owner = find_owner((__u64)home, place);
 
-	if (!running)
-		return 0;
-	owner = find_owner((__u64)home, place);
 	if (!owner) {
 		struct gendisk *disk = bio_disk(bio);
 
@@ -307,12 +305,32 @@ static __always_inline __u64 take_bio(struct bio *bio)
 	return 0;
 }
 
+/* No way is free: the oldest stamp goes. */
+static __noinline int evict(struct bio_set *set, __u64 bio, __u64 now)
+{
+	__u64 oldest = ~0ull, victim = 0;
+	__u32 way = 0;
+
+	if (!set)
+		return 0;
+	for (int i = 0; i < BIO_WAYS; i++) {
+		if (set->queued[i] < oldest) {
+			oldest = set->queued[i];
+			victim = set->bio[i];
+			way = i;
+		}
+	}
+	way &= BIO_WAYS - 1;
+	if (__sync_val_compare_and_swap(&set->bio[way], victim, bio) == victim)
+		set->queued[way] = now;
+	return 0;
+}
+
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(bio_queue, struct bio *bio)
 {
 	struct bio_set *set;
-	__u64 now, oldest = ~0ull, victim = 0;
-	__u32 way = 0;
+	__u64 now;
 
 	if (!owner_of_bio(bio))
 		return 0;
@@ -321,27 +339,20 @@ int BPF_PROG(bio_queue, struct bio *bio)
 	if (!set)
 		return 0;
 	for (int i = 0; i < BIO_WAYS; i++) {
-		__u64 held = set->bio[i];
-		__u64 since = held ? set->queued[i] : 0;
-
-		if (held == (__u64)bio) {
+		if (set->bio[i] == (__u64)bio) {
 			/* Its last life ended without an issue (an error before the request). */
 			set->queued[i] = now;
 			return 0;
 		}
-		if (since < oldest) {
-			oldest = since;
-			victim = held;
-			way = i;
+	}
+	/* Another CPU may take the same way at this moment: then the next one is tried. */
+	for (int i = 0; i < BIO_WAYS; i++) {
+		if (!set->bio[i] && !__sync_val_compare_and_swap(&set->bio[i], 0, (__u64)bio)) {
+			set->queued[i] = now;
+			return 0;
 		}
 	}
-	/*
-	 * Another CPU may want the same way at the same moment: the one that loses has no queue
-	 * stage and is counted at its issue. Only this task reads the stamp before that.
-	 */
-	if (__sync_val_compare_and_swap(&set->bio[way & (BIO_WAYS - 1)], victim, (__u64)bio) ==
-	    victim)
-		set->queued[way & (BIO_WAYS - 1)] = now;
+	evict(set, (__u64)bio, now);
 	return 0;
 }
 
@@ -354,7 +365,8 @@ int BPF_PROG(bio_backmerge, struct bio *bio)
 	if (!owner)
 		return 0;
 	take_bio(bio);
-	COUNT(owner, merges);
+	if (running)
+		COUNT(owner, merges);
 	return 0;
 }
 
@@ -367,7 +379,7 @@ int BPF_PROG(bio_frontmerge, struct bio *bio)
 {
 	struct owner *owner = owner_of_bio(bio);
 
-	if (owner)
+	if (owner && running)
 		COUNT(owner, merges);
 	return 0;
 }
@@ -397,7 +409,8 @@ int BPF_PROG(bio_split, struct bio *bio)
 
 	if (!owner)
 		return 0;
-	COUNT(owner, splits);
+	if (running)
+		COUNT(owner, splits);
 	if (!config.want_queue)
 		return 0;
 	/*
