@@ -1,60 +1,83 @@
-//! Compiles each `bpf/*.bpf.c` and writes its skeleton to `OUT_DIR`. The only place that knows clang's
-//! flags. `$CLANG` names the compiler; else the plain name, else the newest versioned one on PATH.
+//! Compiles every `bpf/*.bpf.c` into `OUT_DIR/NAME.skel.rs`. The only place that knows clang flags.
 
-use std::env;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::{env, fs};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context as _, Result, bail};
 use libbpf_cargo::SkeletonBuilder;
 
-fn clang() -> Result<PathBuf> {
-    let runs =
-        |name: &str| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success());
-    if let Some(named) = env::var_os("CLANG") {
-        return Ok(named.into());
-    }
-    if runs("clang") {
-        return Ok("clang".into());
-    }
-    for version in (14..=30).rev() {
-        let name = format!("clang-{version}");
-        if runs(&name) {
-            return Ok(name.into());
-        }
-    }
-    bail!("no clang on PATH: install it (Debian: apt-get install clang) or name it in $CLANG")
-}
+/// Debian keeps asm/types.h of the kernel's headers in a folder of the architecture, which clang does
+/// not search for the target bpf.
+const UAPI: &str = "/usr/include/x86_64-linux-gnu";
 
 fn main() -> Result<()> {
     println!("cargo:rerun-if-env-changed=CLANG");
+    println!("cargo:rerun-if-env-changed=PATH");
+    // The directory catches a new file, the files catch an edit.
     println!("cargo:rerun-if-changed=bpf");
     let out = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?);
     let clang = clang()?;
-    let mut sources: Vec<PathBuf> = Path::new("bpf")
-        .read_dir()?
-        .filter_map(|entry| entry.ok().map(|e| e.path()))
-        .filter(|path| path.to_string_lossy().ends_with(".bpf.c"))
-        .collect();
+
+    let mut sources = Vec::new();
+    for entry in fs::read_dir("bpf").context("bpf/ cannot be read")? {
+        let path = entry?.path();
+        println!("cargo:rerun-if-changed={}", path.display());
+        if path.to_string_lossy().ends_with(".bpf.c") {
+            sources.push(path);
+        }
+    }
+    // The order of a directory is chance; the order of errors should not be.
     sources.sort();
-    for source in sources {
-        let name = source.file_name().context("a file")?.to_string_lossy().replace(".bpf.c", "");
+    for source in &sources {
+        let name = source.file_name().unwrap_or_default().to_string_lossy();
+        let skeleton = out.join(name.replace(".bpf.c", ".skel.rs"));
         SkeletonBuilder::new()
-            .source(&source)
+            .source(source)
             .clang(&clang)
-            .clang_args([
-                "-I",
-                "bpf",
-                "-O2",
-                "-mcpu=v3",
-                "-Wall",
-                "-Werror",
-                "-Wno-unused-function",
-                "-I",
-                "/usr/include/x86_64-linux-gnu",
-            ])
-            .build_and_generate(out.join(format!("{name}.skel.rs")))
-            .with_context(|| format!("cannot compile {}", source.display()))?;
+            .clang_args(["-mcpu=v3", "-Wall", "-Werror", "-I", "bpf", "-I", UAPI, target_arch()?])
+            .build_and_generate(&skeleton)
+            .with_context(|| format!("{} does not compile with {}", source.display(), clang.display()))?;
     }
     Ok(())
+}
+
+/// The define that libbpf's headers choose register names by.
+fn target_arch() -> Result<&'static str> {
+    Ok(match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("x86_64") => "-D__TARGET_ARCH_x86",
+        Ok("aarch64") => "-D__TARGET_ARCH_arm64",
+        other => bail!("biopsy has no kernel side for the architecture {other:?}"),
+    })
+}
+
+/// `$CLANG`, else the newest `clang` or `clang-N` on the path. Distributions often install only
+/// the numbered names.
+fn clang() -> Result<PathBuf> {
+    if let Some(clang) = env::var_os("CLANG").filter(|c| !c.is_empty()) {
+        return Ok(clang.into());
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut found: Vec<(u32, PathBuf)> = Vec::new();
+    for dir in env::split_paths(&path) {
+        let Ok(entries) = fs::read_dir(&dir) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(rest) = name.to_str().and_then(|n| n.strip_prefix("clang")) else { continue };
+            let numbered = rest.strip_prefix('-').and_then(|n| n.parse().ok());
+            let version = if rest.is_empty() { version(&entry.path()) } else { numbered };
+            found.extend(version.map(|v| (v, entry.path())));
+        }
+    }
+    // The first of equals wins, as on the path.
+    found.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
+    let newest = found.into_iter().next();
+    Ok(newest.context("no clang found: install it (apt install clang), or name one in $CLANG")?.1)
+}
+
+/// The major version that a compiler prints: `... clang version 14.0.6 ...`.
+fn version(clang: &Path) -> Option<u32> {
+    let output = Command::new(clang).arg("--version").stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split("version ").nth(1)?.split('.').next()?.parse().ok()
 }

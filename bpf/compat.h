@@ -36,6 +36,14 @@ static __always_inline struct gendisk *bio_disk(struct bio *bio)
 	return ((struct bio___disk *)bio)->bi_disk;
 }
 
+/* The address that tells bios of different block devices apart. */
+static __always_inline const void *bio_home(struct bio *bio)
+{
+	if (bpf_core_field_exists(struct bio, bi_bdev))
+		return bio->bi_bdev;
+	return ((struct bio___disk *)bio)->bi_disk;
+}
+
 static __always_inline __u32 fua_flag(void)
 {
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_FUA);

@@ -20,12 +20,9 @@ struct request_queue;
 struct gendisk {
 	int major;
 	int first_minor;
-	struct request_queue *queue;
 } CORE;
 
 struct request_queue {
-	/* Small and unique among the queues alive (an ida), 5.10 to 7.2. */
-	int id;
 	/* Since d152c682f03c (5.17); before, the request itself knew its disk. */
 	struct gendisk *disk;
 } CORE;
@@ -74,5 +71,17 @@ enum req_flag_bits {
 #define REQ_OP_WRITE_ZEROES 9
 /* 32 and 33 were REQ_OP_SCSI_IN and _OUT until 5.12; from there on 34 is the first driver op. */
 #define REQ_OP_FIRST_DRIVER 32
+
+/* linux/sched.h: a macro, so not in BTF; unchanged since 2.6. */
+#define PF_KTHREAD 0x00200000
+
+struct task_struct {
+	unsigned int flags;
+} CORE;
+
+/* The registers in front of it differ by architecture: CO-RE finds the offset. */
+struct bpf_perf_event_data {
+	__u64 sample_period;
+} CORE;
 
 #endif

@@ -22,7 +22,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile struct wire_latency_config config = {};
 
 #define MAX_DEVICES 256
-#define MAX_QUEUES  8192
+#define OWNER_BITS  14
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -39,26 +39,36 @@ struct {
 } counters SEC(".maps");
 
 /*
- * Which device a request queue belongs to, by request_queue.id and verified by the queue's address.
- * Filled at first sight: the id is not shown to user space. A copy of the device's numbers spares a
- * second look-up per event.
+ * What an address of the kernel belongs to: a block device of bios or a hardware queue of requests.
+ * Filled at first sight, since user space knows numbers and not addresses. Found by hashing the
+ * address that the event's own struct holds, so that no pointer is followed on the hot path.
  */
-struct queue_entry {
-	__u64 queue;
-	__u32 device;
-	/* 0: not traced. */
+struct owner {
+	/* The address; 0: free, 1: being filled. */
+	__u64 key;
+	/* 0: not traced, and remembered as that. */
 	__u32 traced;
-	struct wire_device numbers;
-	__u64 pad;
+	__u32 device;
+	/* Of this hardware queue (not of a block device): */
+	__u32 slot_base;
+	__u32 slots;
+	__u32 row_base;
+	__u32 rare_row_base;
+	__u32 shards;
+	__u32 shared;
+	__u64 pad[3];
 };
-_Static_assert(sizeof(struct queue_entry) == 64, "queue_entry");
+_Static_assert(sizeof(struct owner) == 64, "owner");
+
+/* An address may stand in any of these places from its hash on. */
+#define OWNER_PROBES 8
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_QUEUES);
+	__uint(max_entries, 1 << OWNER_BITS);
 	__type(key, __u32);
-	__type(value, struct queue_entry);
-} queues SEC(".maps");
+	__type(value, struct owner);
+} owners SEC(".maps");
 
 /* Sized by user space: Σ hardware queues × slots per queue. */
 struct {
@@ -96,6 +106,9 @@ struct {
 	__type(value, struct bio_set);
 } bios SEC(".maps");
 
+/* Addresses that found no place in `owners`: their events are lost. */
+__u64 unlearned = 0;
+
 enum slot_state {
 	SLOT_ISSUED = 1,
 	/* The driver gave it back untouched: the next issue begins the device stage. */
@@ -104,59 +117,113 @@ enum slot_state {
 	SLOT_RETRIED = 3,
 };
 
-/*
- * First sight of a queue (or a new queue at an old id): find its device by number. Several CPUs may
- * do this at once for one queue: they all write the same, and `queue` last, so that nobody reads an
- * entry which is half written.
- */
-static __noinline int learn_queue(__u32 id, __u64 queue, __u32 major, __u32 minor)
+/* The address of a block device or hardware queue as a place in `owners`. */
+static __always_inline __u32 owner_place(__u32 low)
 {
-	struct queue_entry *entry = bpf_map_lookup_elem(&queues, &id);
-	__u32 traced = 0;
+	return ((low >> 6) * 0x9e3779b1u) >> (32 - OWNER_BITS);
+}
 
-	if (!entry)
-		return 0;
+/*
+ * First sight of an address: find its device by number. Several CPUs may do this at once; each
+ * claims a place of its own, they all write the same, and `key` last.
+ */
+static __noinline int learn(__u64 key, __u32 place, __u32 major, __u32 minor, __u32 queue)
+{
+	struct owner *owner = 0;
+
+	for (__u32 i = 0; i < OWNER_PROBES; i++) {
+		__u32 at = (place + i) & ((1 << OWNER_BITS) - 1);
+
+		owner = bpf_map_lookup_elem(&owners, &at);
+		if (owner && !__sync_val_compare_and_swap(&owner->key, 0, 1))
+			break;
+		owner = 0;
+	}
+	if (!owner)
+		return -1;
 	for (__u32 i = 0; i < MAX_DEVICES && i < config.devices; i++) {
 		struct wire_device *device = bpf_map_lookup_elem(&devices, &i);
 
 		if (!device || device->major != major || device->first_minor != minor)
 			continue;
-		entry->numbers = *device;
-		entry->device = i;
-		traced = 1;
+		owner->device = i;
+		owner->traced = queue < device->hw_queues;
+		owner->slots = device->slots_per_queue;
+		owner->slot_base = device->slot_base + queue * device->slots_per_queue;
+		owner->row_base = device->row_base + queue * device->shards * OPS_SHARDED;
+		owner->rare_row_base = device->rare_row_base;
+		owner->shards = device->shards;
+		owner->shared = device->flags & SHARED_ROWS;
 		break;
 	}
-	entry->traced = traced;
 	barrier();
-	entry->queue = queue;
+	owner->key = key;
 	return 0;
 }
 
-/* The entry of a traced queue, else NULL. */
-static __always_inline struct queue_entry *queue_of(struct request_queue *q, struct gendisk *disk)
+static __always_inline struct owner *find_owner(__u64 key, __u32 place)
 {
-	__u32 id = q->id;
-	struct queue_entry *entry = bpf_map_lookup_elem(&queues, &id);
+	for (__u32 i = 0; i < OWNER_PROBES; i++) {
+		__u32 at = (place + i) & ((1 << OWNER_BITS) - 1);
+		struct owner *owner = bpf_map_lookup_elem(&owners, &at);
 
-	if (!entry)
-		return 0;
-	if (entry->queue != (__u64)q) {
-		/* A queue without a disk (an NVMe admin queue) is not a device's. */
+		if (!owner || !owner->key)
+			return 0;
+		if (owner->key == key)
+			return owner;
+	}
+	return 0;
+}
+
+/* The owner of a request's hardware queue where the device is traced, else NULL. */
+static __always_inline struct owner *owner_of_request(struct request *rq)
+{
+	struct blk_mq_hw_ctx *hctx = rq->mq_hctx;
+	__u32 place = owner_place(low_half(hctx));
+	struct owner *owner = find_owner((__u64)hctx, place);
+
+	if (!owner) {
+		struct gendisk *disk = request_disk(rq);
+
+		/* An NVMe admin queue has no disk. */
 		if (!disk)
 			return 0;
-		learn_queue(id, (__u64)q, disk->major, disk->first_minor);
+		if (learn((__u64)hctx, place, disk->major, disk->first_minor, hctx->queue_num))
+			__sync_fetch_and_add(&unlearned, 1);
+		owner = find_owner((__u64)hctx, place);
+		if (!owner)
+			return 0;
 	}
-	return entry->traced ? entry : 0;
+	return owner->traced ? owner : 0;
 }
 
-static __always_inline struct wire_counters *counters_of(struct queue_entry *entry)
+/* The owner of a bio's block device (each partition is one), likewise. */
+static __always_inline struct owner *owner_of_bio(struct bio *bio)
 {
-	return bpf_map_lookup_elem(&counters, &entry->device);
+	const void *home = bio_home(bio);
+	__u32 place = owner_place(low_half(home));
+	struct owner *owner = find_owner((__u64)home, place);
+
+	if (!owner) {
+		struct gendisk *disk = bio_disk(bio);
+
+		if (learn((__u64)home, place, disk->major, disk->first_minor, 0))
+			__sync_fetch_and_add(&unlearned, 1);
+		owner = find_owner((__u64)home, place);
+		if (!owner)
+			return 0;
+	}
+	return owner->traced ? owner : 0;
 }
 
-#define COUNT(entry, field)                                                                        \
+static __always_inline struct wire_counters *counters_of(struct owner *owner)
+{
+	return bpf_map_lookup_elem(&counters, &owner->device);
+}
+
+#define COUNT(owner, field)                                                                        \
 	({                                                                                         \
-		struct wire_counters *c = counters_of(entry);                                      \
+		struct wire_counters *c = counters_of(owner);                                      \
 		if (c)                                                                             \
 			__sync_fetch_and_add(&c->field, 1);                                        \
 	})
@@ -166,23 +233,25 @@ static __always_inline struct wire_counters *counters_of(struct queue_entry *ent
  * driver's tag comes and goes; without one it is -1 and tag is fixed. The flush machinery's own
  * request borrows a waiter's tag, so each queue has one slot more for it.
  */
-static __always_inline struct wire_slot *slot_of(struct request *rq, struct queue_entry *entry,
-						 __u32 queue)
+static __always_inline struct wire_slot *slot_of(struct request *rq, struct owner *owner, __u32 op)
 {
 	int tag = rq->internal_tag;
-	__u32 last = entry->numbers.slots_per_queue - 1;
+	__u32 last = owner->slots - 1;
 	__u32 index;
 
 	if (tag < 0)
 		tag = rq->tag;
-	if ((rq->cmd_flags & REQ_OP_MASK) == REQ_OP_FLUSH)
+	if (op == REQ_OP_FLUSH)
 		tag = last;
-	else if (tag < 0 || tag >= last)
+	else if ((__u32)tag >= last)
 		return 0;
-	if (queue >= entry->numbers.hw_queues)
-		return 0;
-	index = entry->numbers.slot_base + queue * entry->numbers.slots_per_queue + tag;
+	index = owner->slot_base + tag;
 	return bpf_map_lookup_elem(&slots, &index);
+}
+
+static __always_inline __u32 op_of(struct request *rq)
+{
+	return rq->cmd_flags & REQ_OP_MASK;
 }
 
 static __always_inline struct bio_set *bio_set_of(const void *bio)
@@ -214,13 +283,11 @@ static __always_inline __u64 take_bio(struct bio *bio)
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(bio_queue, struct bio *bio)
 {
-	struct gendisk *disk;
 	struct bio_set *set;
 	__u64 now, oldest = ~0ull, victim = 0;
 	__u32 way = 0;
 
-	disk = bio_disk(bio);
-	if (!queue_of(disk->queue, disk))
+	if (!owner_of_bio(bio))
 		return 0;
 	now = bpf_ktime_get_ns();
 	set = bio_set_of(bio);
@@ -255,13 +322,12 @@ int BPF_PROG(bio_queue, struct bio *bio)
 SEC("tp_btf/block_bio_backmerge")
 int BPF_PROG(bio_backmerge, struct bio *bio)
 {
-	struct gendisk *disk = bio_disk(bio);
-	struct queue_entry *entry = queue_of(disk->queue, disk);
+	struct owner *owner = owner_of_bio(bio);
 
-	if (!entry)
+	if (!owner)
 		return 0;
 	take_bio(bio);
-	COUNT(entry, merges);
+	COUNT(owner, merges);
 	return 0;
 }
 
@@ -272,11 +338,10 @@ int BPF_PROG(bio_backmerge, struct bio *bio)
 SEC("tp_btf/block_bio_frontmerge")
 int BPF_PROG(bio_frontmerge, struct bio *bio)
 {
-	struct gendisk *disk = bio_disk(bio);
-	struct queue_entry *entry = queue_of(disk->queue, disk);
+	struct owner *owner = owner_of_bio(bio);
 
-	if (entry)
-		COUNT(entry, merges);
+	if (owner)
+		COUNT(owner, merges);
 	return 0;
 }
 
@@ -284,13 +349,13 @@ int BPF_PROG(bio_frontmerge, struct bio *bio)
 SEC("tp_btf/block_rq_merge")
 int BPF_PROG(rq_merge, struct request *rq)
 {
-	struct queue_entry *entry = queue_of(rq->q, request_disk(rq));
+	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
 
-	if (!entry)
+	if (!owner)
 		return 0;
-	COUNT(entry, merges);
-	slot = slot_of(rq, entry, rq->mq_hctx->queue_num);
+	COUNT(owner, merges);
+	slot = slot_of(rq, owner, op_of(rq));
 	if (slot && slot->request == (__u64)rq)
 		slot->request = 0;
 	return 0;
@@ -299,14 +364,13 @@ int BPF_PROG(rq_merge, struct request *rq)
 SEC("tp_btf/block_split")
 int BPF_PROG(bio_split, struct bio *bio)
 {
-	struct gendisk *disk = bio_disk(bio);
-	struct queue_entry *entry = queue_of(disk->queue, disk);
+	struct owner *owner = owner_of_bio(bio);
 	struct bio_set *from, *to;
 	__u64 queued = 0;
 
-	if (!entry)
+	if (!owner)
 		return 0;
-	COUNT(entry, splits);
+	COUNT(owner, splits);
 	if (!config.want_queue)
 		return 0;
 	/*
@@ -358,17 +422,18 @@ static __u64 issues;
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(rq_issue, struct request *rq)
 {
-	struct queue_entry *entry = queue_of(rq->q, request_disk(rq));
+	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
 	__u64 now;
 	__u32 op;
 
-	if (!entry)
+	if (!owner)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (config.drop_issue && __sync_fetch_and_add(&issues, 1) % config.drop_issue == 0)
 		return 0;
-	slot = slot_of(rq, entry, rq->mq_hctx->queue_num);
+	op = op_of(rq);
+	slot = slot_of(rq, owner, op);
 	if (!slot)
 		return 0;
 	if (slot->request == (__u64)rq) {
@@ -381,14 +446,13 @@ int BPF_PROG(rq_issue, struct request *rq)
 			slot->state = SLOT_ISSUED;
 			return 0;
 		}
-		COUNT(entry, stale);
+		COUNT(owner, stale);
 	}
 	slot->queued = 0;
-	op = rq->cmd_flags & REQ_OP_MASK;
 	if (config.want_queue && op != REQ_OP_FLUSH && op < REQ_OP_FIRST_DRIVER) {
 		slot->queued = earliest_bio(rq->bio);
 		if (!slot->queued)
-			COUNT(entry, no_queue_start);
+			COUNT(owner, no_queue_start);
 	}
 	slot->issued = now;
 	slot->reaped = 0;
@@ -402,22 +466,22 @@ int BPF_PROG(rq_issue, struct request *rq)
 SEC("tp_btf/block_rq_requeue")
 int BPF_PROG(rq_requeue, struct request *rq)
 {
-	struct queue_entry *entry = queue_of(rq->q, request_disk(rq));
+	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
 
-	if (!entry)
+	if (!owner)
 		return 0;
-	slot = slot_of(rq, entry, rq->mq_hctx->queue_num);
+	slot = slot_of(rq, owner, op_of(rq));
 	if (!slot || slot->request != (__u64)rq) {
-		COUNT(entry, requeues);
+		COUNT(owner, requeues);
 		return 0;
 	}
 	if (slot->reaped) {
-		COUNT(entry, retries);
+		COUNT(owner, retries);
 		slot->reaped = 0;
 		slot->state = SLOT_RETRIED;
 	} else {
-		COUNT(entry, requeues);
+		COUNT(owner, requeues);
 		slot->state = SLOT_REFUSED;
 	}
 	return 0;
@@ -428,22 +492,22 @@ int BPF_PROG(rq_requeue, struct request *rq)
 SEC("?tp_btf/nvme_sq")
 int BPF_PROG(nvme_sq, struct request *rq)
 {
-	struct queue_entry *entry;
+	struct owner *owner;
 	struct wire_slot *slot;
 
 	/* Module tracepoints' arguments may be NULL for the verifier (6.12 and newer). */
 	if (!rq)
 		return 0;
-	entry = queue_of(rq->q, request_disk(rq));
-	if (!entry)
+	owner = owner_of_request(rq);
+	if (!owner)
 		return 0;
-	slot = slot_of(rq, entry, rq->mq_hctx->queue_num);
+	slot = slot_of(rq, owner, op_of(rq));
 	if (slot && slot->request == (__u64)rq)
 		slot->reaped = bpf_ktime_get_ns();
 	return 0;
 }
 
-static __always_inline __u32 classify(__u32 cmd_flags, __u32 nr_bytes)
+static __always_inline __u32 classify(__u32 cmd_flags)
 {
 	__u32 op = cmd_flags & REQ_OP_MASK;
 
@@ -463,18 +527,20 @@ static __always_inline __u32 classify(__u32 cmd_flags, __u32 nr_bytes)
 	return op & 1 ? OP_WRITE : OP_READ;
 }
 
-static __always_inline struct wire_row *row_of(struct queue_entry *entry, __u32 queue, __u32 op)
+static __always_inline struct wire_row *row_of(struct owner *owner, __u32 op)
 {
-	__u32 index, shards = entry->numbers.shards;
+	__u32 index = owner->rare_row_base + op - OPS_SHARDED;
 
-	if (op >= OPS_SHARDED) {
-		index = entry->numbers.rare_row_base + op - OPS_SHARDED;
-	} else {
-		__u32 shard = queue * shards;
+	if (op < OPS_SHARDED) {
+		__u32 shard = 0, shards = owner->shards;
 
-		if (shards > 1)
-			shard += bpf_get_smp_processor_id() % shards;
-		index = entry->numbers.row_base + shard * OPS_SHARDED + op;
+		if (shards > 1) {
+			shard = bpf_get_smp_processor_id();
+			/* A division costs as much as the rest of this function. */
+			if (shard >= shards)
+				shard %= shards;
+		}
+		index = owner->row_base + shard * OPS_SHARDED + op;
 	}
 	return bpf_map_lookup_elem(&rows, &index);
 }
@@ -490,24 +556,19 @@ static __always_inline void add(__u64 *cell, __u64 value, int shared)
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 {
-	struct queue_entry *entry = queue_of(rq->q, request_disk(rq));
-	__u32 op, queue, flags;
+	struct owner *owner = owner_of_request(rq);
+	__u32 op, flags;
 	struct wire_slot *slot;
 	struct wire_row *row;
 	__u64 now, end;
 	int shared;
 
-	if (!entry)
+	if (!owner)
 		return 0;
 	now = bpf_ktime_get_ns();
 	flags = rq->cmd_flags;
-	queue = rq->mq_hctx->queue_num;
-	if (queue >= entry->numbers.hw_queues) {
-		COUNT(entry, out_of_range);
-		return 0;
-	}
-	op = classify(flags, nr_bytes);
-	slot = slot_of(rq, entry, queue);
+	op = classify(flags);
+	slot = slot_of(rq, owner, flags & REQ_OP_MASK);
 	/*
 	 * A write without data and without an issue only waited for a flush. (Its FUA flag may be
 	 * set or not; data with a flush behind it was issued and completes a second time with 0
@@ -515,8 +576,8 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	 */
 	if (!nr_bytes && (op == OP_WRITE || op == OP_FUA) && slot && slot->request != (__u64)rq)
 		op = OP_EMPTY_FLUSH;
-	shared = op >= OPS_SHARDED || entry->numbers.flags & SHARED_ROWS;
-	row = row_of(entry, queue, op);
+	shared = op >= OPS_SHARDED || owner->shared;
+	row = row_of(owner, op);
 	if (!row)
 		return 0;
 	if (nr_bytes)
@@ -527,7 +588,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	if (op != OP_FLUSH && rq->rq_flags & config.rqf_flush_seq)
 		return 0;
 	if (!slot) {
-		COUNT(entry, out_of_range);
+		COUNT(owner, out_of_range);
 		return 0;
 	}
 	if (slot->request != (__u64)rq) {
@@ -542,7 +603,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	slot->request = 0;
 	end = slot->reaped ? slot->reaped : now;
 	if (end < slot->issued || now < end || slot->queued > slot->issued) {
-		COUNT(entry, negative);
+		COUNT(owner, negative);
 		add(&row->untimed, 1, shared);
 		return 0;
 	}

@@ -6,10 +6,11 @@
 //!  tools ----> everything below
 //!  probe ----> wire, host, envelope, refusal   the only room that knows libbpf
 //!  load -----> hist, refusal                   the only room that knows io_uring
-//!  analyze --> wire, hist, host, envelope, load (its results)
+//!  analyze --> wire, hist, host, envelope, load (its results), symbols (names, not how they are found)
+//!  symbols --> envelope                        the only room that knows blazesym
 //!  rules ----> findings, analyze, host, load (its results)
 //!  render ---> analyze, findings, rules, hist, host, envelope   never wire, never probe
-//!  wire, hist, host, envelope, refusal: leaves
+//!  wire, hist, host, envelope, refusal, units: leaves
 //! ```
 //!
 //! `analyze`, `findings`, `rules`, `stats` and `render` use no clock, no file system and no
@@ -26,4 +27,5 @@ pub mod refusal;
 pub mod render;
 pub mod rules;
 pub mod symbols;
+pub mod units;
 pub mod wire;

@@ -7,6 +7,8 @@ pub mod btf;
 pub mod cost;
 pub mod latency;
 mod libbpf;
+mod perf_event;
 pub mod plan;
 pub mod preflight;
 mod skel;
+pub mod stacks;

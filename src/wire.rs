@@ -4,6 +4,8 @@
 //! with the types that clang saw. Bytes become values here, and a record that is too short is an
 //! error value, never a panic.
 
+pub mod stacks;
+
 use std::collections::BTreeMap;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use anyhow::Result;
-use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::host::rights::Rights;
 use biopsy::{probe, render};
@@ -19,13 +18,7 @@ pub fn run(args: &Check, color: Color) -> Result<()> {
     let rights = Rights::read(root);
     let abilities = probe::preflight::abilities(&host, &rights);
     let bytes = if args.output.json {
-        let envelope = Envelope {
-            version: env!("CARGO_PKG_VERSION").to_string(),
-            kernel: host.kernel.clone(),
-            start: clock::now_rfc3339(),
-            ..Envelope::default()
-        };
-        render::json::check::render(&envelope, &rights, &abilities)
+        render::json::check::render(&clock::envelope(), &rights, &abilities)
     } else {
         render::text::check::render(&host, &rights, &abilities, output::colored(color)).into_bytes()
     };

@@ -1,9 +1,262 @@
-//! `biopsy diagnose`.
+//! `biopsy diagnose`: a load (or what is there), the probes around it, and a verdict.
 
-use anyhow::Result;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
+use anyhow::{Context, Result};
+use biopsy::analyze::{latency as analysis, stacks};
+use biopsy::envelope::Missing;
+use biopsy::host::Host;
+use biopsy::load::{self, LoadSummary, Prepared, Target};
+use biopsy::probe::latency::LatencyProbe;
+use biopsy::probe::stacks::StacksProbe;
+use biopsy::refusal::Refusal;
+use biopsy::render::{self, flame, html};
+use biopsy::rules::{self, Summaries};
+use biopsy::symbols::Symbolizer;
+use biopsy::wire::stacks::RawProfile;
+use serde_json::Value;
+
+use crate::child::Running;
 use crate::cli::{Color, Diagnose};
+use crate::output::{Sink, warn};
+use crate::progress::Line;
+use crate::{clock, output, stop, window};
 
-pub fn run(_args: &Diagnose, _color: Color) -> Result<()> {
-    anyhow::bail!("not built yet")
+/// Where the report goes when nobody says so.
+const REPORT: &str = "biopsy-report.html";
+
+/// What runs inside the window.
+struct Outcome {
+    load: Option<LoadSummary>,
+    command_status: Option<i32>,
+}
+
+pub fn run(args: &Diagnose, color: Color) -> Result<()> {
+    let path = args.output.clone().or_else(|| (!args.json).then(|| PathBuf::from(REPORT)));
+    let to_stdout = path.as_deref() == Some(Path::new("-"));
+    if to_stdout && args.json {
+        return Err(
+            Refusal::Usage("-o - and --json both want stdout: name a file with -o".to_string()).into()
+        );
+    }
+    let mut sink = path.as_deref().map(|p| Sink::open(Some(p))).transpose()?;
+    let root = Path::new("/");
+    let host = Host::read(root)?;
+    let mut devices = window::resolve(&host, &args.window)?;
+    stop::install();
+
+    let line = Line::default();
+    let prepared = if args.no_load || !args.command.is_empty() { None } else { Some(prepare(args, &line)?) };
+    line.clear();
+    if let Some(prepared) = &prepared {
+        let disk = prepared.device().with_context(|| {
+            Refusal::Refused(format!(
+                "{} lies on no block device, so there is nothing to trace: name a directory on a disk",
+                prepared.target()
+            ))
+        })?;
+        if devices.is_empty() {
+            devices = with_layers(&host, disk);
+        }
+    }
+
+    let mut envelope = clock::envelope();
+    let mut probe = LatencyProbe::attach(&host, root, &window::options(devices.clone(), &args.window))?;
+    envelope.missing = probe.missing().to_vec();
+    let sampler = match StacksProbe::attach(args.freq) {
+        Ok(sampler) => Some(sampler),
+        Err(error) => {
+            envelope.missing.push(no_profile(&error));
+            None
+        }
+    };
+    let outcome = measure(args, prepared, &mut probe, &devices, &line)?;
+    line.clear();
+    let profile = sampler.map(StacksProbe::finish).transpose();
+    let start = probe.start().clone();
+    let end = probe.detach()?;
+
+    let mut latency = analysis::summarize(&host, &start, &end);
+    if let Some(load) = &outcome.load {
+        if let Some(device) = latency.devices.iter_mut().find(|d| Some(&d.name) == load.device.as_ref()) {
+            device.operations = Some(load.operations());
+        }
+        envelope.missing.extend(load.missing.iter().map(|what| Missing {
+            part: Some("load".to_string()),
+            reason: "not-available".to_string(),
+            why: what.clone(),
+            ..Missing::default()
+        }));
+    }
+    envelope.duration_ns = latency.duration_ns;
+    envelope.lost = analysis::lost(&latency, &start, &end);
+    let ios: u64 = latency.devices.iter().map(|d| d.ios).sum();
+    envelope.cost = probe.cost(ios as f64 * 1e9 / latency.duration_ns.max(1) as f64);
+    drop(probe);
+    let profile = match profile {
+        Ok(raw) => raw.map(|raw| named(&raw, &mut envelope.missing)),
+        Err(error) => {
+            envelope.missing.push(no_profile(&error));
+            None
+        }
+    };
+    envelope.lost.samples = profile.as_ref().map_or(0, |p| p.lost);
+
+    let summaries = Summaries {
+        envelope: &envelope,
+        host: &host,
+        latency: &latency,
+        load: outcome.load.as_ref(),
+        profile: profile.as_ref(),
+    };
+    let diagnosis = rules::diagnose(&summaries);
+    let json = render::json::diagnose::object(
+        &summaries,
+        &diagnosis,
+        Some(Value::Object(render::json::latency::value(&envelope, &latency))),
+        outcome.load.as_ref().map(|load| Value::Object(render::json::load::body(load))),
+        outcome.command_status,
+    );
+    if let Some(sink) = &mut sink {
+        let picture = profile.as_ref().and_then(picture);
+        let report = html::Report {
+            summaries,
+            diagnosis: &diagnosis,
+            command: &command_line(),
+            flame: picture.as_deref(),
+            json: &json,
+        };
+        sink.write(html::render(&report).as_bytes())?;
+    }
+    if args.json {
+        Sink::Stdout.write(&render::json::line(json))?;
+    } else {
+        let text =
+            render::text::diagnose::render(&summaries, &diagnosis, output::colored(color) && !to_stdout);
+        if to_stdout {
+            eprint!("{text}");
+        } else {
+            Sink::Stdout.write(text.as_bytes())?;
+        }
+    }
+    if let Some(path) = path.filter(|_| !to_stdout) {
+        let whole = path.canonicalize().unwrap_or(path);
+        let text = format!("report: {}", render::text::clean(&whole.to_string_lossy()));
+        if args.json { warn(&text) } else { Sink::Stdout.write(format!("{text}\n").as_bytes())? }
+    }
+    if let Some(refusal) = outcome.load.as_ref().and_then(LoadSummary::untrusted) {
+        return Err(refusal.into());
+    }
+    match analysis::distrust(&latency, &envelope.lost, args.window.max_loss) {
+        Some(why) => Err(Refusal::Untrusted(why).into()),
+        None => Ok(()),
+    }
+}
+
+/// Opens the target, or makes the scratch file: before anything is attached.
+fn prepare(args: &Diagnose, line: &Line) -> Result<Prepared> {
+    let target = args.target.clone().unwrap_or_else(|| PathBuf::from("."));
+    let target = if target.is_dir() {
+        crate::load::scratch(&target, &args.workload)?
+    } else {
+        Target::Existing(target)
+    };
+    load::prepare(&crate::load::job(target, &args.workload), stop::flag(), &|progress| line.show(progress))
+}
+
+/// The load, the command or the time that was asked for. The load lies inside the window.
+fn measure(
+    args: &Diagnose,
+    prepared: Option<Prepared>,
+    probe: &mut LatencyProbe,
+    devices: &[String],
+    line: &Line,
+) -> Result<Outcome> {
+    if let Some(prepared) = prepared {
+        // The generator reports several times a second: that is when the cost slices move on.
+        let ticking = RefCell::new(probe);
+        let load = prepared.run(stop::flag(), &|progress| {
+            line.show(progress);
+            ticking.borrow_mut().tick();
+        })?;
+        return Ok(Outcome { load: Some(load), command_status: None });
+    }
+    let mut child = match args.command.is_empty() {
+        true => None,
+        false => Some(Running::start(&args.command, args.json)?),
+    };
+    let deadline = args.window.length.map(|length| Instant::now() + length);
+    if output::progress() && child.is_none() {
+        let how_long =
+            deadline.map_or("until Ctrl-C".to_string(), |_| format!("for {:?}", args.window.length));
+        warn(&format!("watching the I/O that is there {how_long}"));
+    }
+    {
+        let running = RefCell::new(child.as_mut());
+        probe.wait(deadline, &|| {
+            window::over(devices) || running.borrow_mut().as_mut().is_some_and(|child| child.ended())
+        });
+    }
+    let command_status = child.and_then(Running::finish);
+    Ok(Outcome { load: None, command_status })
+}
+
+/// A disk and everything below it.
+fn with_layers(host: &Host, disk: &str) -> Vec<String> {
+    let mut all = vec![disk.to_string()];
+    let mut next = 0;
+    while let Some(name) = all.get(next).cloned() {
+        for below in host.device(&name).map(|d| d.layers.clone()).unwrap_or_default() {
+            if !all.contains(&below) {
+                all.push(below);
+            }
+        }
+        next += 1;
+    }
+    all
+}
+
+fn no_profile(error: &anyhow::Error) -> Missing {
+    Missing {
+        part: Some("profile".to_string()),
+        reason: "refused".to_string(),
+        why: format!("there is no profile and no flame graph: {error:#}"),
+        ..Missing::default()
+    }
+}
+
+fn named(raw: &RawProfile, missing: &mut Vec<Missing>) -> stacks::ProfileSummary {
+    let names = Symbolizer::new().names(&stacks::addresses(raw));
+    missing.extend(names.missing.iter().cloned());
+    stacks::summarize(raw, &names)
+}
+
+/// The flame graph for the page; None where no sample was taken.
+fn picture(profile: &stacks::ProfileSummary) -> Option<String> {
+    let subtitle = format!(
+        "{} of {} samples were not idle; {} at {} Hz on {} CPUs for {}",
+        profile.folded.values().sum::<u64>(),
+        profile.samples,
+        profile.sampler,
+        profile.frequency,
+        profile.cpus,
+        render::text::time(profile.duration_ns),
+    );
+    flame::inline(&profile.folded, "on-CPU time", &subtitle).ok()
+}
+
+/// The command line as a shell would take it again.
+fn command_line() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    let words = std::env::args_os().enumerate().map(|(i, word)| {
+        let word = word.to_string_lossy().into_owned();
+        match i {
+            0 => "biopsy".to_string(),
+            _ if !word.is_empty() && word.chars().all(plain) => word,
+            _ => format!("'{}'", word.replace('\'', "'\\''")),
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
 }

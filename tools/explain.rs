@@ -1,9 +1,53 @@
-//! `biopsy explain`.
+//! `biopsy explain`: a page per finding.
 
 use anyhow::Result;
+use biopsy::refusal::Refusal;
+use biopsy::rules::{self, RULES};
 
 use crate::cli::Explain;
+use crate::output::Sink;
 
-pub fn run(_args: &Explain) -> Result<()> {
-    anyhow::bail!("not built yet")
+pub fn run(args: &Explain) -> Result<()> {
+    let text = match &args.id {
+        None => list(),
+        Some(id) => page(id)?,
+    };
+    Sink::Stdout.write(text.as_bytes())
+}
+
+fn list() -> String {
+    let width = RULES.iter().map(|rule| rule.id.len()).max().unwrap_or(0);
+    RULES.iter().map(|rule| format!("{:width$}  {}\n", rule.id, rule.summary())).collect()
+}
+
+fn page(id: &str) -> Result<String, Refusal> {
+    match rules::explain(id) {
+        Some(rule) => Ok(format!("{}\n\n{}", rule.id, rule.page)),
+        None => {
+            let known: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
+            let id = biopsy::render::text::clean(id);
+            Err(Refusal::Usage(format!("no finding is called '{id}': use one of {}", known.join(", "))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_id_is_listed_and_has_a_page() {
+        let list = list();
+        for rule in RULES {
+            assert!(list.lines().any(|line| line.starts_with(rule.id) && line.len() <= 130), "{}", rule.id);
+            assert!(page(rule.id).is_ok_and(|text| text.starts_with(rule.id)));
+        }
+    }
+
+    #[test]
+    fn an_unknown_id_names_the_known_ones() {
+        let refusal = page("no\x1b[2J").expect_err("unknown");
+        assert_eq!(refusal.exit_code(), 2);
+        assert!(refusal.to_string().contains("device-bound") && !refusal.to_string().contains('\x1b'));
+    }
 }

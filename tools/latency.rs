@@ -1,41 +1,30 @@
 //! `biopsy latency`.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 use biopsy::analyze::latency as analysis;
 use biopsy::envelope::Envelope;
-use biopsy::host::{Host, select};
-use biopsy::probe::latency::{LatencyProbe, Options};
+use biopsy::host::Host;
+use biopsy::probe::latency::LatencyProbe;
 use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::wire::Reading;
 
 use crate::child::Running;
-use crate::cli::{Color, Latency, Window};
+use crate::cli::{Color, Latency};
 use crate::output::{Sink, warn};
-use crate::{clock, output, stop};
-
-/// The disks that `-d` names; empty: all.
-pub fn resolve(host: &Host, window: &Window) -> Result<Vec<String>> {
-    let root = Path::new("/");
-    window.devices.iter().map(|text| select::resolve(host, root, text).map(|d| d.name.clone())).collect()
-}
-
-/// What the probe is told by the common options.
-pub fn options(devices: Vec<String>, window: &Window) -> Options {
-    Options { devices, queue_stage: true, cost: !window.no_cost, drop_issue: window.fault_drop_issue }
-}
+use crate::{clock, output, stop, window};
 
 pub fn run(args: &Latency, color: Color) -> Result<()> {
     let host = Host::read(Path::new("/"))?;
-    let devices = resolve(&host, &args.window)?;
+    let devices = window::resolve(&host, &args.window)?;
     let named = devices.clone();
     let mut sink = Sink::open(args.output.output.as_deref())?;
     stop::install();
     let mut start_text = clock::now_rfc3339();
-    let mut probe = LatencyProbe::attach(&host, Path::new("/"), &options(devices, &args.window))?;
+    let mut probe = LatencyProbe::attach(&host, Path::new("/"), &window::options(devices, &args.window))?;
     let began = Instant::now();
     if output::progress() {
         let what = if named.is_empty() { "all block devices".to_string() } else { named.join(", ") };
@@ -59,13 +48,12 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         let seconds = (summary.duration_ns as f64 / 1e9).max(1e-9);
         let ios: u64 = summary.devices.iter().map(|d| d.ios).sum();
         let envelope = Envelope {
-            version: env!("CARGO_PKG_VERSION").to_string(),
-            kernel: host.kernel.clone(),
             start: start.to_string(),
             duration_ns: summary.duration_ns,
             lost: analysis::lost(&summary, from, to),
             cost: probe.cost(ios as f64 / seconds),
             missing: probe.missing().to_vec(),
+            ..clock::envelope()
         };
         let bytes = if args.output.json {
             render::json::latency::render(&envelope, &summary, status)
@@ -80,7 +68,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         let mut due = began + interval;
         loop {
             let deadline = end_at.map_or(due, |end| end.min(due));
-            let reached = probe.wait(Some(deadline), &|| over(&named));
+            let reached = probe.wait(Some(deadline), &|| window::over(&named));
             if !reached
                 || child.as_mut().is_some_and(Running::ended)
                 || end_at.is_some_and(|end| deadline >= end)
@@ -101,7 +89,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     } else {
         let ended = std::cell::RefCell::new(child.as_mut());
         probe.wait(end_at, &|| {
-            over(&named) || ended.borrow_mut().as_mut().is_some_and(|running| running.ended())
+            window::over(&named) || ended.borrow_mut().as_mut().is_some_and(|running| running.ended())
         });
     }
     let finished = child.as_mut().is_some_and(Running::ended);
@@ -116,22 +104,4 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         Some(why) => Err(Refusal::Untrusted(why).into()),
         None => Ok(()),
     }
-}
-
-/// Ctrl-C, or every device that was named is gone.
-fn over(named: &[String]) -> bool {
-    stop::requested() || vanished(named)
-}
-
-/// Looked at every 200 ms at most: a device that goes away takes its events with it.
-fn vanished(named: &[String]) -> bool {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT_MS: AtomicU64 = AtomicU64::new(0);
-    static EPOCH: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    let now = EPOCH.get_or_init(Instant::now).elapsed().as_millis() as u64;
-    if named.is_empty() || now < NEXT_MS.load(Ordering::Relaxed) {
-        return false;
-    }
-    NEXT_MS.store(now + Duration::from_millis(200).as_millis() as u64, Ordering::Relaxed);
-    named.iter().all(|name| !Path::new("/sys/block").join(name).exists())
 }

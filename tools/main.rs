@@ -12,6 +12,7 @@ mod load;
 mod output;
 mod progress;
 mod stop;
+mod window;
 
 use std::process::ExitCode;
 

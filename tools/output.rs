@@ -118,7 +118,7 @@ pub fn reason(error: &io::Error) -> String {
 
 /// A line on stderr; a closed stderr is not an error.
 pub fn warn(text: &str) {
-    let _closed = writeln!(io::stderr().lock(), "biopsy: {text}");
+    let _closed = writeln!(io::stderr().lock(), "biopsy: {}", biopsy::render::text::clean(text));
 }
 
 /// A closed pipe on stdout ends quietly (`| head`).

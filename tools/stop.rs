@@ -1,7 +1,6 @@
 //! Ctrl-C: the first signal asks for the end, the second ends at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -33,19 +32,4 @@ pub fn requested() -> bool {
 /// The flag itself, for rooms that poll it.
 pub fn flag() -> &'static AtomicBool {
     &STOP
-}
-
-/// Sleeps until `deadline` or the first signal; true when the deadline was reached.
-pub fn sleep_until(deadline: Instant) -> bool {
-    loop {
-        if requested() {
-            return false;
-        }
-        let now = Instant::now();
-        if now >= deadline {
-            return true;
-        }
-        // A signal may arrive between the look at the flag and the sleep: wake up now and then.
-        std::thread::sleep((deadline - now).min(Duration::from_millis(50)));
-    }
 }

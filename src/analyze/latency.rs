@@ -99,6 +99,10 @@ pub enum KernelClass {
     Flush,
 }
 
+impl KernelClass {
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Discard, Self::Flush];
+}
+
 /// What the kernel's counters allow: `min` between the inner readings, `max` between the outer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Bracket {
@@ -261,7 +265,8 @@ pub fn lost(summary: &LatencySummary, start: &Reading, end: &Reading) -> Lost {
     // A completion that the kernel skipped leaves its slot behind, so it is in `unseen_completion`.
     let ios = kinds.get("no_start").copied().unwrap_or(0)
         + kinds.get("slot").copied().unwrap_or(0)
-        + kinds.get("unseen_completion").copied().unwrap_or(0);
+        + kinds.get("unseen_completion").copied().unwrap_or(0)
+        + uncounted;
     Lost { ios, probes: BTreeMap::from([("latency".to_string(), kinds)]), ..Lost::default() }
 }
 
@@ -346,16 +351,17 @@ fn kernel_brackets(first: &DeviceSample, last: &DeviceSample) -> Option<BTreeMap
     if [a, b, c, d].iter().any(|counters| counters.iostats == Some(false)) {
         return None;
     }
-    let classes: [(KernelClass, fn(&Counters) -> Option<u64>); 4] = [
-        (KernelClass::Read, |k| Some(k.reads)),
-        (KernelClass::Write, |k| Some(k.writes)),
-        (KernelClass::Discard, |k| k.discards),
-        (KernelClass::Flush, |k| k.flushes),
-    ];
-    let bracket = |get: fn(&Counters) -> Option<u64>| {
-        Some(Bracket { min: get(&c)?.saturating_sub(get(&b)?), max: get(&d)?.saturating_sub(get(&a)?) })
+    let get = |counters: &Counters, class| match class {
+        KernelClass::Read => Some(counters.reads),
+        KernelClass::Write => Some(counters.writes),
+        KernelClass::Discard => counters.discards,
+        KernelClass::Flush => counters.flushes,
     };
-    Some(classes.into_iter().filter_map(|(class, get)| Some((class, bracket(get)?))).collect())
+    let bracket = |class| {
+        let min = get(&c, class)?.saturating_sub(get(&b, class)?);
+        Some((class, Bracket { min, max: get(&d, class)?.saturating_sub(get(&a, class)?) }))
+    };
+    Some(KernelClass::ALL.into_iter().filter_map(bracket).collect())
 }
 
 fn queue_facts(facts: Option<&BlockDevice>, queue: u32) -> QueueLatency {

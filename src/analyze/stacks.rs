@@ -1,8 +1,12 @@
 //! What the CPUs did: samples of kernel and user stacks, folded.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use serde::Serialize;
+
+use crate::symbols::{Addresses, Names, UNKNOWN};
+use crate::wire::stacks::{KERNEL_FAILED, KTHREAD, MAX_FRAMES, RawProfile, Sample, Sampler, Tally};
 
 /// Where a sample was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -33,7 +37,8 @@ pub struct ProfileSummary {
     pub frequency: u64,
     pub cpus: u32,
     pub duration_ns: u64,
-    /// All samples taken, idle ones included.
+    /// All samples, idle ones included: those taken, and what idle time would have given where an
+    /// idle CPU is not sampled.
     pub samples: u64,
     pub lost: u64,
     /// Samples by class.
@@ -54,3 +59,214 @@ impl ProfileSummary {
         Some((share * self.duration_ns as f64 * f64::from(self.cpus)) as u64)
     }
 }
+
+/// The addresses of a profile that need names.
+pub fn addresses(raw: &RawProfile) -> Addresses {
+    let mut out = Addresses { maps: raw.maps.clone(), ..Addresses::default() };
+    for sample in raw.samples.keys() {
+        out.kernel.extend(sample.kernel_lookups());
+        if !sample.user().is_empty() {
+            out.user.entry(sample.pid).or_default().extend(sample.user_lookups());
+        }
+    }
+    out
+}
+
+/// Folds and classifies the samples of a window.
+///
+/// With `cpu-clock` every sample counts 1. With `cycles` the kernel varies the period, so a sample
+/// counts by its share of the mean period (at least 1). Idle time that the sampler did not see is
+/// put in from the kernel's own account.
+pub fn summarize(raw: &RawProfile, names: &Names) -> ProfileSummary {
+    let mut summary = ProfileSummary {
+        sampler: raw.sampler.name().to_string(),
+        sampler_note: raw.sampler.note().map(str::to_string),
+        frequency: raw.frequency,
+        cpus: raw.cpus,
+        duration_ns: raw.duration_ns,
+        lost: raw.lost,
+        ..ProfileSummary::default()
+    };
+    let mean = mean_period(raw);
+    let mut by_thread: BTreeMap<(String, u32), u64> = BTreeMap::new();
+    for (sample, tally) in &raw.samples {
+        let units = match mean {
+            Some(mean) => (tally.period as f64 / mean).round().max(1.0) as u64,
+            None => tally.samples,
+        };
+        let class = classify(sample, names);
+        *summary.classes.entry(class).or_default() += units;
+        if class != CpuClass::Idle {
+            *summary.folded.entry(fold(sample, names)).or_default() += units;
+            let comm = String::from_utf8_lossy(sample.comm_bytes()).into_owned();
+            *by_thread.entry((comm, sample.pid)).or_default() += units;
+        }
+    }
+    let wall = raw.duration_ns as f64 * f64::from(raw.cpus);
+    let unseen = unseen_idle(raw, &summary.classes);
+    if unseen > 0 {
+        *summary.classes.entry(CpuClass::Idle).or_default() += unseen;
+    }
+    summary.samples = summary.classes.values().sum();
+    let unit_ns = if summary.samples == 0 { 0.0 } else { wall / summary.samples as f64 };
+    let ns = |units: u64| (units as f64 * unit_ns) as u64;
+    summary.top = by_thread.into_iter().map(|((comm, pid), units)| (comm, pid, ns(units))).collect();
+    summary.top.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (&a.0, a.1).cmp(&(&b.0, b.1))));
+    summary
+}
+
+/// Idle time that the sampler did not see, in its units, from the kernel's own account of it.
+///
+/// An idle CPU has no cycles. And although the timer of `cpu-clock` should tick on it, there are
+/// machines where it does not (a guest whose second CPU was parked gave not one sample). Without
+/// this the busy samples would seem to stand for all of the time.
+fn unseen_idle(raw: &RawProfile, classes: &BTreeMap<CpuClass, u64>) -> u64 {
+    let wall = raw.duration_ns as f64 * f64::from(raw.cpus);
+    let Some(idle) = raw.idle_ns.map(|ns| (ns as f64).min(wall * 0.999)) else { return 0 };
+    let seen: u64 = classes.values().sum();
+    let units = match raw.expected() {
+        None => seen as f64 * idle / (wall - idle).max(1.0),
+        Some(expected) => {
+            let seen_idle = classes.get(&CpuClass::Idle).copied().unwrap_or(0);
+            // Ticks are also missing where interrupts were off for long: those were not idle.
+            let missing = expected.saturating_sub(seen + raw.lost);
+            (idle / 1e9 * raw.frequency as f64 - seen_idle as f64).clamp(0.0, missing as f64)
+        }
+    };
+    units.round() as u64
+}
+
+/// The mean period of samples whose period varies.
+fn mean_period(raw: &RawProfile) -> Option<f64> {
+    let sum = |pick: fn(&Tally) -> u64| raw.samples.values().map(|t| pick(t) as f64).sum::<f64>();
+    let (samples, period) = (sum(|t| t.samples), sum(|t| t.period));
+    (raw.sampler == Sampler::Cycles && samples > 0.0 && period > 0.0).then(|| period / samples)
+}
+
+/// What the CPU was doing. The frame nearest to the leaf decides: a softirq runs on top of the
+/// interrupt that raised it, and another interrupt may come on top of that.
+fn classify(sample: &Sample, names: &Names) -> CpuClass {
+    for (i, address) in sample.kernel_lookups().enumerate() {
+        // A kernel address has one name; `first` is for the case that it had inlined ones.
+        let Some(name) = names.kernel(address).first() else { continue };
+        // Called from there, the scheduler or a signal works for the task: the interrupt is over.
+        // As the leaf it is where interrupts come on again, and a timer's tick that was due in the
+        // handler falls: that is the handler's time.
+        if i > 0 && INTERRUPT_OVER.contains(&name.as_str()) {
+            break;
+        }
+        if let Some(class) = interrupt(name) {
+            return class;
+        }
+    }
+    if sample.pid == 0 {
+        return CpuClass::Idle;
+    }
+    if sample.flags & KTHREAD != 0 {
+        return CpuClass::Kthread;
+    }
+    let in_kernel = !sample.kernel().is_empty() || sample.flags & KERNEL_FAILED != 0;
+    if in_kernel { CpuClass::System } else { CpuClass::User }
+}
+
+/// The way out of an interrupt, with interrupts on.
+const INTERRUPT_OVER: [&str; 6] = [
+    "irqentry_exit",
+    "irqentry_exit_to_user_mode",
+    "exit_to_user_mode_loop",
+    "irqentry_exit_cond_resched",
+    "raw_irqentry_exit_cond_resched",
+    "preempt_schedule_irq",
+];
+
+/// The kernel functions that stand between an interrupt and what it interrupts.
+fn interrupt(name: &str) -> Option<CpuClass> {
+    // Compilers add .constprop.0, .isra.0, .cold and the like.
+    let name = name.split('.').next().unwrap_or(name);
+    match name {
+        // handle_softirqs since 6.10, __do_softirq before. The others only call them, but with
+        // interrupts on, so that a sample can fall there.
+        "handle_softirqs"
+        | "__do_softirq"
+        | "do_softirq"
+        | "__irq_exit_rcu"
+        | "irq_exit_rcu"
+        | "run_ksoftirqd"
+        | "do_softirq_post_smp_call_flush" => Some(CpuClass::Softirq),
+        // Polled by the idle task in place of the interrupt: block completions of another CPU.
+        "flush_smp_call_function_queue" | "__flush_smp_call_function_queue" => Some(CpuClass::Irq),
+        // arm64: both are below every interrupt of the kernel and of user mode.
+        "el1_interrupt" | "el0_interrupt" | "do_interrupt_handler" => Some(CpuClass::Irq),
+        _ => {
+            let entry = name.strip_prefix("asm_").or(name.strip_prefix("__")).unwrap_or(name);
+            // Exceptions of the task itself (page faults, traps) are exc_*, and are its own time.
+            let interrupt = entry == "common_interrupt" || entry.starts_with("sysvec_");
+            interrupt.then_some(CpuClass::Irq)
+        }
+    }
+}
+
+/// `comm;root;...;leaf`, user frames below kernel frames.
+fn fold(sample: &Sample, names: &Names) -> String {
+    let mut out = String::with_capacity(256);
+    escape(sample.comm_bytes(), &mut out);
+    // Code without frame pointers gives chance addresses, a hundred at a time. A run of frames that
+    // nobody can name is shown as one: it says as much, and the picture stays readable.
+    let mut unknown = false;
+    let mut frame = |name: &str, suffix: &str| {
+        let again = unknown && name == UNKNOWN;
+        unknown = name == UNKNOWN && suffix.is_empty();
+        if again && suffix.is_empty() {
+            return;
+        }
+        out.push(';');
+        escape(name.as_bytes(), &mut out);
+        out.push_str(suffix);
+    };
+    if sample.user().len() == MAX_FRAMES {
+        frame("[truncated]", "");
+    }
+    for address in sample.user_lookups().rev() {
+        match names.user(sample.pid, address) {
+            [] => frame(UNKNOWN, ""),
+            names => names.iter().for_each(|name| frame(name, "")),
+        }
+    }
+    if sample.kernel().len() == MAX_FRAMES {
+        frame("[truncated]", "_[k]");
+    }
+    for address in sample.kernel_lookups().rev() {
+        match names.kernel(address) {
+            [] => frame(UNKNOWN, "_[k]"),
+            names => names.iter().for_each(|name| frame(name, "_[k]")),
+        }
+    }
+    // A stack that could not be taken is still time: it must not look like a bare thread name.
+    if sample.user().is_empty() && sample.kernel().is_empty() {
+        frame(UNKNOWN, if sample.flags & (KERNEL_FAILED | KTHREAD) != 0 { "_[k]" } else { "" });
+    }
+    out
+}
+
+/// Appends a name as text that cannot break a folded line: `;` and line ends separate, control
+/// characters and bidirectional overrides deceive, and the backslash marks what was escaped.
+fn escape(name: &[u8], out: &mut String) {
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let hidden = matches!(c as u32, 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0xfeff | 0xfff9..=0xfffb);
+            match c {
+                ';' | '\\' => _ = write!(out, "\\x{:02x}", c as u32),
+                c if c.is_ascii_control() => _ = write!(out, "\\x{:02x}", c as u32),
+                c if c.is_control() || hidden => out.extend(c.escape_unicode()),
+                c => out.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "stacks_tests.rs"]
+mod tests;

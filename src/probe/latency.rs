@@ -18,7 +18,7 @@ use crate::envelope::{Cost, Missing};
 use crate::host::Host;
 use crate::host::counters::Counters;
 use crate::refusal::Refusal;
-use crate::wire::{DeviceSample, Reading, Row, WireCounters, WireSlot};
+use crate::wire::{DeviceSample, OPS, OPS_SHARDED, Reading, Row, WireCounters, WireSlot};
 
 /// The kernel's counter of an I/O follows its completion event within one interrupt's batch; between
 /// attaching (or detaching) and reading the counter this much time passes, so that no I/O lies between.
@@ -226,7 +226,8 @@ impl LatencyProbe {
         }
     }
 
-    fn tick(&mut self) {
+    /// Moves the cost slices on; called several times a second while the window is open.
+    pub fn tick(&mut self) {
         let Some(mut meter) = self.meter.take() else { return };
         if Instant::now() >= meter.due() {
             meter.tick(&self.metered(), &|| self.completed());
@@ -325,6 +326,7 @@ impl LatencyProbe {
         self.metered()
             .iter()
             .filter_map(|p| libbpf::program_stats(&p.fd).ok().map(|s| (p.name, s.recursion_misses)))
+            .chain(self.skel.maps.bss_data.as_ref().map(|bss| ("unlearned", bss.unlearned)))
             .collect()
     }
 
@@ -350,30 +352,29 @@ impl LatencyProbe {
     }
 
     fn samples(&self) -> Result<Vec<DeviceSample>> {
-        let look =
-            |map: &dyn Fn(&[u8]) -> libbpf_rs::Result<Option<Vec<u8>>>, index: u32| -> Result<Vec<u8>> {
-                map(&index.to_ne_bytes())?.context("the kernel lost an element of an array")
-            };
-        let row = |index: u32| -> Result<Row> {
-            Ok(Row::decode(&look(&|key| self.skel.maps.rows.lookup(key, MapFlags::ANY), index)?)?)
-        };
+        let maps = &self.skel.maps;
+        let row = |index: u32| -> Result<Row> { Ok(Row::decode(&element(&maps.rows, index)?)?) };
         let mut all = Vec::with_capacity(self.plan.devices.len());
         for (index, device) in self.plan.devices.iter().enumerate() {
             let wire = &device.wire;
-            let counters = look(&|key| self.skel.maps.counters.lookup(key, MapFlags::ANY), index as u32)?;
-            let end = wire.rare_row_base + (crate::wire::OPS - crate::wire::OPS_SHARDED) as u32;
+            let end = wire.rare_row_base + (OPS - OPS_SHARDED) as u32;
             all.push(DeviceSample {
                 name: device.name.clone(),
                 hw_queues: wire.hw_queues,
                 shards: wire.shards,
                 rows: (wire.row_base..wire.rare_row_base).map(row).collect::<Result<_>>()?,
                 rare: (wire.rare_row_base..end).map(row).collect::<Result<_>>()?,
-                counters: WireCounters::decode(&counters)?,
+                counters: WireCounters::decode(&element(&maps.counters, index as u32)?)?,
                 ..DeviceSample::default()
             });
         }
         Ok(all)
     }
+}
+
+/// An element of an array map.
+fn element(map: &impl MapCore, index: u32) -> Result<Vec<u8>> {
+    map.lookup(&index.to_ne_bytes(), MapFlags::ANY)?.context("the kernel lost an element of an array")
 }
 
 /// CLOCK_MONOTONIC, the clock of the kernel's stamps.

@@ -204,7 +204,7 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
         None => {
             let nvme = |d: &&BlockDevice| d.driver.as_deref().is_some_and(|v| v.starts_with("nvme"));
             let blind = programs.iter().find(|p| p.name == "nvme_sq" && p.state != State::Ok);
-            match blind.filter(|_| traced.iter().any(|d| nvme(&d))) {
+            match blind.filter(|_| traced.iter().any(nvme)) {
                 Some(program) => {
                     view("latency", State::Degraded, program.reason.clone(), program.remedy.clone())
                 }

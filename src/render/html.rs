@@ -1,1 +1,215 @@
-//! The report: one self-contained HTML file.
+//! The report: one self-contained HTML file. No network, no script of its own, readable from
+//! `file://`, on paper, and in light and dark. Only the flame graph brings a script, for its zoom.
+
+mod charts;
+mod findings;
+mod setting;
+mod tables;
+
+use serde_json::{Map, Value};
+
+use crate::findings::{Diagnosis, Severity};
+use crate::render::flame;
+use crate::render::text::clean;
+use crate::rules::Summaries;
+use crate::units::{bytes, count, short, significant, time};
+
+const STYLE: &str = include_str!("html/style.css");
+
+/// Everything that a report shows.
+#[derive(Debug, Clone, Copy)]
+pub struct Report<'a> {
+    pub summaries: Summaries<'a>,
+    pub diagnosis: &'a Diagnosis,
+    /// The command line as it was typed.
+    pub command: &'a str,
+    /// The on-CPU flame graph as `render::flame::inline` makes it, taken as it is; None: no profile.
+    pub flame: Option<&'a str>,
+    /// What `diagnose --json` prints; it stands in the page for scripts and for later comparison.
+    pub json: &'a Map<String, Value>,
+}
+
+/// The whole file.
+pub fn render(report: &Report<'_>) -> String {
+    let s = &report.summaries;
+    let title = report.diagnosis.findings.first().map_or("biopsy report", |f| f.id);
+    let mut out = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    // Belt and braces: even a mistake in escaping cannot make the page load anything, and only a
+    // flame graph gives scripts a reason to run.
+    let scripts = if report.flame.is_some() { "'unsafe-inline'" } else { "'none'" };
+    out.push_str(&format!(
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+         script-src {scripts}; base-uri 'none'; form-action 'none'\">\n"
+    ));
+    out.push_str(&format!("<title>{} · {} · biopsy</title>\n", escape(title), escape(&s.host.hostname)));
+    let flame_style = report.flame.map_or("", |_| flame::INLINE_STYLE);
+    out.push_str(&format!("<style>\n{STYLE}{flame_style}</style>\n</head>\n<body>\n<main>\n"));
+    out.push_str(&header(report));
+    out.push_str(&section("Findings", &findings::cards(report.diagnosis)));
+    out.push_str(&section("Where the time goes", &charts::stages(s)));
+    out.push_str(&section("Distributions", &charts::distributions(s)));
+    out.push_str(&section("Percentiles", &tables::percentiles(s)));
+    out.push_str(&section("Hardware queues", &tables::queues(s)));
+    out.push_str(&section("Load", &tables::load(s)));
+    out.push_str(&section("CPU time", &tables::cpu(s)));
+    out.push_str(&section("Flame graph", &flame_graph(report)));
+    out.push_str(&section("What was not seen", &findings::gaps(s, report.diagnosis)));
+    out.push_str(&section("Machine", &setting::machine(s)));
+    out.push_str(&section("Measurement", &setting::measurement(s, report.command)));
+    out.push_str(&footer(report));
+    out.push_str("</main>\n");
+    out.push_str(&format!(
+        "<script type=\"application/json\" id=\"biopsy\">{}</script>\n",
+        island(report.json)
+    ));
+    if report.flame.is_some() {
+        out.push_str(&format!("<script>\n{}</script>\n", flame::INLINE_SCRIPT));
+    }
+    out.push_str("</body>\n</html>\n");
+    out
+}
+
+/// Text for an element or a quoted attribute: markup and what could hide text is escaped.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in clean(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// JSON inside a script element: no character that HTML would look at, and none that would hide
+/// text from somebody who reads the source.
+fn island(json: &Map<String, Value>) -> String {
+    let mut out = String::new();
+    for c in Value::Object(json.clone()).to_string().chars() {
+        if matches!(c, '<' | '>' | '&') || is_hidden(c) {
+            let mut units = [0u16; 2];
+            c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+fn is_hidden(c: char) -> bool {
+    !c.is_ascii_graphic() && c != ' ' && !c.is_alphanumeric() && clean(c.encode_utf8(&mut [0; 4])).len() > 4
+}
+
+/// A heading and its body; nothing at all where the body is empty.
+fn section(title: &str, body: &str) -> String {
+    if body.is_empty() { String::new() } else { format!("<section>\n<h2>{title}</h2>\n{body}</section>\n") }
+}
+
+fn header(report: &Report<'_>) -> String {
+    let s = &report.summaries;
+    let mut out = format!(
+        "<header>\n<p class=\"eyebrow\">biopsy {} · {} · {}</p>\n",
+        escape(&s.envelope.version),
+        escape(&s.host.hostname),
+        escape(&s.envelope.start)
+    );
+    if let Some(verdict) = report.diagnosis.findings.first() {
+        out.push_str(&format!(
+            "<h1>{}</h1>\n<p class=\"chips\"><span><b>{}</b></span><span>subject <b>{}</b></span>\
+             <span>severity <b>{}</b></span><span>confidence <b>{}</b></span></p>\n",
+            escape(&verdict.sentence),
+            escape(verdict.id),
+            escape(&verdict.subject),
+            severity(verdict.severity),
+            significant(verdict.confidence, 2)
+        ));
+    }
+    out.push_str(&figures(s));
+    out.push_str("</header>\n");
+    out
+}
+
+/// The strip of figures below the verdict.
+fn figures(s: &Summaries<'_>) -> String {
+    let mut cells: Vec<(&str, String, String)> = Vec::new();
+    match s.load {
+        Some(load) => {
+            let latency = load.latency();
+            let detail = match load.numjobs {
+                1 => format!("{} at depth {}", bytes(load.bs as f64), load.iodepth),
+                jobs => format!("{} at depth {jobs} × {}", bytes(load.bs as f64), load.iodepth),
+            };
+            cells.push(("operations per second", load.iops().map_or("-".into(), short), detail));
+            let rate = load.bytes_per_second().map_or("-".into(), bytes);
+            cells.push(("bandwidth", format!("{rate}/s"), load.rw.name().to_string()));
+            let p99 = latency.quantile(0.99).map_or("-".into(), time);
+            let mean = latency.mean().map_or("-".into(), |ns| time(ns as u64));
+            cells.push(("mean latency", mean, format!("p99 {p99}")));
+        }
+        None => {
+            let (ios, amount) = s.latency.devices.iter().fold((0, 0), |(n, b), d| (n + d.ios, b + d.bytes));
+            let seconds = s.latency.duration_ns.max(1) as f64 / 1e9;
+            cells.push(("I/Os per second", short(ios as f64 / seconds), "all traced devices".into()));
+            cells.push(("bandwidth", format!("{}/s", bytes(amount as f64 / seconds)), String::new()));
+        }
+    }
+    let ios: u64 = s.latency.devices.iter().map(|d| d.ios).sum();
+    cells.push(("I/Os traced", count(ios), format!("in {}", time(s.latency.duration_ns))));
+    let lost = &s.envelope.lost;
+    cells.push((
+        "I/Os lost",
+        count(lost.ios),
+        format!("{} records dropped", count(lost.events + lost.samples)),
+    ));
+    let cost = s.envelope.cost.ns_per_io.map_or("-".into(), |ns| format!("{} ns", significant(ns, 3)));
+    let attach = s.envelope.cost.attach_ns_per_io;
+    let detail = attach.map_or("per I/O".into(), |ns| format!("per I/O, + {} ns attach", significant(ns, 3)));
+    cells.push(("cost of the probes", cost, detail));
+    let cells: String = cells
+        .iter()
+        .map(|(name, value, detail)| {
+            format!("<div><dt>{name}</dt><dd>{}<small>{}</small></dd></div>\n", escape(value), escape(detail))
+        })
+        .collect();
+    format!("<dl class=\"figures\">\n{cells}</dl>\n")
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Note => "note",
+        Severity::Warning => "warning",
+        Severity::Critical => "critical",
+    }
+}
+
+fn flame_graph(report: &Report<'_>) -> String {
+    let Some(svg) = report.flame else {
+        return String::new();
+    };
+    let note = report.summaries.profile.and_then(|profile| profile.sampler_note.as_deref());
+    let note = note.map(|note| format!(" {}.", escape(note.trim_end_matches('.')))).unwrap_or_default();
+    format!(
+        "<p class=\"soft small\">Busy CPU time by stack, idle time left out: the wider, the more. A click on a frame \
+         widens it, a click on the lowest shows all.{note}</p>\n<div class=\"flame\">{svg}</div>\n"
+    )
+}
+
+fn footer(report: &Report<'_>) -> String {
+    let notice = if report.flame.is_some() {
+        "<p>The flame graph is drawn by inferno, which is under the Common Development and Distribution License 1.0 \
+         (CDDL-1.0), as is the script in pictures that it makes for a file of their own. Its source is the crate \
+         inferno.</p>\n"
+    } else {
+        ""
+    };
+    format!(
+        "<footer>\n<p>Made by biopsy {}. The page loads nothing from elsewhere; the numbers behind it stand at its end as \
+         JSON (<code>script#biopsy</code>, schema <code>biopsy.diagnose/1</code>).</p>\n{notice}</footer>\n",
+        escape(&report.summaries.envelope.version)
+    )
+}

@@ -6,6 +6,8 @@ pub mod diagnose;
 pub mod latency;
 pub mod load;
 
+pub use crate::units::{bytes, count, short, significant, time, time_unit};
+
 /// Escapes what could move a cursor or hide text: control characters, bidi overrides and the
 /// like become `\u{..}`. Names of processes, files and devices are written by strangers.
 pub fn clean(name: &str) -> String {
@@ -19,70 +21,6 @@ pub fn clean(name: &str) -> String {
         }
     }
     out
-}
-
-/// A number with `digits` significant digits, without an exponent.
-pub fn significant(value: f64, digits: usize) -> String {
-    if !value.is_finite() {
-        return "-".to_string();
-    }
-    let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
-    let decimals = (digits as i32 - 1 - magnitude).clamp(0, 9) as usize;
-    format!("{value:.decimals$}")
-}
-
-/// Nanoseconds in the unit that suits them: `118 µs`.
-pub fn time(ns: u64) -> String {
-    let (scale, unit) = time_unit(ns);
-    if scale == 1.0 {
-        return format!("{ns} ns");
-    }
-    format!("{} {unit}", significant(ns as f64 / scale, 3))
-}
-
-/// The unit that suits a time, and how many nanoseconds it has.
-pub fn time_unit(ns: u64) -> (f64, &'static str) {
-    match ns {
-        0..1_000 => (1.0, "ns"),
-        1_000..1_000_000 => (1e3, "µs"),
-        1_000_000..1_000_000_000 => (1e6, "ms"),
-        _ => (1e9, "s"),
-    }
-}
-
-/// Bytes in binary units: `4.00 KiB`.
-pub fn bytes(value: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut scaled = value;
-    let mut unit = 0;
-    while scaled >= 1024.0 && unit + 1 < units.len() {
-        scaled /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{value:.0} B") } else { format!("{} {}", significant(scaled, 3), units[unit]) }
-}
-
-/// A count with thousands separators: `1,149,203`.
-pub fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
-}
-
-/// A rate or large number in short: `525k`, `1.15M`.
-pub fn short(value: f64) -> String {
-    match value.abs() {
-        v if v >= 999.5e6 => format!("{}G", significant(value / 1e9, 3)),
-        v if v >= 999.5e3 => format!("{}M", significant(value / 1e6, 3)),
-        v if v >= 9999.5 => format!("{}k", significant(value / 1e3, 3)),
-        _ => format!("{value:.0}"),
-    }
 }
 
 /// A table: the first column to the left, the others to the right, two spaces between.
@@ -124,18 +62,6 @@ mod tests {
     fn hostile_names_cannot_reach_the_terminal() {
         assert_eq!(clean("a\x1b[2Jb\u{202e}c"), "a\\u{1b}[2Jb\\u{202e}c");
         assert_eq!(clean("kworker/0:1H-kblockd"), "kworker/0:1H-kblockd");
-    }
-
-    #[test]
-    fn units_scale_and_keep_three_digits() {
-        assert_eq!(time(0), "0 ns");
-        assert_eq!(time(118_400), "118 µs");
-        assert_eq!(time(1_500_000), "1.50 ms");
-        assert_eq!(bytes(4096.0), "4.00 KiB");
-        assert_eq!(bytes(512.0), "512 B");
-        assert_eq!(count(1_149_203), "1,149,203");
-        assert_eq!(short(525_300.0), "525k");
-        assert_eq!(short(0.0), "0");
     }
 
     #[test]

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * On-CPU stacks: one record per perf event overflow, with its whole stack.
+ *
+ * No stack-id map: its ids collide, and a collision loses or mixes up stacks. Equal stacks are
+ * counted together in user space.
+ */
+#include "kernel.h"
+#include "wire.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#define STACK_BYTES (STACK_FRAMES * sizeof(__u64))
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+struct stack_counters counters = {};
+
+/* Too large for the BPF stack. One per CPU is enough: an overflow does not interrupt another. */
+struct scratch {
+	struct stack_sample head;
+	__u64 ips[2 * STACK_FRAMES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} stack_scratch SEC(".maps");
+
+/* User space sets the size, by CPUs and frequency. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 * 1024);
+} stack_ring SEC(".maps");
+
+SEC("perf_event")
+int stack_sample(struct bpf_perf_event_data *ctx)
+{
+	__u32 zero = 0;
+	struct scratch *s = bpf_map_lookup_elem(&stack_scratch, &zero);
+	struct task_struct *task = (void *)bpf_get_current_task();
+	__u64 id = bpf_get_current_pid_tgid();
+	long kernel, user = 0;
+
+	if (!s) {
+		__sync_fetch_and_add(&counters.no_scratch, 1);
+		return 0;
+	}
+	s->head.pid = id >> 32;
+	s->head.tid = id;
+	s->head.cpu = bpf_get_smp_processor_id();
+	s->head.flags = BPF_CORE_READ(task, flags) & PF_KTHREAD ? STACK_KTHREAD : 0;
+	s->head.period = ctx->sample_period;
+	bpf_get_current_comm(s->head.comm, sizeof(s->head.comm));
+
+	/* Unwinds from the interrupted registers: the sampler's own interrupt is not in it. */
+	kernel = bpf_get_stack(ctx, s->ips, STACK_BYTES, 0);
+	if (kernel < 0) {
+		s->head.flags |= STACK_KERNEL_FAILED;
+		kernel = 0;
+	}
+	/* Packed behind the kernel's frames, so that the ring carries only what there is. */
+	if (s->head.pid && !(s->head.flags & STACK_KTHREAD)) {
+		user = bpf_get_stack(ctx, (void *)s->ips + kernel, STACK_BYTES, BPF_F_USER_STACK);
+		if (user < 0) {
+			s->head.flags |= STACK_USER_FAILED;
+			user = 0;
+		}
+	}
+	s->head.kernel_frames = kernel / sizeof(__u64);
+	s->head.user_frames = user / sizeof(__u64);
+
+	/* User space looks by the clock: a wake-up would cost more than the sample. */
+	if (bpf_ringbuf_output(&stack_ring, s, sizeof(s->head) + kernel + user, BPF_RB_NO_WAKEUP))
+		__sync_fetch_and_add(&counters.ring_full, 1);
+	return 0;
+}

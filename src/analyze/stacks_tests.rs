@@ -1,0 +1,183 @@
+//! Profiles from literals.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Kernel addresses are numbered by their names, leaf first, so that a test reads as a stack.
+struct Stacks {
+    raw: RawProfile,
+    names: Names,
+}
+
+impl Stacks {
+    fn new(sampler: Sampler) -> Self {
+        let raw = RawProfile {
+            sampler,
+            frequency: 499,
+            cpus: 2,
+            duration_ns: 1_000_000_000,
+            idle_ns: None,
+            samples: Default::default(),
+            maps: Default::default(),
+            lost: 0,
+            damaged: 0,
+            map_bytes: 0,
+            program_runs: 0,
+            program_ns: 0,
+        };
+        Self { raw, names: Names::default() }
+    }
+
+    fn add(&mut self, who: (&[u8], u32, u32), kernel: &[&str], user: &[&str], tally: Tally) -> Sample {
+        let (comm, pid, flags) = who;
+        // Addresses are 16 apart: a lookup one byte before is still the same function.
+        let address = |name: &str| 16 * (1 + name.bytes().map(u64::from).sum::<u64>());
+        let (k, u): (Vec<u64>, Vec<u64>) =
+            (kernel.iter().map(|n| address(n)).collect(), user.iter().map(|n| address(n)).collect());
+        let sample = Sample::new(pid, pid, flags, comm, &k, &u);
+        for (at, name) in sample.kernel_lookups().zip(kernel) {
+            self.names.kernel.insert(at, vec![name.to_string()]);
+        }
+        for (at, name) in sample.user_lookups().zip(user) {
+            // `outer<inner` stands for an inlined function.
+            self.names.user.insert((pid, at), name.split('<').map(str::to_string).collect());
+        }
+        self.raw.samples.insert(sample.clone(), tally);
+        sample
+    }
+
+    fn class(&mut self, pid: u32, flags: u32, kernel: &[&str]) -> CpuClass {
+        let sample = self.add((b"x", pid, flags), kernel, &[], Tally { samples: 1, period: 1 });
+        classify(&sample, &self.names)
+    }
+}
+
+#[test]
+fn every_class_from_both_sides() {
+    let mut s = Stacks::new(Sampler::CpuClock);
+    assert_eq!(s.class(9, 0, &[]), CpuClass::User);
+    assert_eq!(s.class(9, KERNEL_FAILED, &[]), CpuClass::System, "in the kernel, although unseen");
+    assert_eq!(s.class(9, 0, &["vfs_read", "do_syscall_64"]), CpuClass::System);
+    assert_eq!(
+        s.class(9, 0, &["do_user_addr_fault", "exc_page_fault", "asm_exc_page_fault"]),
+        CpuClass::System
+    );
+    assert_eq!(s.class(9, KTHREAD, &["loop_process_work", "kthread"]), CpuClass::Kthread);
+    assert_eq!(s.class(0, KTHREAD, &["pv_native_safe_halt", "default_idle", "do_idle"]), CpuClass::Idle);
+    assert_eq!(s.class(0, KTHREAD, &["do_idle"]), CpuClass::Idle);
+    assert_eq!(s.class(0, KTHREAD, &[]), CpuClass::Idle);
+}
+
+#[test]
+fn interrupts_are_told_by_the_frame_nearest_to_the_leaf() {
+    let mut s = Stacks::new(Sampler::Cycles);
+    let irq = ["nvme_irq", "__common_interrupt", "common_interrupt", "asm_common_interrupt"];
+    assert_eq!(s.class(9, 0, &irq), CpuClass::Irq);
+    assert_eq!(s.class(0, KTHREAD, &[&irq[..], &["default_idle"]].concat()), CpuClass::Irq);
+    assert_eq!(s.class(9, 0, &["asm_sysvec_apic_timer_interrupt"]), CpuClass::Irq);
+    let softirq = ["blk_done_softirq", "handle_softirqs", "__irq_exit_rcu", "sysvec_call_function_single"];
+    assert_eq!(s.class(9, 0, &softirq), CpuClass::Softirq);
+    assert_eq!(s.class(9, KTHREAD, &["handle_softirqs.isra.0", "run_ksoftirqd"]), CpuClass::Softirq);
+    assert_eq!(s.class(0, KTHREAD, &[&irq[..], &softirq[..]].concat()), CpuClass::Irq, "on top of a softirq");
+    // Interrupts come on again: a late tick at this point is the handler's, a call from it the task's.
+    let exit = ["irqentry_exit_to_user_mode", "asm_sysvec_reschedule_ipi"];
+    assert_eq!(s.class(9, 0, &exit), CpuClass::Irq);
+    assert_eq!(s.class(9, 0, &[&["__schedule", "schedule"], &exit[..]].concat()), CpuClass::System);
+    // Names that only look like it.
+    assert_eq!(s.class(9, 0, &["request_threaded_irq", "sysvec"]), CpuClass::System);
+    let polled = ["blk_mq_complete_request", "__flush_smp_call_function_queue", "do_idle"];
+    assert_eq!(s.class(0, KTHREAD, &polled), CpuClass::Irq);
+}
+
+#[test]
+fn folds_from_thread_to_leaf() {
+    let mut s = Stacks::new(Sampler::CpuClock);
+    let tally = Tally { samples: 3, period: 0 };
+    s.add((b"fio", 7, 0), &["read_leaf", "do_syscall_64"], &["syscall", "run<step", "main"], tally);
+    s.add((b"swapper/0", 0, KTHREAD), &["default_idle"], &[], Tally { samples: 5, period: 0 });
+    let summary = summarize(&s.raw, &s.names);
+    let folded: Vec<_> = summary.folded.iter().collect();
+    assert_eq!(folded, [(&"fio;main;run;step;syscall;do_syscall_64_[k];read_leaf_[k]".to_string(), &3)]);
+    assert_eq!(summary.samples, 8);
+    assert_eq!(summary.classes, BTreeMap::from([(CpuClass::System, 3), (CpuClass::Idle, 5)]));
+    // 3 of 8 samples of 2 CPUs in one second.
+    assert_eq!(summary.class_ns(CpuClass::System), Some(750_000_000));
+    assert_eq!(summary.top, [("fio".to_string(), 7, 750_000_000)]);
+}
+
+#[test]
+fn what_has_no_name_or_no_stack_is_kept() {
+    let mut s = Stacks::new(Sampler::CpuClock);
+    let one = Tally { samples: 1, period: 0 };
+    s.raw.samples.insert(Sample::new(7, 7, 0, b"a", &[64], &[80]), one);
+    s.raw.samples.insert(Sample::new(8, 8, 0, b"b", &[], &[]), one);
+    s.raw.samples.insert(Sample::new(9, 9, KERNEL_FAILED, b"c", &[], &[]), one);
+    s.raw.samples.insert(Sample::new(10, 10, 0, b"d", &[], &[96; MAX_FRAMES]), one);
+    let summary = summarize(&s.raw, &s.names);
+    let keys: Vec<_> = summary.folded.keys().map(String::as_str).collect();
+    assert_eq!(keys[..3], ["a;[unknown];[unknown]_[k]", "b;[unknown]", "c;[unknown]_[k]"]);
+    assert_eq!(keys[3], "d;[truncated];[unknown]", "a run of unknown frames is one");
+    assert_eq!(addresses(&s.raw).user[&7].iter().collect::<Vec<_>>(), [&79], "below a system call");
+}
+
+/// With `cycles` a sample weighs its period, and idle comes from the kernel's account.
+#[test]
+fn cycles_weigh_by_period_and_idle_is_filled_in() {
+    let mut s = Stacks::new(Sampler::Cycles);
+    // 4 samples of the sampler's run-up stand for 40 cycles: they count once, not four times.
+    s.add((b"attach", 7, 0), &["perf_ioctl"], &[], Tally { samples: 4, period: 40 });
+    s.add((b"fio", 8, 0), &["vfs_read"], &[], Tally { samples: 396, period: 400_000 });
+    s.raw.idle_ns = Some(1_500_000_000);
+    let summary = summarize(&s.raw, &s.names);
+    assert_eq!((summary.folded["attach;perf_ioctl_[k]"], summary.folded["fio;vfs_read_[k]"]), (1, 400));
+    // 1.5 s of 2 CPU seconds are idle: three times as much as busy.
+    assert_eq!(summary.classes[&CpuClass::Idle], 1203);
+    let busy = summary.class_ns(CpuClass::System).unwrap();
+    assert!(busy.abs_diff(500_000_000) < 1_000_000, "{busy}");
+}
+
+/// A timer that does not tick on an idle CPU: the busy one's samples are not worth more for it.
+#[test]
+fn idle_time_that_the_timer_missed_is_filled_in() {
+    let mut s = Stacks::new(Sampler::CpuClock);
+    s.add((b"fio", 8, 0), &["vfs_read"], &[], Tally { samples: 499, period: 0 });
+    let busy_ns = |s: &Stacks| summarize(&s.raw, &s.names).class_ns(CpuClass::System).unwrap();
+    assert_eq!(busy_ns(&s), 2_000_000_000, "without an account: as if both CPUs had been busy");
+    s.raw.idle_ns = Some(1_000_000_000);
+    assert_eq!(busy_ns(&s), 1_000_000_000);
+    // Half of the missing ticks were idle; the others were lost to something else.
+    s.raw.idle_ns = Some(500_000_000);
+    assert_eq!(summarize(&s.raw, &s.names).classes[&CpuClass::Idle], 250);
+    // What the ring dropped is no idle time.
+    (s.raw.idle_ns, s.raw.lost) = (Some(1_000_000_000), 499);
+    assert_eq!(summarize(&s.raw, &s.names).classes.get(&CpuClass::Idle), None);
+}
+
+#[test]
+fn an_empty_window_is_no_division_by_zero() {
+    let s = Stacks::new(Sampler::Cycles);
+    let summary = summarize(&s.raw, &s.names);
+    assert_eq!((summary.samples, summary.class_ns(CpuClass::User)), (0, None));
+}
+
+/// A process chooses its name: it must not forge a frame, a line or a count.
+#[test]
+fn hostile_names_are_raw_in_the_table_and_escaped_in_folded_lines() {
+    let mut s = Stacks::new(Sampler::CpuClock);
+    let comm = b"a;b\n\x1b[2J\\\xff";
+    s.add((comm, 7, 0), &[], &["<[u8; 8]>::x"], Tally { samples: 1, period: 0 });
+    s.names.user.values_mut().for_each(|v| *v = vec!["<[u8; 8]>::\u{202e}x".to_string()]);
+    let summary = summarize(&s.raw, &s.names);
+    let key = summary.folded.keys().next().unwrap();
+    assert_eq!(key, "a\\x3bb\\x0a\\x1b[2J\\x5c\\xff;<[u8\\x3b 8]>::\\u{202e}x");
+    assert_eq!(summary.top[0].0, "a;b\n\u{1b}[2J\\\u{fffd}");
+}
+
+proptest! {
+    #[test]
+    fn escaped_names_have_no_separator_and_no_control(name in proptest::collection::vec(any::<u8>(), 0..40)) {
+        let mut out = String::new();
+        escape(&name, &mut out);
+        prop_assert!(!out.contains(';') && !out.chars().any(char::is_control));
+    }
+}

@@ -1,0 +1,149 @@
+//! Perf events that make samples: one per online CPU.
+
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::{fs, io};
+
+use anyhow::{Context as _, Result};
+use perf_event_open_sys::bindings::{
+    PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_CPU_CLOCK, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_HARDWARE,
+    PERF_TYPE_SOFTWARE, perf_event_attr,
+};
+
+use crate::refusal::Refusal;
+use crate::wire::stacks::Sampler;
+
+/// Opens the best sampler that this machine has, on every online CPU. Nothing counts yet.
+pub fn open(frequency: u64) -> Result<(Sampler, Vec<OwnedFd>)> {
+    let list = fs::read_to_string("/sys/devices/system/cpu/online")
+        .context("/sys/devices/system/cpu/online, the list of CPUs to sample, cannot be read")?;
+    let cpus = parse_cpu_list(&list).context("/sys/devices/system/cpu/online is no list of CPUs")?;
+
+    // A virtual machine often has no counters; some hybrid processors have them on some CPUs only.
+    // Profiles of two kinds cannot be added up, so it is one sampler for all.
+    if let Ok(events) = open_on(Sampler::Cycles, &cpus, frequency) {
+        return Ok((Sampler::Cycles, events));
+    }
+    match open_on(Sampler::CpuClock, &cpus, frequency) {
+        Ok(events) => Ok((Sampler::CpuClock, events)),
+        Err(error) => Err(explain(error, frequency)),
+    }
+}
+
+/// One event per CPU, or the first error that is not a CPU's going away.
+fn open_on(sampler: Sampler, cpus: &[u32], frequency: u64) -> io::Result<Vec<OwnedFd>> {
+    let (kind, config) = match sampler {
+        Sampler::Cycles => (PERF_TYPE_HARDWARE, u64::from(PERF_COUNT_HW_CPU_CYCLES)),
+        Sampler::CpuClock => (PERF_TYPE_SOFTWARE, u64::from(PERF_COUNT_SW_CPU_CLOCK)),
+    };
+    let mut attr = perf_event_attr { type_: kind, config, ..Default::default() };
+    attr.size = size_of::<perf_event_attr>() as u32;
+    attr.__bindgen_anon_1.sample_freq = frequency;
+    attr.set_freq(1);
+    attr.set_disabled(1);
+
+    let mut events = Vec::with_capacity(cpus.len());
+    for &cpu in cpus {
+        // SAFETY: `attr` is initialised and carries its size. The call keeps no pointer to it.
+        let fd = unsafe {
+            let anyone = -1;
+            let flags = PERF_FLAG_FD_CLOEXEC.into();
+            perf_event_open_sys::perf_event_open(&raw mut attr, anyone, cpu as i32, -1, flags)
+        };
+        if fd >= 0 {
+            // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+            events.push(unsafe { OwnedFd::from_raw_fd(fd) });
+            continue;
+        }
+        let error = io::Error::last_os_error();
+        // The CPU went offline after the list was read. What is left can be sampled.
+        if error.raw_os_error() != Some(libc::ENODEV) || sampler == Sampler::Cycles {
+            return Err(error);
+        }
+    }
+    if events.is_empty() { Err(io::Error::from_raw_os_error(libc::ENODEV)) } else { Ok(events) }
+}
+
+/// Why no sampler at all could be opened, and the remedy.
+fn explain(error: io::Error, frequency: u64) -> anyhow::Error {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => Refusal::Refused(format!(
+            "sampling of CPU stacks is not allowed ({error}): run as root, or give biopsy CAP_PERFMON and \
+             CAP_BPF (kernel.perf_event_paranoid forbids it to others, and kernel lockdown to all)"
+        ))
+        .into(),
+        Some(libc::EINVAL) => {
+            let limit = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
+            let limit = limit.map_or("unknown".to_string(), |l| l.trim().to_string());
+            Refusal::Usage(format!(
+                "the kernel takes no {frequency} samples per second: choose a frequency from 1 to \
+                 kernel.perf_event_max_sample_rate ({limit})"
+            ))
+            .into()
+        }
+        Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => Refusal::Refused(format!(
+            "this kernel has no perf events ({error}): without CONFIG_PERF_EVENTS there is no on-CPU profile"
+        ))
+        .into(),
+        _ => anyhow::Error::new(error).context("a perf event for CPU samples cannot be opened"),
+    }
+}
+
+/// `0-3,8,10-11` as numbers; none when it is anything else.
+fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
+    // More than any kernel can be built for; a bound on what a damaged list can cost.
+    const MOST: u32 = 1 << 16;
+    let mut cpus = Vec::new();
+    for range in text.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last || last >= MOST {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+/// Idle time of all CPUs since boot, in ns, from the text of `/proc/stat`: idle and waiting for
+/// I/O, in hundredths of a second.
+pub fn parse_idle_ns(stat: &str) -> Option<u64> {
+    let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().skip(3);
+    let idle: u64 = fields.next()?.parse().ok()?;
+    let iowait: u64 = fields.next()?.parse().ok()?;
+    idle.checked_add(iowait)?.checked_mul(10_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(parse_cpu_list("0-1\n"), Some(vec![0, 1]));
+        assert_eq!(parse_cpu_list("0,2-3,8"), Some(vec![0, 2, 3, 8]));
+        for bad in ["", "a", "3-1", "0-4294967295", "1,,2", "-"] {
+            assert_eq!(parse_cpu_list(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn idle_time_is_idle_plus_iowait() {
+        assert_eq!(parse_idle_ns("cpu  10 0 20 300 40 1 2 0 0 0\ncpu0 1\n"), Some(3_400_000_000));
+        for bad in ["", "cpu  1 2 3", "cpu  1 2 3 x 5", "cpu  0 0 0 18446744073709551615 9"] {
+            assert_eq!(parse_idle_ns(bad), None, "{bad}");
+        }
+    }
+
+    /// A refusal names the remedy and ends with the exit code of the contract.
+    #[test]
+    fn errors_are_refusals_with_a_remedy() {
+        let code = |errno, frequency| {
+            let error = explain(io::Error::from_raw_os_error(errno), frequency);
+            error.downcast_ref::<Refusal>().map(|r| (r.exit_code(), r.to_string()))
+        };
+        let (exit, text) = code(libc::EACCES, 499).unwrap();
+        assert!(exit == 3 && text.contains("CAP_PERFMON"), "{text}");
+        assert_eq!(code(libc::EINVAL, 0).unwrap().0, 2);
+        assert_eq!(code(libc::EIO, 499), None);
+    }
+}

@@ -1,0 +1,278 @@
+//! The on-CPU sampler: a program on a perf event of each CPU, and a thread that empties its ring.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{ErrorKind, Link, MapCore, RingBufferBuilder, libbpf_sys};
+
+use crate::probe::perf_event;
+use crate::refusal::Refusal;
+use crate::wire::stacks::{RawProfile, Sample, SampleHead, Sampler, Tally, decode};
+
+/// Generated from `bpf/stacks.bpf.c`.
+#[allow(clippy::all, clippy::pedantic, single_use_lifetimes, unused)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/stacks.skel.rs"));
+}
+
+// The two sides must agree to the byte: a drift stops the build.
+const _: () = {
+    use skel::types::{stack_counters, stack_sample};
+    use std::mem::offset_of;
+    assert!(size_of::<SampleHead>() == size_of::<stack_sample>());
+    assert!(offset_of!(SampleHead, flags) == offset_of!(stack_sample, flags));
+    assert!(offset_of!(SampleHead, period) == offset_of!(stack_sample, period));
+    assert!(offset_of!(SampleHead, kernel_frames) == offset_of!(stack_sample, kernel_frames));
+    assert!(offset_of!(SampleHead, user_frames) == offset_of!(stack_sample, user_frames));
+    assert!(offset_of!(SampleHead, comm) == offset_of!(stack_sample, comm));
+    assert!(size_of::<crate::wire::stacks::Counters>() == size_of::<stack_counters>());
+};
+
+/// How often the ring is emptied. Each look costs one wake-up; the ring holds five times as much.
+const DRAIN_EVERY: Duration = Duration::from_millis(50);
+
+/// Samples the stacks of all CPUs from `attach` until `finish`, or until it is dropped.
+#[derive(Debug)]
+pub struct StacksProbe {
+    sampler: Sampler,
+    /// Dropped: the thread stops.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<Result<RawProfile>>>,
+}
+
+impl StacksProbe {
+    /// Starts to sample every online CPU, `frequency` times a second each.
+    ///
+    /// A multiple of 100 or 250 would run in step with the kernel's own timer; 499 does not.
+    ///
+    /// # Errors
+    /// A [`Refusal`] when the rights, BTF or perf events are missing.
+    pub fn attach(frequency: u64) -> Result<Self> {
+        let (stop, stopped) = mpsc::channel();
+        let (ready, attached) = mpsc::channel();
+        // The thread owns all of it: programs, links and ring never leave its stack, and leaving
+        // the stack detaches them, whatever the reason.
+        let thread = thread::Builder::new()
+            .name("biopsy-stacks".to_string())
+            .spawn(move || run(frequency, &ready, &stopped))
+            .context("the thread that collects CPU samples cannot be started")?;
+        let mut probe = Self { sampler: Sampler::CpuClock, stop: Some(stop), thread: Some(thread) };
+        match attached.recv() {
+            Ok(sampler) => {
+                probe.sampler = sampler;
+                Ok(probe)
+            }
+            // It ended before it was ready, and says why.
+            Err(_) => Err(probe.end().err().unwrap_or_else(|| anyhow!("the sampler ended at once"))),
+        }
+    }
+
+    /// What makes the samples.
+    pub fn sampler(&self) -> Sampler {
+        self.sampler
+    }
+
+    /// Detaches, takes what is left in the ring, and gives all samples.
+    ///
+    /// # Errors
+    /// When the ring could not be read; what was read before is given up with it.
+    pub fn finish(mut self) -> Result<RawProfile> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<RawProfile> {
+        drop(self.stop.take());
+        let thread = self.thread.take().context("the sampler has ended already")?;
+        thread.join().map_err(|_| anyhow!("the thread that collects CPU samples panicked"))?
+    }
+}
+
+impl Drop for StacksProbe {
+    fn drop(&mut self) {
+        // After `finish` there is nothing left to do. Before it nobody wants the samples.
+        let _ = self.end();
+    }
+}
+
+/// All of a window: load, attach, drain, detach.
+fn run(frequency: u64, ready: &Sender<Sampler>, stopped: &Receiver<()>) -> Result<RawProfile> {
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        bail!(Refusal::Refused(
+            "this kernel has no BTF (/sys/kernel/btf/vmlinux): boot one with CONFIG_DEBUG_INFO_BTF=y".into()
+        ));
+    }
+    if frequency == 0 {
+        // The kernel would take it, and never sample.
+        bail!(Refusal::Usage("0 samples per second are no profile: choose a frequency of at least 1".into()));
+    }
+    let (sampler, events) = perf_event::open(frequency)?;
+    let cpus = events.len() as u32;
+
+    let mut object = MaybeUninit::uninit();
+    let mut open = skel::StacksSkelBuilder::default().open(&mut object)?;
+    open.maps.stack_ring.set_max_entries(ring_bytes(cpus, frequency))?;
+    let skeleton = open.load().map_err(explain_load)?;
+
+    let samples: RefCell<HashMap<Sample, Tally>> = RefCell::default();
+    let memory = RefCell::new(Maps::default());
+    let damaged = Cell::new(0u64);
+    let mut builder = RingBufferBuilder::new();
+    builder.add(&skeleton.maps.stack_ring, |bytes| {
+        match decode(bytes) {
+            Ok((sample, period)) => {
+                memory.borrow_mut().note(&sample);
+                let mut samples = samples.borrow_mut();
+                let tally = samples.entry(sample).or_default();
+                tally.samples += 1;
+                tally.period = tally.period.saturating_add(period);
+            }
+            Err(_) => damaged.set(damaged.get() + 1),
+        }
+        0
+    })?;
+    let ring = builder.build()?;
+
+    let idle_before = idle_ns();
+    let start = Instant::now();
+    let links = attach(&skeleton.progs.stack_sample, events)?;
+    // Nobody listens only when the probe was given up: then `stopped` says so at once.
+    let _ = ready.send(sampler);
+    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(DRAIN_EVERY) {
+        ring.consume().context("the ring buffer of CPU samples cannot be read")?;
+        memory.borrow_mut().read();
+    }
+    let duration = start.elapsed();
+    let idle_after = idle_ns();
+    drop(links);
+    ring.consume().context("the ring buffer of CPU samples cannot be read")?;
+    memory.borrow_mut().read();
+    drop(ring);
+
+    let maps: [&dyn MapCore; 3] =
+        [&skeleton.maps.stack_ring, &skeleton.maps.stack_scratch, &skeleton.maps.bss];
+    let map_bytes = maps.iter().filter_map(|m| m.query_fdinfo().ok()?.memlock).sum();
+    let counters = skeleton.maps.bss_data.as_ref().map(|bss| bss.counters);
+    let dropped = counters.map_or(0, |c| c.ring_full + c.no_scratch);
+    let (program_runs, program_ns) = run_stats(skeleton.progs.stack_sample.as_fd());
+    let damaged = damaged.into_inner();
+    Ok(RawProfile {
+        sampler,
+        frequency,
+        cpus,
+        duration_ns: duration.as_nanos() as u64,
+        idle_ns: idle_before.zip(idle_after).map(|(a, b)| b.saturating_sub(a)),
+        samples: samples.into_inner(),
+        maps: memory.into_inner().text,
+        lost: dropped + damaged,
+        damaged,
+        map_bytes,
+        program_runs,
+        program_ns,
+    })
+}
+
+/// The memory maps of the sampled processes, read while they live: a command under test has ended
+/// by the time that its frames are to be named.
+#[derive(Debug, Default)]
+struct Maps {
+    text: HashMap<u32, Vec<u8>>,
+    seen: HashSet<(u32, [u8; 16])>,
+    wanted: Vec<u32>,
+}
+
+impl Maps {
+    /// A bound on what a machine that starts thousands of processes a second can cost.
+    const MOST: usize = 4096;
+
+    /// Takes note of a process that is new, or has another name: it may have called exec.
+    fn note(&mut self, sample: &Sample) {
+        let known = self.seen.len() >= Self::MOST || sample.user().is_empty();
+        if !known && self.seen.insert((sample.pid, sample.comm)) {
+            self.wanted.push(sample.pid);
+        }
+    }
+
+    fn read(&mut self) {
+        self.wanted.sort_unstable();
+        self.wanted.dedup();
+        for pid in self.wanted.drain(..) {
+            // Empty for a process on its way out: what was read before is better.
+            if let Ok(maps) = fs::read(format!("/proc/{pid}/maps"))
+                && !maps.is_empty()
+            {
+                self.text.insert(pid, maps);
+            }
+        }
+    }
+}
+
+/// Attaches the program to each event, which starts it. Dropping a link stops and closes it.
+fn attach(program: &libbpf_rs::ProgramMut<'_>, events: Vec<OwnedFd>) -> Result<Vec<Link>> {
+    let mut links = Vec::with_capacity(events.len());
+    for event in events {
+        let link = program
+            .attach_perf_event(event.as_raw_fd())
+            .context("the stack sampler cannot be attached to its perf event")?;
+        links.push(link);
+        // From here on the link owns the descriptor, and closes it.
+        let _ = event.into_raw_fd();
+    }
+    Ok(links)
+}
+
+/// Room for the largest samples of five drains, as a power of two of pages.
+fn ring_bytes(cpus: u32, frequency: u64) -> u32 {
+    /// Head and two full stacks, with the ring's own 8 bytes.
+    const LARGEST: u64 = 8 + 48 + 2 * 127 * 8;
+    /// Samples of usual depth are a fifth of the largest: this is a second of 384 CPUs at 100 Hz.
+    const MOST: u64 = 16 << 20;
+    let per_second = u64::from(cpus).saturating_mul(frequency).saturating_mul(LARGEST);
+    (per_second / 4).clamp(256 << 10, MOST).next_power_of_two() as u32
+}
+
+fn explain_load(error: libbpf_rs::Error) -> anyhow::Error {
+    if error.kind() == ErrorKind::PermissionDenied {
+        return Refusal::Refused(format!(
+            "the kernel does not let biopsy load its stack sampler ({error}): run as root, or give it \
+             CAP_BPF and CAP_PERFMON"
+        ))
+        .into();
+    }
+    anyhow::Error::new(error).context("the stack sampler does not load on this kernel")
+}
+
+fn idle_ns() -> Option<u64> {
+    perf_event::parse_idle_ns(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// Runs and run time of a program. Both are 0 while nobody has the kernel's statistics switched on.
+fn run_stats(program: BorrowedFd<'_>) -> (u64, u64) {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: `info` is zeroed, which asks for no arrays, and `len` is its size.
+    let result =
+        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut len) };
+    if result == 0 { (info.run_cnt, info.run_time_ns) } else { (0, 0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_fits_its_machine() {
+        assert_eq!(ring_bytes(1, 49), 256 << 10);
+        assert_eq!(ring_bytes(2, 499), 512 << 10);
+        assert_eq!(ring_bytes(384, 997), 16 << 20);
+        assert_eq!(ring_bytes(u32::MAX, u64::MAX), 16 << 20, "no overflow");
+    }
+}

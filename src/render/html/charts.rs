@@ -1,0 +1,108 @@
+//! Stage bars and histograms per device and operation.
+
+use super::escape;
+use crate::analyze::latency::{DeviceLatency, Op, OpLatency, Stage};
+use crate::hist::Histogram;
+use crate::render::svg::{self, Part};
+use crate::rules::Summaries;
+use crate::units::{count, time};
+
+/// More pairs of device and operation than these are in the tables only.
+const MOST: usize = 8;
+
+/// A pair of device and operation with fewer I/Os than this share of the most is in the tables only.
+const SMALL: f64 = 0.001;
+
+/// The pairs that are drawn, and how many are not.
+fn drawn<'a>(s: &Summaries<'a>) -> (Vec<(&'a DeviceLatency, Op, &'a OpLatency)>, usize) {
+    let all: Vec<_> = s
+        .latency
+        .devices
+        .iter()
+        .flat_map(|device| device.ops.iter().map(move |(op, latency)| (device, *op, latency)))
+        .filter(|(_, _, latency)| latency.request_stages.values().any(|hist| !hist.is_empty()))
+        .collect();
+    let most = all.iter().map(|(_, _, latency)| latency.ios).max().unwrap_or(0) as f64;
+    let shown: Vec<_> =
+        all.iter().filter(|(_, _, latency)| latency.ios as f64 >= most * SMALL).take(MOST).copied().collect();
+    let left = all.len() - shown.len();
+    (shown, left)
+}
+
+fn timed(latency: &OpLatency) -> impl Iterator<Item = (Stage, &Histogram)> {
+    Stage::ALL
+        .into_iter()
+        .filter_map(|stage| latency.request_stages.get(&stage).map(|hist| (stage, hist)))
+        .filter(|(_, hist)| !hist.is_empty())
+}
+
+fn heading(device: &DeviceLatency, op: Op, latency: &OpLatency) -> String {
+    format!(
+        "<h3>{} {} <span class=\"soft\">{} I/Os</span></h3>\n",
+        escape(&device.name),
+        op.name(),
+        count(latency.ios)
+    )
+}
+
+/// One bar per device and operation: each stage's share of the summed time.
+pub fn stages(s: &Summaries<'_>) -> String {
+    let (shown, left) = drawn(s);
+    let mut out = String::new();
+    for (device, op, latency) in &shown {
+        let all: u64 = timed(latency).map(|(_, hist)| hist.sum()).sum();
+        let parts: Vec<Part> = timed(latency)
+            .map(|(stage, hist)| Part {
+                class: svg::stage_class(stage),
+                name: stage.name().to_string(),
+                amount: hist.sum() as f64,
+                text: format!(
+                    "{} ({:.1} %)",
+                    time(hist.mean().unwrap_or(0.0) as u64),
+                    hist.sum() as f64 / all.max(1) as f64 * 100.0
+                ),
+            })
+            .collect();
+        out.push_str(&heading(device, *op, latency));
+        out.push_str(&svg::bar(&format!("mean time per stage, {} {}", device.name, op.name()), &parts));
+        let legend: String = parts
+            .iter()
+            .map(|part| {
+                format!(
+                    "<span><i class=\"swatch {}\"></i>{} <span class=\"soft\">{}</span></span>\n",
+                    part.class,
+                    escape(&part.name),
+                    escape(&part.text)
+                )
+            })
+            .collect();
+        out.push_str(&format!("<p class=\"legend\">\n{legend}</p>\n"));
+    }
+    if !out.is_empty() {
+        out.push_str(
+            "<p class=\"soft small\">Mean time per I/O and stage, from exact sums: means add up, percentiles of \
+             stages do not. A stage that cannot be seen here is not drawn.</p>\n",
+        );
+    }
+    if left > 0 {
+        out.push_str(&format!("<p class=\"soft small\">{left} more are in the tables below.</p>\n"));
+    }
+    out
+}
+
+/// One histogram per stage; the charts of one device and operation share the time axis.
+pub fn distributions(s: &Summaries<'_>) -> String {
+    let mut out = String::new();
+    for (device, op, latency) in drawn(s).0 {
+        let Some(range) = svg::range(timed(latency).map(|(_, hist)| hist)) else { continue };
+        out.push_str(&heading(device, op, latency));
+        timed(latency).for_each(|(stage, hist)| out.push_str(&svg::histogram(stage, hist, range)));
+    }
+    if !out.is_empty() {
+        out.push_str(
+            "<p class=\"soft small\">I/Os (up) per sixth of an octave of time (across, logarithmic). Single I/Os are \
+             drawn one pixel high, so that outliers show.</p>\n",
+        );
+    }
+    out
+}

@@ -1,0 +1,161 @@
+//! The setting of a run: the machine, and how it was measured.
+
+use super::escape;
+use super::tables::{Cell, facts, table, text};
+use crate::analyze::latency::DeviceLatency;
+use crate::host::BlockDevice;
+use crate::rules::Summaries;
+use crate::units::{bytes, count, significant, time};
+
+/// Kernel, CPUs, and the devices that carried I/O or lie below those that did.
+pub fn machine(s: &Summaries<'_>) -> String {
+    let host = s.host;
+    let mut rows = vec![("kernel", host.kernel.clone())];
+    rows.extend(host.cpu_model.clone().map(|model| ("CPU", model)));
+    rows.push(("CPUs", format!("{} online, {} NUMA nodes", host.cpus_online, host.numa_nodes)));
+    rows.extend(host.memory_bytes.map(|memory| ("memory", bytes(memory as f64))));
+    rows.extend(host.virtualization.clone().map(|name| ("virtual machine", name)));
+    let mut out = facts(&rows);
+    let traced = |disk: &&BlockDevice| s.latency.devices.iter().any(|d| d.ios > 0 && d.name == disk.name);
+    let target =
+        |disk: &&BlockDevice| s.load.is_some_and(|l| l.device.as_deref() == Some(disk.name.as_str()));
+    host.devices
+        .iter()
+        .filter(|disk| traced(disk) || target(disk))
+        .for_each(|disk| out.push_str(&device(disk)));
+    out
+}
+
+fn device(disk: &BlockDevice) -> String {
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    let model: Vec<&str> =
+        [&disk.model, &disk.firmware, &disk.serial].into_iter().filter_map(|part| part.as_deref()).collect();
+    if !model.is_empty() {
+        rows.push(("model, firmware, serial", model.join(", ")));
+    }
+    rows.extend(disk.driver.clone().map(|driver| ("driver", driver)));
+    rows.push(("size", bytes(disk.size_bytes as f64)));
+    if let Some(active) = &disk.scheduler {
+        let others: Vec<&str> =
+            disk.schedulers.iter().filter(|name| *name != active).map(String::as_str).collect();
+        let rest = if others.is_empty() { String::new() } else { format!(" (also: {})", others.join(", ")) };
+        rows.push(("scheduler", format!("{active}{rest}")));
+    }
+    rows.push((
+        "largest request",
+        format!(
+            "{} (hardware {})",
+            bytes(disk.max_request_bytes as f64),
+            bytes(disk.max_hw_request_bytes as f64)
+        ),
+    ));
+    rows.push((
+        "blocks",
+        format!("{} logical, {} physical", disk.logical_block_bytes, disk.physical_block_bytes),
+    ));
+    rows.push(("read-ahead", bytes(disk.read_ahead_bytes as f64)));
+    let tags: Vec<String> = disk.queues.iter().map(|q| q.tags.to_string()).collect();
+    let same = tags.windows(2).all(|pair| pair[0] == pair[1]);
+    if let Some(first) = tags.first() {
+        let each = if same { first.clone() } else { tags.join(", ") };
+        let requests = disk.requests.map_or(String::new(), |n| format!(", nr_requests {n}"));
+        rows.push(("queues", format!("{} with {each} tags{requests}", disk.queues.len())));
+    }
+    rows.extend(disk.numa_node.map(|node| ("NUMA node", node.to_string())));
+    rows.extend(disk.pci_address.clone().map(|address| ("PCI", address)));
+    if let Some(link) = &disk.link {
+        let most = match (link.max_speed_gts, link.max_width) {
+            (Some(speed), Some(width)) => format!(" (could be {speed} GT/s x{width})"),
+            _ => String::new(),
+        };
+        rows.push(("link", format!("{} GT/s x{}{most}", link.speed_gts, link.width)));
+    }
+    if !disk.layers.is_empty() {
+        rows.push(("stands on", disk.layers.join(", ")));
+    }
+    if !disk.mounted_at.is_empty() {
+        rows.push(("mounted at", disk.mounted_at.join(", ")));
+    }
+    format!("<h3>{}</h3>\n{}", escape(&disk.name), facts(&rows))
+}
+
+/// Command, versions, window, loss by kind, and what the probes cost.
+pub fn measurement(s: &Summaries<'_>, command: &str) -> String {
+    let envelope = s.envelope;
+    let mut rows = vec![
+        ("start", envelope.start.clone()),
+        ("window", time(envelope.duration_ns)),
+        ("version", format!("biopsy {}, kernel {}", envelope.version, envelope.kernel)),
+        (
+            "lost",
+            format!(
+                "{} I/Os, {} records, {} samples",
+                count(envelope.lost.ios),
+                count(envelope.lost.events),
+                count(envelope.lost.samples)
+            ),
+        ),
+    ];
+    let kinds: Vec<String> = envelope
+        .lost
+        .probes
+        .iter()
+        .flat_map(|(probe, kinds)| kinds.iter().map(move |(kind, n)| format!("{probe} {kind} {}", count(*n))))
+        .collect();
+    if !kinds.is_empty() {
+        rows.push(("lost by kind", kinds.join(", ")));
+    }
+    s.latency.devices.iter().filter(|d| d.ios > 0).for_each(|d| rows.push(("counted", counted(d))));
+    let cost = &envelope.cost;
+    let ns = |value: Option<f64>| {
+        value.map_or("not measured".to_string(), |v| format!("{} ns", significant(v, 3)))
+    };
+    rows.push((
+        "cost",
+        format!(
+            "{} per I/O, and {} per I/O to reach the programs; {} of a CPU; {} of maps",
+            ns(cost.ns_per_io),
+            ns(cost.attach_ns_per_io),
+            cost.cpu_percent.map_or("-".to_string(), |v| format!("{} %", significant(v, 2))),
+            bytes(cost.map_bytes as f64)
+        ),
+    ));
+    let mut out = format!("<pre>{}</pre>\n{}", escape(command), facts(&rows));
+    if !cost.programs.is_empty() {
+        let programs = cost.programs.iter().map(|program| {
+            vec![
+                text(&program.name),
+                Cell::Number(count(program.runs)),
+                Cell::Number(time(program.ns)),
+                Cell::Number(time((program.ns as f64 / program.runs.max(1) as f64) as u64)),
+            ]
+        });
+        out.push_str(&table(&["<program", "runs", "run time", "per run"], programs.collect()));
+        if let Some(baseline) = cost.baseline_ns_per_run {
+            out.push_str(&format!(
+                "<p class=\"soft small\">Run times as the kernel counts them; an empty program reads {} ns a run, which is \
+                 subtracted in the cost per I/O.</p>\n",
+                significant(baseline, 3)
+            ));
+        }
+    }
+    out
+}
+
+fn counted(device: &DeviceLatency) -> String {
+    let checked = match device.kernel_total() {
+        Some(b) if b.min == b.max => format!("the kernel counted {}", count(b.min)),
+        Some(b) => format!("the kernel counted {} to {}", count(b.min), count(b.max)),
+        None => "the kernel does not count this device".to_string(),
+    };
+    format!(
+        "{}: {} I/Os, {checked}; {} splits, {} merges, {} requeues, {} retries, {} negative stages",
+        device.name,
+        count(device.ios),
+        count(device.splits),
+        count(device.merges),
+        count(device.requeues),
+        count(device.retries),
+        count(device.negative)
+    )
+}

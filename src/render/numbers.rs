@@ -1,0 +1,81 @@
+//! A finding's numbers as people read them: the unit comes from the key.
+
+use crate::findings::{Finding, Worth};
+use crate::units::{bytes, count, short, significant, time};
+
+/// Label and text of one number: `("device share", "94.8 %")`.
+pub fn labelled(key: &str, value: f64) -> (String, String) {
+    // A unit may stand inside a key: `user_ns_per_operation`.
+    type Show = fn(f64) -> String;
+    let units: [(&str, Show); 6] = [
+        ("_ns", |v| time(v.max(0.0) as u64)),
+        ("_bytes", bytes),
+        ("_percent", |v| format!("{} %", significant(v, 3))),
+        ("_per_second", |v| format!("{}/s", short(v))),
+        ("_ratio", |v| significant(v, 3)),
+        ("_ios", |v| format!("{} I/Os", amount(v))),
+    ];
+    for (unit, show) in units {
+        let inside = format!("{unit}_per_");
+        if key.ends_with(unit) || key.contains(&inside) {
+            return (words(&key.replacen(unit, "", 1)), show(value));
+        }
+    }
+    (words(key), amount(value))
+}
+
+/// All of a finding's numbers, in the order of their keys.
+pub fn all(finding: &Finding) -> Vec<(String, String)> {
+    finding.numbers.iter().map(|(key, value)| labelled(key, *value)).collect()
+}
+
+/// What a fix could be worth, as a range.
+pub fn worth(worth: &Worth) -> String {
+    let (low, high) = (significant(worth.low, 2), significant(worth.high, 2));
+    let range = if low == high { low } else { format!("{low} to {high}") };
+    match worth.metric.as_str() {
+        "iops_ratio" => format!("operations per second × {range}"),
+        other => format!("{} {range}", words(other.trim_end_matches("_ratio"))),
+    }
+}
+
+fn amount(value: f64) -> String {
+    if value.fract() == 0.0 && value >= 0.0 { count(value as u64) } else { significant(value, 3) }
+}
+
+fn words(key: &str) -> String {
+    let spell = |word| match word {
+        "ios" => "I/Os",
+        "io" => "I/O",
+        "cpu" => "CPU",
+        word => word,
+    };
+    key.split('_').map(spell).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_carry_their_units() {
+        let show = |key, value| {
+            let (label, text) = labelled(key, value);
+            format!("{label}: {text}")
+        };
+        assert_eq!(show("device_share_percent", 94.83), "device share: 94.8 %");
+        assert_eq!(show("user_ns_per_operation", 750.0), "user per operation: 750 ns");
+        assert_eq!(show("ios_per_second", 15_000.0), "I/Os: 15.0k/s");
+        assert_eq!(show("io_mean_bytes", 131_072.0), "I/O mean: 128 KiB");
+        assert_eq!(show("in_device_ios", 30.4), "in device: 30.4 I/Os");
+        assert_eq!(show("device_p50_to_min_ratio", 5.0), "device p50 to min: 5.00");
+        assert_eq!(show("tags", 256.0), "tags: 256");
+    }
+
+    #[test]
+    fn a_worth_is_a_range() {
+        let text = |metric: &str, low, high| worth(&Worth { metric: metric.to_string(), low, high });
+        assert_eq!(text("iops_ratio", 1.0, 2.2), "operations per second × 1.0 to 2.2");
+        assert_eq!(text("ios_per_operation_ratio", 1.0, 8.0), "I/Os per operation 1.0 to 8.0");
+    }
+}

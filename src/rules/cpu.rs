@@ -1,0 +1,266 @@
+//! Numbers about CPU time that several rules need: is a CPU the limit, and which one?
+
+use std::collections::BTreeMap;
+
+use super::Summaries;
+use super::facts;
+use crate::analyze::stacks::{CpuClass, ProfileSummary};
+use crate::units::in_percent;
+
+/// A worker that used this share of its CPU is limited by it. Not 1.0: what interrupts take on that
+/// CPU is not charged to the worker, and the run's first and last milliseconds are not busy.
+pub const WORKER_SATURATED: f64 = 0.90;
+
+/// A worker below `WORKER_SATURATED` that used at least this much counts as limited when the
+/// interrupts fill up the rest.
+pub const WORKER_BUSY: f64 = 0.70;
+
+/// A machine whose CPUs are busy to this share has nothing left.
+pub const MACHINE_SATURATED: f64 = 0.95;
+
+/// Share of the busy time that must be the I/O's own before a busy machine is blamed on it.
+pub const IO_SHARE: f64 = 0.70;
+
+/// A profile below this many samples is noise: a share of 10 % would be off by 3 points.
+pub const MIN_SAMPLES: u64 = 100;
+
+/// A profile that lost more than this share is not used.
+pub const MAX_SAMPLE_LOSS: f64 = 0.01;
+
+/// Kernel functions of the block layer, its drivers and their callers: prefixes.
+const IO_FRAMES: &[&str] = &[
+    "submit_bio",
+    "__submit_bio",
+    "blk_",
+    "__blk_",
+    "bio_",
+    "__bio_",
+    "blkdev_",
+    "__blkdev_",
+    "iomap_dio",
+    "__iomap_dio",
+    "io_submit",
+    "io_issue",
+    "io_read",
+    "__io_read",
+    "nvme_",
+    "virtblk_",
+    "scsi_",
+    "loop_",
+    "submit_bh",
+];
+
+/// Functions of the I/O schedulers, and of the block layer only where a scheduler is active.
+const ELEVATOR_FRAMES: &[&str] = &[
+    "dd_",
+    "__dd_",
+    "deadline_",
+    "bfq_",
+    "__bfq_",
+    "kyber_",
+    "blk_mq_sched_",
+    "__blk_mq_sched_",
+    "elv_",
+    "__blk_mq_do_dispatch_sched",
+    "blk_mq_do_dispatch_sched",
+];
+
+/// From these on a stack is the driver's work, whoever called it.
+const DRIVER_FRAMES: &[&str] =
+    &["blk_mq_dispatch_rq_list", "blk_mq_request_issue_directly", "__blk_mq_issue_directly"];
+
+/// The profile, where it can carry a finding.
+pub fn profile<'a>(s: &Summaries<'a>) -> Option<&'a ProfileSummary> {
+    s.profile.filter(|p| {
+        p.samples >= MIN_SAMPLES
+            && p.duration_ns > 0
+            && p.cpus > 0
+            && facts::loss(p.samples, p.lost) <= MAX_SAMPLE_LOSS
+    })
+}
+
+/// CPU time of some classes, in CPUs: 1.0 is one CPU all the time.
+pub fn cpus(profile: &ProfileSummary, classes: &[CpuClass]) -> f64 {
+    let samples: u64 = classes.iter().filter_map(|class| profile.classes.get(class)).sum();
+    samples as f64 / profile.samples as f64 * f64::from(profile.cpus)
+}
+
+/// Busy share of all CPUs together, 0 to 1.
+pub fn machine_busy(profile: &ProfileSummary) -> f64 {
+    1.0 - cpus(profile, &[CpuClass::Idle]) / f64::from(profile.cpus)
+}
+
+/// Hard and soft interrupt time, in CPUs.
+pub fn interrupt_cpus(profile: &ProfileSummary) -> f64 {
+    cpus(profile, &[CpuClass::Irq, CpuClass::Softirq])
+}
+
+/// Share of the busy samples whose stack satisfies `matches`.
+fn folded_share(profile: &ProfileSummary, matches: impl Fn(&str) -> bool) -> f64 {
+    let all: u64 = profile.folded.values().sum();
+    let hits: u64 = profile.folded.iter().filter(|(stack, _)| matches(stack)).map(|(_, n)| n).sum();
+    if all == 0 { 0.0 } else { hits as f64 / all as f64 }
+}
+
+/// Kernel frames of a folded stack, outermost first. The first element is the thread's name: it
+/// may read like a function and must not count as one.
+fn kernel_frames(stack: &str) -> impl Iterator<Item = &str> {
+    stack.split(';').skip(1).filter_map(|frame| frame.strip_suffix("_[k]"))
+}
+
+fn begins(frame: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| frame.starts_with(prefix))
+}
+
+/// Share of the busy samples in the I/O scheduler. A stack counts where a scheduler's frame is not
+/// followed by the driver's: the scheduler dispatches, but the driver's work is not its cost.
+pub fn elevator_share(profile: &ProfileSummary) -> f64 {
+    folded_share(profile, |stack| {
+        let mut inside = false;
+        for frame in kernel_frames(stack) {
+            if begins(frame, DRIVER_FRAMES) || frame.ends_with("queue_rq") {
+                inside = false;
+            } else if begins(frame, ELEVATOR_FRAMES) {
+                inside = true;
+            }
+        }
+        inside
+    })
+}
+
+/// What the load's workers used, in shares of one CPU each.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Workers {
+    pub count: usize,
+    /// Mean of user + system time over the run.
+    pub busy: f64,
+    /// How many used at least `WORKER_SATURATED`.
+    pub saturated: usize,
+    /// User time's share of the workers' CPU time.
+    pub user: f64,
+}
+
+impl Workers {
+    /// At least half of them, so that one straggler does not decide.
+    pub fn limited(&self) -> bool {
+        self.saturated * 2 >= self.count
+    }
+}
+
+/// None without a load of our own.
+pub fn workers(s: &Summaries<'_>) -> Option<Workers> {
+    let load = s.load.filter(|l| l.duration_ns > 0 && !l.jobs.is_empty())?;
+    let duration = load.duration_ns as f64;
+    let busy = |j: &crate::load::JobResult| (j.user_ns + j.system_ns) as f64 / duration;
+    let used = load.user_ns() + load.system_ns();
+    Some(Workers {
+        count: load.jobs.len(),
+        busy: load.jobs.iter().map(busy).sum::<f64>() / load.jobs.len() as f64,
+        saturated: load.jobs.iter().filter(|j| busy(j) >= WORKER_SATURATED).count(),
+        user: if used == 0 { 0.0 } else { load.user_ns() as f64 / used as f64 },
+    })
+}
+
+/// Which CPU is the limit.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Saturation {
+    /// The load's workers use their CPUs up.
+    Workers(Workers),
+    /// The workers and the interrupts together do, if the interrupts come to the workers' CPUs.
+    WithInterrupts(Workers, f64),
+    /// The loop driver's kernel thread does.
+    LoopThread(f64),
+    /// A thread of somebody else's load does: name, pid, share of a CPU.
+    Thread(String, u32, f64),
+    /// All CPUs are busy, and with I/O.
+    Machine(f64),
+}
+
+impl Saturation {
+    /// The load's workers, where they are the ones.
+    pub fn workers(&self) -> Option<&Workers> {
+        match self {
+            Self::Workers(workers) | Self::WithInterrupts(workers, _) => Some(workers),
+            _ => None,
+        }
+    }
+}
+
+/// The CPU that is the limit, if one is.
+pub fn saturation(s: &Summaries<'_>) -> Option<Saturation> {
+    let profile = profile(s);
+    if let Some(workers) = workers(s) {
+        if workers.limited() {
+            return Some(Saturation::Workers(workers));
+        }
+        let interrupts = profile.map_or(0.0, interrupt_cpus) / workers.count as f64;
+        if workers.busy >= WORKER_BUSY && workers.busy + interrupts >= WORKER_SATURATED {
+            return Some(Saturation::WithInterrupts(workers, interrupts));
+        }
+    }
+    let profile = profile?;
+    let kthreads = cpus(profile, &[CpuClass::Kthread]);
+    // The loop driver serves a cgroup's requests from one work item: it cannot use a second CPU.
+    if on_loop(s) && kthreads >= WORKER_SATURATED {
+        return Some(Saturation::LoopThread(kthreads));
+    }
+    if s.load.is_none()
+        && let Some((name, pid, ns)) = profile.top.first()
+        && *ns as f64 >= profile.duration_ns as f64 * WORKER_SATURATED
+        && thread_io_share(profile, name) >= 0.5
+    {
+        return Some(Saturation::Thread(name.clone(), *pid, *ns as f64 / profile.duration_ns as f64));
+    }
+    let busy = machine_busy(profile);
+    (busy >= MACHINE_SATURATED && io_share(s, profile) >= IO_SHARE).then_some(Saturation::Machine(busy))
+}
+
+/// Busy share of all CPUs where nothing is left, whoever uses it.
+pub fn nothing_left(s: &Summaries<'_>) -> Option<f64> {
+    profile(s).map(machine_busy).filter(|busy| *busy >= MACHINE_SATURATED)
+}
+
+fn on_loop(s: &Summaries<'_>) -> bool {
+    facts::pictures(s).iter().any(|p| p.ios > 0 && p.is_loop())
+}
+
+/// Share of the busy CPU time that belongs to the I/O: the generator's own time where it is known,
+/// else the stacks in the block layer; kernel threads and interrupts are counted as I/O.
+fn io_share(s: &Summaries<'_>, profile: &ProfileSummary) -> f64 {
+    let busy = machine_busy(profile) * f64::from(profile.cpus);
+    if busy <= 0.0 {
+        return 0.0;
+    }
+    let kernel = cpus(profile, &[CpuClass::Kthread, CpuClass::Irq, CpuClass::Softirq]);
+    match workers(s) {
+        Some(workers) => ((workers.busy * workers.count as f64 + kernel) / busy).min(1.0),
+        None => folded_share(profile, |stack| kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES))),
+    }
+}
+
+/// Share of a thread name's samples that are in the block layer.
+fn thread_io_share(profile: &ProfileSummary, comm: &str) -> f64 {
+    let mine = |stack: &str| stack.split(';').next() == Some(comm);
+    let all = folded_share(profile, mine);
+    let io = folded_share(profile, |stack| {
+        mine(stack) && kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES))
+    });
+    if all == 0.0 { 0.0 } else { io / all }
+}
+
+/// The functions with the most busy samples, with their shares: `_raw_spin_lock 12 %`.
+pub fn hottest(profile: &ProfileSummary, most: usize) -> Vec<String> {
+    let mut leaves: BTreeMap<&str, u64> = BTreeMap::new();
+    for (stack, n) in &profile.folded {
+        let leaf = stack.rsplit(';').next().unwrap_or(stack);
+        *leaves.entry(leaf.strip_suffix("_[k]").unwrap_or(leaf)).or_default() += n;
+    }
+    let all: u64 = leaves.values().sum();
+    let mut sorted: Vec<(&str, u64)> = leaves.into_iter().collect();
+    sorted.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    sorted
+        .into_iter()
+        .take(most)
+        .map(|(leaf, n)| format!("{leaf} {}", in_percent(n as f64 / all.max(1) as f64)))
+        .collect()
+}

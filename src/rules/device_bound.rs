@@ -1,0 +1,381 @@
+//! The device is the limit.
+
+use std::collections::BTreeMap;
+
+use super::command;
+use super::cpu;
+use super::facts::{self, Picture, percent};
+use super::queue_depth_too_low::{self, CROWDED};
+use super::{Rule, Summaries};
+use crate::analyze::latency::Stage;
+use crate::findings::{Finding, Severity};
+use crate::units::{bytes, count, in_percent, time};
+
+/// Share of an I/O's time in the device. If all the rest vanished, the rate at the same depth would
+/// grow by at most 1 / 0.75 = 1.33.
+pub const DEVICE_SHARE: f64 = 0.75;
+
+/// A device with this share of its tags in use is full: what waits in the queue waits for it.
+pub const FULL: f64 = 0.80;
+
+/// At least this share of the offered depth must be in the device, or something before it holds the
+/// I/Os back.
+pub const DEPTH_SHARE: f64 = 0.5;
+
+/// Hard and soft interrupt time of a completing CPU from which on the host may be the one who is late.
+pub const INTERRUPT_LIMIT: f64 = 0.70;
+
+pub const RULE: Rule = Rule { id: "device-bound", page: PAGE, find };
+
+const PAGE: &str = "\
+The device is the limit: I/Os spend their time in it, and the host waits.
+
+How it is computed
+  Found when all of these hold:
+  - the device stage has at least 75 % of the I/O's time (and, with biopsy's own load and no splits, of
+    the operation's time), or the device is full: 80 % of its tags are in use on average;
+  - enough is in flight: more than 4, and at least 50 % of the depth that the load offers is in the
+    device (else see queue-depth-too-low);
+  - no CPU is saturated (else see submit-cpu-bound, generator-bound);
+  - the host is not the one who is late: hard and soft interrupts take less than 70 % of a completing
+    CPU. The profile gives the sum over all CPUs. Below 70 % of one CPU the condition holds for each;
+    above, it is spread over the queues that carried I/O, and the confidence falls.
+  When others keep all CPUs busy for 95 % the confidence falls, and nothing is said of a loop device,
+  whose work needs those CPUs.
+  A full device makes I/Os wait in the queue stage; with a scheduler or without, that is the device's
+  doing. in_device_ios is exact: the sum of all device times over the time that passed.
+
+From which numbers
+  latency.devices[].ops.*.request_stages; devices[].queues[].tags; load.latency; the profile's classes.
+
+When it is wrong
+  - Completions per interrupt are not measured yet. A median of 8 or more would mean that finished I/Os
+    wait for the interrupt; the confidence is lowered for it.
+  - The device stage contains the link, the controller and, in a virtual machine, the whole host below:
+    its scheduler, its cache, its throttle. A cloud volume's limit looks just like this.
+  - On NVMe it ends when the host reaps the completion; on other drivers at the nearest event, named in
+    missing, which contains interrupt delivery.
+  - When the median is below 2 times the fastest I/O, the device may take more: try a greater depth.
+  - A stacked device's stage contains the stages below it; the lowest traced device is named.
+
+What to try
+  Compare with the data sheet for this block size and depth; twice the depth (the rate must not rise);
+  another device; fewer or larger I/Os; a cache.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    if cpu::saturation(s).is_some() {
+        return Vec::new();
+    }
+    let mut pictures = facts::pictures(s);
+    if s.load.is_some() {
+        let mut lower: Vec<String> = pictures.iter().flat_map(|p| facts::below(s, &p.device.name)).collect();
+        lower.retain(|name| pictures.iter().all(|p| p.device.name != *name));
+        pictures.extend(
+            s.latency.devices.iter().filter(|d| lower.contains(&d.name)).map(|d| facts::picture(s, d)),
+        );
+    }
+    let judged: Vec<(&Picture<'_>, Finding)> =
+        pictures.iter().filter_map(|p| judge(s, p).map(|finding| (p, finding))).collect();
+    let keep = |p: &Picture<'_>| {
+        let below = facts::below(s, &p.device.name);
+        !judged.iter().any(|(other, _)| below.contains(&other.device.name) && explains(other, p))
+    };
+    let kept: Vec<bool> = judged.iter().map(|(p, _)| keep(p)).collect();
+    judged.into_iter().zip(kept).filter(|(_, keep)| *keep).map(|((_, finding), _)| finding).collect()
+}
+
+/// Whether most of the upper device's time is the lower one's.
+fn explains(lower: &Picture<'_>, upper: &Picture<'_>) -> bool {
+    lower.in_device().unwrap_or(0.0) * 2.0 >= upper.in_device().unwrap_or(0.0)
+}
+
+/// Whether its tags are (nearly) all in use.
+pub fn full(p: &Picture<'_>) -> bool {
+    match (p.in_device(), p.tags()) {
+        (Some(held), Some(tags)) => held >= f64::from(tags) * FULL,
+        _ => false,
+    }
+}
+
+/// The device stage's share of the operation as the generator saw it; None where an operation is not
+/// one I/O of this device.
+pub fn operation_share(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
+    let load = s.load.filter(|l| l.device.as_deref() == Some(p.device.name.as_str()))?;
+    let parts = p.ios as f64 / load.operations().max(1) as f64;
+    let device = p.stages.get(&Stage::Device)?.mean()?;
+    let whole = load.latency().mean().filter(|mean| *mean > 0.0)?;
+    (0.9..1.1).contains(&parts).then(|| (device / whole).min(1.0))
+}
+
+/// Interrupt time on each completing CPU: an upper bound where the sum is small, else the mean over
+/// the queues that carried I/O.
+pub fn interrupts_per_cpu(s: &Summaries<'_>, p: &Picture<'_>) -> Option<(f64, f64)> {
+    let profile = cpu::profile(s)?;
+    let all = cpu::interrupt_cpus(profile);
+    let completing = p.active_queues().min(profile.cpus as usize).max(1);
+    Some((all, all / completing as f64))
+}
+
+fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+    let share = p.share(Stage::Device)?;
+    let in_device = p.in_device()?;
+    let full = full(p);
+    let least = operation_share(s, p).map_or(share, |own| own.min(share));
+    let depth = queue_depth_too_low::depth(s, p);
+    let deep = depth.map_or(in_device > queue_depth_too_low::SHALLOW, |depth| {
+        depth > queue_depth_too_low::SHALLOW && in_device >= depth * DEPTH_SHARE
+    });
+    if !p.sound(s)
+        || !(full || least >= DEVICE_SHARE && deep)
+        || queue_depth_too_low::judge(s, p).is_some()
+        || interrupts_per_cpu(s, p).is_some_and(|(_, each)| each >= INTERRUPT_LIMIT)
+        || p.is_loop() && cpu::nothing_left(s).is_some()
+    {
+        return None;
+    }
+    Some(finding(s, p, share, in_device, full))
+}
+
+fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full: bool) -> Finding {
+    let name = &p.device.name;
+    let queue = p.share(Stage::Queue).unwrap_or(0.0);
+    let mut confidence = 0.95;
+    let mut evidence = vec![format!(
+        "the device held {in_device:.1} I/Os on average and finished {} a second ({}/s)",
+        count(p.rate() as u64),
+        bytes(p.bytes as f64 * 1e9 / p.duration_ns.max(1) as f64)
+    )];
+    let mut numbers = BTreeMap::from([
+        ("device_share_percent", percent(share)),
+        ("queue_share_percent", percent(queue)),
+        ("in_device_ios", in_device),
+        ("ios_per_second", p.rate()),
+    ]);
+    if let Some(hist) = p.stages.get(&Stage::Device) {
+        let p99 = hist.quantile(0.99);
+        numbers.insert("device_mean_ns", hist.mean().unwrap_or(0.0));
+        numbers.extend(p99.map(|ns| ("device_p99_ns", ns as f64)));
+        evidence.push(format!(
+            "device stage: mean {}, 99th percentile {}",
+            time(hist.mean().unwrap_or(0.0) as u64),
+            p99.map_or("-".to_string(), time)
+        ));
+    }
+    if let Some(own) = operation_share(s, p) {
+        numbers.insert("device_of_operation_percent", percent(own));
+        evidence
+            .push(format!("the device stage is {} of the latency that the generator saw", in_percent(own)));
+    }
+    if let Some(tags) = p.tags() {
+        numbers.insert("tags", f64::from(tags));
+    }
+    if let Some(crowding) = p.crowding() {
+        numbers.insert("device_p50_to_min_ratio", crowding);
+        if crowding < CROWDED && !full {
+            confidence *= 0.7;
+            evidence.push(format!(
+                "the median is only {crowding:.1} times the fastest I/O: more depth may still help"
+            ));
+        }
+    }
+    if let Some(workers) = cpu::workers(s) {
+        numbers.insert("worker_cpu_percent", percent(workers.busy));
+        evidence.push(format!("the workers use {} of their CPUs", in_percent(workers.busy)));
+    }
+    confidence *= host_on_time(s, p, &mut numbers, &mut evidence);
+    let sentence = if full && queue > share {
+        format!(
+            "{name} is the limit: it is full, with {in_device:.0} of {} tags in use, and I/Os wait {} of their time in \
+             the queue for it.",
+            p.tags().unwrap_or(0),
+            in_percent(queue)
+        )
+    } else {
+        format!(
+            "{name} is the limit: I/Os spend {} of their time in the block layer inside the device.",
+            in_percent(share)
+        )
+    };
+    Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: Severity::Warning,
+        confidence,
+        sentence,
+        numbers,
+        evidence,
+        advice: "Compare with what the device promises for this block size and depth. Below that, look at its link, its \
+                 temperature and, in a virtual machine, at the host. At that, only another device or less I/O helps: the \
+                 rate must not rise with the depth."
+            .to_string(),
+        check: match s.load {
+            Some(load) => command::load(load, load.iodepth.saturating_mul(2), load.numjobs),
+            None => format!("biopsy latency -d {name} 1"),
+        },
+        worth: None,
+    }
+}
+
+/// What is known about the host's own lateness, as evidence; the factor for the confidence.
+fn host_on_time(
+    s: &Summaries<'_>,
+    p: &Picture<'_>,
+    numbers: &mut BTreeMap<&'static str, f64>,
+    evidence: &mut Vec<String>,
+) -> f64 {
+    let mut factor = 0.85;
+    evidence.push("completions per interrupt are not measured yet".to_string());
+    match interrupts_per_cpu(s, p) {
+        None => {
+            factor *= 0.85;
+            evidence.push("no profile: interrupt time is not measured".to_string());
+        }
+        Some((all, each)) => {
+            numbers.insert("interrupt_cpu_percent", percent(all));
+            if all < INTERRUPT_LIMIT {
+                evidence.push(format!(
+                    "interrupts take {} of one CPU in all, so no CPU is late with completions",
+                    in_percent(all)
+                ));
+            } else {
+                factor *= 0.6;
+                evidence.push(format!(
+                    "interrupts take {} of one CPU in all, about {} of each completing one",
+                    in_percent(all),
+                    in_percent(each)
+                ));
+            }
+        }
+    }
+    if let Some(busy) = cpu::nothing_left(s) {
+        factor *= 0.6;
+        evidence.push(format!("all CPUs are busy for {}, most of it with something else", in_percent(busy)));
+    }
+    if let Some(note) = cpu::profile(s).and_then(|profile| profile.sampler_note.as_ref()) {
+        factor *= 0.9;
+        evidence.push(note.clone());
+    }
+    factor
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::latency::DeviceLatency;
+    use crate::analyze::stacks::CpuClass;
+    use crate::rules::literal::{Case, profile};
+
+    #[test]
+    fn a_virtio_disk_at_depth_32_with_95_percent_in_the_device() {
+        let found = find(&Case::new(15_000, 32).summaries());
+        assert_eq!((found.len(), found[0].subject.as_str()), (1, "vda"));
+        assert!((found[0].numbers["device_share_percent"] - 95.0).abs() < 0.1);
+        assert!((found[0].numbers["in_device_ios"] - 30.4).abs() < 0.1);
+        assert!(found[0].confidence > 0.8 && found[0].worth.is_none());
+    }
+
+    #[test]
+    fn the_share_has_two_sides() {
+        let mut case = Case::new(15_000, 32);
+        case.load.as_mut().unwrap().jobs[0].latency =
+            crate::rules::literal::hist(15_000, 2_000_000, 2_000_000);
+        case.stage(Stage::Device, 1_510_000, 300_000);
+        case.stage(Stage::Queue, 490_000, 100_000);
+        assert_eq!(find(&case.summaries()).len(), 1);
+        case.stage(Stage::Device, 1_490_000, 300_000);
+        case.stage(Stage::Queue, 510_000, 100_000);
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn time_outside_the_block_layer_counts_too() {
+        let mut case = Case::new(15_000, 32);
+        let whole = crate::rules::literal::hist(15_000, 4_000_000, 1_000_000);
+        case.load.as_mut().unwrap().jobs[0].latency = whole;
+        assert!(find(&case.summaries()).is_empty(), "half of the operation's time is elsewhere");
+    }
+
+    #[test]
+    fn a_full_device_makes_the_queue_wait() {
+        let mut case = Case::new(15_000, 256);
+        case.disk().queues[0].tags = 64;
+        case.disk().scheduler = Some("mq-deadline".into());
+        case.stage(Stage::Device, 4_000_000, 300_000);
+        case.stage(Stage::Queue, 13_000_000, 100_000);
+        let found = find(&case.summaries());
+        assert!(found[0].sentence.contains("60 of 64 tags"), "{}", found[0].sentence);
+        case.stage(Stage::Device, 3_400_000, 300_000); // 51.0 of 64: below 80 %
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn a_late_host_is_not_the_device() {
+        let mut case = Case::new(15_000, 32);
+        case.profile = Some(profile(&[(CpuClass::Softirq, 349)]));
+        let sure = find(&case.summaries())[0].confidence;
+        case.profile = Some(profile(&[(CpuClass::Softirq, 350)]));
+        assert!(find(&case.summaries()).is_empty(), "70 % of the one completing CPU");
+        let second = case.latency.devices[0].queues[0].clone();
+        case.latency.devices[0].queues.push(second);
+        let spread = find(&case.summaries())[0].confidence;
+        assert!(spread < sure, "two queues: about 35 % each, but that is not known");
+        case.profile = None;
+        assert!(find(&case.summaries())[0].confidence < sure);
+    }
+
+    #[test]
+    fn a_saturated_worker_or_a_shallow_queue_is_not_the_device() {
+        let mut case = Case::new(15_000, 32);
+        case.worker(20, 75);
+        assert!(find(&case.summaries()).is_empty());
+        assert!(find(&Case::new(15_000, 4).summaries()).is_empty());
+        assert_eq!(find(&Case::new(15_000, 5).summaries()).len(), 1);
+    }
+
+    #[test]
+    fn others_on_the_cpus_cast_doubt() {
+        let mut case = Case::new(15_000, 32);
+        case.profile = Some(profile(&[(CpuClass::User, 949)]));
+        let sure = find(&case.summaries())[0].confidence;
+        case.profile = Some(profile(&[(CpuClass::User, 950)]));
+        assert!(find(&case.summaries())[0].confidence < sure);
+        case.disk().driver = Some("loop".into());
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn the_lowest_device_of_a_stack_is_named() {
+        let mut case = Case::new(15_000, 32);
+        let mut lower: DeviceLatency = case.latency.devices[0].clone();
+        lower.name = "sdb".into();
+        case.latency.devices[0].layers = vec!["sdb".into()];
+        case.latency.devices.push(lower);
+        let found = find(&case.summaries());
+        assert_eq!(found.iter().map(|f| f.subject.as_str()).collect::<Vec<_>>(), ["sdb"]);
+    }
+
+    #[test]
+    fn doubt_withholds_it() {
+        let mut case = Case::new(100_000, 32);
+        case.latency.devices[0].lost_ios = 100;
+        case.envelope.lost.ios = 100;
+        assert_eq!(find(&case.summaries()).len(), 1, "0.0999 % lost");
+        case.envelope.lost.ios = 102;
+        assert!(find(&case.summaries()).is_empty());
+        case.envelope.lost.ios = 0;
+        case.latency.devices[0].lost_ios = 0;
+        case.latency.devices[0].negative = 1;
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn without_a_load_the_mean_in_flight_decides() {
+        let mut case = Case::new(15_000, 32);
+        case.load = None;
+        assert_eq!(find(&case.summaries()).len(), 1);
+        case.stage(Stage::Device, 266_000, 50_000); // 15,000 x 266 µs = 3.99 in the device
+        case.stage(Stage::Queue, 10_000, 1_000);
+        assert!(find(&case.summaries()).is_empty());
+    }
+}

@@ -1,0 +1,218 @@
+//! Numbers about devices that several rules need, each computed once and in one way.
+
+use std::collections::BTreeMap;
+
+use super::Summaries;
+use crate::analyze::latency::{DeviceLatency, Op, Stage};
+use crate::hist::Histogram;
+use crate::host::BlockDevice;
+use crate::units::count;
+
+/// Fewer I/Os than this carry no finding: below it not even the 99th percentile exists.
+pub const MIN_IOS: u64 = 100;
+
+/// Share of lost I/Os above which the stages of a device carry no finding: the default of
+/// `--max-loss`. The same share of disagreement with the kernel's own counter counts likewise.
+pub const MAX_LOSS: f64 = 0.001;
+
+/// The load's window must be covered to this share before its operations are compared with the
+/// device's I/Os.
+const MIN_COVERED: f64 = 0.99;
+
+/// One device as the rules see it. With a load of our own only its reads count, because only
+/// reads are ours; without one, everything does.
+#[derive(Debug)]
+pub struct Picture<'a> {
+    pub device: &'a DeviceLatency,
+    /// None: the host's facts do not name it.
+    pub disk: Option<&'a BlockDevice>,
+    pub ios: u64,
+    pub bytes: u64,
+    pub stages: BTreeMap<Stage, Histogram>,
+    /// Length of the load, or of the window where the load is not ours.
+    pub duration_ns: u64,
+}
+
+impl Picture<'_> {
+    /// Σ over the stages that are there.
+    pub fn stages_ns(&self) -> u64 {
+        self.stages.values().map(Histogram::sum).sum()
+    }
+
+    /// A stage's share of the measured time; None where the stage has no key.
+    pub fn share(&self, stage: Stage) -> Option<f64> {
+        let all = self.stages_ns();
+        let hist = self.stages.get(&stage)?;
+        (all > 0).then(|| hist.sum() as f64 / all as f64)
+    }
+
+    /// Mean number of I/Os in the device: Little's law in its exact form, the sum of all stays
+    /// over the time that passed.
+    pub fn in_device(&self) -> Option<f64> {
+        let hist = self.stages.get(&Stage::Device)?;
+        (self.duration_ns > 0).then(|| hist.sum() as f64 / self.duration_ns as f64)
+    }
+
+    /// I/Os per second.
+    pub fn rate(&self) -> f64 {
+        if self.duration_ns == 0 { 0.0 } else { self.ios as f64 * 1e9 / self.duration_ns as f64 }
+    }
+
+    /// Median over minimum of the device stage. The fastest I/O met (nearly) an empty device, so
+    /// this says how much of the median is waiting inside the device. None below two I/Os.
+    pub fn crowding(&self) -> Option<f64> {
+        let hist = self.stages.get(&Stage::Device)?;
+        let (median, min) = (hist.quantile(0.5)?, hist.min()?);
+        (min > 0).then(|| median as f64 / min as f64)
+    }
+
+    /// Tags of the hardware queues that carried I/O: more than this cannot be in the device.
+    pub fn tags(&self) -> Option<u32> {
+        let disk = self.disk?;
+        let used: Vec<u32> = self.device.queues.iter().filter(|q| q.ios > 0).map(|q| q.queue).collect();
+        let tags = disk
+            .queues
+            .iter()
+            .filter(|q| used.is_empty() || used.contains(&q.queue))
+            .fold(0u32, |sum, q| sum.saturating_add(q.tags));
+        (tags > 0).then_some(tags)
+    }
+
+    /// Hardware queues that carried I/O: as many CPUs, at most, take the completions.
+    pub fn active_queues(&self) -> usize {
+        self.device.queues.iter().filter(|q| q.ios > 0).count().max(1)
+    }
+
+    /// The active I/O scheduler, where there is one that schedules.
+    pub fn scheduler(&self) -> Option<&str> {
+        self.disk?.scheduler.as_deref().filter(|name| *name != "none" && !name.is_empty())
+    }
+
+    /// A device whose work is done by this machine's CPUs.
+    pub fn is_loop(&self) -> bool {
+        self.disk.is_some_and(|disk| disk.driver.as_deref() == Some("loop"))
+    }
+
+    /// Why the stages of this device cannot carry a finding; None where they can.
+    pub fn doubt(&self, s: &Summaries<'_>) -> Option<String> {
+        doubt(s, self.device)
+    }
+
+    /// Whether there is enough of it, and nothing against it.
+    pub fn sound(&self, s: &Summaries<'_>) -> bool {
+        self.ios >= MIN_IOS && self.doubt(s).is_none()
+    }
+}
+
+/// The disk of that name in the host's facts.
+pub fn disk<'a>(s: &Summaries<'a>, name: &str) -> Option<&'a BlockDevice> {
+    s.host.devices.iter().find(|disk| disk.name == name)
+}
+
+/// Devices below `name`, nearest first, from the trace's and the host's layers.
+pub fn below(s: &Summaries<'_>, name: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut look = vec![name.to_string()];
+    while let Some(at) = look.pop() {
+        let traced = s.latency.devices.iter().find(|d| d.name == at).map(|d| &d.layers);
+        let known = disk(s, &at).map(|d| &d.layers);
+        for lower in traced.into_iter().chain(known).flatten() {
+            // The names come from sysfs of a machine that may be damaged: a ring must end.
+            if lower != name && !found.contains(lower) {
+                found.push(lower.clone());
+                look.push(lower.clone());
+            }
+        }
+    }
+    found
+}
+
+/// The devices that the run is about: the load's target, or the devices below it where the target
+/// itself has no requests (dm, md); without a load of our own, every device with I/O.
+pub fn pictures<'a>(s: &Summaries<'a>) -> Vec<Picture<'a>> {
+    let Some(load) = s.load else {
+        return s.latency.devices.iter().map(|d| picture(s, d)).collect();
+    };
+    let Some(target) = &load.device else {
+        return Vec::new();
+    };
+    if let Some(device) = s.latency.devices.iter().find(|d| d.name == *target) {
+        return vec![picture(s, device)];
+    }
+    let lower = below(s, target);
+    s.latency.devices.iter().filter(|d| lower.contains(&d.name)).map(|d| picture(s, d)).collect()
+}
+
+/// One device as the rules see it.
+pub fn picture<'a>(s: &Summaries<'a>, device: &'a DeviceLatency) -> Picture<'a> {
+    let ours = |op: &Op| s.load.is_none() || *op == Op::Read;
+    let mut stages: BTreeMap<Stage, Histogram> = BTreeMap::new();
+    let (mut ios, mut bytes) = (0, 0);
+    for (_, latency) in device.ops.iter().filter(|(op, _)| ours(op)) {
+        ios += latency.ios;
+        bytes += latency.bytes;
+        for (stage, hist) in &latency.request_stages {
+            stages.entry(*stage).or_default().merge(hist);
+        }
+    }
+    let duration_ns = s.load.map_or(s.latency.duration_ns, |load| load.duration_ns);
+    Picture { device, disk: disk(s, &device.name), ios, bytes, stages, duration_ns }
+}
+
+/// `lost / (kept + lost)`, the contract's measure.
+pub fn loss(kept: u64, lost: u64) -> f64 {
+    if lost == 0 { 0.0 } else { lost as f64 / (kept as f64 + lost as f64) }
+}
+
+/// Lost I/Os that no device owns: any device may have lost them.
+pub fn homeless(s: &Summaries<'_>) -> u64 {
+    s.envelope.lost.ios.saturating_sub(s.latency.devices.iter().map(|d| d.lost_ios).sum())
+}
+
+fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
+    let name = &device.name;
+    if device.negative > 0 {
+        return Some(format!(
+            "{} stages of {name} end before they begin, so its times cannot be trusted",
+            device.negative
+        ));
+    }
+    if device.vanished {
+        return Some(format!("{name} was gone before the end"));
+    }
+    let lost = device.lost_ios + homeless(s);
+    let share = loss(device.ios, lost);
+    if share > MAX_LOSS {
+        return Some(format!(
+            "up to {} of {} I/Os of {name} are lost ({:.2} %, above {:.1} %)",
+            count(lost),
+            count(device.ios + lost),
+            share * 100.0,
+            MAX_LOSS * 100.0
+        ));
+    }
+    let bracket = device.kernel_total()?;
+    // Only classes that the kernel's reading has.
+    let classes = device.kernel.as_ref()?;
+    let read = |op: &Op| op.kernel_class().is_some_and(|class| classes.contains_key(&class));
+    let seen: u64 = device.ops.iter().filter(|(op, _)| read(op)).map(|(_, l)| l.ios).sum();
+    let off = bracket.min.saturating_sub(seen + lost).max(seen.saturating_sub(bracket.max));
+    (off as f64 > seen.max(bracket.min) as f64 * MAX_LOSS).then(|| {
+        format!(
+            "{} I/Os of {name} were seen where the kernel counted {} to {}, so I/Os were missed or counted twice",
+            count(seen),
+            count(bracket.min),
+            count(bracket.max)
+        )
+    })
+}
+
+/// Whether the trace covers the whole load, so that the two may be compared.
+pub fn covered(s: &Summaries<'_>) -> bool {
+    s.load.is_some_and(|load| s.latency.duration_ns as f64 >= load.duration_ns as f64 * MIN_COVERED)
+}
+
+/// A share as percent.
+pub fn percent(share: f64) -> f64 {
+    share * 100.0
+}

@@ -1,0 +1,125 @@
+//! The load generator itself is the limit.
+
+use std::collections::BTreeMap;
+
+use super::command;
+use super::cpu::{self, Saturation};
+use super::facts::{self, percent};
+use super::{Rule, Summaries};
+use crate::findings::{Finding, Severity};
+use crate::units::in_percent;
+
+/// Above this share of user time a saturated worker is busy with itself and not with the kernel.
+pub const USER_SHARE: f64 = 0.5;
+
+pub const RULE: Rule = Rule { id: "generator-bound", page: PAGE, find };
+
+const PAGE: &str = "\
+The load generator's own code uses its CPUs up: the run measures the generator.
+
+How it is computed
+  A worker is saturated when user + system time reach 90 % of its run. Found when at least half of
+  the workers are saturated and user time is more than 50 % of their CPU time. With more system than
+  user time it is submit-cpu-bound: then the kernel's work per operation is the limit. From 70 % on the
+  interrupts are added, as if they came to the same CPUs, and the confidence is lower.
+
+From which numbers
+  load.jobs[].user_ns, .system_ns and the load's duration_ns; the profile's interrupt time.
+
+When it is wrong
+  - User time is charged by the kernel; in a virtual machine, time stolen by the host counts as used.
+  - On a machine where others compete for the same CPUs a worker cannot reach 90 %, and the finding
+    is missed.
+  - Very short runs: opening files and registering buffers weigh in.
+
+What to try
+  More jobs (--numjobs), each on a CPU of its own; larger blocks; a drive that is slower than the
+  generator will show up as device-bound by itself.
+";
+
+/// Needs a load of our own.
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    let saturation = cpu::saturation(s);
+    let (Some(load), Some(workers)) = (s.load, saturation.as_ref().and_then(Saturation::workers)) else {
+        return Vec::new();
+    };
+    let operations = load.operations();
+    if workers.user <= USER_SHARE || operations < facts::MIN_IOS {
+        return Vec::new();
+    }
+    let user_ns = load.user_ns() as f64 / operations as f64;
+    let system_ns = load.system_ns() as f64 / operations as f64;
+    let idle = cpu::profile(s).map(|p| 1.0 - cpu::machine_busy(p));
+    let mut evidence = vec![
+        format!("{} of {} workers use at least 90 % of their CPU", workers.saturated, workers.count),
+        format!("per operation: {user_ns:.0} ns in user space, {system_ns:.0} ns in the kernel"),
+    ];
+    if let Some(idle) = idle {
+        evidence.push(format!("all CPUs together are idle for {} of the time", in_percent(idle)));
+    }
+    vec![Finding {
+        id: RULE.id,
+        subject: "load generator".to_string(),
+        severity: Severity::Warning,
+        confidence: if workers.limited() { 0.9 } else { 0.6 },
+        sentence: format!(
+            "The generator is the limit: its workers use {} of their CPUs, {} of that in user space.",
+            in_percent(workers.busy),
+            in_percent(workers.user)
+        ),
+        numbers: BTreeMap::from([
+            ("worker_cpu_percent", percent(workers.busy)),
+            ("worker_user_percent", percent(workers.user)),
+            ("workers", workers.count as f64),
+            ("workers_saturated", workers.saturated as f64),
+            ("user_ns_per_operation", user_ns),
+            ("system_ns_per_operation", system_ns),
+        ]),
+        evidence,
+        advice: format!(
+            "Use more jobs than {} (--numjobs), one per CPU, and see whether the rate rises.",
+            load.numjobs
+        ),
+        check: command::load(load, load.iodepth, load.numjobs.saturating_mul(2)),
+        worth: None,
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::literal::Case;
+
+    #[test]
+    fn a_worker_that_is_busy_with_itself_is_the_limit() {
+        let mut case = Case::new(800_000, 32);
+        case.worker(60, 39);
+        let found = find(&case.summaries());
+        assert_eq!((found.len(), found[0].id), (1, "generator-bound"));
+        assert!((found[0].numbers["user_ns_per_operation"] - 750.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn both_thresholds_have_two_sides() {
+        let mut case = Case::new(800_000, 32);
+        case.profile = None;
+        case.worker(60, 30);
+        assert_eq!(find(&case.summaries()).len(), 1);
+        case.worker(60, 29);
+        assert!(find(&case.summaries()).is_empty(), "89 % of a CPU");
+        case.worker(50, 50);
+        assert!(find(&case.summaries()).is_empty(), "half of it in the kernel");
+    }
+
+    #[test]
+    fn it_needs_our_own_load_but_no_device_and_no_profile() {
+        let mut case = Case::new(800_000, 32);
+        case.worker(80, 19);
+        case.profile = None;
+        case.latency.devices.clear();
+        case.load.as_mut().unwrap().device = None;
+        assert_eq!(find(&case.summaries()).len(), 1);
+        case.load = None;
+        assert!(find(&case.summaries()).is_empty());
+    }
+}

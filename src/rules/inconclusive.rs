@@ -1,0 +1,218 @@
+//! What is said when nothing can be said.
+
+use std::collections::BTreeMap;
+
+use super::cpu;
+use super::facts::{self, Picture};
+use super::{Rule, Summaries, device_bound, submit_cpu_bound};
+use crate::analyze::latency::Stage;
+use crate::findings::{Finding, Severity};
+use crate::units::in_percent;
+
+pub const RULE: Rule = Rule { id: "inconclusive", page: PAGE, find };
+
+const PAGE: &str = "\
+No cause can be named: the measurement is in doubt, or nothing stands out.
+
+How it is computed
+  - In doubt: more than 0.1 % of a device's I/Os are lost (lost.ios / (ios + lost.ios)), a stage ends
+    before it begins, the trace and the kernel's own counter differ by more than 0.1 %, or more than
+    0.1 % of the operations failed. Findings from that device's stages are withheld, and this says why.
+  - Nothing stands out: no other finding of at least severity warning was made. The reasons that could
+    be found are listed: too few I/Os, no block device, a stage that cannot be seen here, CPU time in
+    interrupts, time in the queue stage or outside the block layer without a cause, idle devices.
+
+From which numbers
+  lost, negative stages, kernel counters, load.errors, stage sums, CPU time.
+
+When it is wrong
+  It makes no claim that could be wrong, but it may be avoidable: see what to try.
+
+What to try
+  A longer run; only one device (-d); more rights (biopsy check says what is missing); a load of biopsy's
+  own instead of --no-load; fewer other things running at the same time.
+";
+
+/// One finding per device (or load) whose measurement is in doubt.
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    let mut reasons: Vec<(String, String)> = facts::pictures(s)
+        .iter()
+        .filter(|p| p.ios > 0)
+        .filter_map(|p| p.doubt(s).map(|why| (p.device.name.clone(), why)))
+        .collect();
+    if let Some(load) = s.load
+        && facts::loss(load.operations(), load.errors()) > facts::MAX_LOSS
+    {
+        reasons.push((
+            "load".to_string(),
+            format!("{} of {} operations failed", load.errors(), load.operations() + load.errors()),
+        ));
+    }
+    reasons.into_iter().map(|(subject, why)| finding(subject, Severity::Note, vec![why])).collect()
+}
+
+/// The verdict where nothing else stands.
+pub fn fallback(s: &Summaries<'_>) -> Finding {
+    let subject = s.load.and_then(|l| l.device.clone()).unwrap_or_else(|| "this run".to_string());
+    let mut why = reasons(s);
+    if why.is_empty() {
+        why.push("no stage and no CPU stands out".to_string());
+    }
+    finding(subject, Severity::Warning, why)
+}
+
+fn finding(subject: String, severity: Severity, why: Vec<String>) -> Finding {
+    Finding {
+        id: RULE.id,
+        sentence: format!("No verdict on {subject}: {}.", why[0]),
+        subject,
+        severity,
+        confidence: 1.0,
+        numbers: BTreeMap::new(),
+        evidence: why,
+        advice: "Run longer, on one device (-d), with a load of biopsy's own, while little else runs."
+            .to_string(),
+        check: "biopsy check".to_string(),
+        worth: None,
+    }
+}
+
+/// Why nothing stands out, the most telling first.
+fn reasons(s: &Summaries<'_>) -> Vec<String> {
+    let pictures = facts::pictures(s);
+    let mut why = Vec::new();
+    if let Some(load) = s.load {
+        if load.device.is_none() {
+            return vec!["the target has no block device below it, so there are no stages".to_string()];
+        }
+        if load.operations() < facts::MIN_IOS {
+            why.push(format!(
+                "only {} operations finished, fewer than the {} that a finding needs",
+                load.operations(),
+                facts::MIN_IOS
+            ));
+        }
+    }
+    if pictures.iter().all(|p| p.ios == 0) {
+        why.push("no I/O was seen".to_string());
+    }
+    if submit_cpu_bound::interrupts_dominate(s) && cpu::saturation(s).is_some() {
+        why.push(
+            "a CPU is saturated, and most of its time goes to interrupts, which are not examined yet"
+                .to_string(),
+        );
+    }
+    if let Some(busy) = cpu::nothing_left(s)
+        && cpu::saturation(s).is_none()
+    {
+        why.push(format!(
+            "all CPUs are busy for {}, most of it with something else than this I/O",
+            in_percent(busy)
+        ));
+    }
+    pictures.iter().filter(|p| p.ios > 0).for_each(|p| why.extend(device(s, p)));
+    why
+}
+
+fn device(s: &Summaries<'_>, p: &Picture<'_>) -> Vec<String> {
+    let name = &p.device.name;
+    if p.ios < facts::MIN_IOS {
+        return vec![format!(
+            "only {} I/Os of {name} were seen, fewer than the {} that a finding needs",
+            p.ios,
+            facts::MIN_IOS
+        )];
+    }
+    let Some(in_device) = p.in_device() else {
+        return vec![format!("the device stage of {name} cannot be seen here")];
+    };
+    let mut why = Vec::new();
+    if let Some((_, each)) = device_bound::interrupts_per_cpu(s, p)
+        && each >= device_bound::INTERRUPT_LIMIT
+    {
+        why.push(format!(
+            "interrupts take {} of the completing CPUs, so the device stage of {name} may be the host's lateness",
+            in_percent(each)
+        ));
+    }
+    if let Some(own) = device_bound::operation_share(s, p)
+        && own < 0.5
+    {
+        why.push(format!(
+            "the device stage of {name} is only {} of the latency that the generator saw, and no CPU is saturated",
+            in_percent(own)
+        ));
+    }
+    if let Some(queue) = p.share(Stage::Queue)
+        && queue >= 0.5
+    {
+        why.push(format!(
+            "I/Os of {name} spend {} of their time in the queue stage, the device is not full, and the parts of that \
+             stage (throttle, tags, plug, scheduler) are not examined yet",
+            in_percent(queue)
+        ));
+    }
+    if s.load.is_none() && in_device < 0.5 {
+        why.push(format!(
+            "{name} is mostly idle: at most {} of the time an I/O is in it",
+            in_percent(in_device)
+        ));
+    }
+    why
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::latency::{Bracket, KernelClass};
+    use crate::rules::literal::Case;
+
+    #[test]
+    fn loss_and_negative_stages_are_named() {
+        let mut case = Case::new(100_000, 32);
+        assert!(find(&case.summaries()).is_empty());
+        case.latency.devices[0].lost_ios = 101;
+        assert!(find(&case.summaries())[0].sentence.contains("0.10 %"));
+        case.latency.devices[0].negative = 3;
+        assert!(find(&case.summaries())[0].sentence.contains("3 stages of vda end before they begin"));
+    }
+
+    #[test]
+    fn the_kernels_counter_is_a_witness() {
+        let mut case = Case::new(100_000, 32);
+        let reads = |min, max| Some(BTreeMap::from([(KernelClass::Read, Bracket { min, max })]));
+        case.latency.devices[0].kernel = reads(100_000, 100_000);
+        assert!(find(&case.summaries()).is_empty());
+        case.latency.devices[0].kernel = reads(100_100, 100_200);
+        assert!(find(&case.summaries()).is_empty(), "0.1 % off is not more than 0.1 %");
+        case.latency.devices[0].kernel = reads(100_110, 100_200);
+        assert!(find(&case.summaries())[0].sentence.contains("kernel counted"));
+        case.latency.devices[0].kernel = reads(99_000, 99_800);
+        assert_eq!(find(&case.summaries()).len(), 1, "counted twice");
+    }
+
+    #[test]
+    fn the_fallback_says_why() {
+        let mut case = Case::new(50, 32);
+        assert!(fallback(&case.summaries()).sentence.contains("only 50 operations"));
+        case.load.as_mut().unwrap().device = None;
+        assert!(fallback(&case.summaries()).sentence.contains("no block device"));
+        case.load = None;
+        case.latency.devices.clear();
+        assert!(fallback(&case.summaries()).sentence.contains("no I/O was seen"));
+        let mut case = Case::new(50_000, 32);
+        case.stage(Stage::Queue, 900_000, 1_000);
+        assert!(fallback(&case.summaries()).sentence.contains("queue stage"));
+        case.read().request_stages.remove(&Stage::Device);
+        assert!(fallback(&case.summaries()).sentence.contains("cannot be seen"));
+    }
+
+    #[test]
+    fn failed_operations_are_a_doubt() {
+        let mut case = Case::new(100_000, 32);
+        case.load.as_mut().unwrap().jobs[0].errors = 100;
+        assert!(find(&case.summaries()).is_empty());
+        case.load.as_mut().unwrap().jobs[0].errors = 101;
+        assert_eq!(find(&case.summaries())[0].subject, "load");
+    }
+}

@@ -1,0 +1,243 @@
+//! The device waits for work.
+
+use std::collections::BTreeMap;
+
+use super::command;
+use super::cpu;
+use super::facts::{self, Picture, percent};
+use super::{Rule, Summaries};
+use crate::analyze::latency::Stage;
+use crate::findings::{Finding, Severity, Worth};
+use crate::units::{count, in_percent, time};
+
+/// Up to here no device with internal parallelism is busy, whatever its latency looks like.
+pub const SHALLOW: f64 = 4.0;
+
+/// Up to here the depth is suspected when the latency says that I/Os do not wait inside the device.
+pub const MODERATE: f64 = 16.0;
+
+/// Median over minimum of the device stage below which I/Os hardly wait for each other.
+pub const CROWDED: f64 = 2.0;
+
+/// The device stage must have this share, or the time is lost elsewhere.
+pub const DEVICE_SHARE: f64 = 0.5;
+
+/// A worker above this has too little CPU left: the gain would be below 1 / 0.7 = 1.43.
+pub const WORKER_IDLE: f64 = 0.70;
+
+/// Without a load of our own: at least this much in flight on average, or there is just little I/O.
+pub const BUSY: f64 = 0.7;
+
+/// More than three doublings are not promised from one measured depth.
+pub const MAX_WORTH: f64 = 8.0;
+
+pub const RULE: Rule = Rule { id: "queue-depth-too-low", page: PAGE, find };
+
+const PAGE: &str = "\
+Too few I/Os are in flight: the device and the CPUs both have time left.
+
+At a fixed depth the rate is depth / latency (Little's law). When the device could work on more at
+once and no CPU is busy, only a greater depth raises it.
+
+How it is computed
+  depth = iodepth x numjobs x I/Os per operation. Found when the depth is at most 4, or at most 16
+  while the median device time is below 2 times the fastest one (so that I/Os do not wait for each
+  other inside the device); when the device stage has at least 50 % of the I/O's time; and when no
+  worker uses more than 70 % of its CPU and no CPU is saturated.
+  Without a load of our own: between 0.7 and 4 I/Os in the device on average, median below 2 times
+  the fastest. What the application could do is not known then: a note, with low confidence.
+  in_device_ios is exact: the sum of all device times over the time that passed.
+
+From which numbers
+  load.iodepth, .numjobs, .latency; latency.devices[].ops.*.request_stages.device; the workers' CPU
+  time; the profile.
+
+When it is wrong
+  - A device that works on one I/O at a time (one disk arm) gains little from depth; a rotational
+    disk lowers the confidence.
+  - A depth of 1 may be what the application really has, for example in a database log.
+  - The fastest I/O may have been a cache hit of the device or of the hypervisor.
+  - A bandwidth limit is reached at low depth with large blocks.
+
+What to try
+  Double the depth until the rate no longer rises; the knee is the depth to use. The estimate of the
+  gain is bounded by the CPU that is left and by three doublings; it may be nothing.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
+}
+
+/// Also asked by `device-bound`: a device that waits for work is not the limit.
+pub fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+    if !p.sound(s) || p.share(Stage::Device)? < DEVICE_SHARE || cpu::saturation(s).is_some() {
+        return None;
+    }
+    if s.load.is_some() { with_load(s, p) } else { without_load(p) }
+}
+
+/// How many I/Os the load may have in flight on this device.
+pub fn depth(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
+    let load = s.load?;
+    let operations = load.operations().max(1);
+    let parts = (p.ios as f64 / operations as f64).max(1.0);
+    Some(f64::from(load.iodepth) * f64::from(load.numjobs) * parts)
+}
+
+fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+    let load = s.load?;
+    let depth = depth(s, p)?;
+    let workers = cpu::workers(s)?;
+    let crowding = p.crowding();
+    let roomy = crowding.is_some_and(|c| c < CROWDED);
+    if !(depth <= SHALLOW || depth <= MODERATE && roomy) || workers.busy >= WORKER_IDLE {
+        return None;
+    }
+    let in_device = p.in_device()?;
+    let offered = u64::from(load.iodepth) * u64::from(load.numjobs);
+    let in_flight = load.latency().sum() as f64 / load.duration_ns.max(1) as f64;
+    let rotational = p.disk.and_then(|d| d.rotational) == Some(true);
+    let mut finding = base(p, in_device);
+    finding.sentence = format!(
+        "{} has time left: the load keeps at most {offered} operations in flight, {} of an I/O's time is the \
+         device's, and the workers use {} of their CPUs.",
+        p.device.name,
+        in_percent(p.share(Stage::Device)?),
+        in_percent(workers.busy)
+    );
+    finding.confidence = match () {
+        () if rotational => 0.5,
+        () if offered == 1 || roomy => 0.85,
+        () => 0.6,
+    };
+    finding.evidence.insert(
+        0,
+        format!(
+            "Little's law: {} operations/s x {} = {in_flight:.2} in flight, of {offered} offered",
+            count(load.iops().unwrap_or(0.0) as u64),
+            time(load.latency().mean().unwrap_or(0.0) as u64),
+        ),
+    );
+    if rotational {
+        finding.evidence.push("the disk is rotational: one arm gains little from depth".to_string());
+    }
+    finding.numbers.insert("depth_operations", offered as f64);
+    finding.numbers.insert("in_flight_operations", in_flight);
+    finding.numbers.insert("worker_cpu_percent", percent(workers.busy));
+    let room = p.tags().map_or(MAX_WORTH, |tags| f64::from(tags) / depth);
+    finding.worth = Some(Worth {
+        metric: "iops_ratio".to_string(),
+        low: 1.0,
+        high: MAX_WORTH.min(1.0 / workers.busy.max(1.0 / MAX_WORTH)).min(room).max(1.0),
+    });
+    finding.advice = format!("Double the depth ({offered}) until the rate no longer rises.");
+    finding.check = command::load(load, load.iodepth.saturating_mul(2), load.numjobs);
+    Some(finding)
+}
+
+fn without_load(p: &Picture<'_>) -> Option<Finding> {
+    let in_device = p.in_device()?;
+    if !(BUSY..=SHALLOW).contains(&in_device) || p.crowding()? >= CROWDED {
+        return None;
+    }
+    let mut finding = base(p, in_device);
+    finding.severity = Severity::Note;
+    finding.confidence = 0.4;
+    finding.sentence = format!(
+        "{} could take more at once: {in_device:.1} I/Os are in the device on average, and they hardly wait for each other.",
+        p.device.name
+    );
+    finding.advice =
+        "If the application can keep more I/Os in flight, let it, and watch the rate.".to_string();
+    finding.check = format!("biopsy latency -d {} 1", p.device.name);
+    Some(finding)
+}
+
+fn base(p: &Picture<'_>, in_device: f64) -> Finding {
+    let mut numbers = BTreeMap::from([("in_device_ios", in_device), ("ios_per_second", p.rate())]);
+    let mut evidence = vec![format!("the device held {in_device:.2} I/Os on average")];
+    if let Some(share) = p.share(Stage::Device) {
+        numbers.insert("device_share_percent", percent(share));
+    }
+    if let Some(crowding) = p.crowding() {
+        numbers.insert("device_p50_to_min_ratio", crowding);
+        evidence.push(format!("the median device time is {crowding:.1} times the fastest one"));
+    }
+    Finding {
+        id: RULE.id,
+        subject: p.device.name.clone(),
+        severity: Severity::Warning,
+        confidence: 0.0,
+        sentence: String::new(),
+        numbers,
+        evidence,
+        advice: String::new(),
+        check: String::new(),
+        worth: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::literal::Case;
+
+    #[test]
+    fn depth_one_on_a_fast_device_waits_for_work() {
+        let mut case = Case::new(12_500, 1);
+        case.worker(3, 12);
+        let found = find(&case.summaries());
+        assert_eq!(found.len(), 1);
+        assert!((found[0].numbers["in_flight_operations"] - 1.0).abs() < 0.01);
+        let worth = found[0].worth.as_ref().unwrap();
+        assert!(worth.low == 1.0 && (worth.high - 1.0 / 0.15).abs() < 1e-6, "{worth:?}");
+    }
+
+    #[test]
+    fn depth_4_is_shallow_and_5_is_not_when_ios_wait_inside() {
+        assert_eq!(find(&Case::new(40_000, 4).summaries()).len(), 1);
+        assert!(find(&Case::new(40_000, 5).summaries()).is_empty());
+    }
+
+    #[test]
+    fn up_to_16_the_latency_decides() {
+        let mut case = Case::new(100_000, 16);
+        case.stage(Stage::Device, 152_000, 80_000);
+        assert_eq!(find(&case.summaries()).len(), 1, "1.9 times the fastest");
+        case.stage(Stage::Device, 152_000, 70_000);
+        assert!(find(&case.summaries()).is_empty(), "2.2 times the fastest");
+        let mut case = Case::new(100_000, 17);
+        case.stage(Stage::Device, 152_000, 80_000);
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn a_busy_worker_or_another_stage_is_not_helped_by_depth() {
+        let mut case = Case::new(12_500, 1);
+        case.worker(10, 59);
+        assert_eq!(find(&case.summaries()).len(), 1);
+        case.worker(10, 60);
+        assert!(find(&case.summaries()).is_empty());
+        case.worker(10, 20);
+        case.stage(Stage::Queue, 80_000, 40_000);
+        assert!(find(&case.summaries()).is_empty(), "most of the time in the queue stage");
+    }
+
+    #[test]
+    fn a_cut_operation_is_as_deep_as_its_parts() {
+        let mut case = Case::new(12_500, 1);
+        case.load.as_mut().unwrap().jobs[0].operations = 12_500 / 8;
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn without_a_load_it_is_only_a_note() {
+        let mut case = Case::new(12_500, 1);
+        case.load = None;
+        case.stage(Stage::Device, 70_000, 50_000);
+        let found = find(&case.summaries());
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Note, 0.4));
+        case.stage(Stage::Device, 50_000, 40_000);
+        assert!(find(&case.summaries()).is_empty(), "0.6 in flight is little I/O");
+    }
+}

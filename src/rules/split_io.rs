@@ -1,0 +1,270 @@
+//! Operations that the block layer cuts.
+
+use std::collections::BTreeMap;
+
+use super::facts::{self, Picture};
+use super::{Rule, Summaries};
+use crate::findings::{Finding, Severity, Worth};
+use crate::host::BlockDevice;
+use crate::load::LoadSummary;
+use crate::units::{bytes, count, in_percent};
+
+/// I/Os per operation from which on it is worth a word. Below it fewer than half of the operations
+/// are cut: unaligned ends, not a limit.
+pub const FACTOR: f64 = 1.5;
+
+/// The device's bytes may differ from the operations' by this share before others' reads are
+/// suspected in the count.
+pub const FOREIGN_SHARE: f64 = 0.1;
+
+pub const RULE: Rule = Rule { id: "split-io", page: PAGE, find };
+
+const PAGE: &str = "\
+Operations are cut into several I/Os before they reach the device.
+
+Each part pays for a request, a tag, a command and a completion of its own, and the operation is as
+slow as its slowest part.
+
+How it is computed
+  ios_per_operation_ratio = I/Os of the device / operations; found from 1.5 on. With biopsy's own
+  load the operations are counted by the generator; without it, bios that the block layer cut are
+  counted: ios / (ios - splits).
+  The limit is named by comparing the block size with queue/max_sectors_kb (soft, can be set) and
+  queue/max_hw_sectors_kb (the driver's and device's own). Where the mean I/O is smaller than both,
+  another limit cuts first: the number of segments, a boundary, or extents of the file.
+
+From which numbers
+  load.operations, load.bs; latency.devices[].ops.read.ios and .bytes, .splits;
+  devices[].max_request_bytes, .max_hw_request_bytes.
+
+When it is wrong
+  - Reads of others on the device count as parts. The bytes give it away: the confidence is lowered
+    when the device read 10 % more than the operations asked for.
+  - Merges lower the factor.
+  - Without a load of our own a bio is taken for an operation; a large read may be several bios.
+  - A cut need not cost anything: where the device's bandwidth is the limit, larger I/Os bring none.
+
+What to try
+  Soft limit: raise queue/max_sectors_kb up to max_hw_sectors_kb. Hard limit: a block size at or below
+  it saves nothing in bytes, but each operation then waits for one I/O only. Segments: buffers in huge
+  pages. Measure before and after: the factor is exact, the gain is not known in advance.
+";
+
+/// What cuts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    /// `max_sectors_kb`, and the value that it could have.
+    Soft(u64),
+    Hard,
+    /// Neither: segments, boundaries, extents.
+    Other,
+}
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    facts::pictures(s)
+        .iter()
+        .filter(|p| p.sound(s))
+        .filter_map(|p| match s.load {
+            Some(load) => with_load(s, load, p),
+            None => without_load(p),
+        })
+        .collect()
+}
+
+fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<Finding> {
+    // Several lower devices share the operations of one target: no factor per device then.
+    if load.device.as_deref() != Some(p.device.name.as_str()) || !facts::covered(s) {
+        return None;
+    }
+    let operations = load.operations();
+    if operations < facts::MIN_IOS || load.bytes() == 0 {
+        return None;
+    }
+    let factor = p.ios as f64 / operations as f64;
+    let foreign = p.bytes as f64 / load.bytes() as f64 - 1.0;
+    // Parts are smaller than the operation; others' reads need not be.
+    let smaller = (p.bytes as f64 / p.ios as f64) * FACTOR <= load.bs as f64;
+    if factor < FACTOR || !smaller {
+        return None;
+    }
+    let mut finding = finding(p, factor, load.bs as f64);
+    finding.numbers.insert("operations", operations as f64);
+    finding.numbers.insert("block_bytes", load.bs as f64);
+    finding.evidence.insert(
+        0,
+        format!(
+            "{} operations of {} became {} I/Os of {} on average",
+            count(operations),
+            bytes(load.bs as f64),
+            count(p.ios),
+            bytes(p.bytes as f64 / p.ios as f64)
+        ),
+    );
+    if foreign > FOREIGN_SHARE {
+        finding.confidence = 0.5;
+        finding.evidence.push(format!(
+            "the device read {} more bytes than the operations asked for: part of the factor is others' reads",
+            in_percent(foreign)
+        ));
+    }
+    Some(finding)
+}
+
+fn without_load(p: &Picture<'_>) -> Option<Finding> {
+    let whole = p.ios.checked_sub(p.device.splits).filter(|whole| *whole > 0)?;
+    let factor = p.ios as f64 / whole as f64;
+    if factor < FACTOR {
+        return None;
+    }
+    let mut finding = finding(p, factor, p.bytes as f64 / whole as f64);
+    finding.confidence = 0.8;
+    finding.evidence.insert(
+        0,
+        format!(
+            "the block layer cut bios {} times; {} I/Os came of it",
+            count(p.device.splits),
+            count(p.ios)
+        ),
+    );
+    Some(finding)
+}
+
+/// `size`: bytes of an operation, or of a bio before it was cut.
+fn finding(p: &Picture<'_>, factor: f64, size: f64) -> Finding {
+    let name = &p.device.name;
+    let mean = p.bytes as f64 / p.ios.max(1) as f64;
+    let limit = p.disk.map_or(Limit::Other, |disk| limit(disk, size, mean));
+    let (soft, hard) = p.disk.map_or((0, 0), |d| (d.max_request_bytes, d.max_hw_request_bytes));
+    let mut numbers = BTreeMap::from([
+        ("ios_per_operation_ratio", factor),
+        ("io_mean_bytes", mean),
+        ("device_ios", p.ios as f64),
+        ("splits", p.device.splits as f64),
+    ]);
+    if p.disk.is_some() {
+        numbers.insert("max_request_bytes", soft as f64);
+        numbers.insert("max_hw_request_bytes", hard as f64);
+    }
+    let (what, advice, worth) = match limit {
+        Limit::Soft(value) => (
+            format!("max_sectors_kb is {} there, and the hardware takes {}", soft >> 10, hard >> 10),
+            format!("Raise the soft limit: echo {} > /sys/block/{name}/queue/max_sectors_kb", value >> 10),
+            // At best one I/O per new maximum; at worst another limit stands right behind this one.
+            Some(Worth {
+                metric: "ios_per_operation_ratio".to_string(),
+                low: (size / value as f64).ceil().max(1.0).min(factor),
+                high: factor,
+            }),
+        ),
+        Limit::Hard => (
+            format!("{} is the most that the hardware of {name} takes in one request", bytes(hard as f64)),
+            format!("No setting changes this limit; operations of {} are not cut.", bytes(hard as f64)),
+            None,
+        ),
+        Limit::Other => (
+            "the I/Os are smaller than the size limits: segments, a boundary or the file's extents cut first".into(),
+            "Put the buffers in huge pages, or look at the file's extents (filefrag -v) and at queue/max_segments."
+                .to_string(),
+            None,
+        ),
+    };
+    Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: if limit == Limit::Hard { Severity::Note } else { Severity::Warning },
+        confidence: 0.95,
+        sentence: format!("Each operation becomes {factor:.1} I/Os on {name}: {what}."),
+        numbers,
+        evidence: vec![format!("{} bios were cut by the block layer", count(p.device.splits))],
+        advice,
+        check: format!("biopsy latency -d {name} --for 5s"),
+        worth,
+    }
+}
+
+/// A limit is the one that cuts when the I/Os come near it: parts are as large as allowed, but the
+/// last, so the mean of a size just above the limit is half of it.
+fn limit(disk: &BlockDevice, size: f64, mean: f64) -> Limit {
+    let (soft, hard) = (disk.max_request_bytes, disk.max_hw_request_bytes);
+    if soft == 0 || size <= soft as f64 {
+        return Limit::Other;
+    }
+    let parts = (size / soft as f64).ceil();
+    if mean < size / parts * 0.85 {
+        return Limit::Other;
+    }
+    if soft >= hard { Limit::Hard } else { Limit::Soft(hard.min(size as u64).max(soft) & !0x3ff) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::literal::Case;
+
+    /// 1 MiB reads on a disk whose requests carry `soft` at most.
+    fn case(factor: u64, soft: u64, hard: u64) -> Case {
+        let mut case = Case::new(10_000 * factor, 32);
+        let load = case.load.as_mut().unwrap();
+        load.bs = 1 << 20;
+        load.jobs[0].operations = 10_000;
+        load.jobs[0].bytes = 10_000 << 20;
+        case.read().bytes = 10_000 << 20;
+        case.latency.devices[0].splits = 10_000 * (factor - 1);
+        case.disk().max_request_bytes = soft;
+        case.disk().max_hw_request_bytes = hard;
+        case
+    }
+
+    #[test]
+    fn a_mebibyte_at_128_kib_is_eight_ios_and_the_soft_limit() {
+        let found = find(&case(8, 128 << 10, 1 << 20).summaries());
+        assert_eq!(found[0].numbers["ios_per_operation_ratio"], 8.0);
+        assert_eq!(found[0].severity, Severity::Warning);
+        assert!(
+            found[0].advice.contains("echo 1024 > /sys/block/vda/queue/max_sectors_kb"),
+            "{}",
+            found[0].advice
+        );
+        assert_eq!(found[0].worth.as_ref().map(|w| (w.low, w.high)), Some((1.0, 8.0)));
+    }
+
+    #[test]
+    fn the_hardware_limit_is_a_note_and_smaller_parts_name_neither() {
+        let hard = find(&case(2, 512 << 10, 512 << 10).summaries());
+        assert_eq!((hard[0].severity, hard[0].worth.clone()), (Severity::Note, None));
+        let other = find(&case(16, 512 << 10, 1 << 20).summaries());
+        assert!(other[0].sentence.contains("segments"), "{}", other[0].sentence);
+    }
+
+    #[test]
+    fn the_threshold_has_two_sides() {
+        let mut case = case(2, 512 << 10, 1 << 20);
+        case.read().ios = 15_000;
+        assert_eq!(find(&case.summaries()).len(), 1);
+        case.read().ios = 14_999;
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn reads_of_others_are_not_parts() {
+        let mut case = Case::new(20_000, 32);
+        let load = case.load.as_mut().unwrap();
+        load.jobs[0].operations = 10_000;
+        load.jobs[0].bytes = 10_000 * 4096;
+        assert!(find(&case.summaries()).is_empty(), "4 KiB I/Os are not parts of 4 KiB operations");
+        let mut case = self::case(8, 128 << 10, 1 << 20);
+        case.read().bytes = (10_000 << 20) * 5 / 4;
+        assert_eq!(find(&case.summaries())[0].confidence, 0.5);
+    }
+
+    #[test]
+    fn without_a_load_the_block_layers_own_count_serves() {
+        let mut case = case(4, 128 << 10, 1 << 20);
+        case.load = None;
+        case.read().bytes = 40_000 * (128 << 10);
+        let found = find(&case.summaries());
+        assert_eq!((found[0].numbers["ios_per_operation_ratio"], found[0].confidence), (4.0, 0.8));
+        case.latency.devices[0].splits = 13_333; // 40,000 / 26,667 is just below 1.5
+        assert!(find(&case.summaries()).is_empty());
+    }
+}

@@ -1,0 +1,300 @@
+//! The kernel's work per I/O uses a CPU up.
+
+use std::collections::BTreeMap;
+
+use super::command;
+use super::cpu::{self, Saturation};
+use super::facts::{self, percent};
+use super::generator_bound::USER_SHARE;
+use super::{Rule, Summaries};
+use crate::analyze::stacks::CpuClass;
+use crate::findings::{Finding, Severity, Worth};
+use crate::units::in_percent;
+
+/// Interrupts with more than this share of the busy time make it a matter of completions.
+pub const INTERRUPT_SHARE: f64 = 0.5;
+
+/// One doubling of the workers is the most that is promised from one run.
+pub const MAX_WORTH: f64 = 2.0;
+
+pub const RULE: Rule = Rule { id: "submit-cpu-bound", page: PAGE, find };
+
+const PAGE: &str = "\
+The CPU time to submit I/O is the limit, not the device.
+
+One CPU carries only so many I/Os a second: system call, file system, block layer, scheduler and driver
+all run on it before the device sees anything. A device that is itself software (loop) spends its time
+on the host's CPUs as well.
+
+How it is computed
+  Found when a CPU is saturated by I/O work, in this order:
+  - at least half of the load's workers use 90 % of their CPU, with no more than 50 % of it in user
+    space (else it is generator-bound);
+  - the workers use at least 70 %, and 90 % together with the interrupts, if those come to the same CPUs
+    (per-CPU queues do that);
+  - the target is a loop device and kernel threads use 90 % of a CPU: the driver serves a cgroup from
+    one work item, which cannot use a second CPU;
+  - without a load of our own: one thread uses 90 % of a CPU and half of its samples are in the block
+    layer;
+  - all CPUs together are busy for 95 %, and at least 70 % of that is I/O.
+  Not found when hard and soft interrupts have more than 50 % of the busy time: completions are the
+  limit then, and what handles them is not examined yet.
+
+From which numbers
+  load.jobs[].user_ns and .system_ns; the profile's classes, threads and folded stacks.
+
+When it is wrong
+  - System time of a worker contains the reaping of completions as well as submission.
+  - A CPU that looks busy may be slow: frequency, SMT sibling, or a host that takes it away.
+  - Others' threads on the same CPUs keep a worker below 90 %; then it is missed.
+  - A cpu-clock profile does not see code that runs with interrupts off.
+
+What to try
+  More workers on other CPUs; larger blocks; registered files and buffers; batches; a scheduler of none;
+  fewer layers (dm, loop, file system). The hottest functions are in the evidence and in the flame graph.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    let Some(saturation) = cpu::saturation(s) else {
+        return Vec::new();
+    };
+    if saturation.workers().is_some_and(|w| w.user > USER_SHARE) || interrupts_dominate(s) {
+        return Vec::new();
+    }
+    let ios: u64 = facts::pictures(s).iter().map(|p| p.ios).sum();
+    let operations = s.load.map_or(ios, |load| load.operations());
+    if operations < facts::MIN_IOS {
+        return Vec::new();
+    }
+    vec![finding(s, &saturation, operations)]
+}
+
+/// Whether completions, and not submission, use the CPU time.
+pub fn interrupts_dominate(s: &Summaries<'_>) -> bool {
+    cpu::profile(s).is_some_and(|profile| {
+        let busy = cpu::machine_busy(profile) * f64::from(profile.cpus);
+        busy > 0.0 && cpu::interrupt_cpus(profile) > busy * INTERRUPT_SHARE
+    })
+}
+
+fn finding(s: &Summaries<'_>, saturation: &Saturation, operations: u64) -> Finding {
+    let (subject, confidence, sentence) = describe(s, saturation);
+    let mut numbers = BTreeMap::from([("operations", operations as f64)]);
+    let mut evidence = Vec::new();
+    if let (Some(load), Some(workers)) = (s.load, cpu::workers(s)) {
+        let per = |ns: u64| ns as f64 / operations as f64;
+        numbers.insert("worker_cpu_percent", percent(workers.busy));
+        numbers.insert("user_ns_per_operation", per(load.user_ns()));
+        numbers.insert("system_ns_per_operation", per(load.system_ns()));
+        evidence.push(format!(
+            "per operation the workers use {:.0} ns in user space and {:.0} ns in the kernel",
+            per(load.user_ns()),
+            per(load.system_ns())
+        ));
+    }
+    if let Some(profile) = cpu::profile(s) {
+        let class = |class| profile.class_ns(class).unwrap_or(0) as f64 / operations as f64;
+        numbers.insert("kthread_ns_per_operation", class(CpuClass::Kthread));
+        numbers.insert("interrupt_ns_per_operation", class(CpuClass::Irq) + class(CpuClass::Softirq));
+        numbers.insert("machine_busy_percent", percent(cpu::machine_busy(profile)));
+        evidence.push(format!(
+            "all CPUs together: busy for {}; kernel threads use {:.2} CPUs, interrupts {:.2}",
+            in_percent(cpu::machine_busy(profile)),
+            cpu::cpus(profile, &[CpuClass::Kthread]),
+            cpu::interrupt_cpus(profile)
+        ));
+        let hot = cpu::hottest(profile, 3);
+        if !hot.is_empty() {
+            evidence.push(format!("most samples: {}", hot.join(", ")));
+        }
+        evidence.extend(profile.sampler_note.clone());
+    } else {
+        evidence.push("no profile: what the kernel does with the time is not known".to_string());
+    }
+    for p in facts::pictures(s) {
+        if let Some(scheduler) = p.scheduler() {
+            evidence.push(format!("{} uses the I/O scheduler {scheduler}", p.device.name));
+        }
+    }
+    let (advice, check) = advise(s, saturation);
+    Finding {
+        id: RULE.id,
+        subject,
+        severity: Severity::Warning,
+        confidence,
+        sentence,
+        numbers,
+        evidence,
+        advice,
+        check,
+        worth: worth(s, saturation),
+    }
+}
+
+fn describe(s: &Summaries<'_>, saturation: &Saturation) -> (String, f64, String) {
+    let workers = "load workers".to_string();
+    match saturation {
+        Saturation::Workers(w) => (
+            workers,
+            0.8,
+            format!(
+                "The CPU is the limit: the workers use {} of their CPUs, {} of that in the kernel.",
+                in_percent(w.busy),
+                in_percent(1.0 - w.user)
+            ),
+        ),
+        Saturation::WithInterrupts(w, interrupts) => (
+            workers,
+            0.6,
+            format!(
+                "The CPU is the limit: the workers use {} of their CPUs, and interrupts about {} more if they \
+                 come to the same CPUs.",
+                in_percent(w.busy),
+                in_percent(*interrupts)
+            ),
+        ),
+        Saturation::LoopThread(cpus) => (
+            s.load.and_then(|l| l.device.clone()).unwrap_or_else(|| "loop driver".to_string()),
+            0.7,
+            format!(
+                "The CPU is the limit: kernel threads, which do the loop device's work, use {cpus:.2} CPUs."
+            ),
+        ),
+        Saturation::Thread(name, pid, share) => (
+            format!("{name} ({pid})"),
+            0.5,
+            format!(
+                "The CPU is the limit: thread {name} ({pid}) uses {} of a CPU, most of it for block I/O.",
+                in_percent(*share)
+            ),
+        ),
+        Saturation::Machine(busy) => (
+            "all CPUs".to_string(),
+            0.6,
+            format!(
+                "The CPUs are the limit: all together are busy for {}, most of it for I/O.",
+                in_percent(*busy)
+            ),
+        ),
+    }
+}
+
+fn advise(s: &Summaries<'_>, saturation: &Saturation) -> (String, String) {
+    let check = s.load.map_or_else(
+        || "biopsy diagnose --no-load --for 10s".to_string(),
+        |load| command::load(load, load.iodepth, load.numjobs.saturating_mul(2)),
+    );
+    let advice = match saturation {
+        Saturation::LoopThread(_) => {
+            "Read the backing file or its device directly: the loop driver cannot use a second CPU."
+        }
+        Saturation::Machine(_) => {
+            "Spend less CPU per I/O: larger blocks, larger batches, a scheduler of none, fewer layers; or more CPUs."
+        }
+        _ => {
+            "Use more workers on other CPUs, or less CPU per I/O: larger blocks, larger batches, a scheduler of none."
+        }
+    };
+    (advice.to_string(), check)
+}
+
+/// More workers can gain at most the CPU that is idle now.
+fn worth(s: &Summaries<'_>, saturation: &Saturation) -> Option<Worth> {
+    saturation.workers()?;
+    let high = (1.0 / cpu::machine_busy(cpu::profile(s)?).max(0.01)).min(MAX_WORTH);
+    (high > 1.1).then(|| Worth { metric: "iops_ratio".to_string(), low: 1.0, high })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::literal::{Case, SECOND, profile};
+
+    #[test]
+    fn a_worker_at_90_percent_mostly_in_the_kernel() {
+        let mut case = Case::new(450_000, 32);
+        case.worker(20, 70);
+        let found = find(&case.summaries());
+        assert_eq!((found.len(), found[0].confidence), (1, 0.8));
+        assert!((found[0].numbers["system_ns_per_operation"] - 1555.6).abs() < 0.1);
+        case.profile = None;
+        case.worker(20, 69);
+        assert!(find(&case.summaries()).is_empty());
+        case.worker(51, 49);
+        assert!(find(&case.summaries()).is_empty(), "that is the generator");
+    }
+
+    #[test]
+    fn one_cpu_shared_with_its_interrupts() {
+        // One CPU of a large machine, as measured: user 20.9 %, system 52.6 %, the rest interrupts.
+        let mut case = Case::new(133_000, 16);
+        case.worker(21, 53);
+        case.profile = Some(profile(&[(CpuClass::System, 370), (CpuClass::Softirq, 100)]));
+        assert_eq!(find(&case.summaries())[0].confidence, 0.6);
+        case.profile = Some(profile(&[(CpuClass::System, 370), (CpuClass::Softirq, 79)]));
+        assert!(find(&case.summaries()).is_empty(), "74 % + 15.8 %");
+    }
+
+    #[test]
+    fn completions_are_not_submission() {
+        let mut case = Case::new(450_000, 32);
+        case.worker(20, 75);
+        case.profile = Some(profile(&[(CpuClass::System, 400), (CpuClass::Irq, 401)]));
+        assert!(find(&case.summaries()).is_empty());
+        case.profile = Some(profile(&[(CpuClass::System, 401), (CpuClass::Irq, 400)]));
+        assert_eq!(find(&case.summaries()).len(), 1);
+    }
+
+    #[test]
+    fn the_loop_drivers_thread_counts_only_on_a_loop_device() {
+        let mut case = Case::new(300_000, 32);
+        case.worker(20, 30);
+        case.profile = Some(profile(&[(CpuClass::System, 250), (CpuClass::Kthread, 450)]));
+        assert!(find(&case.summaries()).is_empty());
+        case.disk().driver = Some("loop".into());
+        assert_eq!(find(&case.summaries())[0].confidence, 0.7);
+        case.profile = Some(profile(&[(CpuClass::System, 250), (CpuClass::Kthread, 449)]));
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn a_machine_that_is_busy_with_something_else_is_not_blamed() {
+        let mut case = Case::new(100_000, 32);
+        case.worker(10, 40);
+        case.profile =
+            Some(profile(&[(CpuClass::System, 200), (CpuClass::Kthread, 450), (CpuClass::User, 300)]));
+        assert_eq!(find(&case.summaries())[0].subject, "all CPUs", "0.5 + 0.9 of 1.9 busy CPUs are I/O");
+        case.profile =
+            Some(profile(&[(CpuClass::System, 200), (CpuClass::Kthread, 400), (CpuClass::User, 350)]));
+        assert!(find(&case.summaries()).is_empty(), "0.5 + 0.8 of 1.9 busy CPUs are less than 70 %");
+    }
+
+    #[test]
+    fn without_a_load_a_thread_must_be_in_the_block_layer() {
+        let mut case = Case::new(100_000, 32);
+        case.load = None;
+        let mut seen = profile(&[(CpuClass::System, 480)]);
+        seen.top = vec![("postgres".into(), 42, SECOND * 95 / 100)];
+        seen.folded = BTreeMap::from([
+            ("postgres;submit_bio_[k]".to_string(), 240),
+            ("postgres;qsort".to_string(), 240),
+        ]);
+        case.profile = Some(seen.clone());
+        assert_eq!(find(&case.summaries())[0].subject, "postgres (42)");
+        seen.folded.insert("postgres;qsort".into(), 241);
+        case.profile = Some(seen);
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn the_gain_is_bounded_by_the_idle_cpus() {
+        let mut case = Case::new(450_000, 32);
+        case.worker(20, 75);
+        case.profile = Some(profile(&[(CpuClass::System, 500)]));
+        assert_eq!(find(&case.summaries())[0].worth.as_ref().map(|w| w.high), Some(2.0));
+        case.profile = Some(profile(&[(CpuClass::System, 950)]));
+        assert_eq!(find(&case.summaries())[0].worth, None);
+        case.profile = None;
+        assert_eq!(find(&case.summaries())[0].worth, None);
+    }
+}

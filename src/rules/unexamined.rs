@@ -1,0 +1,82 @@
+//! What could have mattered and was not looked at: named, so that silence is not read as "fine".
+
+use super::Summaries;
+use super::cpu;
+use super::facts;
+use crate::analyze::latency::Stage;
+use crate::findings::NotExamined;
+
+/// Concerns that no probe of this version covers.
+const NO_PROBE: &[(&str, &str)] = &[
+    ("interrupts per queue and completions per interrupt", "no interrupt probe in this version"),
+    ("lock contention", "no lock probe in this version"),
+    ("page-cache reclaim and read-ahead", "no reclaim probe in this version"),
+    (
+        "parts of the queue stage (throttle, tags, plug, scheduler)",
+        "the queue stage is one number in this version",
+    ),
+    ("PCIe link, root complex and NUMA placement", "no ceiling is computed in this version"),
+    ("the device's temperature, wear and caches", "its logs are not read in this version"),
+];
+
+/// The list for this run.
+pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
+    let mut list = Vec::new();
+    let mut add =
+        |what: &str, why: &str| list.push(NotExamined { what: what.to_string(), why: why.to_string() });
+    if s.load.is_none() {
+        add("operations of the application", "the load is not biopsy's own, so only I/Os are counted");
+    }
+    for stage in Stage::ALL {
+        if unseen(s, stage) {
+            let why = s
+                .envelope
+                .missing
+                .iter()
+                .find(|m| m.part.is_none() && m.stage.as_deref() == Some(stage.name()))
+                .map_or("no probe sees it here", |m| m.why.as_str());
+            add(&format!("stage {}", stage.name()), why);
+        }
+    }
+    match (s.profile, cpu::profile(s)) {
+        (None, _) => add("what the CPUs did", "no profile could be taken"),
+        (Some(_), None) => add("what the CPUs did", "the profile has too few samples or lost too many"),
+        (_, Some(profile)) => {
+            if let Some(note) = &profile.sampler_note {
+                add("hard interrupts and code with interrupts off", note);
+            }
+        }
+    }
+    NO_PROBE.iter().for_each(|(what, why)| add(what, why));
+    list
+}
+
+/// Whether some device that the run is about lacks the stage.
+fn unseen(s: &Summaries<'_>, stage: Stage) -> bool {
+    facts::pictures(s).iter().any(|p| p.ios > 0 && !p.stages.contains_key(&stage))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::Missing;
+    use crate::rules::literal::Case;
+
+    #[test]
+    fn absent_stages_and_absent_profiles_are_named_with_their_reason() {
+        let mut case = Case::new(1_000, 32);
+        case.envelope.missing.push(Missing {
+            stage: Some("reap".into()),
+            why: "no event marks it".into(),
+            ..Missing::default()
+        });
+        let has = |case: &Case, what: &str, why: &str| {
+            list(&case.summaries()).iter().any(|n| n.what == what && n.why.contains(why))
+        };
+        assert!(has(&case, "stage reap", "no event marks it"));
+        assert!(!has(&case, "stage device", ""));
+        assert!(!has(&case, "what the CPUs did", ""));
+        case.profile = None;
+        assert!(has(&case, "what the CPUs did", "no profile"));
+    }
+}

@@ -1,0 +1,317 @@
+//! On-CPU samples: the mirror of `struct stack_sample`, and what a window of them holds.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+/// The most frames that the kernel side asks for, of each stack (`STACK_FRAMES`).
+pub const MAX_FRAMES: usize = 127;
+
+/// The task is a kernel thread.
+pub const KTHREAD: u32 = 1;
+/// The kernel stack could not be taken.
+pub const KERNEL_FAILED: u32 = 2;
+/// The user stack could not be taken.
+pub const USER_FAILED: u32 = 4;
+
+/// `struct stack_sample`: the head of one record, with the addresses behind it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct SampleHead {
+    pub pid: u32,
+    pub tid: u32,
+    pub cpu: u32,
+    pub flags: u32,
+    pub period: u64,
+    pub kernel_frames: u16,
+    pub user_frames: u16,
+    pub pad: u32,
+    pub comm: [u8; 16],
+}
+
+/// `struct stack_counters`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct Counters {
+    pub ring_full: u64,
+    pub no_scratch: u64,
+}
+
+const _: () = assert!(size_of::<SampleHead>() == 48);
+const _: () = assert!(size_of::<Counters>() == 16);
+
+/// One sample without its period: samples that are equal in all of this are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Sample {
+    /// Thread group; 0 is the idle task.
+    pub pid: u32,
+    pub tid: u32,
+    pub cpu: u32,
+    /// `KTHREAD`, `KERNEL_FAILED`, `USER_FAILED`.
+    pub flags: u32,
+    /// Up to the first zero byte. Any bytes: a process names itself.
+    pub comm: [u8; 16],
+    /// Kernel frames, then user frames, each leaf first.
+    addresses: Box<[u64]>,
+    kernel_frames: u16,
+}
+
+impl Sample {
+    /// A sample from its parts. For tests, and for readers of other formats.
+    pub fn new(pid: u32, tid: u32, flags: u32, comm: &[u8], kernel: &[u64], user: &[u64]) -> Self {
+        let mut name = [0; 16];
+        // The last byte stays zero, as in the kernel.
+        let len = comm.len().min(15);
+        name[..len].copy_from_slice(&comm[..len]);
+        let kernel = &kernel[..kernel.len().min(MAX_FRAMES)];
+        let user = &user[..user.len().min(MAX_FRAMES)];
+        Self {
+            pid,
+            tid,
+            cpu: 0,
+            flags,
+            comm: name,
+            addresses: [kernel, user].concat().into(),
+            kernel_frames: kernel.len() as u16,
+        }
+    }
+
+    /// Kernel addresses, leaf first. Empty in user mode.
+    pub fn kernel(&self) -> &[u64] {
+        &self.addresses[..usize::from(self.kernel_frames)]
+    }
+
+    /// User addresses, leaf first.
+    pub fn user(&self) -> &[u64] {
+        &self.addresses[usize::from(self.kernel_frames)..]
+    }
+
+    /// Kernel addresses, leaf first, each inside the instruction that it belongs to.
+    ///
+    /// All but the leaf are return addresses: the instruction *behind* the call, which may belong
+    /// to the next function, or to other inlined code. The frame that an interrupt cut off is
+    /// moved with them; that is wrong only at the very first byte of a function.
+    pub fn kernel_lookups(&self) -> impl DoubleEndedIterator<Item = u64> + '_ {
+        lookups(self.kernel(), false)
+    }
+
+    /// As `kernel_lookups`, for the user side: below a kernel stack even the leaf is the place
+    /// where a system call returns to.
+    pub fn user_lookups(&self) -> impl DoubleEndedIterator<Item = u64> + '_ {
+        lookups(self.user(), self.kernel_frames > 0)
+    }
+
+    /// The bytes of the thread's name.
+    pub fn comm_bytes(&self) -> &[u8] {
+        let len = self.comm.iter().position(|&b| b == 0).unwrap_or(self.comm.len());
+        &self.comm[..len]
+    }
+}
+
+fn lookups(ips: &[u64], leaf_returns: bool) -> impl DoubleEndedIterator<Item = u64> + '_ {
+    ips.iter().enumerate().map(move |(i, &ip)| if i > 0 || leaf_returns { ip.saturating_sub(1) } else { ip })
+}
+
+/// A record that is no sample: nothing of it was used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Damaged {
+    /// Shorter than the head.
+    Short(usize),
+    /// The head promises another length than the record has.
+    Length { promised: usize, is: usize },
+    /// More frames than the kernel side can take.
+    Frames(u16),
+}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short(len) => write!(f, "a stack sample of {len} bytes has no complete head"),
+            Self::Length { promised, is } => {
+                write!(f, "a stack sample promises {promised} bytes and has {is}")
+            }
+            Self::Frames(frames) => write!(f, "a stack sample claims {frames} frames"),
+        }
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+/// One record of the ring buffer: the sample, and its period.
+pub fn decode(bytes: &[u8]) -> Result<(Sample, u64), Damaged> {
+    let Ok((head, rest)) = SampleHead::read_from_prefix(bytes) else {
+        return Err(Damaged::Short(bytes.len()));
+    };
+    let (kernel, user) = (head.kernel_frames, head.user_frames);
+    if usize::from(kernel.max(user)) > MAX_FRAMES {
+        return Err(Damaged::Frames(kernel.max(user)));
+    }
+    let promised = 8 * (usize::from(kernel) + usize::from(user));
+    if rest.len() != promised {
+        let head = size_of::<SampleHead>();
+        return Err(Damaged::Length { promised: head + promised, is: bytes.len() });
+    }
+    // `chunks_exact(8)` yields slices of 8 bytes, so the default is never taken.
+    let word = |c: &[u8]| u64::from_ne_bytes(c.try_into().unwrap_or_default());
+    let sample = Sample {
+        pid: head.pid,
+        tid: head.tid,
+        cpu: head.cpu,
+        flags: head.flags,
+        comm: head.comm,
+        addresses: rest.chunks_exact(8).map(word).collect(),
+        kernel_frames: kernel,
+    };
+    Ok((sample, head.period))
+}
+
+/// How often one sample was seen, and for how much it stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub samples: u64,
+    /// Sum of the periods: nanoseconds with `cpu-clock`, cycles with `cycles`.
+    pub period: u64,
+}
+
+/// What makes the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sampler {
+    /// The processor's cycle counter, by non-maskable interrupt. An idle CPU has no cycles.
+    Cycles,
+    /// A timer: it ticks on idle CPUs too, and cannot fire while interrupts are off.
+    CpuClock,
+}
+
+impl Sampler {
+    /// The word of the contract.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cycles => "cycles",
+            Self::CpuClock => "cpu-clock",
+        }
+    }
+
+    /// What it cannot see.
+    pub fn note(self) -> Option<&'static str> {
+        match self {
+            Self::Cycles => None,
+            Self::CpuClock => Some(
+                "cpu-clock cannot fire while interrupts are off: time in hard interrupts and \
+                 irq-disabled spinlocks shows at the point where they are enabled again",
+            ),
+        }
+    }
+}
+
+/// All samples of one window, equal ones together. Addresses have no names yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RawProfile {
+    pub sampler: Sampler,
+    /// Samples per second and CPU that were asked for.
+    pub frequency: u64,
+    /// CPUs that were sampled.
+    pub cpus: u32,
+    /// From the first sampled CPU to the end of sampling.
+    pub duration_ns: u64,
+    /// Idle time of all CPUs in the window, as the kernel accounts it.
+    pub idle_ns: Option<u64>,
+    pub samples: HashMap<Sample, Tally>,
+    /// `/proc/PID/maps` of each process, as it was when it was first sampled under its last name:
+    /// what names the frames of a process that has ended since.
+    pub maps: HashMap<u32, Vec<u8>>,
+    /// Samples that did not reach us: no room in the ring, or damaged.
+    pub lost: u64,
+    /// Of `lost`: records that could not be decoded. Always 0, unless the two sides differ.
+    pub damaged: u64,
+    /// Memory of the maps and of the ring buffer.
+    pub map_bytes: u64,
+    /// Runs and run time of the program; run time only where the kernel's statistics were on.
+    pub program_runs: u64,
+    pub program_ns: u64,
+}
+
+impl RawProfile {
+    /// Samples seen.
+    pub fn seen(&self) -> u64 {
+        self.samples.values().map(|t| t.samples).sum()
+    }
+
+    /// Samples that a timer makes in the window when none of its ticks is late or merged with
+    /// another; none for `cycles`, whose rate follows the load.
+    pub fn expected(&self) -> Option<u64> {
+        let seconds = self.duration_ns as f64 / 1e9;
+        let ticks = self.frequency as f64 * f64::from(self.cpus) * seconds;
+        (self.sampler == Sampler::CpuClock).then_some(ticks.round() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A record as the kernel side writes it.
+    fn record(kernel: &[u64], user: &[u64]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for field in [10u32, 11, 3, KTHREAD] {
+            bytes.extend(field.to_ne_bytes());
+        }
+        bytes.extend(2_004_008u64.to_ne_bytes());
+        bytes.extend((kernel.len() as u16).to_ne_bytes());
+        bytes.extend((user.len() as u16).to_ne_bytes());
+        bytes.extend(0u32.to_ne_bytes());
+        bytes.extend(b"worker\0\xff\xff\xff\xff\xff\xff\xff\xff\xff");
+        for ip in kernel.iter().chain(user) {
+            bytes.extend(ip.to_ne_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_record_gives_both_stacks() {
+        let (sample, period) = decode(&record(&[1, 2], &[3])).unwrap();
+        assert_eq!((sample.pid, sample.tid, sample.cpu, sample.flags), (10, 11, 3, KTHREAD));
+        assert_eq!((sample.kernel(), sample.user(), period), (&[1, 2][..], &[3][..], 2_004_008));
+        assert_eq!(sample.comm_bytes(), b"worker", "bytes behind the zero are leftovers");
+    }
+
+    #[test]
+    fn damage_is_named() {
+        assert_eq!(decode(&[]), Err(Damaged::Short(0)));
+        let good = record(&[1, 2], &[3]);
+        let cut = &good[..good.len() - 1];
+        assert_eq!(decode(cut), Err(Damaged::Length { promised: 72, is: 71 }));
+        assert_eq!(decode(&record(&[0; 128], &[])), Err(Damaged::Frames(128)));
+    }
+
+    /// Return addresses are looked up inside the call; the interrupted instruction as it is.
+    #[test]
+    fn lookups_fall_into_the_calling_instruction() {
+        let both = Sample::new(1, 1, 0, b"x", &[100, 200], &[300, 400]);
+        assert_eq!(both.kernel_lookups().collect::<Vec<_>>(), [100, 199]);
+        assert_eq!(both.user_lookups().collect::<Vec<_>>(), [299, 399]);
+        let user = Sample::new(1, 1, 0, b"x", &[], &[300, 0]);
+        assert_eq!(user.user_lookups().collect::<Vec<_>>(), [300, 0], "no wrap at zero");
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..2200)) {
+            if let Ok((sample, _)) = decode(&bytes) {
+                prop_assert!(sample.kernel().len() <= MAX_FRAMES && sample.user().len() <= MAX_FRAMES);
+            }
+        }
+
+        /// Garbage that passes for a head: the frame counts are what decides.
+        #[test]
+        fn any_frame_counts_never_panic(kernel: u16, user: u16, len in 0usize..2100) {
+            let mut bytes = record(&[], &[]);
+            bytes[24..26].copy_from_slice(&kernel.to_ne_bytes());
+            bytes[26..28].copy_from_slice(&user.to_ne_bytes());
+            bytes.resize(48 + len, 7);
+            let fits = len == 8 * (usize::from(kernel) + usize::from(user)) && kernel.max(user) <= 127;
+            prop_assert_eq!(decode(&bytes).is_ok(), fits);
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! The report: self-contained, safe against hostile names, and complete. The examples that these
+//! tests render are left in `CARGO_TARGET_TMPDIR` to be looked at.
+
+use std::collections::BTreeMap;
+
+use biopsy::analyze::latency::{
+    Bracket, DeviceLatency, KernelClass, LatencySummary, Op, OpLatency, QueueLatency, Stage,
+};
+use biopsy::analyze::stacks::{CpuClass, ProfileSummary};
+use biopsy::envelope::{Cost, Envelope, Missing, ProgramCost};
+use biopsy::hist::Histogram;
+use biopsy::host::{BlockDevice, HardwareQueue, Host};
+use biopsy::load::{Fill, JobResult, LoadSummary, Pattern};
+use biopsy::render::{flame, html, json, text};
+use biopsy::rules::{self, Summaries};
+
+const HOSTILE: &str = "</script><img src=https://evil.example onerror=\"x\" '&\u{202e}";
+const SECOND: u64 = 1_000_000_000;
+
+struct Case {
+    envelope: Envelope,
+    host: Host,
+    latency: LatencySummary,
+    load: Option<LoadSummary>,
+    profile: Option<ProfileSummary>,
+    flame: bool,
+    command: String,
+}
+
+/// A deterministic spread around `centre`: a body of lognormal shape and a tail every `tail` values.
+fn spread(seed: u64, count: u64, centre: f64, tail: u64) -> Histogram {
+    let mut hist = Histogram::default();
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1u64 << 53) as f64
+    };
+    for i in 0..count {
+        // Three uniform numbers are near enough to a bell.
+        let bell = next() + next() + next() - 1.5;
+        let mut value = centre * (bell * 0.9).exp2();
+        if i % tail == tail - 1 {
+            value *= 4.0 + 12.0 * next();
+        }
+        hist.record(value as u64);
+    }
+    hist
+}
+
+/// A virtual disk under 32 random reads of 4 KiB: what the demo shows on a rented machine.
+fn virtio() -> Case {
+    let ios = 153_274;
+    let queue = spread(1, ios, 9_000.0, 400);
+    let device = spread(2, ios, 1_930_000.0, 120);
+    let mut whole = spread(3, ios, 1_975_000.0, 120);
+    whole.record(41_000_000);
+    let stages = BTreeMap::from([(Stage::Queue, queue), (Stage::Device, device)]);
+    let queues = (0..2)
+        .map(|n| QueueLatency {
+            queue: n,
+            kind: "default".into(),
+            cpus: n.to_string(),
+            ios: if n == 0 { 153_000 } else { 274 },
+            request_stages: stages.clone(),
+            ..QueueLatency::default()
+        })
+        .collect();
+    let program = |name: &str, runs, ns| ProgramCost { name: name.into(), runs, ns };
+    Case {
+        envelope: Envelope {
+            version: "0.1.0".into(),
+            kernel: "6.12.117".into(),
+            start: "2026-11-20T18:00:00.000Z".into(),
+            duration_ns: 10 * SECOND,
+            cost: Cost {
+                ns_per_io: Some(95.2),
+                attach_ns_per_io: Some(34.0),
+                cpu_percent: Some(0.15),
+                map_bytes: 4 << 20,
+                baseline_ns_per_run: Some(27.5),
+                programs: vec![program("rq_issue", ios, 12_415_194), program("rq_complete", ios, 10_882_454)],
+            },
+            missing: [
+                ("submit", "operations are not joined to their I/Os in this version"),
+                ("complete", "the driver has no event where the host reaps the completion"),
+                ("reap", "operations are not joined to their I/Os in this version"),
+            ]
+                .map(|(stage, why)| Missing {
+                    device: Some("vda".into()),
+                    stage: Some(stage.into()),
+                    reason: "no-event".into(),
+                    included_in: (stage == "complete").then(|| "device".into()),
+                    why: why.into(),
+                    ..Missing::default()
+                })
+                .to_vec(),
+            ..Envelope::default()
+        },
+        host: Host {
+            kernel: "6.12.117".into(),
+            hostname: "builder-7".into(),
+            cpu_model: Some("AMD EPYC 9654 96-Core Processor".into()),
+            cpus_online: 2,
+            cpus_possible: 2,
+            numa_nodes: 1,
+            memory_bytes: Some(8 << 30),
+            virtualization: Some("kvm".into()),
+            devices: vec![BlockDevice {
+                name: "vda".into(),
+                size_bytes: 252 << 30,
+                driver: Some("virtio_blk".into()),
+                scheduler: Some("none".into()),
+                schedulers: vec!["none".into(), "mq-deadline".into()],
+                logical_block_bytes: 512,
+                physical_block_bytes: 4096,
+                max_request_bytes: 1280 << 10,
+                max_hw_request_bytes: 2 << 30,
+                read_ahead_bytes: 128 << 10,
+                requests: Some(256),
+                request_based: true,
+                pci_address: Some("0000:00:05.0".into()),
+                queues: vec![HardwareQueue { tags: 256, ..HardwareQueue::default() }; 2],
+                mounted_at: vec!["/".into()],
+                ..BlockDevice::default()
+            }],
+            ..Host::default()
+        },
+        latency: LatencySummary {
+            duration_ns: 10 * SECOND,
+            devices: vec![DeviceLatency {
+                name: "vda".into(),
+                ios,
+                bytes: ios * 4096,
+                kernel: Some(BTreeMap::from([(KernelClass::Read, Bracket { min: ios, max: ios })])),
+                in_flight_start: Some(0),
+                in_flight_end: Some(0),
+                ops: BTreeMap::from([(Op::Read, OpLatency { ios, bytes: ios * 4096, request_stages: stages })]),
+                queues,
+                ..DeviceLatency::default()
+            }],
+        },
+        load: Some(LoadSummary {
+            target: "scratch file in /var/tmp".into(),
+            device: Some("vda".into()),
+            rw: Pattern::RandRead,
+            bs: 4096,
+            iodepth: 32,
+            numjobs: 1,
+            size: 1 << 30,
+            fill: Some(Fill { bytes: 1 << 30, duration_ns: 2_410_000_000 }),
+            duration_ns: 10 * SECOND,
+            jobs: vec![JobResult {
+                cpu: Some(0),
+                operations: ios,
+                bytes: ios * 4096,
+                user_ns: 210_000_000,
+                system_ns: 1_180_000_000,
+                submits: 98_112,
+                reaps: 97_540,
+                latency: whole,
+                ..JobResult::default()
+            }],
+            missing: vec!["registered buffers: the memory lock limit is too low".into()],
+        }),
+        profile: Some(ProfileSummary {
+            sampler: "cpu-clock".into(),
+            sampler_note: Some(
+                "cpu-clock cannot fire with interrupts off: hard interrupts are charged to what runs after them".into(),
+            ),
+            frequency: 499,
+            cpus: 2,
+            duration_ns: 10 * SECOND,
+            samples: 9_980,
+            classes: BTreeMap::from([
+                (CpuClass::User, 240),
+                (CpuClass::System, 910),
+                (CpuClass::Irq, 12),
+                (CpuClass::Softirq, 205),
+                (CpuClass::Kthread, 61),
+                (CpuClass::Idle, 8_552),
+            ]),
+            folded: BTreeMap::from([
+                ("biopsy-load/0;entry_SYSCALL_64_[k];io_uring_enter_[k];submit_bio_[k]".into(), 910),
+                ("biopsy-load/0;main;run;next_offset".into(), 240),
+                ("swapper/1;handle_softirqs_[k];blk_done_softirq_[k]".into(), 217),
+                ("kworker/0:1H;process_one_work_[k];blk_mq_run_work_fn_[k]".into(), 61),
+            ]),
+            top: vec![("biopsy-load/0".into(), 4711, 1_152_000_000), ("kworker/0:1H".into(), 88, 61_000_000)],
+            ..ProfileSummary::default()
+        }),
+        flame: false,
+        command: "biopsy diagnose /var/tmp -o report.html".into(),
+    }
+}
+
+/// An NVMe drive behind mq-deadline, two kinds of I/O, with 1 MiB operations cut into eight.
+fn nvme() -> Case {
+    let mut case = virtio();
+    let ios = 80_000;
+    let stages = |seed| {
+        BTreeMap::from([
+            (Stage::Queue, spread(seed, ios, 310_000.0, 90)),
+            (Stage::Device, spread(seed + 1, ios, 640_000.0, 200)),
+            (Stage::Complete, spread(seed + 2, ios, 6_500.0, 50)),
+        ])
+    };
+    let device = &mut case.latency.devices[0];
+    device.name = "nvme0n1".into();
+    device.splits = 70_000;
+    device.ios = ios + 900;
+    device.kernel = Some(BTreeMap::from([
+        (KernelClass::Read, Bracket { min: ios - 4, max: ios + 12 }),
+        (KernelClass::Write, Bracket { min: 900, max: 900 }),
+    ]));
+    device.queues.iter_mut().for_each(|q| q.qid = Some(q.queue + 1));
+    let writes = OpLatency {
+        ios: 900,
+        bytes: 900 * 4096,
+        request_stages: BTreeMap::from([
+            (Stage::Queue, spread(9, 900, 4_000.0, 9)),
+            (Stage::Device, spread(8, 900, 22_000.0, 9)),
+        ]),
+    };
+    device.ops = BTreeMap::from([
+        (Op::Read, OpLatency { ios, bytes: ios * (128 << 10), request_stages: stages(4) }),
+        (Op::Write, writes),
+    ]);
+    let disk = &mut case.host.devices[0];
+    disk.name = "nvme0n1".into();
+    disk.driver = Some("nvme".into());
+    disk.model = Some("Example Drive 1TB".into());
+    disk.scheduler = Some("mq-deadline".into());
+    disk.max_request_bytes = 128 << 10;
+    disk.max_hw_request_bytes = 1 << 20;
+    let load = case.load.as_mut().unwrap();
+    (load.device, load.bs) = (Some("nvme0n1".into()), 1 << 20);
+    load.jobs[0].operations = 10_000;
+    load.jobs[0].bytes = 10_000 << 20;
+    case
+}
+
+impl Case {
+    fn summaries(&self) -> Summaries<'_> {
+        Summaries {
+            envelope: &self.envelope,
+            host: &self.host,
+            latency: &self.latency,
+            load: self.load.as_ref(),
+            profile: self.profile.as_ref(),
+        }
+    }
+
+    fn html(&self) -> String {
+        let s = self.summaries();
+        let diagnosis = rules::diagnose(&s);
+        let json = json::diagnose::object(&s, &diagnosis, None, None, None);
+        let folded = self.profile.iter().find(|_| self.flame).map(|profile| &profile.folded);
+        let flame = folded.map(|folded| flame::inline(folded, "On-CPU", "cpu-clock, 499 Hz").unwrap());
+        html::render(&html::Report {
+            summaries: s,
+            diagnosis: &diagnosis,
+            command: &self.command,
+            flame: flame.as_deref(),
+            json: &json,
+        })
+    }
+
+    fn text(&self, color: bool) -> String {
+        let s = self.summaries();
+        text::diagnose::render(&s, &rules::diagnose(&s), color)
+    }
+}
+
+fn leave(name: &str, page: &str) {
+    std::fs::write(format!("{}/{name}", env!("CARGO_TARGET_TMPDIR")), page).unwrap();
+}
+
+/// The page without the parts that are data: the JSON island.
+fn markup(page: &str) -> String {
+    let start = page.find("<script type=\"application/json\"").unwrap();
+    let end = start + page[start..].find("</script>").unwrap();
+    format!("{}{}", &page[..start], &page[end..])
+}
+
+fn island(page: &str) -> serde_json::Value {
+    let tag = "<script type=\"application/json\" id=\"biopsy\">";
+    let start = page.find(tag).unwrap() + tag.len();
+    let end = start + page[start..].find("</script>").unwrap();
+    assert!(!page[start..end].contains(['<', '>', '&']));
+    serde_json::from_str(&page[start..end]).unwrap()
+}
+
+#[test]
+fn nothing_is_loaded_from_elsewhere() {
+    let mut case = virtio();
+    case.flame = true;
+    let page = case.html();
+    leave("report-virtio.html", &page);
+    leave("report-nvme.html", &nvme().html());
+    assert!(page.contains("<svg class=\"flame\"") && page.contains("CDDL-1.0"));
+    assert!(!nvme().html().contains("CDDL") && nvme().html().contains("script-src 'none'"));
+    for loads in
+        [" src=", " href=\"http", "xlink:href=\"http", "url(http", "url(\"", "@import", "<link", "<base"]
+    {
+        assert!(!markup(&page).contains(loads), "{loads}");
+    }
+    // Outside the flame graph, whose namespaces and comments are addresses, there is none at all.
+    let plain = virtio().html().replace("http-equiv", "");
+    assert!(!plain.contains("http") && !plain.contains("//"), "an address");
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let mut case = virtio();
+    case.command = HOSTILE.into();
+    case.host.hostname = HOSTILE.into();
+    case.host.cpu_model = Some(HOSTILE.into());
+    case.host.devices[0].model = Some(HOSTILE.into());
+    case.host.devices[0].mounted_at = vec![HOSTILE.into()];
+    case.host.devices[0].scheduler = Some(HOSTILE.into());
+    case.host.devices[0].name = HOSTILE.into();
+    case.latency.devices[0].name = HOSTILE.into();
+    case.latency.devices[0].queues[0].cpus = HOSTILE.into();
+    case.latency.devices[0].queues[0].kind = HOSTILE.into();
+    case.envelope.missing[0].why = HOSTILE.into();
+    case.envelope.cost.programs[0].name = HOSTILE.into();
+    case.envelope.lost.probes.insert(HOSTILE.into(), BTreeMap::from([(HOSTILE.to_string(), 1)]));
+    let load = case.load.as_mut().unwrap();
+    (load.target, load.device, load.missing) = (HOSTILE.into(), Some(HOSTILE.into()), vec![HOSTILE.into()]);
+    let profile = case.profile.as_mut().unwrap();
+    profile.top[0].0 = HOSTILE.into();
+    profile.sampler_note = Some(HOSTILE.into());
+    let page = case.html();
+    assert!(!page.contains("<img") && !page.contains('\u{202e}') && !page.contains("onerror=\""));
+    assert_eq!(page.matches("</script>").count(), 1);
+    assert_eq!(island(&page)["verdict"]["subject"], HOSTILE);
+    let text = case.text(false);
+    assert!(!text.contains('\u{202e}') && !text.contains('\x1b'));
+    for (id, saturated) in [("submit-cpu-bound", (10, 89)), ("generator-bound", (70, 29))] {
+        let job = &mut case.load.as_mut().unwrap().jobs[0];
+        (job.user_ns, job.system_ns) = (saturated.0 * SECOND / 10, saturated.1 * SECOND / 10);
+        assert!(case.html().contains(id) && !case.html().contains("<img"));
+    }
+}
+
+#[test]
+fn the_island_is_what_the_json_option_prints() {
+    let case = nvme();
+    let s = case.summaries();
+    let diagnosis = rules::diagnose(&s);
+    let view = serde_json::json!({"devices": []});
+    let object = json::diagnose::object(&s, &diagnosis, Some(view.clone()), None, None);
+    let page = case.html();
+    let carried = island(&page);
+    assert_eq!(carried["schema"], "biopsy.diagnose/1");
+    assert_eq!(carried["verdict"]["id"], "split-io");
+    assert_eq!(carried["findings"][0]["numbers"]["ios_per_operation_ratio"], 8.0);
+    assert!(carried["findings"][0]["worth"]["metric"].is_string());
+    assert!(carried["cpu"]["user"]["cycles_per_io"].is_null());
+    assert!(carried["cpu"]["system"]["ns_per_io"].as_f64().unwrap() > 0.0);
+    assert_eq!(carried["lost"]["ios"], 0);
+    assert!(carried.get("latency").is_none() && object["latency"] == view);
+}
+
+#[test]
+fn a_stage_appears_only_where_it_was_seen() {
+    let drawn = |page: &str, stage: &str| page.contains(&format!("<rect class=\"s-{stage}\""));
+    let page = virtio().html();
+    assert!(drawn(&page, "queue") && drawn(&page, "device"));
+    for stage in ["submit", "complete", "reap"] {
+        assert!(!drawn(&page, stage), "{stage}");
+        assert!(page.contains(&format!("<td class=\"text\">{stage}</td>")), "{stage} is among the missing");
+    }
+    assert!(drawn(&nvme().html(), "complete"));
+}
+
+#[test]
+fn a_run_without_anything_still_makes_a_page() {
+    let mut case = virtio();
+    (case.load, case.profile) = (None, None);
+    case.latency = LatencySummary::default();
+    case.host = Host::default();
+    case.envelope = Envelope::default();
+    let page = case.html();
+    assert!(page.contains("inconclusive") && page.contains("no I/O was seen"));
+    assert!(!page.contains("NaN") && !page.contains("inf<"));
+    assert!(case.text(false).contains("No verdict"));
+    assert!(island(&page)["cpu"].is_null());
+}
+
+#[test]
+fn the_same_run_gives_the_same_bytes() {
+    assert_eq!(nvme().html(), nvme().html());
+    assert_eq!(virtio().text(false), virtio().text(false));
+}
+
+#[test]
+fn the_text_begins_with_the_verdict_and_ends_with_loss_and_cost() {
+    let case = nvme();
+    let text = case.text(false);
+    leave("diagnose-nvme.txt", &text);
+    leave("diagnose-virtio.txt", &virtio().text(false));
+    assert!(text.starts_with("Each operation becomes 8.0 I/Os on nvme0n1"), "{text}");
+    assert!(
+        text.contains("the kernel counted") && text.contains("lost 0") && text.contains("95.2 ns per I/O")
+    );
+    assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+    assert!(!text.contains('\x1b') && case.text(true).contains("\x1b[1m"));
+}

@@ -1,0 +1,42 @@
+//! The common options of what is traced and for how long.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use biopsy::host::{Host, select};
+use biopsy::probe::latency::Options;
+
+use crate::cli::Window;
+use crate::stop;
+
+/// The disks that `-d` names; empty: all.
+pub fn resolve(host: &Host, window: &Window) -> Result<Vec<String>> {
+    let root = Path::new("/");
+    window.devices.iter().map(|text| select::resolve(host, root, text).map(|d| d.name.clone())).collect()
+}
+
+/// What the probe is told.
+pub fn options(devices: Vec<String>, window: &Window) -> Options {
+    Options { devices, queue_stage: true, cost: !window.no_cost, drop_issue: window.fault_drop_issue }
+}
+
+/// How often a device's existence is looked at: when it goes away its events end.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+thread_local! {
+    static LOOKED: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Ctrl-C, or every device that was named is gone.
+pub fn over(named: &[String]) -> bool {
+    if stop::requested() {
+        return true;
+    }
+    if named.is_empty() || LOOKED.get().is_some_and(|then| then.elapsed() < LOOK_EVERY) {
+        return false;
+    }
+    LOOKED.set(Some(Instant::now()));
+    named.iter().all(|name| !Path::new("/sys/block").join(name).exists())
+}
