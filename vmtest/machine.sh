@@ -4,14 +4,21 @@
 kernels=${XDG_CACHE_HOME:-$HOME/.cache}/biopsy/kernels
 guest_pid=
 
-# Emulation, because stock kernels do not start on every machine's /dev/kvm. With a thread per CPU, QEMU
-# 7.2 now and then runs a breakpoint that the guest has already taken out of the code that it patches
-# ("Oops: int3"); attaching a probe is such patching, and each second run died of it. In 75 attachments
-# under load QEMU 10.0 had no such case, and 7.2 has none with one thread for all CPUs.
+# The QEMU that setup/qemu fetched, else the installed one.
+emulator=(qemu-system-x86_64)
+fetched=${kernels%/*}/qemu/usr
+if [ -x "$fetched/bin/qemu-system-x86_64" ]; then
+    emulator=("$fetched/bin/qemu-system-x86_64" -L "$fetched/share/seabios" -L "$fetched/share/qemu")
+fi
+
+emulator_major() {
+    "${emulator[@]}" --version | sed -n 's/.*version \([0-9]*\)\..*/\1/p'
+}
+
+# Emulation, because stock kernels do not start on every machine's /dev/kvm. With a thread per CPU, old
+# QEMU breaks half of the runs (setup/qemu says how), with one for all CPUs one in twenty.
 accelerator() {
-    local version
-    version=$(qemu-system-x86_64 --version | sed -n 's/.*version \([0-9]*\).*/\1/p')
-    if [ "$version" -ge 10 ]; then echo tcg,thread=multi; else echo tcg,thread=single; fi
+    if [ "$(emulator_major)" -ge 10 ]; then echo tcg,thread=multi; else echo tcg,thread=single; fi
 }
 
 # start_guest KERNEL INITRAMFS FOLDER SMP LIMIT APPEND: boots in the background, for LIMIT seconds at most.
@@ -25,7 +32,7 @@ start_guest() {
     head -c 128M /dev/urandom >"$folder/drive.img"
     : >"$folder/terminal"
     # A panic or an oops ends the guest (panic=-1 with -no-reboot), a hang the time limit.
-    timeout -k 5 "$limit" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot \
+    timeout -k 5 "$limit" "${emulator[@]}" -nodefaults -no-user-config -display none -no-reboot \
         -accel "${BIOPSY_VM_ACCEL:-$(accelerator)}" -cpu max -smp "$smp" -m 1536 \
         -kernel "$image" -initrd "$initramfs" \
         -append "console=ttyS0 loglevel=5 oops=panic panic=-1 rdinit=/init $append" \
