@@ -30,6 +30,7 @@ demo: build
 
 demo-vm: build
 	@setup/packages vm
+	@setup/qemu
 	@setup/kernels 6.12
 	@vmtest/demo 6.12
 

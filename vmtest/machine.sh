@@ -4,6 +4,23 @@
 kernels=${XDG_CACHE_HOME:-$HOME/.cache}/biopsy/kernels
 guest_pid=
 
+# The QEMU that setup/qemu fetched, else the installed one.
+emulator=(qemu-system-x86_64)
+fetched=${kernels%/*}/qemu/usr
+if [ -x "$fetched/bin/qemu-system-x86_64" ]; then
+    emulator=("$fetched/bin/qemu-system-x86_64" -L "$fetched/share/seabios" -L "$fetched/share/qemu")
+fi
+
+emulator_major() {
+    "${emulator[@]}" --version | sed -n 's/.*version \([0-9]*\)\..*/\1/p'
+}
+
+# Emulation, because stock kernels do not start on every machine's /dev/kvm. With a thread per CPU, old
+# QEMU breaks half of the runs (setup/qemu says how), with one for all CPUs one in twenty.
+accelerator() {
+    if [ "$(emulator_major)" -ge 10 ]; then echo tcg,thread=multi; else echo tcg,thread=single; fi
+}
+
 # start_guest KERNEL INITRAMFS FOLDER SMP LIMIT APPEND: boots in the background, for LIMIT seconds at most.
 # Into FOLDER go `console` (the kernel's), `terminal` (the guest's second serial line),
 # `results.tar` (one archive per case, one behind the other) and `qemu` (its complaints).
@@ -15,8 +32,8 @@ start_guest() {
     head -c 128M /dev/urandom >"$folder/drive.img"
     : >"$folder/terminal"
     # A panic or an oops ends the guest (panic=-1 with -no-reboot), a hang the time limit.
-    timeout -k 5 "$limit" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot \
-        -accel "${BIOPSY_VM_ACCEL:-tcg,thread=multi}" -cpu max -smp "$smp" -m 1536 \
+    timeout -k 5 "$limit" "${emulator[@]}" -nodefaults -no-user-config -display none -no-reboot \
+        -accel "${BIOPSY_VM_ACCEL:-$(accelerator)}" -cpu max -smp "$smp" -m 1536 \
         -kernel "$image" -initrd "$initramfs" \
         -append "console=ttyS0 loglevel=5 oops=panic panic=-1 rdinit=/init $append" \
         -serial "file:$folder/console" -serial "file:$folder/terminal" \

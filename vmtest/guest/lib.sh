@@ -16,6 +16,21 @@ wait_for() {
     fail "waited 10 s for: $*"
 }
 
+# How many BPF programs the kernel holds.
+programs() {
+    bpftool prog show | grep -c '^[0-9]' || true
+}
+
+# Starts `biopsy latency` in the background, as $tool, and waits until its programs are in the kernel,
+# which takes seconds under emulation: start_latency OPTION...
+start_latency() {
+    idle=$(programs)
+    biopsy latency "$@" &
+    tool=$!
+    wait_for loaded
+}
+loaded() { [ "$(programs)" -gt "$idle" ]; }
+
 # All I/Os that the kernel counted on a disk: reads, writes, discards and flushes.
 kernel_ios() {
     set -- $(cat "/sys/block/$1/stat")

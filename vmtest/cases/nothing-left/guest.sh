@@ -7,16 +7,13 @@ state() {
     done
     cat /proc/sys/kernel/bpf_stats_enabled
 }
-attached() { [ "$(bpftool prog show | grep -c '^[0-9]')" -gt "$(head -n1 before)" ]; }
 gone() {
     state >after
     cmp -s before after
 }
 
 state >before
-biopsy latency -d nvme0n1 --for 60s >/dev/null &
-tool=$!
-wait_for attached
+start_latency -d nvme0n1 --for 60s >/dev/null
 dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=100 iflag=direct 2>/dev/null
 state >during
 kill -KILL "$tool"

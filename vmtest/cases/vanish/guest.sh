@@ -2,14 +2,13 @@
 . /guest/lib.sh
 
 address=$(basename "$(readlink -f /sys/block/nvme0n1/device/device)")
-biopsy load /dev/nvme0n1 --iodepth 4 --runtime 8s --json -o load.json 2>load.err &
+biopsy load /dev/nvme0n1 --iodepth 4 --runtime 20s --json -o load.json 2>load.err &
 load=$!
-biopsy latency -d nvme0n1 --for 6s --json -o latency.json 2>latency.err &
-latency=$!
+start_latency -d nvme0n1 --for 8s --json -o latency.json 2>latency.err
 sleep 3
 echo 1 >"/sys/bus/pci/devices/$address/remove"
 status=0
-wait "$latency" || status=$?
+wait "$tool" || status=$?
 echo "$status" >latency.exit
 status=0
 wait "$load" || status=$?
