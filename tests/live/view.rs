@@ -44,7 +44,7 @@ pub fn during(disks: &[&Disk], options: &[&str], command: &[&str]) -> View {
     once(disks, &words)
 }
 
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 8;
 
 #[track_caller]
 fn once(disks: &[&Disk], words: &[&str]) -> View {
