@@ -76,7 +76,8 @@ pub fn all_programs() -> Vec<(u32, String, ProgramStats)> {
 
 /// Switches the statistics on and off and adds up what they said.
 pub struct CostMeter {
-    baseline: Baseline,
+    /// Loaded at the first slice: it costs as much time as a probe, which must not wait for it.
+    baseline: Option<Baseline>,
     slice: Option<Slice>,
     next: Instant,
     /// Runs and ns per program, in the order of the metered programs.
@@ -97,8 +98,9 @@ struct Slice {
 impl CostMeter {
     /// None where the statistics cannot be switched on (no CAP_SYS_ADMIN, before 5.8).
     pub fn new() -> Option<Self> {
+        drop(libbpf::enable_stats().ok()?);
         Some(Self {
-            baseline: Baseline::load()?,
+            baseline: None,
             slice: None,
             next: Instant::now(),
             totals: Vec::new(),
@@ -123,10 +125,14 @@ impl CostMeter {
 
     fn begin(&mut self, programs: &[Metered<'_>], ios: &dyn Fn() -> u64) {
         self.next = Instant::now() + PERIOD;
-        let Some(counting) = self.baseline.count() else { return };
+        if self.baseline.is_none() {
+            self.baseline = Baseline::load();
+        }
+        let Some(empty) = &self.baseline else { return };
+        let Some(counting) = empty.count() else { return };
         // The counters stand still while nobody has the statistics on, so the order of these reads does
         // not matter much; somebody else may have them on, so they are read all the same.
-        let Some(baseline) = self.baseline.stats() else { return };
+        let Some(baseline) = empty.stats() else { return };
         let Ok(programs) = programs.iter().map(|p| libbpf::program_stats(&p.fd)).collect() else { return };
         self.slice =
             Some(Slice { _counting: counting, started: Instant::now(), ios: ios(), programs, baseline });
@@ -136,7 +142,7 @@ impl CostMeter {
     pub fn end(&mut self, programs: &[Metered<'_>], ios: &dyn Fn() -> u64) {
         let Some(slice) = self.slice.take() else { return };
         let counted = ios().saturating_sub(slice.ios);
-        let Some(baseline) = self.baseline.stats() else { return };
+        let Some(baseline) = self.baseline.as_ref().and_then(Baseline::stats) else { return };
         let Ok(now): Result<Vec<_>, _> = programs.iter().map(|p| libbpf::program_stats(&p.fd)).collect()
         else {
             return;
