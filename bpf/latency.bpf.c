@@ -48,6 +48,8 @@ enum slot_state {
 	SLOT_REFUSED = 2,
 	/* The driver gave it back after the device had answered: device goes on. */
 	SLOT_RETRIED = 3,
+	/* The data is written, and a flush after it is awaited. */
+	SLOT_FLUSHING = 4,
 };
 
 /*
@@ -375,8 +377,19 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	/* More to come: a partial completion, or the data of a write that a flush will follow. */
 	if (nr_bytes < rq->__data_len)
 		return 0;
-	if (op != OP_FLUSH && rq->rq_flags & config.rqf_flush_seq)
+	if (op != OP_FLUSH && rq->rq_flags & config.rqf_flush_seq) {
+		/*
+		 * The data is written, a flush follows: the device stage of this write ends here.
+		 * What it waits for the flush is in no stage; the flush itself has a row of its
+		 * own.
+		 */
+		if (slot && slot->request == (__u64)rq) {
+			if (!slot->reaped)
+				slot->reaped = now;
+			slot->state = SLOT_FLUSHING;
+		}
 		return 0;
+	}
 	if (!slot) {
 		COUNT(owner, out_of_range);
 		return 0;
@@ -400,7 +413,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	hist_add(row, STAGE_DEVICE, end - slot->issued, shared);
 	if (slot->queued)
 		hist_add(row, STAGE_QUEUE, slot->issued - slot->queued, shared);
-	if (slot->reaped)
+	if (slot->reaped && slot->state != SLOT_FLUSHING)
 		hist_add(row, STAGE_COMPLETE, now - slot->reaped, shared);
 	return 0;
 }

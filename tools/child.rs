@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use biopsy::refusal::Refusal;
 
+use crate::stop;
+
 /// How long a command may take to end by itself after Ctrl-C, which a terminal sends to it as well.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -44,9 +46,15 @@ impl Running {
         self.status.is_some()
     }
 
+    /// Its status where it has ended or a stop was asked for; a command that is still running when the
+    /// measured time is over goes on by itself.
+    pub fn status(mut self) -> Option<i32> {
+        if self.ended() || stop::requested() { self.finish() } else { None }
+    }
+
     /// Waits for the end after a stop was asked for, with SIGTERM after a while; its status as a shell
     /// shows it (128 + signal).
-    pub fn finish(mut self) -> Option<i32> {
+    fn finish(mut self) -> Option<i32> {
         let asked = Instant::now();
         let mut terminated = false;
         while !self.ended() {

@@ -98,7 +98,7 @@ pub struct Latency {
     /// ... this many times.
     #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Run this command and measure until it ends.
+    /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

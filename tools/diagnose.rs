@@ -31,7 +31,7 @@ const REPORT: &str = "biopsy-report.html";
 /// What runs inside the window.
 struct Outcome {
     load: Option<LoadSummary>,
-    command_status: Option<i32>,
+    child: Option<Running>,
 }
 
 pub fn run(args: &Diagnose, color: Color) -> Result<()> {
@@ -50,8 +50,13 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
 
     // Before a scratch file is made for nothing.
     preflight::permit(root)?;
+    let own_load = !args.no_load && args.command.is_empty();
+    if own_load && args.window.length.is_some() {
+        let why = "--for is for --no-load and for a COMMAND: say how long the load runs with --runtime";
+        return Err(Refusal::Usage(why.to_string()).into());
+    }
     let line = Line::default();
-    let prepared = if args.no_load || !args.command.is_empty() { None } else { Some(prepare(args, &line)?) };
+    let prepared = own_load.then(|| prepare(args, &line)).transpose()?;
     line.clear();
     if let Some(prepared) = &prepared {
         let disk = prepared.device().with_context(|| {
@@ -60,13 +65,16 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
                 prepared.target()
             ))
         })?;
-        if devices.is_empty() {
-            devices = with_layers(&host, disk);
+        // What -d names comes on top of what the load drives.
+        for name in with_layers(&host, disk) {
+            if !devices.contains(&name) {
+                devices.push(name);
+            }
         }
     }
 
-    let mut envelope = clock::envelope();
     let mut probe = LatencyProbe::attach(&host, root, &window::options(devices.clone(), &args.window))?;
+    let mut envelope = clock::envelope();
     envelope.missing = probe.missing().to_vec();
     let sampler = match StacksProbe::attach(args.freq) {
         Ok(sampler) => Some(sampler),
@@ -80,6 +88,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let profile = sampler.map(StacksProbe::finish).transpose();
     let start = probe.start().clone();
     let end = probe.detach()?;
+    // After the window: what the command still does is not measured.
+    let command_status = outcome.child.and_then(Running::status);
 
     let mut latency = analysis::summarize(&host, &start, &end);
     if let Some(load) = &outcome.load {
@@ -121,7 +131,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         &diagnosis,
         Some(Value::Object(render::json::latency::value(&envelope, &latency))),
         outcome.load.as_ref().map(|load| Value::Object(render::json::load::body(load))),
-        outcome.command_status,
+        command_status,
     );
     if let Some(sink) = &mut sink {
         let picture = profile.as_ref().and_then(picture);
@@ -186,7 +196,7 @@ fn measure(
             line.show(progress);
             ticking.borrow_mut().tick();
         })?;
-        return Ok(Outcome { load: Some(load), command_status: None });
+        return Ok(Outcome { load: Some(load), child: None });
     }
     let mut child = match args.command.is_empty() {
         true => None,
@@ -204,8 +214,7 @@ fn measure(
             window::over(devices) || running.borrow_mut().as_mut().is_some_and(|child| child.ended())
         });
     }
-    let command_status = child.and_then(Running::finish);
-    Ok(Outcome { load: None, command_status })
+    Ok(Outcome { load: None, child })
 }
 
 /// A disk and everything below it.

@@ -23,9 +23,9 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     let named = devices.clone();
     let mut sink = Sink::open(args.output.output.as_deref())?;
     stop::install();
-    let mut start_text = clock::now_rfc3339();
     let mut probe = LatencyProbe::attach(&host, Path::new("/"), &window::options(devices, &args.window))?;
     let began = Instant::now();
+    let mut start_text = clock::now_rfc3339();
     if output::progress() {
         let what = if named.is_empty() { "all block devices".to_string() } else { named.join(", ") };
         let how_long = match (args.window.length, args.command.is_empty()) {
@@ -96,11 +96,9 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
             window::over(&named) || ended.borrow_mut().as_mut().is_some_and(|running| running.ended())
         });
     }
-    let finished = child.as_mut().is_some_and(Running::ended);
     // What the command still does after the window is not ours to measure.
     let end = probe.detach()?;
-    let status =
-        child.and_then(|running| if finished || stop::requested() { running.finish() } else { None });
+    let status = child.and_then(Running::status);
     let (bytes, ..) = view(&probe, &last, &end, &start_text, status);
     sink.write(&bytes)?;
     let whole = analysis::summarize(&host, &first, &end);

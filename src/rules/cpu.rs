@@ -233,9 +233,19 @@ fn io_share(s: &Summaries<'_>, profile: &ProfileSummary) -> f64 {
     }
     let kernel = cpus(profile, &[CpuClass::Kthread, CpuClass::Irq, CpuClass::Softirq]);
     match workers(s) {
-        Some(workers) => ((workers.busy * workers.count as f64 + kernel) / busy).min(1.0),
+        Some(workers) => {
+            ((workers.busy * workers.count as f64 + ring_workers(profile) + kernel) / busy).min(1.0)
+        }
         None => folded_share(profile, |stack| kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES))),
     }
+}
+
+/// CPUs that io_uring's own worker threads use. They do the work of requests that would have blocked, and
+/// no thread of the generator is charged for it.
+fn ring_workers(profile: &ProfileSummary) -> f64 {
+    let ns: u64 =
+        profile.top.iter().filter(|(comm, ..)| comm.starts_with("iou-wrk-")).map(|(.., ns)| ns).sum();
+    if profile.duration_ns == 0 { 0.0 } else { ns as f64 / profile.duration_ns as f64 }
 }
 
 /// Share of a thread name's samples that are in the block layer.

@@ -137,11 +137,13 @@ fn device(s: &Summaries<'_>, p: &Picture<'_>) -> Vec<String> {
         ));
     }
     if let Some(own) = device_bound::operation_share(s, p)
-        && own < 0.5
+        && own < device_bound::DEVICE_SHARE
     {
         why.push(format!(
-            "the device stage of {name} is only {} of the latency that the generator saw, and no CPU is saturated",
-            in_percent(own)
+            "the device stage of {name} is only {} of the latency that the generator saw ({} would name the device), \
+             and no CPU is saturated",
+            in_percent(own),
+            in_percent(device_bound::DEVICE_SHARE)
         ));
     }
     if let Some(queue) = p.share(Stage::Queue)
