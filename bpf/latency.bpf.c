@@ -21,60 +21,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Written once, between open and load: the verifier prunes what is switched off. */
 const volatile struct wire_latency_config config = {};
 
-/*
- * The maps of the hot path are mmapable: only then does the kernel begin their values at a page,
- * and elements of 64 bytes are cache lines. (Else they follow a header, which is 312 bytes
- * on 6.18.)
- */
-#define MAX_DEVICES 256
-#define OWNER_BITS  14
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_DEVICES);
-	__type(key, __u32);
-	__type(value, struct wire_device);
-} devices SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_DEVICES);
-	__type(key, __u32);
-	__type(value, struct wire_counters);
-} counters SEC(".maps");
-
-/*
- * What an address of the kernel belongs to: a block device of bios or a hardware queue of requests.
- * Filled at first sight, since user space knows numbers and not addresses. Found by hashing the
- * address that the event's own struct holds, so that no pointer is followed on the hot path.
- */
-struct owner {
-	/* The address; 0: free, 1: being filled. */
-	__u64 key;
-	/* 0: not traced, and remembered as that. */
-	__u32 traced;
-	__u32 device;
-	/* Of this hardware queue (not of a block device): */
-	__u32 slot_base;
-	__u32 slots;
-	__u32 row_base;
-	__u32 rare_row_base;
-	__u32 shards;
-	__u32 shared;
-	__u64 pad[3];
-};
-_Static_assert(sizeof(struct owner) == 64, "owner");
-
-/* An address may stand in any of these places from its hash on. */
-#define OWNER_PROBES 8
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1 << OWNER_BITS);
-	__type(key, __u32);
-	__type(value, struct owner);
-} owners SEC(".maps");
+#include "owner.h"
+#include "bios.h"
 
 /* Sized by user space: Σ hardware queues × slots per queue. */
 struct {
@@ -94,36 +42,6 @@ struct {
 	__type(value, struct wire_row);
 } rows SEC(".maps");
 
-/*
- * When a bio entered the block layer, until its request is issued. A cache line holds four bios
- * whose pointers hash alike; the fifth would push out the oldest, which is then counted as
- * no_queue_start.
- */
-#define BIO_WAYS 4
-
-struct bio_set {
-	__u64 bio[BIO_WAYS];
-	__u64 queued[BIO_WAYS];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct bio_set);
-} bios SEC(".maps");
-
-/* Addresses that found no place in `owners`: their events are lost. */
-__u64 unlearned = 0;
-
-/*
- * Set when all programs are attached, cleared before the first is detached: the window begins and
- * ends for all of them at one moment, and no request is seen by half of them. Bios are stamped
- * before that too, so that the first requests have their queue stage.
- */
-volatile __u32 running = 0;
-
 enum slot_state {
 	SLOT_ISSUED = 1,
 	/* The driver gave it back untouched: the next issue begins the device stage. */
@@ -131,123 +49,6 @@ enum slot_state {
 	/* The driver gave it back after the device had answered: device goes on. */
 	SLOT_RETRIED = 3,
 };
-
-/* The address of a block device or hardware queue as a place in `owners`. */
-static __always_inline __u32 owner_place(__u32 low)
-{
-	return ((low >> 6) * 0x9e3779b1u) >> (32 - OWNER_BITS);
-}
-
-/*
- * First sight of an address: find its device by number. Several CPUs may do this at once; each
- * claims a place of its own, they all write the same, and `key` last.
- */
-static __noinline int learn(__u64 key, __u32 place, __u32 major, __u32 minor, __u32 queue)
-{
-	struct owner *owner = 0;
-
-	for (__u32 i = 0; i < OWNER_PROBES; i++) {
-		__u32 at = (place + i) & ((1 << OWNER_BITS) - 1);
-
-		owner = bpf_map_lookup_elem(&owners, &at);
-		if (owner && !__sync_val_compare_and_swap(&owner->key, 0, 1))
-			break;
-		owner = 0;
-	}
-	if (!owner)
-		return -1;
-	for (__u32 i = 0; i < MAX_DEVICES && i < config.devices; i++) {
-		/* A counter whose address is taken is no bounded loop's for verifiers like 6.12's.
-		 */
-		__u32 at = i;
-		struct wire_device *device = bpf_map_lookup_elem(&devices, &at);
-
-		if (!device || device->major != major || device->first_minor != minor)
-			continue;
-		owner->device = i;
-		owner->traced = queue < device->hw_queues;
-		owner->slots = device->slots_per_queue;
-		owner->slot_base = device->slot_base + queue * device->slots_per_queue;
-		owner->row_base = device->row_base + queue * device->shards * OPS_SHARDED;
-		owner->rare_row_base = device->rare_row_base;
-		owner->shards = device->shards;
-		owner->shared = device->flags & SHARED_ROWS;
-		break;
-	}
-	barrier();
-	owner->key = key;
-	return 0;
-}
-
-static __always_inline struct owner *find_owner(__u64 key, __u32 place)
-{
-	for (__u32 i = 0; i < OWNER_PROBES; i++) {
-		__u32 at = (place + i) & ((1 << OWNER_BITS) - 1);
-		struct owner *owner = bpf_map_lookup_elem(&owners, &at);
-
-		if (!owner || !owner->key)
-			return 0;
-		if (owner->key == key)
-			return owner;
-	}
-	return 0;
-}
-
-/* The owner of a request's hardware queue where the device is traced, else NULL. */
-static __always_inline struct owner *owner_of_request(struct request *rq)
-{
-	struct blk_mq_hw_ctx *hctx = rq->mq_hctx;
-	__u32 place = owner_place(low_half(hctx));
-	struct owner *owner;
-
-	if (!running)
-		return 0;
-	owner = find_owner((__u64)hctx, place);
-	if (!owner) {
-		struct gendisk *disk = request_disk(rq);
-
-		/* An NVMe admin queue has no disk. */
-		if (!disk)
-			return 0;
-		if (learn((__u64)hctx, place, disk->major, disk->first_minor, hctx->queue_num))
-			__sync_fetch_and_add(&unlearned, 1);
-		owner = find_owner((__u64)hctx, place);
-		if (!owner)
-			return 0;
-	}
-	return owner->traced ? owner : 0;
-}
-
-/* The owner of a bio's block device (each partition is one), likewise. */
-static __always_inline struct owner *owner_of_bio(struct bio *bio)
-{
-	const void *home = bio_home(bio);
-	__u32 place = owner_place(low_half(home));
-	struct owner *owner = find_owner((__u64)home, place);
-
-	if (!owner) {
-		struct gendisk *disk = bio_disk(bio);
-
-		if (learn((__u64)home, place, disk->major, disk->first_minor, 0))
-			__sync_fetch_and_add(&unlearned, 1);
-		owner = find_owner((__u64)home, place);
-		if (!owner)
-			return 0;
-	}
-	return owner->traced ? owner : 0;
-}
-
-static __always_inline struct wire_counters *counters_of(struct owner *owner)
-{
-	return bpf_map_lookup_elem(&counters, &owner->device);
-}
-
-#define COUNT(owner, field)                                                                        \
-	({                                                                                         \
-		struct wire_counters *c = counters_of(owner);                                      \
-		if (c)                                                                             \
-			__sync_fetch_and_add(&c->field, 1);                                        \
-	})
 
 /*
  * The slot of a request. With a scheduler internal_tag is fixed for the request's life while the
@@ -273,57 +74,6 @@ static __always_inline struct wire_slot *slot_of(struct request *rq, struct owne
 static __always_inline __u32 op_of(struct request *rq)
 {
 	return rq->cmd_flags & REQ_OP_MASK;
-}
-
-static __always_inline struct bio_set *bio_set_of(const void *bio)
-{
-	__u32 low = low_half(bio);
-	/*
-	 * Neighbours in a slab get neighbouring sets, so that the bios of one queue stay within a
-	 * few pages: a TLB miss in a virtual machine costs more than all the rest of the program.
-	 */
-	__u32 index = ((low >> 7) ^ (low >> 15)) & config.bio_mask;
-
-	return bpf_map_lookup_elem(&bios, &index);
-}
-
-/* Forgets a bio; its stamp, or 0. */
-static __always_inline __u64 take_bio(struct bio *bio)
-{
-	struct bio_set *set = bio_set_of(bio);
-
-	if (!set)
-		return 0;
-	for (int i = 0; i < BIO_WAYS; i++) {
-		if (set->bio[i] == (__u64)bio) {
-			__u64 queued = set->queued[i];
-
-			set->bio[i] = 0;
-			return queued;
-		}
-	}
-	return 0;
-}
-
-/* No way is free: the oldest stamp goes. */
-static __noinline int evict(struct bio_set *set, __u64 bio, __u64 now)
-{
-	__u64 oldest = ~0ull, victim = 0;
-	__u32 way = 0;
-
-	if (!set)
-		return 0;
-	for (int i = 0; i < BIO_WAYS; i++) {
-		if (set->queued[i] < oldest) {
-			oldest = set->queued[i];
-			victim = set->bio[i];
-			way = i;
-		}
-	}
-	way &= BIO_WAYS - 1;
-	if (__sync_val_compare_and_swap(&set->bio[way], victim, bio) == victim)
-		set->queued[way] = now;
-	return 0;
 }
 
 SEC("tp_btf/block_bio_queue")

@@ -15,6 +15,8 @@ use anyhow::{Context as _, Result, ensure};
 use inferno::flamegraph::color::{BackgroundColor, Palette};
 use inferno::flamegraph::{Options, from_lines};
 
+use crate::render::html;
+
 /// Style of all [`inline`] pictures of a page: once, inside `<style>`.
 pub const INLINE_STYLE: &str = include_str!("flame.css");
 
@@ -55,7 +57,7 @@ pub fn inline(folded: &BTreeMap<String, u64>, title: &str, subtitle: &str) -> Re
     let frames = text[start..].strip_suffix("</svg>").context("the flame graph does not end")?;
     let frames = frames.replacen("id=\"frames\"", "class=\"frames\"", 1);
 
-    let (title, subtitle) = (escape(&plain(title)), escape(&plain(subtitle)));
+    let (title, subtitle) = (html::escape(&plain(title)), html::escape(&plain(subtitle)));
     let mut svg = String::with_capacity(frames.len() + 1024);
     // `fg` is the prefix of inferno's own attributes: what each frame holds, in samples.
     write!(
@@ -130,22 +132,6 @@ fn plain(text: &str) -> String {
             }
             _ if c.is_control() => out.extend(c.escape_unicode()),
             _ => out.push(c),
-        }
-    }
-    out
-}
-
-/// Text as text inside XML and HTML.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
         }
     }
     out

@@ -35,16 +35,20 @@ pub fn during(disks: &[&Disk], options: &[&str], command: &[&str]) -> View {
             return view;
         }
         println!("again: the kernel kept {unseen} completions to itself");
+        // One whose issue was not seen either (a test may drop issues) is known to the kernel only.
+        let uncounted = number(&view.json["lost"]["probes"]["latency"]["uncounted"]);
+        assert!(uncounted <= unseen, "{uncounted} I/Os left no trace");
         for disk in disks.iter().filter(|disk| disk.setting("iostats") == "1") {
             let device = view.device(disk);
             let seen = number(&device["ios"]) + number(&device["lost_ios"]);
-            assert_eq!(seen, view.stat(disk).ios(), "{}", brief(device));
+            let ios = view.stat(disk).ios();
+            assert!((seen..=seen + uncounted).contains(&ios), "{ios}: {}", brief(device));
         }
     }
     once(disks, &words)
 }
 
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 8;
 
 #[track_caller]
 fn once(disks: &[&Disk], words: &[&str]) -> View {
