@@ -1,5 +1,6 @@
 # 80 queues on each of two disks, of which those of CPU 0 and 64 differ by a power of two: a table that
-# is sized by the online CPUs, or folded, mixes them up. Each CPU reads another number of blocks.
+# is sized by the online CPUs, or folded, mixes them up. Each CPU reads another number of blocks, slowly
+# and with a single tag per queue, so that what is mixed up meets at the same time.
 # smp: 80
 # append: maxcpus=2
 . /guest/lib.sh
@@ -7,8 +8,8 @@
 for cpu in 64 79; do
     echo 1 >"/sys/devices/system/cpu/cpu$cpu/online"
 done
-null_disk nullb0 completion_nsec=10000 submit_queues=80
-null_disk nullb1 completion_nsec=10000 submit_queues=80
+null_disk nullb0 completion_nsec=2000000 submit_queues=80 hw_queue_depth=1
+null_disk nullb1 completion_nsec=2000000 submit_queues=80 hw_queue_depth=1
 
 cat >load.sh <<'END'
 read_blocks() { # CPU DISK COUNT
