@@ -23,7 +23,9 @@ fn measured(disk: &Disk, workload: &[&str]) -> (Value, Value) {
     let command =
         [&[binary(), "load", disk.path.as_str(), "--json", "-o", result.to_str().unwrap()], workload];
     let view = during(&[disk], &[], &command.concat());
-    (view.exact(disk).clone(), load(&result))
+    let device = view.exact(disk).clone();
+    assert_eq!(number(&device["merges"]), view.stat(disk).read_merges, "{}", brief(&device));
+    (device, load(&result))
 }
 
 /// One I/O per operation, plus the look; random neighbours in one batch are merged now and then.
@@ -198,7 +200,10 @@ fn discards_and_zeroes_are_counted_exactly() {
     }
     let device = view.exact(&disk);
     assert_eq!(device["ops"]["discard"]["bytes"], disk.bytes + (2 << 20), "{}", brief(device));
-    assert_eq!(device["ops"]["write_zeroes"]["bytes"], disk.bytes, "{}", brief(device));
+    // tmpfs cannot zero a range in place: the kernel tries once per loop device and writes zeroes then.
+    let zeroes = |op: &str| device["ops"][op]["bytes"].as_u64().unwrap_or(0);
+    let (tried, written) = (zeroes("write_zeroes"), zeroes("write"));
+    assert!(tried == disk.bytes || written == disk.bytes, "{tried} {written}: {}", brief(device));
 }
 
 /// Sequential requests of one batch become one: fewer I/Os than operations, and as many merges.
@@ -207,12 +212,10 @@ fn merged_operations_are_one_io() {
     let Some(mut disk) = Disk::new("merged_operations_are_one_io", 64) else { return };
     for scheduler in disk.schedulers() {
         disk.set("scheduler", &scheduler);
-        let before = disk.stat();
         let (device, load) = measured(&disk, &["--rw", "read", "--iodepth", "32", "--runtime", "300ms"]);
         let merges = number(&device["merges"]);
         println!("{scheduler}: {} operations, {} I/Os, {merges} merges", load["ios"], device["ios"]);
         assert!(merges > 0, "{}", brief(&device));
-        assert_eq!(merges, disk.stat().since(before).read_merges);
         one_each(&device, &load);
     }
 }
