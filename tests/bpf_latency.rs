@@ -258,7 +258,7 @@ fn intervals_share_out_every_io() {
     let Some(disk) = Disk::new("intervals_share_out_every_io", 64) else { return };
     let (name, path) = (&disk.name, &disk.path);
     let words = ["latency", "-d", name, "--json", "0.2", "--", binary(), "load", path, "--runtime", "900ms"];
-    let mut attempts = 4;
+    let mut attempts = 8;
     loop {
         let before = disk.stat();
         let output = live::tool::run(&words);
