@@ -19,8 +19,8 @@ struct bio___disk {
 } CORE;
 
 /*
- * The helpers are macros where they take a pointer that the verifier trusts: a call to a function
- * that was not inlined would make it a plain number.
+ * The helpers are always inlined: a call would make a plain number of a pointer that the verifier
+ * trusts.
  */
 static __always_inline struct gendisk *request_disk(struct request *rq)
 {

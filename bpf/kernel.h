@@ -31,11 +31,6 @@ struct block_device {
 	struct gendisk *bd_disk;
 } CORE;
 
-struct bvec_iter {
-	__u64 bi_sector;
-	__u32 bi_size;
-} CORE;
-
 struct bio {
 	struct bio *bi_next;
 	/* Since 309dca309fc3 (5.12). */
