@@ -44,7 +44,8 @@ vmtest:
 	@tests/run vm
 
 bench: build
-	@cargo bench --locked
+	@setup/packages bench
+	@cargo bench --locked --bench overhead
 
 clean:
 	@cargo clean

@@ -102,8 +102,21 @@ fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
     Ok(Attached::Ours(Box::new(LatencyProbe::attach(host, Path::new("/"), &options)?)))
 }
 
-/// Net and raw ns per I/O of one arm.
-fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline) -> Result<(f64, f64)> {
+/// What one window saw, all in ns per I/O.
+struct Cost {
+    net: f64,
+    raw: f64,
+    /// Net, by program.
+    programs: Vec<(String, f64)>,
+}
+
+impl Cost {
+    fn net_of(&self, program: &str) -> Option<f64> {
+        self.programs.iter().find(|(name, _)| name == program).map(|(_, net)| *net)
+    }
+}
+
+fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline) -> Result<Cost> {
     let before: HashSet<u32> = cost::all_programs().into_iter().map(|(id, ..)| id).collect();
     let attached = attach(arm, host, device, peer)?;
     // The peer needs a while to load; ours is attached when the call returns.
@@ -129,15 +142,18 @@ fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline)
 
     let empty = (empty_after.run_ns - empty_before.run_ns) as f64
         / (empty_after.runs - empty_before.runs).max(1) as f64;
-    let (mut runs, mut ns) = (0, 0);
-    for (id, _, stats) in now.iter().filter(|(id, ..)| !before.contains(id)) {
-        let Some((_, _, earlier)) = then.iter().find(|(i, ..)| i == id) else { continue };
-        runs += stats.runs - earlier.runs;
-        ns += stats.run_ns - earlier.run_ns;
-    }
     let ios = (ios_after - ios_before) as f64;
     ensure!(ios > 1000.0, "only {ios} I/Os in a window: the load does not run");
-    Ok(((ns as f64 - empty * runs as f64) / ios, ns as f64 / ios))
+    let (mut raw, mut programs) = (0.0, Vec::new());
+    for (id, name, stats) in now.iter().filter(|(id, ..)| !before.contains(id)) {
+        let Some((_, _, earlier)) = then.iter().find(|(i, ..)| i == id) else { continue };
+        let (runs, ns) = ((stats.runs - earlier.runs) as f64, (stats.run_ns - earlier.run_ns) as f64);
+        raw += ns / ios;
+        if runs > 0.0 {
+            programs.push((name.clone(), (ns - empty * runs) / ios));
+        }
+    }
+    Ok(Cost { net: programs.iter().map(|(_, net)| net).sum(), raw, programs })
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -180,7 +196,7 @@ fn main() -> Result<()> {
     let prepared = load::prepare(&job, &stop, &|_| {})?;
     let results = thread::scope(|scope| {
         let load = scope.spawn(|| prepared.run(&stop, &|_| {}));
-        let mut results: Vec<Vec<(f64, f64)>> = vec![Vec::new(); arms.len()];
+        let mut results: Vec<Vec<Cost>> = arms.iter().map(|_| Vec::new()).collect();
         let measured = (0..rounds).try_for_each(|round| -> Result<()> {
             for turn in 0..arms.len() {
                 let arm = (turn + round) % arms.len();
@@ -195,14 +211,18 @@ fn main() -> Result<()> {
     })?;
     println!("{:<22} {:>28}  {:>28}", "ns per I/O", "net, median (range)", "raw, median (range)");
     for (arm, values) in arms.iter().zip(&results) {
-        let net: Vec<f64> = values.iter().map(|v| v.0).collect();
-        let raw: Vec<f64> = values.iter().map(|v| v.1).collect();
+        let net: Vec<f64> = values.iter().map(|v| v.net).collect();
+        let raw: Vec<f64> = values.iter().map(|v| v.raw).collect();
         println!("{:<22} {:>28}  {:>28}", arm.name(), summary(&net), summary(&raw));
+        for (program, _) in &values[0].programs {
+            let net: Vec<f64> = values.iter().filter_map(|v| v.net_of(program)).collect();
+            println!("  {program:<20} {:>28}", summary(&net));
+        }
     }
     if let Some(theirs) = arms.iter().position(|arm| *arm == Arm::Biolatency) {
         for (arm, values) in arms.iter().zip(&results).filter(|(arm, _)| **arm != Arm::Biolatency) {
             let ratios: Vec<f64> =
-                values.iter().zip(&results[theirs]).map(|(v, peer)| v.0 / peer.0).collect();
+                values.iter().zip(&results[theirs]).map(|(v, peer)| v.net / peer.net).collect();
             println!("{:<22} {} of biolatency's net cost, round by round", arm.name(), summary(&ratios));
         }
     }
