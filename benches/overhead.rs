@@ -1,7 +1,8 @@
 //! What the probes cost per I/O, beside `biolatency` of libbpf-tools, on a loop device over tmpfs.
 //!
 //! Every arm is attached in turn while one load runs without a pause; in each window the kernel's
-//! program statistics are on and the empty program runs beside the arm. Cost per I/O = Σ over the
+//! program statistics are on and the empty program runs beside the arm. Two arms are nothing but
+//! clock reads on the events that ours stamps: what no tool can go below. Cost per I/O = Σ over the
 //! arm's programs of (run time − empty program's run time × runs) / I/Os, the same for all arms.
 //! The speed of a shared machine moves from minute to minute: the ratios within a round count.
 //!
@@ -18,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use biopsy::host::Host;
 use biopsy::host::counters::Counters;
 use biopsy::load::{self, Job, Pattern, Target};
-use biopsy::probe::cost::{self, Baseline};
+use biopsy::probe::cost::{self, Baseline, ClockReads};
 use biopsy::probe::latency::{LatencyProbe, Options};
 
 const ROUNDS: usize = 12;
@@ -60,6 +61,10 @@ enum Arm {
     QueueAndDevice,
     DeviceOnly,
     Biolatency,
+    /// Its three events with a clock read each and nothing else: the floor of queue + device.
+    ThreeClocks,
+    /// The floor of device alone.
+    TwoClocks,
 }
 
 impl Arm {
@@ -68,6 +73,8 @@ impl Arm {
             Self::QueueAndDevice => "biopsy queue+device",
             Self::DeviceOnly => "biopsy device",
             Self::Biolatency => "biolatency",
+            Self::ThreeClocks => "three clock reads",
+            Self::TwoClocks => "two clock reads",
         }
     }
 }
@@ -76,6 +83,7 @@ impl Arm {
 enum Attached {
     Ours(#[allow(dead_code, reason = "it is kept for its drop")] Box<LatencyProbe>),
     Peer(Child),
+    Clocks(#[allow(dead_code, reason = "it is kept for its drop")] ClockReads),
 }
 
 impl Drop for Attached {
@@ -88,6 +96,9 @@ impl Drop for Attached {
 }
 
 fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
+    if matches!(arm, Arm::ThreeClocks | Arm::TwoClocks) {
+        return Ok(Attached::Clocks(ClockReads::attach(arm == Arm::ThreeClocks)?));
+    }
     if arm == Arm::Biolatency {
         let child =
             Command::new(peer).args(["1000", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
@@ -120,7 +131,10 @@ fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline)
     let before: HashSet<u32> = cost::all_programs().into_iter().map(|(id, ..)| id).collect();
     let attached = attach(arm, host, device, peer)?;
     // The peer needs a while to load; ours is attached when the call returns.
-    let wanted = if arm == Arm::DeviceOnly { 2 } else { 1 };
+    let wanted = match arm {
+        Arm::DeviceOnly | Arm::TwoClocks => 2,
+        _ => 1,
+    };
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         thread::sleep(SETTLE);
@@ -173,10 +187,10 @@ fn main() -> Result<()> {
     let peer = std::env::var("BIOLATENCY").unwrap_or_else(|_| "biolatency".to_string());
     let has_peer = Command::new(&peer).arg("--help").output().is_ok();
     let arms: &[Arm] = if has_peer {
-        &[Arm::QueueAndDevice, Arm::Biolatency, Arm::DeviceOnly]
+        &[Arm::QueueAndDevice, Arm::Biolatency, Arm::ThreeClocks, Arm::DeviceOnly, Arm::TwoClocks]
     } else {
         println!("no biolatency here (Debian: apt-get install libbpf-tools): our own figures alone");
-        &[Arm::QueueAndDevice, Arm::DeviceOnly]
+        &[Arm::QueueAndDevice, Arm::ThreeClocks, Arm::DeviceOnly, Arm::TwoClocks]
     };
     let device = Loop::new()?;
     let host = Host::read(Path::new("/"))?;

@@ -59,6 +59,31 @@ impl Baseline {
     }
 }
 
+/// A clock read on each event that begins or ends a stage, and nothing else: the least that any tool
+/// which stamps these events can cost. Dropping it detaches.
+pub struct ClockReads {
+    _links: Vec<Link>,
+    _skel: BaselineSkel<'static>,
+}
+
+impl ClockReads {
+    /// Attaches to `block_bio_queue` (where wanted), `block_rq_issue` and `block_rq_complete`.
+    pub fn attach(queue: bool) -> libbpf_rs::Result<Self> {
+        let mut open = BaselineSkelBuilder::default().open(libbpf::object_place())?;
+        open.progs.baseline.set_autoload(false);
+        open.progs.clock_queue.set_autoload(queue);
+        open.progs.clock_issue.set_autoload(true);
+        open.progs.clock_complete.set_autoload(true);
+        let skel = open.load()?;
+        let progs = &skel.progs;
+        let mut links = vec![progs.clock_issue.attach()?, progs.clock_complete.attach()?];
+        if queue {
+            links.push(progs.clock_queue.attach()?);
+        }
+        Ok(Self { _links: links, _skel: skel })
+    }
+}
+
 /// Id, name and statistics of every program that is loaded on this machine, ours and others'.
 pub fn all_programs() -> Vec<(u32, String, ProgramStats)> {
     ProgInfoIter::default()
