@@ -58,6 +58,7 @@ impl Drop for Loop {
 /// What is measured in turn.
 #[derive(Clone, Copy, PartialEq)]
 enum Arm {
+    AllStages,
     QueueAndDevice,
     DeviceOnly,
     Biolatency,
@@ -70,6 +71,7 @@ enum Arm {
 impl Arm {
     fn name(self) -> &'static str {
         match self {
+            Self::AllStages => "biopsy all stages",
             Self::QueueAndDevice => "biopsy queue+device",
             Self::DeviceOnly => "biopsy device",
             Self::Biolatency => "biolatency",
@@ -106,7 +108,8 @@ fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
     }
     let options = Options {
         devices: vec![device.to_string()],
-        queue_stage: arm == Arm::QueueAndDevice,
+        queue_stage: arm != Arm::DeviceOnly,
+        operations: arm == Arm::AllStages,
         cost: false,
         drop_issue: 0,
     };
@@ -187,10 +190,17 @@ fn main() -> Result<()> {
     let peer = std::env::var("BIOLATENCY").unwrap_or_else(|_| "biolatency".to_string());
     let has_peer = Command::new(&peer).arg("--help").output().is_ok();
     let arms: &[Arm] = if has_peer {
-        &[Arm::QueueAndDevice, Arm::Biolatency, Arm::ThreeClocks, Arm::DeviceOnly, Arm::TwoClocks]
+        &[
+            Arm::AllStages,
+            Arm::QueueAndDevice,
+            Arm::Biolatency,
+            Arm::ThreeClocks,
+            Arm::DeviceOnly,
+            Arm::TwoClocks,
+        ]
     } else {
         println!("no biolatency here (Debian: apt-get install libbpf-tools): our own figures alone");
-        &[Arm::QueueAndDevice, Arm::ThreeClocks, Arm::DeviceOnly, Arm::TwoClocks]
+        &[Arm::AllStages, Arm::QueueAndDevice, Arm::ThreeClocks, Arm::DeviceOnly, Arm::TwoClocks]
     };
     let device = Loop::new()?;
     let host = Host::read(Path::new("/"))?;

@@ -10,15 +10,18 @@
 #include "wire.h"
 
 /*
- * When a bio entered the block layer, until its request is issued. A cache line holds four bios
- * whose pointers hash alike; the fifth would push out the oldest, which is then counted as
- * no_queue_start.
+ * When a bio entered the block layer, until its request is issued, or, where operations are
+ * followed, until it has completed. A set holds four bios whose pointers hash alike and helps its
+ * neighbour out; where both are full the oldest goes, which is then counted as no_queue_start.
  */
 #define BIO_WAYS 4
 
 struct bio_set {
 	__u64 bio[BIO_WAYS];
 	__u64 queued[BIO_WAYS];
+	/* The operation that each belongs to; see operations.h. */
+	__u64 link[BIO_WAYS];
+	__u64 proof[BIO_WAYS];
 };
 
 struct {
@@ -29,55 +32,169 @@ struct {
 	__type(value, struct bio_set);
 } bios SEC(".maps");
 
-static __always_inline struct bio_set *bio_set_of(const void *bio)
+/*
+ * The bios of one slab page share 32 sets in a row, so that those of one queue stay within a few
+ * pages: a TLB miss in a virtual machine costs more than all the rest of the program. Which row it
+ * is must not follow from the page's address bit by bit, since slabs lie at regular distances.
+ */
+static __always_inline __u32 bio_home_set(__u64 bio)
 {
-	__u32 low = low_half(bio);
-	/*
-	 * Neighbours in a slab get neighbouring sets, so that the bios of one queue stay within a
-	 * few pages: a TLB miss in a virtual machine costs more than all the rest of the program.
-	 */
-	__u32 index = ((low >> 7) ^ (low >> 15)) & config.bio_mask;
+	__u32 low = low_half((const void *)bio);
+	__u32 row = ((low >> 12) * 0x9e3779b1u) >> 16;
 
+	return (row << 5 | (low >> 7 & 31)) & config.bio_mask;
+}
+
+static __always_inline struct bio_set *bio_set_at(__u32 index)
+{
 	return bpf_map_lookup_elem(&bios, &index);
 }
 
-/* Forgets a bio; its stamp, or 0. */
-static __always_inline __u64 take_bio(struct bio *bio)
+/* Where a bio stands in a set; BIO_WAYS: nowhere. */
+static __always_inline __u32 bio_way(struct bio_set *set, __u64 bio)
 {
-	struct bio_set *set = bio_set_of(bio);
+	for (__u32 i = 0; i < BIO_WAYS; i++)
+		if (set->bio[i] == bio)
+			return i;
+	return BIO_WAYS;
+}
 
-	if (!set)
-		return 0;
-	for (int i = 0; i < BIO_WAYS; i++) {
-		if (set->bio[i] == (__u64)bio) {
-			__u64 queued = set->queued[i];
+/* The set in which a bio stands, and where in it; NULL: it is not known. */
+static __always_inline struct bio_set *find_bio(__u64 bio, __u32 *way)
+{
+	__u32 home = bio_home_set(bio);
+	struct bio_set *set = bio_set_at(home);
 
-			set->bio[i] = 0;
-			return queued;
-		}
+	if (set) {
+		*way = bio_way(set, bio);
+		if (*way < BIO_WAYS)
+			return set;
+	}
+	set = bio_set_at(home ^ 1);
+	if (set) {
+		*way = bio_way(set, bio);
+		if (*way < BIO_WAYS)
+			return set;
 	}
 	return 0;
 }
 
-/* No way is free: the oldest stamp goes. */
-static __noinline int evict(struct bio_set *set, __u64 bio, __u64 now)
+/* The stamp of a bio, or 0. */
+static __always_inline __u64 peek_bio(__u64 bio)
 {
-	__u64 oldest = ~0ull, victim = 0;
+	__u32 way;
+	struct bio_set *set = find_bio(bio, &way);
+
+	return set ? set->queued[way] : 0;
+}
+
+/* Forgets a bio; its stamp, or 0. */
+static __always_inline __u64 take_bio(__u64 bio)
+{
+	__u32 way;
+	struct bio_set *set = find_bio(bio, &way);
+
+	if (!set)
+		return 0;
+	set->bio[way] = 0;
+	return set->queued[way];
+}
+
+/* Takes a free place of a set; BIO_WAYS: there is none. */
+static __always_inline __u32 take_way(struct bio_set *set, __u64 bio)
+{
+	/* Another CPU may take the same way at this moment: then the next one is tried. */
+	for (__u32 i = 0; i < BIO_WAYS; i++)
+		if (!set->bio[i] && !__sync_val_compare_and_swap(&set->bio[i], 0, bio))
+			return i;
+	return BIO_WAYS;
+}
+
+/* No way is free: the oldest goes. */
+static __noinline __u32 evict(struct bio_set *set, __u64 bio)
+{
+	__u64 oldest = ~0ull;
 	__u32 way = 0;
 
 	if (!set)
 		return 0;
-	for (int i = 0; i < BIO_WAYS; i++) {
+	for (__u32 i = 0; i < BIO_WAYS; i++) {
 		if (set->queued[i] < oldest) {
 			oldest = set->queued[i];
-			victim = set->bio[i];
 			way = i;
 		}
 	}
 	way &= BIO_WAYS - 1;
-	if (__sync_val_compare_and_swap(&set->bio[way], victim, bio) == victim)
-		set->queued[way] = now;
-	return 0;
+	set->bio[way] = bio;
+	return way;
+}
+
+/* A place for a bio that enters the block layer: the set, and where in it. */
+static __always_inline struct bio_set *place_bio(__u64 bio, __u32 *way)
+{
+	__u32 home = bio_home_set(bio);
+	struct bio_set *set = bio_set_at(home), *next;
+
+	if (!set)
+		return 0;
+	/* Its last life may have ended without an issue: an error before the request. */
+	*way = bio_way(set, bio);
+	if (*way < BIO_WAYS)
+		return set;
+	*way = take_way(set, bio);
+	if (*way < BIO_WAYS)
+		return set;
+	next = bio_set_at(home ^ 1);
+	if (next) {
+		*way = bio_way(next, bio);
+		if (*way < BIO_WAYS)
+			return next;
+		*way = take_way(next, bio);
+		if (*way < BIO_WAYS)
+			return next;
+	}
+	*way = evict(set, bio) & (BIO_WAYS - 1);
+	return set;
+}
+
+/* The bio behind this one in its request; 0: none. */
+static __always_inline __u64 next_bio(__u64 bio)
+{
+	__u64 next = 0;
+
+	bpf_probe_read_kernel(&next, sizeof(next),
+			      (const void *)(bio + bpf_core_field_offset(struct bio, bi_next)));
+	return next;
+}
+
+/* A request has at most 128 segments of one page by default, and so about as many bios. */
+#define MOST_BIOS 256
+
+struct first {
+	__u64 bio;
+	__u64 queued;
+};
+
+static long earlier_bio(__u32 i, struct first *first)
+{
+	/* Operations need it again when the bio completes. */
+	__u64 queued = config.want_operations ? peek_bio(first->bio) : take_bio(first->bio);
+
+	if (queued && (!first->queued || queued < first->queued))
+		first->queued = queued;
+	first->bio = next_bio(first->bio);
+	return !first->bio;
+}
+
+/* When the first of a request's bios entered the block layer. A front merge puts a later one first.
+ */
+static __always_inline __u64 first_queued(__u64 bio)
+{
+	struct first first = {.bio = bio};
+
+	if (bio && !earlier_bio(0, &first))
+		bpf_loop(MOST_BIOS, earlier_bio, &first, 0);
+	return first.queued;
 }
 
 #endif

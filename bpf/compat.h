@@ -62,4 +62,25 @@ static __always_inline __u32 low_half(const void *pointer)
 	return low;
 }
 
+/* Since 5.11 tracing programs may ask for the task itself. */
+static __always_inline int current_is_kernel_thread(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return task->flags & PF_KTHREAD;
+}
+
+/* Where the direct I/O of a block device with one bio is built around that bio. */
+static __always_inline int has_blkdev_dio(void)
+{
+	return bpf_core_field_exists(struct blkdev_dio, bio);
+}
+
+/* The direct I/O around a bio at this address; it begins with its kiocb. */
+static __always_inline const void *blkdev_dio_of(__u64 bio)
+{
+	return (const void *)(bio - bpf_core_field_offset(struct blkdev_dio, bio) +
+			      bpf_core_field_offset(struct blkdev_dio, iocb));
+}
+
 #endif

@@ -10,31 +10,28 @@
 
 #include "wire.h"
 
+/*
+ * The highest bit of a value below 2^63, by arithmetic: branches would be guessed wrong on the hot
+ * path, and the verifier would follow each of them.
+ */
 static __always_inline __u32 msb64(__u64 value)
 {
-	__u32 bit = 0;
+	__u32 bit, step;
 
-	if (value >> 32) {
-		bit += 32;
-		value >>= 32;
-	}
-	if (value >> 16) {
-		bit += 16;
-		value >>= 16;
-	}
-	if (value >> 8) {
-		bit += 8;
-		value >>= 8;
-	}
-	if (value >> 4) {
-		bit += 4;
-		value >>= 4;
-	}
-	if (value >> 2) {
-		bit += 2;
-		value >>= 2;
-	}
-	return bit + (value >> 1);
+	/* The sign of limit - value says whether the value lies above. */
+	bit = ((0xffffffffull - value) >> 63) << 5;
+	value >>= bit;
+	step = ((0xffffull - value) >> 63) << 4;
+	value >>= step;
+	bit += step;
+	step = ((0xffull - value) >> 63) << 3;
+	value >>= step;
+	bit += step;
+	step = ((0xfull - value) >> 63) << 2;
+	value >>= step;
+	bit += step;
+	/* The highest bit of 0 to 15, two bits each. */
+	return bit + ((0xffffaa50u >> (value << 1)) & 3);
 }
 
 static __always_inline __u32 hist_index(__u64 value)
@@ -61,24 +58,26 @@ static __always_inline void raise_shared(__u64 *cell, __u64 value)
 }
 
 /*
- * `shared`: other CPUs add to this histogram too. Without it plain additions do: the kernel never
- * runs a program on a CPU inside itself, and the programs do not migrate.
+ * Adds a time to the stage's extent and to its part of `counts`. `shared`: other CPUs add to these
+ * too. Without it plain additions do: the kernel never runs a program on a CPU inside itself, and
+ * the programs do not migrate.
  */
-static __always_inline void hist_add(struct wire_row *row, __u32 stage, __u64 value, int shared)
+static __always_inline void add_time(struct wire_extent *extents, __u64 *counts, __u32 stage,
+				     __u64 value, int shared)
 {
-	struct wire_extent *extent = &row->extents[stage];
+	struct wire_extent *extent = &extents[stage];
 	__u32 i = hist_index(value);
 
 	if (i >= HIST_BUCKETS)
 		return;
 	if (shared) {
-		__sync_fetch_and_add(&row->counts[stage * HIST_BUCKETS + i], 1);
+		__sync_fetch_and_add(&counts[stage * HIST_BUCKETS + i], 1);
 		__sync_fetch_and_add(&extent->sum, value);
 		raise_shared(&extent->not_min, ~value);
 		raise_shared(&extent->max, value);
 		return;
 	}
-	row->counts[stage * HIST_BUCKETS + i]++;
+	counts[stage * HIST_BUCKETS + i]++;
 	extent->sum += value;
 	if (extent->not_min < ~value)
 		extent->not_min = ~value;

@@ -38,6 +38,21 @@ struct bio {
 	void *bi_private;
 } CORE;
 
+/* fs/iomap/direct-io.c and block/fops.c: both begin with what they do the I/O for. */
+struct kiocb;
+
+struct blkdev_dio {
+	struct kiocb *iocb;
+	struct bio bio;
+} CORE;
+
+/* The kiocb of a read or write is its first member (since 5.1), so the addresses are equal. */
+struct io_kiocb {
+	__u8 opcode;
+} CORE;
+
+struct io_ring_ctx;
+
 struct blk_mq_hw_ctx {
 	__u32 queue_num;
 } CORE;

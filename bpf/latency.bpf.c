@@ -23,6 +23,7 @@ const volatile struct wire_latency_config config = {};
 
 #include "owner.h"
 #include "bios.h"
+#include "operations.h"
 
 /* Sized by user space: Σ hardware queues × slots per queue. */
 struct {
@@ -83,32 +84,22 @@ int BPF_PROG(bio_queue, struct bio *bio)
 {
 	struct bio_set *set;
 	__u64 now;
+	__u32 way;
 
 	if (!owner_of_bio(bio))
 		return 0;
 	now = bpf_ktime_get_ns();
-	set = bio_set_of(bio);
+	set = place_bio((__u64)bio, &way);
 	if (!set)
 		return 0;
-	for (int i = 0; i < BIO_WAYS; i++) {
-		if (set->bio[i] == (__u64)bio) {
-			/* Its last life ended without an issue (an error before the request). */
-			set->queued[i] = now;
-			return 0;
-		}
-	}
-	/* Another CPU may take the same way at this moment: then the next one is tried. */
-	for (int i = 0; i < BIO_WAYS; i++) {
-		if (!set->bio[i] && !__sync_val_compare_and_swap(&set->bio[i], 0, (__u64)bio)) {
-			set->queued[i] = now;
-			return 0;
-		}
-	}
-	evict(set, (__u64)bio, now);
+	set->queued[way] = now;
+	if (config.want_operations)
+		/* The address as a plain number, of which the verifier allows arithmetic. */
+		link_bio(bio, *(volatile __u64 *)&set->bio[way], &set->link[way], &set->proof[way]);
 	return 0;
 }
 
-/* A bio joins a request that is waiting: its own stamp is not needed any more. */
+/* A bio joins a request that is waiting: only its operation needs its own stamp from here on. */
 SEC("tp_btf/block_bio_backmerge")
 int BPF_PROG(bio_backmerge, struct bio *bio)
 {
@@ -116,7 +107,8 @@ int BPF_PROG(bio_backmerge, struct bio *bio)
 
 	if (!owner)
 		return 0;
-	take_bio(bio);
+	if (!config.want_operations)
+		take_bio((__u64)bio);
 	if (running)
 		COUNT(owner, merges);
 	return 0;
@@ -157,7 +149,7 @@ int BPF_PROG(bio_split, struct bio *bio)
 {
 	struct owner *owner = owner_of_bio(bio);
 	struct bio_set *from, *to;
-	__u64 queued = 0;
+	__u32 old, new;
 
 	if (!owner)
 		return 0;
@@ -168,45 +160,18 @@ int BPF_PROG(bio_split, struct bio *bio)
 	/*
 	 * `bio` is the new front part and has no block_bio_queue of its own; the rest (bi_private,
 	 * set by bio_chain just before this event) keeps the stamp of the original. The front
-	 * inherits it.
+	 * inherits it, and the operation.
 	 */
-	from = bio_set_of(bio->bi_private);
-	if (!from)
+	from = find_bio((__u64)bio->bi_private, &old);
+	to = from ? place_bio((__u64)bio, &new) : 0;
+	if (!to)
 		return 0;
-	for (int i = 0; i < BIO_WAYS; i++)
-		if (from->bio[i] == (__u64)bio->bi_private)
-			queued = from->queued[i];
-	to = bio_set_of(bio);
-	if (!queued || !to)
-		return 0;
-	for (int i = 0; i < BIO_WAYS; i++) {
-		__u64 held = to->bio[i];
-
-		if (held && held != (__u64)bio)
-			continue;
-		if (__sync_val_compare_and_swap(&to->bio[i], held, (__u64)bio) == held) {
-			to->queued[i] = queued;
-			break;
-		}
+	to->queued[new] = from->queued[old];
+	if (config.want_operations) {
+		to->link[new] = from->link[old];
+		to->proof[new] = from->proof[old];
 	}
 	return 0;
-}
-
-/* Front merges put later bios first: this many are looked at for the earliest stamp. */
-#define FRONT_BIOS 8
-
-static __always_inline __u64 earliest_bio(struct bio *bio)
-{
-	__u64 earliest = 0;
-
-	for (int i = 0; i < FRONT_BIOS && bio; i++) {
-		__u64 queued = take_bio(bio);
-
-		if (queued && (!earliest || queued < earliest))
-			earliest = queued;
-		bio = bio->bi_next;
-	}
-	return earliest;
 }
 
 static __u64 issues;
@@ -242,7 +207,7 @@ int BPF_PROG(rq_issue, struct request *rq)
 	}
 	slot->queued = 0;
 	if (config.want_queue && op != REQ_OP_FLUSH && op < REQ_OP_FIRST_DRIVER) {
-		slot->queued = earliest_bio(rq->bio);
+		slot->queued = first_queued((__u64)rq->bio);
 		if (!slot->queued)
 			COUNT(owner, no_queue_start);
 	}
@@ -410,10 +375,81 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		add(&row->untimed, 1, shared);
 		return 0;
 	}
-	hist_add(row, STAGE_DEVICE, end - slot->issued, shared);
+	add_time(row->extents, row->counts, STAGE_DEVICE, end - slot->issued, shared);
 	if (slot->queued)
-		hist_add(row, STAGE_QUEUE, slot->issued - slot->queued, shared);
+		add_time(row->extents, row->counts, STAGE_QUEUE, slot->issued - slot->queued,
+			 shared);
 	if (slot->reaped && slot->state != SLOT_FLUSHING)
-		hist_add(row, STAGE_COMPLETE, now - slot->reaped, shared);
+		add_time(row->extents, row->counts, STAGE_COMPLETE, now - slot->reaped, shared);
+	if (config.want_operations) {
+		struct part part = {
+		    .issued = slot->issued,
+		    .reaped = end,
+		    .ended = now,
+		    .device = owner->device,
+		    .op = op,
+		    .fused = !slot->reaped,
+		};
+
+		if (!finish_bios((__u64)rq->bio, &part))
+			add(&row->unowned, 1, shared);
+	}
+	return 0;
+}
+
+SEC("?tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
+{
+	if (number >= 0 && number < WIRE_SYSCALLS && syscall_kinds[number])
+		call_entered(syscall_kinds[number]);
+	return 0;
+}
+
+SEC("?tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
+{
+	call_returned();
+	return 0;
+}
+
+/* Operations of io_uring that read or write; numbers of the UAPI, never changed. */
+#define RING_READ_OR_WRITE                                                                         \
+	(1ull << 1 | 1ull << 2 | 1ull << 3 | 1ull << 4 | 1ull << 5 | 1ull << 22 | 1ull << 23)
+
+static __always_inline void ring_submit(struct io_kiocb *req)
+{
+	struct caller *caller;
+
+	if (req->opcode >= 64 || !(RING_READ_OR_WRITE >> req->opcode & 1))
+		return;
+	caller = current_caller();
+	if (caller && caller->kind == CALL_RING) {
+		caller->current = begin_operation((__u64)req, caller->entered);
+		return;
+	}
+	/* The kernel's own thread fetched it from the ring (SQPOLL). */
+	begin_operation((__u64)req, bpf_ktime_get_ns());
+}
+
+SEC("?tp_btf/io_uring_submit_req")
+int BPF_PROG(ring_submit_req, struct io_kiocb *req)
+{
+	ring_submit(req);
+	return 0;
+}
+
+/* The same until 6.2, with a second argument. */
+SEC("?tp_btf/io_uring_submit_sqe")
+int BPF_PROG(ring_submit_sqe, struct io_kiocb *req)
+{
+	ring_submit(req);
+	return 0;
+}
+
+SEC("?tp_btf/io_uring_complete")
+int BPF_PROG(ring_complete, struct io_ring_ctx *ring, void *req)
+{
+	if (req)
+		operation_ended((__u64)req);
 	return 0;
 }

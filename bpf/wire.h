@@ -54,12 +54,70 @@ struct wire_row {
 	__u64 no_start;
 	/* Completed with nothing to time: an empty flush is never issued. */
 	__u64 never_issued;
-	__u64 pad[3];
+	/* Timed, and of no operation that is followed: nobody waits for it, or nobody is seen to.
+	 */
+	__u64 unowned;
+	__u64 pad[2];
 	__u64 counts[STAGES * HIST_BUCKETS];
 };
 _Static_assert(sizeof(struct wire_row) == 128 + 3 * 8 * 592, "wire_row");
 
-#define SHARED_ROWS 1
+#define SHARED_ROWS	      1
+#define SHARED_OPERATION_ROWS 2
+
+/* Stages of an operation, and their sum. */
+enum wire_operation_stage {
+	OPERATION_SUBMIT,
+	OPERATION_QUEUE,
+	OPERATION_DEVICE,
+	OPERATION_COMPLETE,
+	OPERATION_REAP,
+	OPERATION_TOTAL,
+	OPERATION_STAGES,
+};
+
+/* Which stages an operation has. */
+enum wire_cover {
+	COVER_ALL,
+	/* Nobody was seen to fetch the result: user space polls the ring. */
+	COVER_NO_REAP,
+	/* A system call that waits, on a device whose driver says nothing before
+	 * block_rq_complete: there device ends and reap begins. */
+	COVER_NO_COMPLETE,
+	COVERS,
+};
+
+/* Operations whose total lies in one power of two, and the sums of their stages. */
+struct wire_total {
+	__u64 operations;
+	__u64 sums[OPERATION_TOTAL];
+};
+_Static_assert(sizeof(struct wire_total) == 48, "wire_total");
+
+/* Operations that ended: a row per device, cover, shard and class of their last request. */
+struct wire_operation_row {
+	/* Ended with stamps of several parts: counted, and without stages. */
+	__u64 torn;
+	struct wire_extent extents[OPERATION_STAGES];
+	__u64 pad;
+	/* By the highest bit of the total. */
+	struct wire_total by_total[HIST_MAX_BITS + 1];
+	__u64 counts[OPERATION_STAGES * HIST_BUCKETS];
+};
+_Static_assert(sizeof(struct wire_operation_row) == 160 + 41 * 48 + 6 * 8 * 592,
+	       "wire_operation_row");
+
+/* Numbers of system calls below this can be followed. */
+#define WIRE_SYSCALLS 512
+
+/* What a system call has to do with operations. */
+enum wire_call {
+	CALL_OTHER,
+	/* The operation itself, if it does I/O: it returns with the result. */
+	CALL_WAITS,
+	/* io_uring_enter: carries requests there and results back. */
+	CALL_RING,
+};
 
 /* A traced device: user space writes it before anything is attached. */
 struct wire_device {
@@ -73,11 +131,14 @@ struct wire_device {
 	__u32 row_base;
 	__u32 shards;
 	__u32 rare_row_base;
-	/* SHARED_ROWS: several CPUs add to one row. */
+	/* SHARED_ROWS, SHARED_OPERATION_ROWS: several CPUs add to one row. */
 	__u32 flags;
+	/* Its first row of operations, and how many CPUs have rows of their own. */
+	__u32 operation_row_base;
+	__u32 operation_shards;
 	__u32 pad;
 };
-_Static_assert(sizeof(struct wire_device) == 40, "wire_device");
+_Static_assert(sizeof(struct wire_device) == 48, "wire_device");
 
 /* What the latency programs are told, once, before they are loaded. */
 struct wire_latency_config {
@@ -90,7 +151,8 @@ struct wire_latency_config {
 	__u32 drop_issue;
 	/* Sets in the table of bios, minus 1. */
 	__u32 bio_mask;
-	__u32 pad;
+	/* 0: operations are not followed. */
+	__u32 want_operations;
 };
 _Static_assert(sizeof(struct wire_latency_config) == 24, "wire_latency_config");
 

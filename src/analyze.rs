@@ -1,4 +1,5 @@
 //! Kernel bytes and host facts to summaries: one mergeable summary per concern. Pure.
 
 pub mod latency;
+pub mod operations;
 pub mod stacks;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::hist::{BUCKETS, Histogram};
+use crate::hist::{BUCKETS, Histogram, MAX_BITS as HIST_MAX_BITS};
 use crate::host::counters::Counters;
 
 /// Stages in the order of `enum wire_stage`.
@@ -23,6 +23,18 @@ pub const OPS_SHARDED: usize = 2;
 pub const MAX_DEVICES: usize = 256;
 /// Several CPUs add to one row.
 pub const SHARED_ROWS: u32 = 1;
+/// Several CPUs add to one row of operations.
+pub const SHARED_OPERATION_ROWS: u32 = 2;
+/// Stages of an operation in the order of `enum wire_operation_stage`; their sum, the total, comes last.
+pub const OPERATION_STAGES: usize = 6;
+/// Which stages an operation has, `enum wire_cover`: all, all but reap, all but complete.
+pub const COVERS: usize = 3;
+/// Powers of two of an operation's total.
+pub const TOTALS: usize = HIST_MAX_BITS as usize + 1;
+/// Numbers of system calls that can be followed, and what they have to do with operations: `enum wire_call`.
+pub const SYSCALLS: usize = 512;
+pub const CALL_WAITS: u8 = 1;
+pub const CALL_RING: u8 = 2;
 
 /// `struct wire_extent`.
 #[repr(C)]
@@ -42,8 +54,28 @@ pub struct WireRow {
     pub untimed: u64,
     pub no_start: u64,
     pub never_issued: u64,
-    pub pad: [u64; 3],
+    pub unowned: u64,
+    pub pad: [u64; 2],
     pub counts: [u64; STAGES * BUCKETS],
+}
+
+/// `struct wire_total`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
+pub struct WireTotal {
+    pub operations: u64,
+    pub sums: [u64; OPERATION_STAGES - 1],
+}
+
+/// `struct wire_operation_row`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
+pub struct WireOperationRow {
+    pub torn: u64,
+    pub extents: [WireExtent; OPERATION_STAGES],
+    pub pad: u64,
+    pub by_total: [WireTotal; TOTALS],
+    pub counts: [u64; OPERATION_STAGES * BUCKETS],
 }
 
 /// `struct wire_device`.
@@ -59,6 +91,8 @@ pub struct WireDevice {
     pub shards: u32,
     pub rare_row_base: u32,
     pub flags: u32,
+    pub operation_row_base: u32,
+    pub operation_shards: u32,
     pub pad: u32,
 }
 
@@ -92,7 +126,9 @@ pub struct WireSlot {
 const _: () = assert!(size_of::<WireSlot>() == 64);
 const _: () = assert!(size_of::<WireExtent>() == 24);
 const _: () = assert!(size_of::<WireRow>() == 128 + 3 * 8 * 592);
-const _: () = assert!(size_of::<WireDevice>() == 40);
+const _: () = assert!(size_of::<WireDevice>() == 48);
+const _: () = assert!(size_of::<WireTotal>() == 48);
+const _: () = assert!(size_of::<WireOperationRow>() == 160 + 41 * 48 + 6 * 8 * 592);
 const _: () = assert!(size_of::<WireCounters>() == 64);
 
 /// Bytes from the kernel that are not what they should be.
@@ -119,6 +155,8 @@ pub struct Row {
     pub untimed: u64,
     pub no_start: u64,
     pub never_issued: u64,
+    /// Timed, and of no operation that was followed.
+    pub unowned: u64,
     /// By `enum wire_stage`: queue, device, complete.
     pub stages: [Histogram; STAGES],
 }
@@ -135,6 +173,7 @@ impl Row {
             untimed: wire.untimed,
             no_start: wire.no_start,
             never_issued: wire.never_issued,
+            unowned: wire.unowned,
             stages: std::array::from_fn(|i| {
                 let extent = &wire.extents[i];
                 let counts = &wire.counts[i * BUCKETS..(i + 1) * BUCKETS];
@@ -150,7 +189,55 @@ impl Row {
             untimed: self.untimed.saturating_sub(earlier.untimed),
             no_start: self.no_start.saturating_sub(earlier.no_start),
             never_issued: self.never_issued.saturating_sub(earlier.never_issued),
+            unowned: self.unowned.saturating_sub(earlier.unowned),
             stages: std::array::from_fn(|i| self.stages[i].since(&earlier.stages[i])),
+        }
+    }
+}
+
+/// Operations of one class that ended with the same cover.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OperationRow {
+    /// Ended with the stamps of several parts mixed up, so without stages.
+    pub torn: u64,
+    /// By `enum wire_operation_stage`: submit, queue, device, complete, reap, total.
+    pub stages: [Histogram; OPERATION_STAGES],
+    /// By the highest bit of the total: operations, and the sum of each stage.
+    pub by_total: Vec<(u64, [u64; OPERATION_STAGES - 1])>,
+}
+
+impl OperationRow {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        let wire = WireOperationRow::ref_from_bytes(bytes).map_err(|_| Damaged {
+            what: "row of operations",
+            expected: size_of::<WireOperationRow>(),
+            found: bytes.len(),
+        })?;
+        Ok(Self {
+            torn: wire.torn,
+            stages: std::array::from_fn(|i| {
+                let extent = &wire.extents[i];
+                let counts = &wire.counts[i * BUCKETS..(i + 1) * BUCKETS];
+                Histogram::from_parts(counts, extent.sum, !extent.not_min, extent.max)
+            }),
+            by_total: wire.by_total.iter().map(|t| (t.operations, t.sums)).collect(),
+        })
+    }
+
+    /// What came since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let since = |now: u64, then: u64| now.saturating_sub(then);
+        Self {
+            torn: since(self.torn, earlier.torn),
+            stages: std::array::from_fn(|i| self.stages[i].since(&earlier.stages[i])),
+            by_total: self
+                .by_total
+                .iter()
+                .zip(&earlier.by_total)
+                .map(|(now, then)| {
+                    (since(now.0, then.0), std::array::from_fn(|i| since(now.1[i], then.1[i])))
+                })
+                .collect(),
         }
     }
 }
@@ -199,6 +286,10 @@ pub struct DeviceSample {
     pub rows: Vec<Row>,
     /// Operations from `OPS_SHARDED` on.
     pub rare: Vec<Row>,
+    /// Operations: `[(shard × COVERS + cover) × OPS_SHARDED + op]` for reads and writes, then
+    /// `[cover × (OPS − OPS_SHARDED) + op − OPS_SHARDED]`; empty where operations are not followed.
+    pub operations: Vec<OperationRow>,
+    pub operation_shards: u32,
     pub counters: WireCounters,
     /// At the end of a trace: requests that were issued long before `kernel_before` was read and were not
     /// seen to complete. The kernel must have had them in flight then.
@@ -219,6 +310,8 @@ pub struct Reading {
     pub devices: Vec<DeviceSample>,
     /// Runs that the kernel skipped, by program: it does not run a program inside itself on one CPU.
     pub missed: BTreeMap<&'static str, u64>,
+    /// Operations that began and could not be followed: their place in the table was taken.
+    pub unfollowed: u64,
 }
 
 impl DeviceSample {
@@ -233,6 +326,15 @@ impl DeviceSample {
         sharded.chain(self.rare.iter().enumerate().map(|(i, row)| (None, OPS_SHARDED + i, row)))
     }
 
+    /// Rows of operations with cover and operation's number.
+    pub fn each_operation(&self) -> impl Iterator<Item = (usize, usize, &OperationRow)> {
+        let sharded = self.operation_shards as usize * COVERS * OPS_SHARDED;
+        self.operations.iter().enumerate().map(move |(i, row)| match i.checked_sub(sharded) {
+            None => (i / OPS_SHARDED % COVERS, i % OPS_SHARDED, row),
+            Some(i) => (i / (OPS - OPS_SHARDED), OPS_SHARDED + i % (OPS - OPS_SHARDED), row),
+        })
+    }
+
     /// What came since `earlier`, an older sample of the same device.
     pub fn since(&self, earlier: &Self) -> Self {
         let rows = |now: &[Row], then: &[Row]| now.iter().zip(then).map(|(n, t)| n.since(t)).collect();
@@ -242,6 +344,8 @@ impl DeviceSample {
             shards: self.shards,
             rows: rows(&self.rows, &earlier.rows),
             rare: rows(&self.rare, &earlier.rare),
+            operations: self.operations.iter().zip(&earlier.operations).map(|(n, t)| n.since(t)).collect(),
+            operation_shards: self.operation_shards,
             counters: self.counters.since(&earlier.counters),
             held: self.held,
             kernel_before: self.kernel_before,
@@ -267,6 +371,25 @@ mod tests {
     fn an_all_zero_row_is_empty() {
         let bytes = vec![0u8; size_of::<WireRow>()];
         assert_eq!(Row::decode(&bytes).unwrap(), Row::default());
+    }
+
+    #[test]
+    fn rows_of_operations_are_found_by_cover_and_operation() {
+        let shards = 3;
+        let all = COVERS * (shards * OPS_SHARDED + OPS - OPS_SHARDED);
+        let sample = DeviceSample {
+            operation_shards: shards as u32,
+            operations: vec![OperationRow::default(); all],
+            ..DeviceSample::default()
+        };
+        let found: Vec<(usize, usize)> = sample.each_operation().map(|(cover, op, _)| (cover, op)).collect();
+        assert_eq!(found[..4], [(0, 0), (0, 1), (1, 0), (1, 1)]);
+        assert_eq!(found[18..20], [(0, 2), (0, 3)]);
+        assert_eq!(found[all - 1], (COVERS - 1, OPS - 1));
+        for op in 0..OPS {
+            let rows = if op < OPS_SHARDED { shards } else { 1 };
+            assert_eq!(found.iter().filter(|f| **f == (1, op)).count(), rows);
+        }
     }
 
     #[test]

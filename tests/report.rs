@@ -134,7 +134,7 @@ fn virtio() -> Case {
                 kernel: Some(BTreeMap::from([(KernelClass::Read, Bracket { min: ios, max: ios })])),
                 in_flight_start: Some(0),
                 in_flight_end: Some(0),
-                ops: BTreeMap::from([(Op::Read, OpLatency { ios, bytes: ios * 4096, request_stages: stages })]),
+                ops: BTreeMap::from([(Op::Read, OpLatency { ios, bytes: ios * 4096, request_stages: stages, ..OpLatency::default() })]),
                 queues,
                 ..DeviceLatency::default()
             }],
@@ -220,9 +220,13 @@ fn nvme() -> Case {
             (Stage::Queue, spread(9, 900, 4_000.0, 9)),
             (Stage::Device, spread(8, 900, 22_000.0, 9)),
         ]),
+        ..OpLatency::default()
     };
     device.ops = BTreeMap::from([
-        (Op::Read, OpLatency { ios, bytes: ios * (128 << 10), request_stages: stages(4) }),
+        (
+            Op::Read,
+            OpLatency { ios, bytes: ios * (128 << 10), request_stages: stages(4), ..OpLatency::default() },
+        ),
         (Op::Write, writes),
     ]);
     let disk = &mut case.host.devices[0];

@@ -52,7 +52,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
             duration_ns: summary.duration_ns,
             lost: analysis::lost(&summary, from, to),
             cost: probe.cost(ios as f64 / seconds),
-            missing: probe.missing().to_vec(),
+            missing: [probe.missing().to_vec(), analysis::missing(&summary)].concat(),
             ..clock::envelope()
         };
         let bytes = if args.output.json {

@@ -19,7 +19,13 @@ pub fn resolve(host: &Host, window: &Window) -> Result<Vec<String>> {
 
 /// What the probe is told.
 pub fn options(devices: Vec<String>, window: &Window) -> Options {
-    Options { devices, queue_stage: true, cost: !window.no_cost, drop_issue: window.fault_drop_issue }
+    Options {
+        devices,
+        queue_stage: true,
+        operations: true,
+        cost: !window.no_cost,
+        drop_issue: window.fault_drop_issue,
+    }
 }
 
 /// How often a device's existence is looked at: when it goes away its events end.

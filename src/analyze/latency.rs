@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::envelope::Lost;
+use super::operations::{self, OperationLatency};
+use crate::envelope::{Lost, Missing};
 use crate::hist::Histogram;
 use crate::host::counters::Counters;
 use crate::host::{BlockDevice, Host};
@@ -135,7 +136,7 @@ pub struct DeviceLatency {
     pub lost_ios: u64,
     /// Of `ios`: started before the trace, so counted and not timed.
     pub started_before: u64,
-    /// Application operations, where a join or the generator counts them.
+    /// Operations of applications that ended; None where they are not followed.
     pub operations: Option<u64>,
     /// None: the kernel does not count this device (`iostats` off) or its counter was not readable.
     pub kernel: Option<BTreeMap<KernelClass, Bracket>>,
@@ -165,8 +166,34 @@ pub struct DeviceLatency {
 pub struct OpLatency {
     pub ios: u64,
     pub bytes: u64,
+    /// I/Os that were timed and belong to no operation that was followed; None where operations are not
+    /// followed.
+    pub unowned: Option<u64>,
     /// Per I/O. A stage that cannot be seen has no key.
     pub request_stages: BTreeMap<Stage, Histogram>,
+    /// Per operation, of those whose last request was of this class; None where none ended or none
+    /// is followed.
+    pub operations: Option<OperationLatency>,
+}
+
+/// What the stages of a class of I/O are counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    Operation,
+    Io,
+}
+
+impl OpLatency {
+    /// The stages to show first: those of the operations where most I/Os belong to one, else those of
+    /// the I/Os.
+    pub fn stages(&self) -> (Unit, &BTreeMap<Stage, Histogram>) {
+        match &self.operations {
+            Some(all) if self.unowned.is_none_or(|n| 2 * n < self.ios) && !all.total.is_empty() => {
+                (Unit::Operation, &all.stages)
+            }
+            _ => (Unit::Io, &self.request_stages),
+        }
+    }
 }
 
 /// One hardware queue.
@@ -263,6 +290,7 @@ pub fn lost(summary: &LatencySummary, start: &Reading, end: &Reading) -> Lost {
     }
     let missed = |reading: &Reading| -> u64 { reading.missed.values().sum() };
     add("missed", missed(end).saturating_sub(missed(start)));
+    add("unfollowed_operations", end.unfollowed.saturating_sub(start.unfollowed));
     let uncounted: u64 = summary.devices.iter().map(DeviceLatency::uncounted).sum();
     add("uncounted", uncounted);
     // A completion that the kernel skipped leaves its slot behind, so it is in `unseen_completion`.
@@ -289,6 +317,7 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         queues: (0..last.hw_queues).map(|queue| queue_facts(facts, queue)).collect(),
         ..DeviceLatency::default()
     };
+    let followed = !delta.operations.is_empty();
     for (queue, op, row) in delta.each() {
         let ios = counted(row);
         out.lost_ios += row.no_start;
@@ -302,6 +331,9 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         let entry = out.ops.entry(op).or_default();
         entry.ios += ios;
         entry.bytes += row.bytes;
+        if followed {
+            *entry.unowned.get_or_insert(0) += row.unowned;
+        }
         add_stages(&mut entry.request_stages, row);
         if let Some(of_queue) = queue.and_then(|q| out.queues.get_mut(q as usize)) {
             of_queue.ios += ios;
@@ -309,7 +341,36 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         }
     }
     out.queues.retain(|q| q.ios > 0);
+    for (number, op) in Op::ALL.into_iter().enumerate() {
+        let rows =
+            delta.each_operation().filter(|(_, of, _)| *of == number).map(|(cover, _, row)| (cover, row));
+        if let Some(operations) = operations::summarize(rows) {
+            out.ops.entry(op).or_default().operations = Some(operations);
+        }
+    }
+    out.operations = followed
+        .then(|| out.ops.values().filter_map(|op| op.operations.as_ref()).map(|all| all.operations).sum());
     out
+}
+
+/// Stages that the devices of this run could have had and did not show, with the reason.
+pub fn missing(summary: &LatencySummary) -> Vec<Missing> {
+    let unfetched = |device: &&DeviceLatency| {
+        let mut all = device.ops.values().filter_map(|op| op.operations.as_ref()).peekable();
+        all.peek().is_some() && all.all(|operations| !operations.stages.contains_key(&Stage::Reap))
+    };
+    let of_device = |device: &DeviceLatency| {
+        Missing {
+        device: Some(device.name.clone()),
+        stage: Some(Stage::Reap.name().to_string()),
+        reason: "polled".to_string(),
+        why: "no task was seen to return from a system call with the results: the application polls its ring, so \
+              nothing marks when it looks"
+            .to_string(),
+        ..Missing::default()
+    }
+    };
+    summary.devices.iter().filter(unfetched).map(of_device).collect()
 }
 
 /// Issues whose completion event never came: the slot was still taken when the tag was issued again

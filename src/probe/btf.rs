@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Enum, Typedef};
+use libbpf_rs::btf::types::{Enum, FuncProto, Typedef};
+use libbpf_rs::btf::{Btf, BtfKind, BtfType};
 
 use anyhow::Result;
 
@@ -27,6 +27,15 @@ pub enum EventHome {
     NotLoaded(&'static str),
     /// Not in this kernel.
     Absent,
+}
+
+/// The name of the event that an io_uring request is submitted with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RingSubmit {
+    /// `io_uring_submit_req(req)`.
+    Request,
+    /// `io_uring_submit_sqe(req, force_nonblock)`, its name until 6.2.
+    Sqe,
 }
 
 impl EventHome {
@@ -63,6 +72,31 @@ impl KernelBtf {
             (true, true) => EventHome::Module(module),
             (true, false) => EventHome::Untyped(module),
             (false, _) => EventHome::NotLoaded(module),
+        }
+    }
+
+    /// The struct that argument `index` of an event points to; None where the event or the argument is
+    /// not there, or points to no struct.
+    pub fn argument(&self, event: &str, index: usize) -> Option<String> {
+        let event = self.vmlinux.type_by_name::<Typedef<'_>>(&format!("btf_trace_{event}"))?;
+        let prototype: FuncProto<'_> = event.next_type()?.next_type()?.try_into().ok()?;
+        // The first parameter is the probe's own data.
+        let argument = prototype.iter().nth(index + 1)?.ty;
+        let pointer: BtfType<'_> = self.vmlinux.type_by_id(argument)?;
+        let target = pointer.next_type()?.skip_mods_and_typedefs();
+        (target.kind() == BtfKind::Struct).then(|| target.name())?.map(|n| n.to_string_lossy().into_owned())
+    }
+
+    /// The event of an io_uring request that is submitted, by the program for it; None where there is
+    /// none that names the request (before 5.19).
+    pub fn ring_submit(&self) -> Option<RingSubmit> {
+        let names_request = |event| self.argument(event, 0).is_some_and(|name| name == "io_kiocb");
+        if names_request("io_uring_submit_req") {
+            Some(RingSubmit::Request)
+        } else if names_request("io_uring_submit_sqe") {
+            Some(RingSubmit::Sqe)
+        } else {
+            None
         }
     }
 

@@ -1,6 +1,6 @@
 //! The latency probe: attaches `bpf/latency.bpf.c`, reads its rows, detaches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,20 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenProgramMut, ProgramMut};
 use zerocopy::IntoBytes;
 
-use super::btf::{EventHome, KernelBtf};
+use super::btf::{EventHome, KernelBtf, RingSubmit};
 use super::cost::{CostMeter, Metered, metered};
 use super::libbpf;
 use super::plan::Plan;
 use super::preflight;
 use super::skel::latency::{LatencySkel, LatencySkelBuilder, OpenLatencySkel};
+use super::syscalls;
 use crate::envelope::{Cost, Missing};
 use crate::host::Host;
 use crate::host::counters::Counters;
 use crate::refusal::Refusal;
-use crate::wire::{DeviceSample, OPS, OPS_SHARDED, Reading, Row, WireCounters, WireSlot};
+use crate::wire::{
+    COVERS, DeviceSample, OPS, OPS_SHARDED, OperationRow, Reading, Row, WireCounters, WireSlot,
+};
 
 /// The kernel's counter of an I/O follows its completion event within one interrupt's batch; between
 /// attaching (or detaching) and reading the counter this much time passes, so that no I/O lies between.
@@ -37,6 +40,8 @@ pub struct Options {
     pub devices: Vec<String>,
     /// Without it `block_bio_queue` is not attached and there is no queue stage.
     pub queue_stage: bool,
+    /// Follow operations: io_uring requests, and system calls that read or write. Needs `queue_stage`.
+    pub operations: bool,
     /// Measure the probes' cost with the kernel's program statistics.
     pub cost: bool,
     /// Test aid: forget every Nth issue event; 0: none.
@@ -45,8 +50,17 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { devices: Vec::new(), queue_stage: true, cost: true, drop_issue: 0 }
+        Self { devices: Vec::new(), queue_stage: true, operations: true, cost: true, drop_issue: 0 }
     }
+}
+
+/// What is loaded: what was asked for, less what this kernel does not have or refuses.
+struct Wanted {
+    nvme: bool,
+    queue: bool,
+    /// Operations are followed, with this event of io_uring.
+    ring: Option<RingSubmit>,
+    drop_issue: u32,
 }
 
 /// The attached probe. Dropping it detaches everything.
@@ -54,6 +68,8 @@ pub struct LatencyProbe {
     skel: LatencySkel<'static>,
     /// By program name.
     links: BTreeMap<&'static str, Link>,
+    /// The programs that were attached; they stay loaded after their links are gone.
+    attached: BTreeSet<&'static str>,
     plan: Plan,
     root: PathBuf,
     meter: Option<CostMeter>,
@@ -110,7 +126,7 @@ impl LatencyProbe {
         }
         let btf = KernelBtf::read()?;
         let meter = if options.cost { CostMeter::new() } else { None };
-        let mut missing = missing_everywhere();
+        let mut missing = Vec::new();
         if options.cost && meter.is_none() {
             missing.push(Missing {
                 part: Some("cost".to_string()),
@@ -121,29 +137,43 @@ impl LatencyProbe {
         }
         let nvme = nvme_sq_reason(&btf);
         missing.extend(missing_complete(host, &plan, nvme.as_ref()));
+        let ring = if options.operations && options.queue_stage { btf.ring_submit() } else { None };
+        let mut wanted =
+            Wanted { nvme: nvme.is_none(), queue: options.queue_stage, ring, drop_issue: options.drop_issue };
+        if options.operations && ring.is_none() {
+            missing.extend(missing_operations("no-event", NO_RING));
+        }
 
-        let skel = match Self::load(&plan, &btf, options, nvme.is_none()) {
-            Ok(skel) => skel,
-            // One more try without the program that lives in a module.
-            Err(error) if nvme.is_none() => {
-                let why = libbpf::last_words().unwrap_or_else(|| error.to_string());
-                let skel = Self::load(&plan, &btf, options, false)?;
+        // What this kernel refuses is left out, the application's side first and then the driver's.
+        let skel = loop {
+            let error = match Self::load(&plan, &btf, &wanted) {
+                Ok(skel) => break skel,
+                Err(error) => error,
+            };
+            let why = libbpf::last_words().unwrap_or_else(|| error.to_string());
+            if wanted.ring.take().is_some() {
+                missing.extend(missing_operations(
+                    "refused",
+                    &format!("the kernel refused the programs that follow operations: {why}"),
+                ));
+            } else if std::mem::take(&mut wanted.nvme) {
                 let reason = ("refused", format!("the kernel refused the program on nvme_sq: {why}"), None);
                 missing.extend(missing_complete(host, &plan, Some(&reason)));
-                skel
+            } else {
+                return Err(error);
             }
-            Err(error) => return Err(error),
         };
         let mut probe = Self {
             skel,
             links: BTreeMap::new(),
+            attached: BTreeSet::new(),
             plan,
             root: root.to_path_buf(),
             meter,
             missing,
             start: Reading::default(),
         };
-        probe.attach_programs(options)?;
+        probe.attach_programs()?;
         probe.start = probe.reading(probe.kernel_counters())?;
         probe.start.at_ns = monotonic_ns();
         probe.run(true)?;
@@ -154,22 +184,38 @@ impl LatencyProbe {
         Ok(probe)
     }
 
-    fn load(plan: &Plan, btf: &KernelBtf, options: &Options, nvme: bool) -> Result<LatencySkel<'static>> {
+    fn load(plan: &Plan, btf: &KernelBtf, wanted: &Wanted) -> Result<LatencySkel<'static>> {
         let mut open = LatencySkelBuilder::default()
             .open(libbpf::object_place())
             .map_err(|e| refusal("opening the probes", &e))?;
-        Self::size(&mut open, plan)?;
-        let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
+        Self::size(&mut open, plan, wanted)?;
+        let rodata = open.maps.rodata_data.as_mut().context("the object has read-only data")?;
+        if wanted.ring.is_some() {
+            for (number, kind) in syscalls::followed() {
+                if let Some(slot) = rodata.syscall_kinds.get_mut(number) {
+                    *slot = kind;
+                }
+            }
+        }
+        let config = &mut rodata.config;
         config.rqf_flush_seq = btf.rqf_flush_seq();
         config.devices = plan.devices.len() as u32;
-        config.want_queue = options.queue_stage.into();
-        config.drop_issue = options.drop_issue;
+        config.want_queue = wanted.queue.into();
+        config.want_operations = wanted.ring.is_some().into();
+        config.drop_issue = wanted.drop_issue;
         config.bio_mask = plan.bio_sets() - 1;
-        open.progs.nvme_sq.set_autoload(nvme);
+        open.progs.nvme_sq.set_autoload(wanted.nvme);
         let queue_only: [&mut OpenProgramMut<'_>; 3] =
             [&mut open.progs.bio_queue, &mut open.progs.bio_backmerge, &mut open.progs.bio_frontmerge];
         for program in queue_only {
-            program.set_autoload(options.queue_stage);
+            program.set_autoload(wanted.queue);
+        }
+        open.progs.ring_submit_req.set_autoload(wanted.ring == Some(RingSubmit::Request));
+        open.progs.ring_submit_sqe.set_autoload(wanted.ring == Some(RingSubmit::Sqe));
+        let operations_only: [&mut OpenProgramMut<'_>; 3] =
+            [&mut open.progs.sys_enter, &mut open.progs.sys_exit, &mut open.progs.ring_complete];
+        for program in operations_only {
+            program.set_autoload(wanted.ring.is_some());
         }
         let skel = open.load().map_err(|e| refusal("loading the probes", &e))?;
         for (index, device) in plan.devices.iter().enumerate() {
@@ -181,12 +227,22 @@ impl LatencyProbe {
         Ok(skel)
     }
 
-    fn size(open: &mut OpenLatencySkel<'_>, plan: &Plan) -> Result<()> {
+    fn size(open: &mut OpenLatencySkel<'_>, plan: &Plan, wanted: &Wanted) -> Result<()> {
         open.maps.slots.set_max_entries(plan.slots).map_err(|e| refusal("sizing the slots", &e))?;
         open.maps
             .bios
             .set_max_entries(plan.bio_sets())
             .map_err(|e| refusal("sizing the table of bios", &e))?;
+        if wanted.ring.is_some() {
+            open.maps
+                .operation_rows
+                .set_max_entries(plan.operation_rows)
+                .map_err(|e| refusal("sizing the rows of operations", &e))?;
+        } else {
+            for map in [&mut open.maps.callers, &mut open.maps.operations] {
+                map.set_max_entries(1).map_err(|e| refusal("sizing the tables of operations", &e))?;
+            }
+        }
         open.maps.rows.set_max_entries(plan.rows).map_err(|e| refusal("sizing the rows", &e))
     }
 
@@ -196,27 +252,30 @@ impl LatencyProbe {
         Ok(())
     }
 
-    /// Attaches all programs; none does anything yet.
-    fn attach_programs(&mut self, options: &Options) -> Result<()> {
+    /// Attaches all programs that were loaded; none does anything yet. What ends something is there
+    /// before what begins it.
+    fn attach_programs(&mut self) -> Result<()> {
         let progs = &mut self.skel.progs;
-        let mut order: Vec<(&'static str, &mut ProgramMut<'_>)> = vec![
+        let order: [(&'static str, &mut ProgramMut<'_>); 14] = [
             ("rq_complete", &mut progs.rq_complete),
             ("rq_merge", &mut progs.rq_merge),
             ("rq_requeue", &mut progs.rq_requeue),
             ("bio_split", &mut progs.bio_split),
+            ("nvme_sq", &mut progs.nvme_sq),
+            ("sys_exit", &mut progs.sys_exit),
+            ("ring_complete", &mut progs.ring_complete),
+            ("bio_backmerge", &mut progs.bio_backmerge),
+            ("bio_frontmerge", &mut progs.bio_frontmerge),
+            ("bio_queue", &mut progs.bio_queue),
+            ("ring_submit_req", &mut progs.ring_submit_req),
+            ("ring_submit_sqe", &mut progs.ring_submit_sqe),
+            ("sys_enter", &mut progs.sys_enter),
+            ("rq_issue", &mut progs.rq_issue),
         ];
-        if progs.nvme_sq.autoload() {
-            order.push(("nvme_sq", &mut progs.nvme_sq));
-        }
-        if options.queue_stage {
-            order.push(("bio_backmerge", &mut progs.bio_backmerge));
-            order.push(("bio_frontmerge", &mut progs.bio_frontmerge));
-            order.push(("bio_queue", &mut progs.bio_queue));
-        }
-        order.push(("rq_issue", &mut progs.rq_issue));
-        for (name, program) in order {
+        for (name, program) in order.into_iter().filter(|(_, program)| program.autoload()) {
             let link = program.attach().map_err(|e| refusal(&format!("attaching {name}"), &e))?;
             self.links.insert(name, link);
+            self.attached.insert(name);
         }
         Ok(())
     }
@@ -268,27 +327,28 @@ impl LatencyProbe {
     /// The loaded programs, for metering.
     fn metered(&self) -> Vec<Metered<'_>> {
         let progs = &self.skel.progs;
-        let mut all = vec![
+        let all = [
             metered("rq_complete", &progs.rq_complete),
             metered("rq_issue", &progs.rq_issue),
+            metered("bio_queue", &progs.bio_queue),
+            metered("nvme_sq", &progs.nvme_sq),
+            metered("sys_enter", &progs.sys_enter),
+            metered("sys_exit", &progs.sys_exit),
+            metered("ring_submit_req", &progs.ring_submit_req),
+            metered("ring_submit_sqe", &progs.ring_submit_sqe),
+            metered("ring_complete", &progs.ring_complete),
             metered("rq_merge", &progs.rq_merge),
             metered("rq_requeue", &progs.rq_requeue),
             metered("bio_split", &progs.bio_split),
+            metered("bio_backmerge", &progs.bio_backmerge),
+            metered("bio_frontmerge", &progs.bio_frontmerge),
         ];
-        if self.links.contains_key("nvme_sq") {
-            all.push(metered("nvme_sq", &progs.nvme_sq));
-        }
-        if self.links.contains_key("bio_queue") {
-            all.push(metered("bio_queue", &progs.bio_queue));
-            all.push(metered("bio_backmerge", &progs.bio_backmerge));
-            all.push(metered("bio_frontmerge", &progs.bio_frontmerge));
-        }
-        all
+        all.into_iter().filter(|program| self.attached.contains(program.name)).collect()
     }
 
     /// I/Os counted so far, over all devices.
     fn completed(&self) -> u64 {
-        self.samples()
+        self.samples(false)
             .map(|devices| {
                 devices
                     .iter()
@@ -342,7 +402,7 @@ impl LatencyProbe {
 
     fn reading(&self, before: Vec<Option<Counters>>) -> Result<Reading> {
         let at_ns = monotonic_ns();
-        let mut devices = self.samples()?;
+        let mut devices = self.samples(self.attached.contains("ring_complete"))?;
         let after = self.kernel_counters();
         let had = self.start.devices.iter().map(|d| d.kernel_after.is_some()).chain(std::iter::repeat(false));
         for (((device, before), after), had) in devices.iter_mut().zip(before).zip(after).zip(had) {
@@ -350,7 +410,8 @@ impl LatencyProbe {
             device.kernel_after = after;
             device.vanished = had && !self.root.join("sys/block").join(&device.name).exists();
         }
-        Ok(Reading { at_ns, devices, missed: self.missed() })
+        let unfollowed = self.skel.maps.bss_data.as_ref().map_or(0, |bss| bss.unfollowed);
+        Ok(Reading { at_ns, devices, missed: self.missed(), unfollowed })
     }
 
     fn missed(&self) -> BTreeMap<&'static str, u64> {
@@ -383,19 +444,27 @@ impl LatencyProbe {
         self.plan.counters(&self.root)
     }
 
-    fn samples(&self) -> Result<Vec<DeviceSample>> {
+    fn samples(&self, with_operations: bool) -> Result<Vec<DeviceSample>> {
         let maps = &self.skel.maps;
         let row = |index: u32| -> Result<Row> { Ok(Row::decode(&element(&maps.rows, index)?)?) };
+        let operations = |index: u32| -> Result<OperationRow> {
+            Ok(OperationRow::decode(&element(&maps.operation_rows, index)?)?)
+        };
         let mut all = Vec::with_capacity(self.plan.devices.len());
         for (index, device) in self.plan.devices.iter().enumerate() {
             let wire = &device.wire;
             let end = wire.rare_row_base + (OPS - OPS_SHARDED) as u32;
+            let first = wire.operation_row_base;
+            let covered = COVERS * (wire.operation_shards as usize * OPS_SHARDED + OPS - OPS_SHARDED);
+            let operation_rows = if with_operations { first..first + covered as u32 } else { 0..0 };
             all.push(DeviceSample {
                 name: device.name.clone(),
                 hw_queues: wire.hw_queues,
                 shards: wire.shards,
                 rows: (wire.row_base..wire.rare_row_base).map(row).collect::<Result<_>>()?,
                 rare: (wire.rare_row_base..end).map(row).collect::<Result<_>>()?,
+                operations: operation_rows.map(operations).collect::<Result<_>>()?,
+                operation_shards: wire.operation_shards,
                 counters: WireCounters::decode(&element(&maps.counters, index as u32)?)?,
                 ..DeviceSample::default()
             });
@@ -417,13 +486,15 @@ fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-fn missing_everywhere() -> Vec<Missing> {
+const NO_RING: &str = "this kernel has no event that names the io_uring request which is submitted";
+
+fn missing_operations(reason: &str, why: &str) -> Vec<Missing> {
     ["submit", "reap"]
         .into_iter()
         .map(|stage| Missing {
             stage: Some(stage.to_string()),
-            reason: "not-joined".to_string(),
-            why: "this version does not join requests to the application's operations".to_string(),
+            reason: reason.to_string(),
+            why: why.to_string(),
             ..Missing::default()
         })
         .collect()
@@ -447,8 +518,8 @@ fn missing_complete(
             (true, Some((reason, why, remedy))) => (*reason, why.clone(), remedy.clone()),
             (false, _) => (
                 "no-event",
-                "only the NVMe driver has an event where it reaps a completion; here device ends at \
-                 block_rq_complete"
+                "only the NVMe driver has an event where it reaps a completion; here device ends, and what \
+                 follows begins, at block_rq_complete"
                     .to_string(),
                 None,
             ),

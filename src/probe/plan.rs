@@ -7,7 +7,10 @@ use anyhow::Result;
 use crate::host::BlockDevice;
 use crate::host::counters::Counters;
 use crate::refusal::Refusal;
-use crate::wire::{MAX_DEVICES, OPS, OPS_SHARDED, SHARED_ROWS, WireDevice, WireRow};
+use crate::wire::{
+    COVERS, MAX_DEVICES, OPS, OPS_SHARDED, SHARED_OPERATION_ROWS, SHARED_ROWS, WireDevice, WireOperationRow,
+    WireRow,
+};
 
 /// With a scheduler the kernel gives a queue 2 × min(tags, 128) requests when it is switched, so 256
 /// slots survive every switch in mid-trace.
@@ -15,12 +18,16 @@ const LEAST_SLOTS: u32 = 256;
 /// A row is about 14 KiB: more shards than this per device buy nothing.
 const MOST_SHARDS: u32 = 64;
 
+/// CPUs that have rows of operations of their own; a row is about 31 KiB.
+const MOST_OPERATION_SHARDS: u32 = 16;
+
 /// The layout of all maps for a set of devices.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     pub devices: Vec<PlannedDevice>,
     pub slots: u32,
     pub rows: u32,
+    pub operation_rows: u32,
 }
 
 /// One device's numbers.
@@ -49,6 +56,11 @@ impl Plan {
             // One shard per CPU on a single queue; fewer as the queues become more, never CPU × queue.
             let shards = (cpus.clamp(1, MOST_SHARDS) / hw_queues).max(1);
             let exclusive = hw_queues == 1 && shards >= cpus;
+            let operation_shards = cpus.clamp(1, MOST_OPERATION_SHARDS);
+            let mut flags = if exclusive { 0 } else { SHARED_ROWS };
+            if operation_shards < cpus {
+                flags |= SHARED_OPERATION_ROWS;
+            }
             let wire = WireDevice {
                 major: device.major,
                 first_minor: device.minor,
@@ -58,9 +70,13 @@ impl Plan {
                 row_base: plan.rows,
                 shards,
                 rare_row_base: plan.rows + hw_queues * shards * OPS_SHARDED as u32,
-                flags: if exclusive { 0 } else { SHARED_ROWS },
+                flags,
+                operation_row_base: plan.operation_rows,
+                operation_shards,
                 pad: 0,
             };
+            plan.operation_rows +=
+                (COVERS * (operation_shards as usize * OPS_SHARDED + OPS - OPS_SHARDED)) as u32;
             plan.slots += slots_per_queue * hw_queues;
             plan.rows = wire.rare_row_base + (OPS - OPS_SHARDED) as u32;
             plan.devices.push(PlannedDevice { name: device.name.clone(), wire });
@@ -73,14 +89,18 @@ impl Plan {
         self.devices.iter().map(|d| Counters::read(root, &d.name).ok()).collect()
     }
 
-    /// Sets of four in the table of bios: a place for every request that can wait at once. A power of two.
+    /// Sets of four in the table of bios: four places for every request that can be out at once, since
+    /// bios that wait for a request need one too and addresses do not hash evenly. A power of two.
     pub fn bio_sets(&self) -> u32 {
-        (self.slots / 4).next_power_of_two().clamp(128, 1 << 16)
+        self.slots.next_power_of_two().clamp(1024, 1 << 16)
     }
 
     /// Bytes of the maps that this plan sizes.
     pub fn map_bytes(&self) -> u64 {
-        u64::from(self.slots + self.bio_sets()) * 64 + u64::from(self.rows) * size_of::<WireRow>() as u64
+        u64::from(self.slots) * 64
+            + u64::from(self.bio_sets()) * 128
+            + u64::from(self.rows) * size_of::<WireRow>() as u64
+            + u64::from(self.operation_rows) * size_of::<WireOperationRow>() as u64
     }
 }
 
@@ -136,7 +156,10 @@ mod tests {
         let plan = Plan::new([device("sda", 1, 32)].iter(), 8).unwrap();
         assert_eq!((plan.devices[0].wire.shards, plan.devices[0].wire.flags), (8, 0));
         let plan = Plan::new([device("sda", 1, 32)].iter(), 128).unwrap();
-        assert_eq!((plan.devices[0].wire.shards, plan.devices[0].wire.flags), (64, SHARED_ROWS));
+        assert_eq!(
+            (plan.devices[0].wire.shards, plan.devices[0].wire.flags),
+            (64, SHARED_ROWS | SHARED_OPERATION_ROWS)
+        );
         let plan = Plan::new([device("sda", 4, 32)].iter(), 4).unwrap();
         assert_eq!((plan.devices[0].wire.shards, plan.devices[0].wire.flags), (1, SHARED_ROWS));
     }

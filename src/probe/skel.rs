@@ -12,7 +12,7 @@ mod generated {
 
 pub use generated::{baseline, latency};
 
-use crate::wire::{WireCounters, WireDevice, WireExtent, WireRow, WireSlot};
+use crate::wire::{WireCounters, WireDevice, WireExtent, WireOperationRow, WireRow, WireSlot, WireTotal};
 
 /// Compares a mirror with the type that clang saw: size, and offset of each named field.
 macro_rules! same_layout {
@@ -25,9 +25,12 @@ macro_rules! same_layout {
 }
 
 same_layout!(WireExtent, latency::types::wire_extent: sum not_min max);
-same_layout!(WireRow, latency::types::wire_row: bytes untimed no_start never_issued extents counts);
+same_layout!(WireRow, latency::types::wire_row: bytes untimed no_start never_issued unowned extents counts);
+same_layout!(WireTotal, latency::types::wire_total: operations sums);
+same_layout!(WireOperationRow, latency::types::wire_operation_row: torn extents by_total counts);
 same_layout!(WireDevice, latency::types::wire_device:
-    major first_minor slot_base slots_per_queue hw_queues row_base shards rare_row_base flags);
+    major first_minor slot_base slots_per_queue hw_queues row_base shards rare_row_base flags
+    operation_row_base operation_shards);
 same_layout!(WireCounters, latency::types::wire_counters:
     splits merges requeues retries negative out_of_range stale no_queue_start);
 same_layout!(WireSlot, latency::types::wire_slot: request queued issued reaped state used);

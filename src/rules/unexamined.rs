@@ -3,7 +3,7 @@
 use super::Summaries;
 use super::cpu;
 use super::facts;
-use crate::analyze::latency::Stage;
+use crate::analyze::latency::{DeviceLatency, Stage};
 use crate::findings::NotExamined;
 
 /// Concerns that no probe of this version covers.
@@ -50,7 +50,10 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
 
 /// Whether some device that the run is about lacks the stage.
 fn unseen(s: &Summaries<'_>, stage: Stage) -> bool {
-    facts::pictures(s).iter().any(|p| p.ios > 0 && !p.stages.contains_key(&stage))
+    let of_operations = |device: &DeviceLatency| {
+        device.ops.values().filter_map(|op| op.operations.as_ref()).any(|all| all.stages.contains_key(&stage))
+    };
+    facts::pictures(s).iter().any(|p| p.ios > 0 && !p.stages.contains_key(&stage) && !of_operations(p.device))
 }
 
 #[cfg(test)]

@@ -97,6 +97,7 @@ impl View {
             }
         }
         adds_up(device);
+        operations_add_up(device);
         every_bio_was_seen(&self.json);
         device
     }
@@ -134,6 +135,41 @@ fn adds_up(device: &Value) {
             assert!(max < 20_000_000_000, "{stage} took {max} ns");
         }
     }
+}
+
+/// The stages of the operations add up to their total to the nanosecond, in all and in each class of
+/// the total, over the same operations; those that are left out are named.
+#[track_caller]
+pub fn operations_add_up(device: &Value) {
+    let mut all = 0;
+    for (op, row) in device["ops"].as_object().unwrap() {
+        if row["operations"].is_null() {
+            continue;
+        }
+        all += number(&row["operations"]);
+        let covered = number(&row["total"]["count"]);
+        let left: u64 = row["not_covered"].as_object().unwrap().values().map(number).sum();
+        assert_eq!(covered + left, number(&row["operations"]), "{op}: {}", brief(device));
+        let stages = row["stages"].as_object().unwrap();
+        for (stage, times) in stages {
+            assert_eq!(number(&times["count"]), covered, "{op} {stage}: {}", brief(device));
+        }
+        let sum = |stage: &str| stages.get(stage).map_or(0, |times| number(&times["sum_ns"]));
+        let of_stages: u64 = stages.keys().map(|stage| sum(stage)).sum();
+        assert_eq!(of_stages, number(&row["total"]["sum_ns"]), "{op}: {}", brief(device));
+        let classes = row["by_total"].as_array().unwrap();
+        assert_eq!(classes.iter().map(|class| number(&class[2])).sum::<u64>(), covered, "{op}: {classes:?}");
+        for stage in stages.keys() {
+            let of_classes: u64 = classes.iter().map(|class| number(&class[3][stage])).sum();
+            assert_eq!(of_classes, sum(stage), "{op} {stage}: {classes:?}");
+        }
+        for class in classes {
+            let whole: u64 = class[3].as_object().unwrap().values().map(number).sum();
+            let mean = whole / number(&class[2]);
+            assert!((number(&class[0])..=number(&class[1])).contains(&mean), "{class}");
+        }
+    }
+    assert_eq!(all, number(&device["operations"]), "{}", brief(device));
 }
 
 /// Each I/O that carries a bio has a queue stage, but for those whose stamp gave way to another one's,

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{line, object, times};
-use crate::analyze::latency::{DeviceLatency, KernelClass, LatencySummary, Op, Stage};
+use crate::analyze::latency::{DeviceLatency, KernelClass, LatencySummary, Op, OpLatency, Stage};
+use crate::analyze::operations::TotalClass;
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
 
@@ -49,6 +50,33 @@ fn stages(of: &BTreeMap<Stage, Histogram>) -> Value {
     Value::Object(of.iter().map(|(stage, hist)| (stage.name().to_string(), times(hist))).collect())
 }
 
+fn of_op(latency: &OpLatency) -> Value {
+    let mut one = json!({
+        "ios": latency.ios, "bytes": latency.bytes, "request_stages": stages(&latency.request_stages),
+    });
+    let Value::Object(map) = &mut one else { return one };
+    // Absent is absent: nothing is known of operations where they are not followed.
+    if let Some(unowned) = latency.unowned {
+        map.insert("ios_without_operation".to_string(), json!(unowned));
+    }
+    if let Some(all) = &latency.operations {
+        map.insert("operations".to_string(), json!(all.operations));
+        map.insert("stages".to_string(), stages(&all.stages));
+        map.insert("total".to_string(), times(&all.total));
+        map.insert("by_total".to_string(), all.by_total.iter().map(class).collect());
+        let left: Map<String, Value> =
+            all.not_covered.iter().map(|(why, n)| (why.name().to_string(), json!(n))).collect();
+        map.insert("not_covered".to_string(), Value::Object(left));
+    }
+    one
+}
+
+fn class(class: &TotalClass) -> Value {
+    let sums: Map<String, Value> =
+        class.sums_ns.iter().map(|(stage, sum)| (stage.name().to_string(), json!(sum))).collect();
+    json!([class.lower_ns, class.upper_ns, class.operations, sums])
+}
+
 fn device(device: &DeviceLatency) -> Value {
     let bracket = device.kernel_total();
     let classes: Option<Map<String, Value>> = device.kernel.as_ref().map(|classes| {
@@ -60,14 +88,8 @@ fn device(device: &DeviceLatency) -> Value {
             })
             .collect()
     });
-    let ops: Map<String, Value> = device
-        .ops
-        .iter()
-        .map(|(op, l)| {
-            let one = json!({"ios": l.ios, "bytes": l.bytes, "request_stages": stages(&l.request_stages)});
-            (op.name().to_string(), one)
-        })
-        .collect();
+    let ops: Map<String, Value> =
+        device.ops.iter().map(|(op, l)| (op.name().to_string(), of_op(l))).collect();
     let queues: Vec<Value> = device
         .queues
         .iter()
@@ -100,7 +122,6 @@ fn device(device: &DeviceLatency) -> Value {
         "ops": ops,
         "queues": queues,
     });
-    // Absent is absent: nothing counts operations unless a generator or a join does.
     if let (Some(operations), Value::Object(map)) = (device.operations, &mut all) {
         map.insert("operations".to_string(), json!(operations));
     }

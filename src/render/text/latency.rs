@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{bytes, clean, count, footer, short, significant, table, time, time_unit};
-use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Stage};
+use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Stage, Unit};
+use crate::analyze::operations::{NotCovered, OperationLatency};
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
 
@@ -71,11 +72,25 @@ fn of_device(device: &DeviceLatency, duration_ns: u64, style: Style) -> String {
             short(latency.ios as f64 / seconds),
             bytes(latency.bytes as f64 / seconds),
         ));
-        if !latency.request_stages.is_empty() {
-            out.push_str(&indent(&stages_table(latency), 4));
-            out.push('\n');
-            out.push_str(&indent(&histograms(&latency.request_stages), 4));
+        let (unit, stages) = latency.stages();
+        if stages.is_empty() {
+            continue;
         }
+        let total = match &latency.operations {
+            Some(all) if unit == Unit::Operation => {
+                out.push_str(&format!("    {}\n", operations_line(all, latency)));
+                Some(&all.total)
+            }
+            _ => None,
+        };
+        out.push_str(&indent(&stages_table(unit, stages, total), 4));
+        out.push('\n');
+        // A request of the block layer that is not one operation has stages of its own.
+        if unit == Unit::Operation && !alike(latency) {
+            out.push_str(&indent(&stages_table(Unit::Io, &latency.request_stages, None), 4));
+            out.push('\n');
+        }
+        out.push_str(&indent(&histograms(stages), 4));
     }
     out
 }
@@ -85,18 +100,49 @@ fn indent(text: &str, by: usize) -> String {
     text.lines().map(|line| format!("{pad}{line}\n")).collect()
 }
 
-/// Percentiles per stage, one unit for the whole table.
-fn stages_table(latency: &OpLatency) -> String {
-    let middle =
-        latency.request_stages.values().filter_map(|h| h.quantile(0.5).or(h.max())).max().unwrap_or(0);
+/// How many operations, and how many of them the table below leaves out.
+fn operations_line(all: &OperationLatency, latency: &OpLatency) -> String {
+    let mut line = format!("{} operations", count(all.operations));
+    let left: Vec<String> = all
+        .not_covered
+        .iter()
+        .map(|(why, n)| format!("{} {}", count(*n), not_covered(*why)))
+        .chain(latency.unowned.filter(|n| *n > 0).map(|n| format!("{} I/Os of no operation", count(n))))
+        .collect();
+    if !left.is_empty() {
+        line.push_str(&format!(" (not below: {})", left.join(", ")));
+    }
+    line
+}
+
+fn not_covered(why: NotCovered) -> &'static str {
+    match why {
+        NotCovered::MoreStages => "with more stages",
+        NotCovered::Reap => "whose result nobody was seen to fetch",
+        NotCovered::Complete => "in system calls, without complete",
+        NotCovered::Torn => "with parts that ended together",
+    }
+}
+
+/// Whether the stages of the I/Os would say nothing that those of the operations do not: one I/O each.
+fn alike(latency: &OpLatency) -> bool {
+    let owned = latency.ios.saturating_sub(latency.unowned.unwrap_or(0));
+    let operations = latency.operations.as_ref().map_or(0, |all| all.operations);
+    latency.unowned == Some(0) && operations.abs_diff(owned) * 100 <= operations
+}
+
+/// Percentiles per stage and of the whole, one unit of time for the whole table.
+fn stages_table(of: Unit, stages: &BTreeMap<Stage, Histogram>, total: Option<&Histogram>) -> String {
+    let middle = stages.values().chain(total).filter_map(|h| h.quantile(0.5).or(h.max())).max().unwrap_or(0);
     let (scale, unit) = time_unit(middle);
     let cell = |value: Option<u64>| value.map_or("-".to_string(), |v| figure(v as f64 / scale));
     let rows: Vec<Vec<String>> = Stage::ALL
         .iter()
-        .filter_map(|stage| latency.request_stages.get(stage).map(|h| (stage, h)))
-        .map(|(stage, h)| {
+        .filter_map(|stage| stages.get(stage).map(|h| (stage.name(), h)))
+        .chain(total.map(|h| ("total", h)))
+        .map(|(name, h)| {
             vec![
-                stage.name().to_string(),
+                name.to_string(),
                 h.mean().map_or("-".to_string(), |v| figure(v / scale)),
                 cell(h.min()),
                 cell(h.quantile(0.5)),
@@ -108,7 +154,11 @@ fn stages_table(latency: &OpLatency) -> String {
             ]
         })
         .collect();
-    table(&[&format!("stage, {unit}"), "mean", "min", "p50", "p90", "p99", "p99.9", "max", "n"], &rows)
+    let of = match of {
+        Unit::Operation => "operation",
+        Unit::Io => "I/O",
+    };
+    table(&[&format!("{of}, {unit}"), "mean", "min", "p50", "p90", "p99", "p99.9", "max", "n"], &rows)
 }
 
 /// Three significant digits, and no more decimals than two.
@@ -196,8 +246,8 @@ fn ending(envelope: &Envelope, summary: &LatencySummary, shown: &[&DeviceLatency
     }
     let devices: Vec<&str> = shown.iter().map(|d| d.name.as_str()).collect();
     out.push_str(&footer::missing(&envelope.missing, &devices));
-    if shown.iter().any(|d| d.ops.values().any(|o| o.request_stages.len() > 1)) {
-        out.push_str("means add up over the stages of an I/O; percentiles do not\n");
+    if shown.iter().any(|d| d.ops.values().any(|o| o.stages().1.len() > 1)) {
+        out.push_str("means add up over the stages; percentiles do not\n");
     }
     out
 }
@@ -214,6 +264,7 @@ mod tests {
             ios: 2000,
             bytes: 8_192_000,
             request_stages: BTreeMap::from([(Stage::Device, hist)]),
+            ..OpLatency::default()
         };
         DeviceLatency {
             name: "sd\x1b[2Ja".into(),

@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Operations: what applications hand over, from the system call that carries it to its return. For
+ * the latency programs, whose `config` must stand before it.
+ *
+ * An operation is an io_uring request or a read or write system call. It is begun by its entry,
+ * learns its stages from the request that finishes last among its parts, ends when its result is
+ * visible, and is counted when its application gets to see that:
+ *
+ *   entered ... queued ... issued ... reaped ... ended ... (return of the system call)
+ *       submit     queue      device    complete     reap
+ *
+ * A bio is joined to its operation when it enters the block layer: by the kiocb behind it, which is
+ * the io_uring request itself, or by the task, for a system call that waits.
+ */
+#ifndef BIOPSY_OPERATIONS_H
+#define BIOPSY_OPERATIONS_H
+
+#include "compat.h"
+#include "wire.h"
+#include "hist.h"
+#include "bios.h"
+#include "owner.h"
+
+/* Known to belong to a system call whose number the kernel gave; user space fills it. */
+const volatile __u8 syscall_kinds[WIRE_SYSCALLS] = {};
+
+/* A task within a system call that can carry I/O. Found by thread id; two ids of one place take
+ * turns: the second is not followed while the first is inside. */
+#define CALLER_BITS 14
+
+struct caller {
+	__u32 tid;
+	__u16 kind;
+	/* Requests that finished for the system call it is in. */
+	__u16 parts;
+	__u64 entered;
+	/* io_uring: the last request that this call submitted, and the first of those whose result
+	 * it has not returned with; numbers of `operations` + 1. */
+	__u32 current;
+	__u32 pending;
+	/* Of the part that finished last. */
+	__u64 queued;
+	__u64 issued;
+	__u64 reaped;
+	__u64 ended;
+	__u32 device;
+	__u16 op;
+	/* The driver did not say when it reaped the completion. */
+	__u16 fused;
+};
+_Static_assert(sizeof(struct caller) == 64, "caller");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1 << CALLER_BITS);
+	__type(key, __u32);
+	__type(value, struct caller);
+} callers SEC(".maps");
+
+/* An io_uring request in flight. */
+#define OPERATION_BITS	   14
+#define OPERATION_ROW_BITS 4
+#define OPERATION_ROW	   (1 << OPERATION_ROW_BITS)
+#define OPERATION_PROBES   8
+
+struct operation {
+	/* Address of the request; 0: free, OPERATION_ENDED: its result is visible. */
+	__u64 request;
+	__u64 entered;
+	__u64 queued;
+	__u64 issued;
+	__u64 reaped;
+	__u64 ended;
+	/* The next one of the same caller, + 1. */
+	__u32 next;
+	__u16 device;
+	__u16 op;
+	/* Requests of the block layer that finished for it. */
+	__u32 parts;
+	/* It ended together with its device stage. */
+	__u32 fused;
+};
+_Static_assert(sizeof(struct operation) == 64, "operation");
+
+#define OPERATION_ENDED 1
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1 << OPERATION_BITS);
+	__type(key, __u32);
+	__type(value, struct operation);
+} operations SEC(".maps");
+
+/* Sized by user space: Σ over devices of covers × (shards × OPS_SHARDED + rare operations). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_operation_row);
+} operation_rows SEC(".maps");
+
+/* Operations that could not be followed: their place was taken. */
+__u64 unfollowed = 0;
+
+static __always_inline struct caller *place_of(__u32 tid)
+{
+	__u32 index = tid & ((1 << CALLER_BITS) - 1);
+
+	return bpf_map_lookup_elem(&callers, &index);
+}
+
+/* The system call that the current task is in, where that can carry I/O. */
+static __always_inline struct caller *current_caller(void)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct caller *caller = place_of(tid);
+
+	return caller && caller->tid == tid && caller->kind ? caller : 0;
+}
+
+/*
+ * Requests are slab objects of 256 bytes (248 in 6.18): those of one page share a row, and a row
+ * that is taken sends them to the next, not to their neighbours' places.
+ */
+static __always_inline __u32 operation_place(__u64 request)
+{
+	__u32 low = low_half((const void *)request);
+	__u32 row = ((low >> 12) * 0x9e3779b1u) >> 16;
+
+	return row << OPERATION_ROW_BITS | (low >> 8 & (OPERATION_ROW - 1));
+}
+
+static __always_inline __u32 operation_index(__u32 place, __u32 probe)
+{
+	return (place + probe * OPERATION_ROW) & ((1 << OPERATION_BITS) - 1);
+}
+
+static __always_inline struct operation *operation_at(__u32 index)
+{
+	index &= (1 << OPERATION_BITS) - 1;
+	return bpf_map_lookup_elem(&operations, &index);
+}
+
+/* The number of a request's operation + 1; 0: none. */
+static __always_inline __u32 find_operation(__u64 request)
+{
+	__u32 place = operation_place(request);
+
+	for (__u32 i = 0; i < OPERATION_PROBES; i++) {
+		struct operation *operation = operation_at(operation_index(place, i));
+
+		if (operation && operation->request == request)
+			return operation_index(place, i) + 1;
+	}
+	return 0;
+}
+
+static __always_inline __u32 begin_operation(__u64 request, __u64 entered)
+{
+	__u32 place = operation_place(request);
+
+	for (__u32 i = 0; i < OPERATION_PROBES; i++) {
+		struct operation *operation = operation_at(operation_index(place, i));
+		__u64 held;
+
+		if (!operation)
+			return 0;
+		held = operation->request;
+		/* The same address: its last life ended without a completion (IOSQE_CQE_SKIP). */
+		if (held && held != request)
+			continue;
+		if (__sync_val_compare_and_swap(&operation->request, held, request) != held)
+			continue;
+		operation->entered = entered;
+		operation->parts = 0;
+		operation->fused = 0;
+		operation->next = 0;
+		return operation_index(place, i) + 1;
+	}
+	__sync_fetch_and_add(&unfollowed, 1);
+	return 0;
+}
+
+/*
+ * The operation of a bio that enters the block layer, as a link to be kept with the bio: the number
+ * of the operation, or the thread id with LINK_CALLER, and when it was entered as its proof.
+ */
+#define LINK_CALLER (1ull << 63)
+
+static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link, __u64 *proof)
+{
+	struct caller *caller = current_caller();
+	struct operation *operation;
+	__u64 iocb = 0;
+	__u32 number;
+
+	*link = 0;
+	if (caller && caller->kind == CALL_WAITS) {
+		*link = LINK_CALLER | caller->tid;
+		*proof = caller->entered;
+		return;
+	}
+	/* Kernel threads write back and serve layers: nobody waits for them. */
+	if (!caller && current_is_kernel_thread())
+		return;
+	/*
+	 * A direct I/O of the block device keeps its kiocb around the only bio, others (and those
+	 * of file systems on iomap) point to what begins with it. A kiocb of io_uring is its
+	 * request.
+	 */
+	if (bio->bi_private)
+		bpf_probe_read_kernel(&iocb, sizeof(iocb), bio->bi_private);
+	else if (has_blkdev_dio())
+		bpf_probe_read_kernel(&iocb, sizeof(iocb), blkdev_dio_of(address));
+	number = iocb ? find_operation(iocb) : 0;
+	/* A buffered read, and a bio of a stacked device, know no kiocb: the request that this call
+	 * is submitting. */
+	if (!number && caller)
+		number = caller->current;
+	operation = number ? operation_at(number - 1) : 0;
+	if (!operation)
+		return;
+	*link = number;
+	*proof = operation->entered;
+}
+
+/* What a finished request says to the operation of one of its bios. */
+struct part {
+	__u64 queued;
+	__u64 issued;
+	__u64 reaped;
+	__u64 ended;
+	__u32 device;
+	__u16 op;
+	__u16 fused;
+};
+
+/* True where the operation is still there. */
+static __always_inline int finish_part(__u64 link, __u64 proof, const struct part *part)
+{
+	struct operation *operation;
+
+	if (link & LINK_CALLER) {
+		struct caller *caller = place_of(link);
+
+		/* It has returned since: a read-ahead that it did not wait for. */
+		if (!caller || caller->tid != (__u32)link || caller->entered != proof)
+			return 0;
+		caller->queued = part->queued;
+		caller->issued = part->issued;
+		caller->reaped = part->reaped;
+		caller->ended = part->ended;
+		caller->device = part->device;
+		caller->op = part->op;
+		caller->fused = part->fused;
+		caller->parts++;
+		return 1;
+	}
+	operation = operation_at(link - 1);
+	if (!operation || operation->entered != proof || operation->request <= OPERATION_ENDED)
+		return 0;
+	operation->queued = part->queued;
+	operation->issued = part->issued;
+	operation->reaped = part->reaped;
+	operation->device = part->device;
+	operation->op = part->op;
+	operation->parts++;
+	return 1;
+}
+
+/* The bios of a request that completes. */
+struct finished {
+	__u64 bio;
+	/* One of them belongs to an operation that is followed. A flag: the verifier would go
+	 * through every value of a count. */
+	__u64 owned;
+	struct part part;
+};
+
+static long finish_bio(__u32 i, struct finished *finished)
+{
+	__u32 way;
+	struct bio_set *set = find_bio(finished->bio, &way);
+
+	if (set) {
+		finished->part.queued = set->queued[way];
+		if (set->link[way] && finish_part(set->link[way], set->proof[way], &finished->part))
+			finished->owned = 1;
+		set->bio[way] = 0;
+	}
+	finished->bio = next_bio(finished->bio);
+	return !finished->bio;
+}
+
+/* True where one of the bios belongs to an operation that is followed. */
+static __always_inline int finish_bios(__u64 bio, struct part *part)
+{
+	struct finished finished = {.bio = bio, .part = *part};
+
+	if (bio && !finish_bio(0, &finished))
+		bpf_loop(MOST_BIOS, finish_bio, &finished, 0);
+	return finished.owned;
+}
+
+static __always_inline struct wire_operation_row *operation_row(__u32 device, __u32 op, __u32 cover,
+								int *shared)
+{
+	struct wire_device *facts = bpf_map_lookup_elem(&devices, &device);
+	__u32 index;
+
+	if (!facts || op >= OPS || cover >= COVERS)
+		return 0;
+	index = facts->operation_row_base;
+	*shared = 1;
+	if (op < OPS_SHARDED) {
+		__u32 shards = facts->operation_shards;
+		__u32 shard = bpf_get_smp_processor_id();
+
+		*shared = facts->flags & SHARED_OPERATION_ROWS;
+		if (shards && shard >= shards)
+			shard %= shards;
+		index += (shard * COVERS + cover) * OPS_SHARDED + op;
+	} else {
+		index += facts->operation_shards * COVERS * OPS_SHARDED;
+		index += cover * (OPS - OPS_SHARDED) + op - OPS_SHARDED;
+	}
+	return bpf_map_lookup_elem(&operation_rows, &index);
+}
+
+static __always_inline void add_cell(__u64 *cell, __u64 value, int shared)
+{
+	if (shared)
+		__sync_fetch_and_add(cell, value);
+	else
+		*cell += value;
+}
+
+/* The stages of one operation. `seen` is when its application saw the result; 0: that is not known.
+ */
+static __noinline int count_operation(const struct operation *of, __u64 seen)
+{
+	__u64 total, last, submit, queue, device, complete, reap;
+	struct wire_operation_row *row;
+	struct wire_total *class;
+	__u32 cover = COVER_ALL;
+	int shared = 1;
+	__u32 i;
+
+	if (!of)
+		return 0;
+	if (!seen)
+		cover = COVER_NO_REAP;
+	else if (of->fused)
+		cover = COVER_NO_COMPLETE;
+	row = operation_row(of->device, of->op, cover, &shared);
+	if (!row)
+		return 0;
+	last = seen ? seen : of->ended;
+	/*
+	 * Two parts that finish on two CPUs at once may leave a mixture. Counted, and without
+	 * stages.
+	 */
+	if (of->queued < of->entered || of->issued < of->queued || of->reaped < of->issued ||
+	    of->ended < of->reaped || last < of->ended) {
+		__sync_fetch_and_add(&row->torn, 1);
+		return 0;
+	}
+	submit = of->queued - of->entered;
+	queue = of->issued - of->queued;
+	device = of->reaped - of->issued;
+	complete = of->ended - of->reaped;
+	reap = last - of->ended;
+	total = last - of->entered;
+	add_time(row->extents, row->counts, OPERATION_SUBMIT, submit, shared);
+	add_time(row->extents, row->counts, OPERATION_QUEUE, queue, shared);
+	add_time(row->extents, row->counts, OPERATION_DEVICE, device, shared);
+	if (cover != COVER_NO_COMPLETE)
+		add_time(row->extents, row->counts, OPERATION_COMPLETE, complete, shared);
+	if (seen)
+		add_time(row->extents, row->counts, OPERATION_REAP, reap, shared);
+	add_time(row->extents, row->counts, OPERATION_TOTAL, total, shared);
+	i = total >> HIST_MAX_BITS ? HIST_MAX_BITS : msb64(total | 1);
+	if (i > HIST_MAX_BITS)
+		return 0;
+	class = &row->by_total[i];
+	add_cell(&class->operations, 1, shared);
+	add_cell(&class->sums[OPERATION_SUBMIT], submit, shared);
+	add_cell(&class->sums[OPERATION_QUEUE], queue, shared);
+	add_cell(&class->sums[OPERATION_DEVICE], device, shared);
+	add_cell(&class->sums[OPERATION_COMPLETE], complete, shared);
+	if (seen)
+		add_cell(&class->sums[OPERATION_REAP], reap, shared);
+	return 0;
+}
+
+/* The operations whose results a returning io_uring_enter brings. */
+struct returning {
+	__u64 now;
+	__u32 next;
+};
+
+static long count_next(__u32 i, struct returning *returning)
+{
+	struct operation *operation;
+
+	if (!returning->next)
+		return 1;
+	operation = operation_at(returning->next - 1);
+	/* Nobody but its caller touches an ended operation. */
+	if (!operation || operation->request != OPERATION_ENDED)
+		return 1;
+	returning->next = operation->next;
+	count_operation(operation, returning->now);
+	operation->request = 0;
+	return 0;
+}
+
+/* More results than this do not come back with one system call. */
+#define MOST_RESULTS 32768
+
+static __always_inline void call_entered(__u32 kind)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct caller *caller = place_of(tid);
+
+	if (!caller)
+		return;
+	if (caller->tid != tid) {
+		/* It may have died within its call; after 10 s nobody believes in it any more. */
+		if (caller->kind && bpf_ktime_get_ns() - caller->entered < 10000000000ull) {
+			__sync_fetch_and_add(&unfollowed, 1);
+			return;
+		}
+		caller->tid = tid;
+	}
+	caller->current = 0;
+	caller->pending = 0;
+	caller->parts = 0;
+	caller->entered = bpf_ktime_get_ns();
+	barrier();
+	caller->kind = kind;
+}
+
+static __always_inline void call_returned(void)
+{
+	struct caller *caller = current_caller();
+
+	if (!caller)
+		return;
+	if (caller->kind == CALL_WAITS) {
+		/* The end of the window cuts operations off: they are not counted. */
+		if (caller->parts && running) {
+			struct operation whole = {
+			    .entered = caller->entered,
+			    .queued = caller->queued,
+			    .issued = caller->issued,
+			    .reaped = caller->reaped,
+			    .ended = caller->ended,
+			    .device = caller->device,
+			    .op = caller->op,
+			    .fused = caller->fused,
+			};
+
+			count_operation(&whole, bpf_ktime_get_ns());
+		}
+	} else if (caller->pending) {
+		struct returning returning = {};
+
+		returning.now = bpf_ktime_get_ns();
+		returning.next = caller->pending;
+		bpf_loop(MOST_RESULTS, count_next, &returning, 0);
+		caller->pending = 0;
+	}
+	caller->kind = 0;
+	/* A bio that is still out must not find this call in the next one. */
+	caller->entered = 0;
+}
+
+/* An io_uring request's result becomes visible. */
+static __always_inline void operation_ended(__u64 request)
+{
+	__u32 number = find_operation(request);
+	struct operation *operation;
+	struct caller *caller;
+
+	if (!number)
+		return;
+	operation = operation_at(number - 1);
+	if (!operation)
+		return;
+	/* From the page cache, or on a device that is not traced. */
+	if (!operation->parts || !running) {
+		operation->request = 0;
+		return;
+	}
+	operation->ended = bpf_ktime_get_ns();
+	caller = current_caller();
+	if (caller && caller->kind == CALL_RING) {
+		if (caller->current == number)
+			caller->current = 0;
+		operation->next = caller->pending;
+		barrier();
+		operation->request = OPERATION_ENDED;
+		caller->pending = number;
+		return;
+	}
+	/* On the way to user space or in a worker: who polls the ring sees it, and nobody sees him.
+	 */
+	count_operation(operation, 0);
+	operation->request = 0;
+}
+
+#endif

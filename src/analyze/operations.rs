@@ -1,0 +1,194 @@
+//! Operations: what applications handed over, with stages that add up to their latency.
+
+use std::collections::BTreeMap;
+
+use super::latency::Stage;
+use crate::hist::Histogram;
+use crate::wire::{COVERS, OPERATION_STAGES, OperationRow};
+
+/// The application's view of one class of I/O on one device.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OperationLatency {
+    /// Operations that ended in the window, the ones that are not covered included.
+    pub operations: u64,
+    /// Of the operations that have exactly these stages: Σ of the stages' sums = `total.sum()`. The
+    /// stages that most operations have are shown, so `complete` or `reap` can be absent.
+    pub stages: BTreeMap<Stage, Histogram>,
+    /// From the entry of the system call to the end of the last stage, of the same operations.
+    pub total: Histogram,
+    /// The same operations by power of two of their total.
+    pub by_total: Vec<TotalClass>,
+    /// Operations that ended and are not in `stages`, by reason.
+    pub not_covered: BTreeMap<NotCovered, u64>,
+}
+
+/// The operations with `lower_ns` ≤ total < `upper_ns`, and what their stages add up to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TotalClass {
+    pub lower_ns: u64,
+    pub upper_ns: u64,
+    pub operations: u64,
+    pub sums_ns: BTreeMap<Stage, u64>,
+}
+
+/// Why an operation that ended is not among those whose stages are shown: sums must be over the same
+/// stages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NotCovered {
+    /// It has stages that those which are shown do not have.
+    MoreStages,
+    /// It was not seen to be fetched.
+    Reap,
+    /// It waited in a system call, and the driver does not say when it reaps a completion.
+    Complete,
+    /// Its parts ended on several CPUs at one moment, so its stages are not one part's.
+    Torn,
+}
+
+impl NotCovered {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MoreStages => "more_stages",
+            Self::Reap => "reap",
+            Self::Complete => "complete",
+            Self::Torn => "torn",
+        }
+    }
+}
+
+/// What each of `enum wire_cover` is called where it is not the one that is shown.
+const COVER_NAMES: [NotCovered; COVERS] = [NotCovered::MoreStages, NotCovered::Reap, NotCovered::Complete];
+
+/// The rows of one device and class, with their covers; None where no operation ended.
+pub fn summarize<'a>(rows: impl Iterator<Item = (usize, &'a OperationRow)>) -> Option<OperationLatency> {
+    let mut covers: [Cover; COVERS] = Default::default();
+    let mut torn = 0;
+    for (cover, row) in rows {
+        torn += row.torn;
+        if let Some(cover) = covers.get_mut(cover) {
+            cover.add(row);
+        }
+    }
+    let counts = covers.each_ref().map(Cover::count);
+    let operations = counts.iter().sum::<u64>() + torn;
+    if operations == 0 {
+        return None;
+    }
+    let most = (0..COVERS).rev().max_by_key(|cover| counts[*cover])?;
+    let left = (0..COVERS).filter(|cover| *cover != most).map(|cover| (COVER_NAMES[cover], counts[cover]));
+    let not_covered = left.chain([(NotCovered::Torn, torn)]).filter(|(_, n)| *n > 0).collect();
+    let shown = covers.into_iter().nth(most)?;
+    Some(OperationLatency {
+        operations,
+        not_covered,
+        by_total: shown.by_total(),
+        total: shown.stages[OPERATION_STAGES - 1].clone(),
+        stages: Stage::ALL.into_iter().zip(shown.stages).filter(|(_, hist)| !hist.is_empty()).collect(),
+    })
+}
+
+/// Everything of one cover.
+#[derive(Default)]
+struct Cover {
+    stages: [Histogram; OPERATION_STAGES],
+    by_total: Vec<(u64, [u64; OPERATION_STAGES - 1])>,
+}
+
+impl Cover {
+    fn add(&mut self, row: &OperationRow) {
+        for (mine, theirs) in self.stages.iter_mut().zip(&row.stages) {
+            mine.merge(theirs);
+        }
+        if self.by_total.len() < row.by_total.len() {
+            self.by_total.resize(row.by_total.len(), Default::default());
+        }
+        for (mine, theirs) in self.by_total.iter_mut().zip(&row.by_total) {
+            mine.0 += theirs.0;
+            mine.1.iter_mut().zip(theirs.1).for_each(|(sum, more)| *sum += more);
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.stages[OPERATION_STAGES - 1].count()
+    }
+
+    fn by_total(&self) -> Vec<TotalClass> {
+        let class = |bit: usize, operations: u64, sums: &[u64; OPERATION_STAGES - 1]| TotalClass {
+            lower_ns: if bit == 0 { 0 } else { 1 << bit },
+            upper_ns: 2 << bit,
+            operations,
+            sums_ns: Stage::ALL
+                .into_iter()
+                .zip(*sums)
+                .zip(&self.stages)
+                .filter(|(_, hist)| !hist.is_empty())
+                .map(|((stage, sum), _)| (stage, sum))
+                .collect(),
+        };
+        let rows = self.by_total.iter().enumerate().filter(|(_, (n, _))| *n > 0);
+        rows.map(|(bit, (n, sums))| class(bit, *n, sums)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: usize = 0;
+    const NO_REAP: usize = 1;
+
+    /// `n` operations of 1 + 2 + 4 + 8 (+ 16) µs.
+    fn row(n: u64, reap: bool) -> OperationRow {
+        let mut row = OperationRow { by_total: vec![Default::default(); 41], ..OperationRow::default() };
+        let mut total = 0;
+        let mut sums = [0; 5];
+        for (stage, sum) in sums.iter_mut().enumerate().take(if reap { 5 } else { 4 }) {
+            let ns = 1000 << stage;
+            (0..n).for_each(|_| row.stages[stage].record(ns));
+            total += ns;
+            *sum = ns * n;
+        }
+        (0..n).for_each(|_| row.stages[5].record(total));
+        row.by_total[total.ilog2() as usize] = (n, sums);
+        row
+    }
+
+    #[test]
+    fn stages_add_up_to_the_total_over_the_same_operations() {
+        let (all, none) = (row(3, true), row(2, false));
+        let found = summarize([(ALL, &all), (NO_REAP, &none), (ALL, &all)].into_iter()).unwrap();
+        assert_eq!((found.operations, found.total.count()), (8, 6));
+        assert_eq!(found.not_covered, BTreeMap::from([(NotCovered::Reap, 2)]));
+        let sum: u64 = found.stages.values().map(Histogram::sum).sum();
+        assert_eq!((sum, found.total.sum()), (6 * 31_000, 6 * 31_000));
+        let [class] = &found.by_total[..] else { panic!("{:?}", found.by_total) };
+        assert_eq!((class.lower_ns, class.upper_ns, class.operations), (16_384, 32_768, 6));
+        assert_eq!(class.sums_ns.values().sum::<u64>(), found.total.sum());
+    }
+
+    #[test]
+    fn operations_that_nobody_fetches_have_no_reap() {
+        let none = row(2, false);
+        let found = summarize([(NO_REAP, &none)].into_iter()).unwrap();
+        assert!(!found.stages.contains_key(&Stage::Reap) && found.stages.contains_key(&Stage::Complete));
+        assert!(found.not_covered.is_empty());
+        assert!(!found.by_total[0].sums_ns.contains_key(&Stage::Reap));
+    }
+
+    #[test]
+    fn the_stages_of_most_operations_are_shown() {
+        let (all, none) = (row(2, true), row(3, false));
+        let found = summarize([(ALL, &all), (NO_REAP, &none)].into_iter()).unwrap();
+        assert_eq!((found.operations, found.total.count()), (5, 3));
+        assert_eq!(found.not_covered, BTreeMap::from([(NotCovered::MoreStages, 2)]));
+    }
+
+    #[test]
+    fn torn_operations_are_counted_and_named() {
+        let torn = OperationRow { torn: 4, ..OperationRow::default() };
+        let found = summarize([(ALL, &torn)].into_iter()).unwrap();
+        assert_eq!((found.operations, found.total.count()), (4, 0));
+        assert_eq!(found.not_covered, BTreeMap::from([(NotCovered::Torn, 4)]));
+        assert_eq!(summarize([(ALL, &OperationRow::default())].into_iter()), None);
+    }
+}

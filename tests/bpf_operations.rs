@@ -1,0 +1,163 @@
+//! Operations, from the system call that carries them to its return: counted like the application
+//! counts them, with stages that add up. Root, loop devices.
+
+mod live;
+#[expect(dead_code, reason = "other tests grow machines")]
+mod scratch;
+
+use live::disk::Disk;
+use live::tool::binary;
+use live::view::{brief, during, during_script, load, number};
+use scratch::Scratch;
+use serde_json::Value;
+
+const ALL_STAGES: [&str; 5] = ["complete", "device", "queue", "reap", "submit"];
+
+fn stages(row: &Value) -> Vec<&str> {
+    row["stages"].as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+/// One operation per read of the generator, at every depth, and its latency as the generator saw it.
+#[test]
+fn io_uring_requests_are_operations() {
+    let Some(disk) = Disk::new("io_uring_requests_are_operations", 64) else { return };
+    for workload in [
+        &["--iodepth", "1"][..],
+        &["--iodepth", "32"],
+        &["--iodepth", "512"],
+        &["--iodepth", "16", "--numjobs", "3", "--bs", "16k"],
+        &["--iodepth", "32", "--rw", "read"],
+    ] {
+        let scratch = Scratch::new("operations");
+        let result = scratch.path().join("load.json");
+        let command = [
+            &[binary(), "load", &disk.path, "--runtime", "500ms", "--json", "-o", result.to_str().unwrap()],
+            workload,
+        ];
+        let view = during(&[&disk], &[], &command.concat());
+        let (device, load) = (view.exact(&disk), load(&result));
+        let read = &device["ops"]["read"];
+        // The generator looks whether the device can be read: one read() before it begins.
+        assert_eq!(number(&read["operations"]), number(&load["ios"]) + 1, "{workload:?} {}", brief(device));
+        assert_eq!(number(&read["ios_without_operation"]), 0, "{workload:?}");
+        assert_eq!(stages(read), ALL_STAGES, "{workload:?}");
+        // What the kernel sees of an operation lies within what the generator sees of it.
+        let (ours, whole) = (number(&read["total"]["sum_ns"]), number(&load["latency"]["sum_ns"]));
+        println!("{workload:?}: {} operations, {ours} of {whole} ns", read["operations"]);
+        assert!(ours <= whole && ours > whole / 2, "{workload:?}: {ours} of {whole} ns");
+    }
+}
+
+/// A read() or write() is one operation, and its total is all of its time in the kernel.
+#[test]
+fn waiting_system_calls_are_operations() {
+    let Some(disk) = Disk::new("waiting_system_calls_are_operations", 64) else { return };
+    let read = format!("dd if={} of=/dev/null iflag=direct bs=4k count=2000 status=none", disk.path);
+    let write = format!("dd if=/dev/zero of={} oflag=direct bs=4k count=2000 status=none", disk.path);
+    for (op, script) in [("read", read), ("write", write)] {
+        let view = during_script(&[&disk], &[], &script);
+        let device = view.exact(&disk);
+        let row = &device["ops"][op];
+        assert_eq!((number(&row["operations"]), number(&row["ios_without_operation"])), (2000, 0), "{op}");
+        // A loop device has no event before block_rq_complete: `complete` is absent and not zero.
+        assert_eq!(stages(row), ["device", "queue", "reap", "submit"], "{op}");
+        assert_eq!(row["not_covered"].as_object().unwrap().len(), 0, "{op}: {}", brief(device));
+    }
+}
+
+/// A split operation is one operation that ends with its last part; its I/Os are as many as the parts.
+#[test]
+fn a_split_operation_is_one() {
+    let Some(mut disk) = Disk::new("a_split_operation_is_one", 64) else { return };
+    disk.set("max_sectors_kb", "128");
+    let script = format!("dd if={} of=/dev/null iflag=direct bs=1M count=60 status=none", disk.path);
+    let view = during_script(&[&disk], &[], &script);
+    let device = view.exact(&disk);
+    let read = &device["ops"]["read"];
+    assert_eq!((number(&read["operations"]), number(&read["ios"])), (60, 480), "{}", brief(device));
+    assert_eq!(number(&read["ios_without_operation"]), 0);
+    // All parts lie within the operation, one after the other or at once.
+    let longest = number(&read["request_stages"]["device"]["max_ns"]);
+    assert!(number(&read["total"]["max_ns"]) >= longest, "{}", brief(device));
+    let ring = [binary(), "load", &disk.path, "--bs", "1M", "--iodepth", "8", "--runtime", "300ms"];
+    let view = during(&[&disk], &[], &ring);
+    let device = view.exact(&disk);
+    let read = &device["ops"]["read"];
+    let whole = number(&read["operations"]) - 1;
+    assert_eq!(number(&read["ios"]), whole * 8 + 1, "{}", brief(device));
+    assert_eq!(stages(read), ALL_STAGES);
+}
+
+/// Merged operations share a request, and each is one.
+#[test]
+fn merged_operations_are_each_one() {
+    let Some(mut disk) = Disk::new("merged_operations_are_each_one", 64) else { return };
+    disk.set("scheduler", "mq-deadline");
+    let scratch = Scratch::new("merged");
+    let result = scratch.path().join("load.json");
+    let command = [
+        binary(),
+        "load",
+        &disk.path,
+        "--rw",
+        "read",
+        "--iodepth",
+        "64",
+        "--runtime",
+        "500ms",
+        "--json",
+        "-o",
+        result.to_str().unwrap(),
+    ];
+    let view = during(&[&disk], &[], &command);
+    let (device, load) = (view.exact(&disk), load(&result));
+    let read = &device["ops"]["read"];
+    assert_eq!(number(&read["operations"]), number(&load["ios"]) + 1, "{}", brief(device));
+    assert!(number(&device["merges"]) > number(&load["ios"]) / 10, "nothing merged: {}", brief(device));
+    assert!(number(&read["ios"]) < number(&read["operations"]));
+}
+
+/// A read through the page cache waits for the requests that it needs; read-ahead has no operation once
+/// its reader is gone, and write-back never has.
+#[test]
+fn the_page_cache_reads_and_writes_for_some_and_ahead() {
+    let Some(disk) = Disk::new("the_page_cache_reads_and_writes_for_some_and_ahead", 64) else { return };
+    let read = format!("dd if={} of=/dev/null bs=64k status=none", disk.path);
+    let view = during_script(&[&disk], &[], &read);
+    let device = view.exact(&disk);
+    let row = &device["ops"]["read"];
+    let (operations, calls) = (number(&row["operations"]), disk.bytes >> 16);
+    assert!(operations > 0 && operations <= calls + 2, "{operations} of {calls} calls: {}", brief(device));
+    let write = format!("dd if=/dev/zero of={} bs=64k count=200 status=none; sync {0}", disk.path);
+    let view = during_script(&[&disk], &[], &write);
+    let device = view.exact(&disk);
+    let row = &device["ops"]["write"];
+    // The writers have returned long before; who syncs waits for what he writes himself.
+    assert!(row["operations"].as_u64().unwrap_or(0) <= 4, "{}", brief(device));
+    assert!(number(&row["ios"]) > 0, "{}", brief(device));
+}
+
+/// Attached to a load that runs: what began before has no operation, and nothing reads as torn or long.
+#[test]
+fn a_load_that_runs_already_is_followed() {
+    let Some(disk) = Disk::new("a_load_that_runs_already_is_followed", 64) else { return };
+    let mut running = std::process::Command::new(binary())
+        .args(["load", &disk.path, "--iodepth", "64", "--runtime", "2s"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let view = during(&[&disk], &["--for", "700ms"], &[]);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let device = view.device(&disk);
+    live::view::within_bounds(device);
+    live::view::operations_add_up(device);
+    let read = &device["ops"]["read"];
+    let (ios, operations) = (number(&read["ios"]), number(&read["operations"]));
+    // At most the depth on either side.
+    assert!(ios.abs_diff(operations) <= 128 + number(&device["merges"]), "{}", brief(device));
+    assert!(number(&read["total"]["max_ns"]) < 700_000_000, "{}", brief(device));
+    assert_eq!(read["not_covered"]["torn"], Value::Null, "{}", brief(device));
+}
