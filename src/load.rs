@@ -9,9 +9,7 @@
 //! [`Prepared::run`] drives it.
 
 mod buffers;
-mod clock;
 mod cpus;
-mod device;
 mod direct;
 mod guard;
 mod pattern;

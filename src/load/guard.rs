@@ -45,7 +45,7 @@ pub fn existing(path: &Path) -> Result<Opened, Refusal> {
     if bytes == 0 {
         return Err(Refusal::Usage(format!("{name} is empty: name a device or file with something to read")));
     }
-    let facts = direct::facts(&file, Path::new("/sys")).map_err(|o| refused(path, o))?;
+    let facts = direct::facts(&file, Path::new("/")).map_err(|o| refused(path, o))?;
     if bytes >= facts.block {
         direct::try_read(&file, facts.block).map_err(|o| refused(path, o))?;
     }

@@ -13,7 +13,8 @@ use super::buffers::PAGE;
 use super::pattern::Offsets;
 use super::ring::Setup;
 use super::worker::{self, Done, Gate, Outcome, Plan, Ready};
-use super::{Fill, Job, LoadSummary, Target, clock, cpus, guard, reason, scratch};
+use super::{Fill, Job, LoadSummary, Target, cpus, guard, reason, scratch};
+use crate::clock;
 use crate::refusal::Refusal;
 
 /// How often the caller hears how far it is.

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::buffers::Buffers;
 use super::direct::{self, Facts, Obstacle};
 use super::pattern::random;
-use super::{Fill, clock, guard, reason};
+use super::{Fill, guard, reason};
+use crate::clock;
 use crate::refusal::Refusal;
 
 /// Size without `--size`: enough to keep a drive's own cache from answering everything.
@@ -39,7 +40,7 @@ pub fn create(directory: &Path, bytes: u64) -> Result<(File, Facts), Refusal> {
     check_directory(directory)?;
     let name = directory.display();
     let file = nameless(directory).map_err(|e| cannot_create(directory, &e))?;
-    let facts = direct::facts(&file, Path::new("/sys")).map_err(|o| guard::refused(directory, o))?;
+    let facts = direct::facts(&file, Path::new("/")).map_err(|o| guard::refused(directory, o))?;
     let (need, free) = (bytes.saturating_add(RESERVE_BYTES), free_bytes(directory)?);
     if free < need {
         return Err(Refusal::Refused(format!(

@@ -15,6 +15,7 @@ use super::libbpf;
 use super::plan::Plan;
 use super::preflight;
 use super::skel::latency::{LatencySkel, LatencySkelBuilder, OpenLatencySkel};
+use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::Host;
 use crate::host::counters::Counters;
@@ -145,7 +146,7 @@ impl LatencyProbe {
         };
         probe.attach_programs(options)?;
         probe.start = probe.reading(probe.kernel_counters())?;
-        probe.start.at_ns = monotonic_ns();
+        probe.start.at_ns = now_ns();
         probe.run(true)?;
         std::thread::sleep(SETTLE);
         for (device, after) in probe.start.devices.iter_mut().zip(probe.plan.counters(&probe.root)) {
@@ -312,7 +313,7 @@ impl LatencyProbe {
             self.meter = Some(meter);
         }
         let before = self.kernel_counters();
-        let end_ns = monotonic_ns();
+        let end_ns = now_ns();
         self.run(false)?;
         let missed = self.missed();
         std::thread::sleep(SETTLE);
@@ -341,7 +342,7 @@ impl LatencyProbe {
     }
 
     fn reading(&self, before: Vec<Option<Counters>>) -> Result<Reading> {
-        let at_ns = monotonic_ns();
+        let at_ns = now_ns();
         let mut devices = self.samples()?;
         let after = self.kernel_counters();
         let had = self.start.devices.iter().map(|d| d.kernel_after.is_some()).chain(std::iter::repeat(false));
@@ -407,14 +408,6 @@ impl LatencyProbe {
 /// An element of an array map.
 fn element(map: &impl MapCore, index: u32) -> Result<Vec<u8>> {
     map.lookup(&index.to_ne_bytes(), MapFlags::ANY)?.context("the kernel lost an element of an array")
-}
-
-/// CLOCK_MONOTONIC, the clock of the kernel's stamps.
-fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec that lives across the call; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn missing_everywhere() -> Vec<Missing> {
