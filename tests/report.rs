@@ -10,7 +10,7 @@ use biopsy::analyze::stacks::{CpuClass, ProfileSummary};
 use biopsy::envelope::{Cost, Envelope, Missing, ProgramCost};
 use biopsy::hist::Histogram;
 use biopsy::host::{BlockDevice, HardwareQueue, Host};
-use biopsy::load::{Fill, JobResult, LoadSummary, Pattern};
+use biopsy::load::{Fill, JobResult, LoadSummary, Pattern, RingWorkers};
 use biopsy::render::{flame, html, json, text};
 use biopsy::rules::{self, Summaries};
 
@@ -160,6 +160,7 @@ fn virtio() -> Case {
                 latency: whole,
                 ..JobResult::default()
             }],
+            ring_workers: Some(RingWorkers::default()),
             missing: vec!["registered buffers: the memory lock limit is too low".into()],
         }),
         profile: Some(ProfileSummary {

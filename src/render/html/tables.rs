@@ -183,8 +183,19 @@ pub fn load(s: &Summaries<'_>) -> String {
             format!("{} written in {}", bytes(fill.bytes as f64), time(fill.duration_ns)),
         ));
     }
-    rows.extend(load.missing.iter().map(|why| ("without", why.clone())));
     let duration = load.duration_ns.max(1) as f64;
+    if let Some(workers) = load.ring_workers.filter(|workers| workers.threads > 0) {
+        rows.push((
+            "beside the jobs",
+            format!(
+                "{} worker thread{} of io_uring, in the kernel for {:.1} % of one CPU",
+                workers.threads,
+                if workers.threads == 1 { "" } else { "s" },
+                workers.system_ns as f64 / duration * 100.0
+            ),
+        ));
+    }
+    rows.extend(load.missing.iter().map(|why| ("without", why.clone())));
     let share = |ns: u64| Cell::Number(format!("{:.1} %", ns as f64 / duration * 100.0));
     let jobs = load.jobs.iter().map(|job| {
         vec![

@@ -1,7 +1,7 @@
 //! `biopsy load` as text.
 
 use super::{bytes, clean, count, short, significant, table, time, time_unit};
-use crate::load::{JobResult, LoadSummary};
+use crate::load::{JobResult, LoadSummary, RingWorkers};
 
 /// All of it.
 pub fn render(load: &LoadSummary) -> String {
@@ -62,7 +62,22 @@ fn facts(load: &LoadSummary) -> String {
             percent(load.cpu_percent(load.system_ns())),
         ),
     ));
+    lines.push(("CPU of", cpu_of(load)));
     lines.iter().map(|(name, value)| format!("{name:<11} {value}\n")).collect()
+}
+
+/// Whose CPU time the figures are.
+fn cpu_of(load: &LoadSummary) -> String {
+    let jobs = if load.numjobs == 1 { "1 job".to_string() } else { format!("{} jobs", load.numjobs) };
+    match load.ring_workers {
+        None => format!("{jobs}; that of io_uring's worker threads is not known"),
+        Some(RingWorkers { threads: 0, .. }) => format!("{jobs}; io_uring needed no worker thread"),
+        Some(RingWorkers { threads, system_ns }) => format!(
+            "{jobs} and {threads} worker thread{} of io_uring; of system, {} of one CPU is the latter's",
+            if threads == 1 { "" } else { "s" },
+            percent(load.cpu_percent(system_ns))
+        ),
+    }
 }
 
 /// One unit for the row, that of the median.
@@ -162,6 +177,7 @@ mod tests {
             fill: Some(Fill { bytes: 1 << 30, duration_ns: 2_000_000_000 }),
             duration_ns: 1_000_000_000,
             jobs: vec![job],
+            ring_workers: Some(RingWorkers { threads: 2, system_ns: 2_000_000 }),
             missing: Vec::new(),
         }
     }
@@ -178,7 +194,8 @@ bandwidth   7.81 MiB/s
 reads       2,000
 per submit  4.00
 per reap    5.00
-CPU         user 50 ns and system 1.00 µs per read; 0.0 % and 0.2 % of one CPU
+CPU         user 50 ns and system 2.00 µs per read; 0.0 % and 0.4 % of one CPU
+CPU of      1 job and 2 worker threads of io_uring; of system, 0.2 % of one CPU is the latter's
 
 µs        min  mean   p50   p90   p99  p99.9   max
 latency  60.0  60.0  60.0  60.0  60.0   60.0  60.0
@@ -188,7 +205,8 @@ latency  60.0  60.0  60.0  60.0  60.0   60.0  60.0
 
     #[test]
     fn what_was_not_measured_is_a_dash() {
-        let load = LoadSummary { duration_ns: 0, jobs: vec![JobResult::default()], ..summary() };
+        let load =
+            LoadSummary { duration_ns: 0, jobs: vec![JobResult::default()], ring_workers: None, ..summary() };
         let text = render(&load);
         assert!(text.contains("IOPS        -\n") && text.contains("per submit  -\n"), "{text}");
         assert!(text.contains("CPU         user - and system - per read; - and - of one CPU"), "{text}");
