@@ -27,7 +27,7 @@ pub use prepare::{Phase, Prepared, Progress, prepare};
 pub use scratch::default_bytes as default_scratch_bytes;
 
 use crate::hist::Histogram;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, reason};
 
 /// Which offsets, in which direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,12 +204,6 @@ impl LoadSummary {
             reason(&io::Error::from_raw_os_error(errno))
         )))
     }
-}
-
-/// An I/O error's text without the number that Rust appends, as part of a sentence.
-fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
 #[cfg(test)]

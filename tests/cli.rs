@@ -160,6 +160,21 @@ fn an_output_file_gets_what_stdout_would() {
     assert!(!run(&["check", "-o", "-"]).stdout.is_empty());
 }
 
+#[test]
+fn a_full_disk_is_named_in_words() {
+    if !std::path::Path::new("/dev/full").exists() {
+        eprintln!("skipped: there is no /dev/full here");
+        return;
+    }
+    for words in [&["check", "-o", "/dev/full"][..], &["devices", "--json", "-o", "/dev/full"]] {
+        refused(&run(words), 1, &["cannot write /dev/full", "No space left on device", "-o"]);
+    }
+    let mut command = biopsy(&["explain"]);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = command.stdout(full).output().unwrap();
+    refused(&output, 1, &["cannot write to stdout", "No space left on device", "-o"]);
+}
+
 /// A run without a result leaves the old one.
 #[test]
 fn an_old_result_outlives_a_failure() {

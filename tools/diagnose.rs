@@ -12,7 +12,7 @@ use biopsy::load::{self, LoadSummary, Prepared, Target};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::preflight;
 use biopsy::probe::stacks::StacksProbe;
-use biopsy::refusal::Refusal;
+use biopsy::refusal::{Refusal, plain};
 use biopsy::render::{self, flame, html};
 use biopsy::rules::{self, Summaries};
 use biopsy::symbols::Symbolizer;
@@ -236,7 +236,7 @@ fn no_profile(error: &anyhow::Error) -> Missing {
     Missing {
         part: Some("profile".to_string()),
         reason: "refused".to_string(),
-        why: format!("there is no profile and no flame graph: {error:#}"),
+        why: format!("there is no profile and no flame graph: {}", plain(&format!("{error:#}"))),
         ..Missing::default()
     }
 }

@@ -7,8 +7,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::direct::{self, Obstacle};
-use super::reason;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, reason};
 
 /// The largest block: one request of io_uring, and one registered buffer, is at most 1 GiB.
 const MAX_BS: u64 = 1 << 30;

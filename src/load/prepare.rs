@@ -15,9 +15,9 @@ use super::pattern::Offsets;
 use super::ring::Setup;
 use super::ring_workers::{self, Meter};
 use super::worker::{self, Done, Gates, Outcome, Plan, Ready};
-use super::{Fill, Job, LoadSummary, RingWorkers, Target, cpus, guard, reason, scratch};
+use super::{Fill, Job, LoadSummary, RingWorkers, Target, cpus, guard, scratch};
 use crate::clock;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, reason};
 
 /// How often the caller hears how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);

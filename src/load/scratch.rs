@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::buffers::Buffers;
 use super::direct::{self, Facts, Obstacle};
 use super::pattern::random;
-use super::{Fill, guard, reason};
+use super::{Fill, guard};
 use crate::clock;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, reason};
 
 /// Size without `--size`: enough to keep a drive's own cache from answering everything.
 const DEFAULT_BYTES: u64 = 1 << 30;

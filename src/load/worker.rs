@@ -10,8 +10,9 @@ use anyhow::{Context, Result};
 
 use super::pattern::Offsets;
 use super::ring::{Ring, Session, Setup};
-use super::{JobResult, cpus, reason};
+use super::{JobResult, cpus};
 use crate::clock;
+use crate::refusal::reason;
 
 /// A job whose operations fail this often in a row ends: nothing but errors will come.
 const ERRORS_IN_A_ROW: u32 = 1_000;
