@@ -58,7 +58,9 @@ fn targets_of_diagnose_that_cannot_be_driven_are_named() {
     let report = report.to_str().unwrap();
     let diagnose = |words: &[&str]| run(&[&["diagnose", "-o", report], words].concat());
     refused(&diagnose(&["/dev/null"]), 2, &["/dev/null is a character device"]);
-    refused(&diagnose(&["/nonexistent"]), 3, &["/nonexistent does not exist"]);
+    refused(&diagnose(&["/nonexistent"]), 3, &["/nonexistent does not exist: name a directory on a disk"]);
+    // Only `load` has that option.
+    assert!(!stderr(&diagnose(&["/nonexistent"])).contains("--scratch"));
     refused(&diagnose(&["/proc/version"]), 3, &["no direct I/O"]);
     if fs::write("/dev/shm/biopsy-test-cli", [0; 8192]).is_ok() {
         // tmpfs: newer kernels accept the flag and read from memory.

@@ -199,7 +199,7 @@ fn a_closed_stdout_ends_quietly() {
 fn targets_that_cannot_be_read_are_named() {
     let dir = Dir::new("targets");
     refused(run(&[&dir.join("nothing")]), 3, &["nothing does not exist", "--scratch"]);
-    refused(run(&[&dir.join("nothing"), "--scratch"]), 3, &["nothing does not exist"]);
+    refused(run(&[&dir.join("nothing"), "--scratch"]), 3, &["nothing does not exist: name a directory"]);
     refused(run(&[dir.path()]), 2, &["is a directory", "--scratch"]);
     refused(run(&["/dev/null"]), 2, &["/dev/null is a character device"]);
     // Not in the directory of the build: the path of a socket must be short.

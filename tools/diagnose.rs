@@ -173,10 +173,15 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
 /// Opens the target, or makes the scratch file: before anything is attached.
 fn prepare(args: &Diagnose, line: &Line) -> Result<Prepared> {
     let target = args.target.clone().unwrap_or_else(|| PathBuf::from("."));
-    let target = if target.is_dir() {
-        crate::load::scratch(&target, &args.workload)?
-    } else {
-        Target::Existing(target)
+    let target = match std::fs::metadata(&target) {
+        Ok(found) if found.is_dir() => crate::load::scratch(&target, &args.workload)?,
+        // Here a directory needs no option, unlike with `biopsy load`.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let what = target.display();
+            let why = format!("{what} does not exist: name a directory on a disk, a block device or a file");
+            return Err(Refusal::Refused(why).into());
+        }
+        _ => Target::Existing(target),
     };
     load::prepare(&crate::load::job(target, &args.workload), stop::flag(), &|progress| line.show(progress))
 }

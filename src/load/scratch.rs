@@ -99,7 +99,12 @@ fn scribble(piece: &mut [u8], seed: u64) {
 }
 
 fn check_directory(directory: &Path) -> Result<(), Refusal> {
-    let metadata = fs::metadata(directory).map_err(|e| guard::cannot_open(directory, &e))?;
+    let metadata = fs::metadata(directory).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => {
+            Refusal::Refused(format!("{} does not exist: name a directory on a disk", directory.display()))
+        }
+        _ => guard::cannot_open(directory, &e),
+    })?;
     if metadata.is_dir() {
         return Ok(());
     }
