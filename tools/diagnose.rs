@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use biopsy::analyze::{latency as analysis, stacks};
 use biopsy::envelope::Missing;
-use biopsy::host::Host;
+use biopsy::host::{Host, select};
 use biopsy::load::{self, LoadSummary, Prepared, Target};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::preflight;
@@ -66,11 +66,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             ))
         })?;
         // What -d names comes on top of what the load drives.
-        for name in with_layers(&host, disk) {
-            if !devices.contains(&name) {
-                devices.push(name);
-            }
-        }
+        window::add(&mut devices, &select::stack(&host, disk)?);
     }
 
     let mut probe = LatencyProbe::attach(&host, root, &window::options(devices.clone(), &args.window))?;
@@ -220,21 +216,6 @@ fn measure(
         });
     }
     Ok(Outcome { load: None, child })
-}
-
-/// A disk and everything below it.
-fn with_layers(host: &Host, disk: &str) -> Vec<String> {
-    let mut all = vec![disk.to_string()];
-    let mut next = 0;
-    while let Some(name) = all.get(next).cloned() {
-        for below in host.device(&name).map(|d| d.layers.clone()).unwrap_or_default() {
-            if !all.contains(&below) {
-                all.push(below);
-            }
-        }
-        next += 1;
-    }
-    all
 }
 
 fn no_profile(error: &anyhow::Error) -> Missing {

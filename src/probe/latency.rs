@@ -12,6 +12,7 @@ use zerocopy::IntoBytes;
 use super::btf::{EventHome, KernelBtf};
 use super::cost::{CostMeter, Metered, metered};
 use super::libbpf;
+use super::multipath;
 use super::plan::Plan;
 use super::preflight;
 use super::skel::latency::{LatencySkel, LatencySkelBuilder, OpenLatencySkel};
@@ -98,16 +99,9 @@ impl LatencyProbe {
         let chosen = |name: &str| options.devices.is_empty() || options.devices.iter().any(|d| d == name);
         let plan = Plan::new(host.devices.iter().filter(|d| chosen(&d.name)), host.cpus_possible)?;
         if plan.devices.is_empty() {
-            let what = if options.devices.is_empty() {
-                "no request-based block device is here: its requests are what the probes see".to_string()
-            } else {
-                format!(
-                    "{} has no requests of its own (it is bio-based): name the devices below it, \
-                     which `biopsy devices` shows",
-                    options.devices.join(", ")
-                )
-            };
-            return Err(Refusal::Refused(what).into());
+            let what = "none of the block devices to trace has requests of its own, which are what the probes see: \
+                        name others, `biopsy devices` lists them";
+            return Err(Refusal::Refused(what.to_string()).into());
         }
         let btf = KernelBtf::read()?;
         let meter = if options.cost { CostMeter::new() } else { None };
@@ -122,6 +116,9 @@ impl LatencyProbe {
         }
         let nvme = nvme_sq_reason(&btf);
         missing.extend(missing_complete(host, &plan, nvme.as_ref()));
+        if options.queue_stage {
+            missing.extend(multipath::missing_queue(host, &plan));
+        }
 
         let skel = match Self::load(&plan, &btf, options, nvme.is_none()) {
             Ok(skel) => skel,
