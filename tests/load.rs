@@ -321,6 +321,7 @@ fn a_file_that_shrinks_ends_the_run_with_what_was_measured() {
 /// Reads of a loop device that take several bios cannot be submitted without blocking: the kernel gives
 /// them to worker threads, whose CPU time is the load's as well.
 #[test]
+#[expect(clippy::zombie_processes, reason = "wait4 waits for it, and tells its CPU time")]
 fn the_cpu_time_of_io_uring_s_workers_is_counted() {
     let dir = Dir::new("workers");
     let path = dir.file("disk", 64);
