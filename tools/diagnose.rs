@@ -236,12 +236,12 @@ fn named(raw: &RawProfile, missing: &mut Vec<Missing>) -> stacks::ProfileSummary
 /// The flame graph for the page; None where no sample was taken.
 fn picture(profile: &stacks::ProfileSummary) -> Option<String> {
     let subtitle = format!(
-        "{} of {} samples were not idle; {} at {} Hz on {} CPUs for {}",
+        "{} of {} not idle; {} at {} Hz on {} for {}",
         profile.folded.values().sum::<u64>(),
-        profile.samples,
+        render::text::counted(profile.samples, "sample"),
         profile.sampler,
         profile.frequency,
-        profile.cpus,
+        render::text::counted(profile.cpus.into(), "CPU"),
         render::text::time(profile.duration_ns),
     );
     flame::inline(&profile.folded, "on-CPU time", &subtitle).ok()

@@ -7,7 +7,7 @@ use super::cpu::{self, Saturation};
 use super::facts::{self, percent};
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Severity};
-use crate::units::in_percent;
+use crate::units::{counted, in_percent};
 
 /// Above this share of user time a saturated worker is busy with itself and not with the kernel.
 pub const USER_SHARE: f64 = 0.5;
@@ -52,7 +52,11 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     let system_ns = load.system_ns() as f64 / operations as f64;
     let idle = cpu::profile(s).map(|p| 1.0 - cpu::machine_busy(p));
     let mut evidence = vec![
-        format!("{} of {} workers use at least 90 % of their CPU", workers.saturated, workers.count),
+        format!(
+            "at least 90 % of a CPU each: {} of {}",
+            workers.saturated,
+            counted(workers.count as u64, "worker")
+        ),
         format!("per operation the load uses {}", cpu::per_operation(load, operations)),
     ];
     if let Some(idle) = idle {

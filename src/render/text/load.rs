@@ -1,6 +1,6 @@
 //! `biopsy load` as text.
 
-use super::{bytes, clean, count, short, significant, table, time, time_unit};
+use super::{bytes, clean, common_time, count, counted, short, significant, table, time, time_unit};
 use crate::load::{JobResult, LoadSummary, RingWorkers};
 
 /// All of it.
@@ -24,7 +24,7 @@ fn facts(load: &LoadSummary) -> String {
     let all = load.operations() + load.errors();
     let (submits, reaps) = (load.submits(), load.reaps());
     let on = load.device.as_deref().map_or(String::new(), |device| format!(" on {}", clean(device)));
-    let jobs = if load.numjobs == 1 { "1 job".to_string() } else { format!("{} jobs", load.numjobs) };
+    let jobs = counted(load.numjobs.into(), "job");
     let mut lines = vec![
         ("target", format!("{}{on}, {}", clean(&load.target), bytes(load.size as f64))),
         (
@@ -68,13 +68,13 @@ fn facts(load: &LoadSummary) -> String {
 
 /// Whose CPU time the figures are.
 fn cpu_of(load: &LoadSummary) -> String {
-    let jobs = if load.numjobs == 1 { "1 job".to_string() } else { format!("{} jobs", load.numjobs) };
+    let jobs = counted(load.numjobs.into(), "job");
     match load.ring_workers {
         None => format!("{jobs}; that of io_uring's worker threads is not known"),
         Some(RingWorkers { threads: 0, .. }) => format!("{jobs}; io_uring needed no worker thread"),
         Some(RingWorkers { threads, system_ns }) => format!(
-            "{jobs} and {threads} worker thread{} of io_uring; of system, {} of one CPU is the latter's",
-            if threads == 1 { "" } else { "s" },
+            "{jobs} and {} of io_uring; of system, {} of one CPU is the latter's",
+            counted(threads.into(), "worker thread"),
             percent(load.cpu_percent(system_ns))
         ),
     }
@@ -103,7 +103,16 @@ fn latency(load: &LoadSummary) -> String {
 fn jobs(load: &LoadSummary) -> String {
     let (scale, unit) = time_unit(load.latency().quantile(0.5).unwrap_or(0));
     let (p50, p99) = (format!("p50 {unit}"), format!("p99 {unit}"));
-    let header = ["job", "CPU", "reads", "failed", &p50, &p99, "per submit", "per reap", "user", "system"];
+    let per = |ns: u64, job: &JobResult| match job.operations + job.errors {
+        0 => 0.0,
+        all => ns as f64 / all as f64,
+    };
+    let times = load.jobs.iter().flat_map(|job| [per(job.user_ns, job), per(job.system_ns, job)]);
+    let (cpu_scale, cpu_unit) = common_time(times);
+    // As above: 0 is not known.
+    let cpu = |ns: f64| if ns > 0.0 { significant(ns / cpu_scale, 3) } else { dash() };
+    let (user, system) = (format!("user {cpu_unit}"), format!("system {cpu_unit}"));
+    let header = ["job", "CPU", "reads", "failed", &p50, &p99, "per submit", "per reap", &user, &system];
     let row = |job: &JobResult| {
         let all = job.operations + job.errors;
         let cell = |q| job.latency.quantile(q).map_or(dash(), |ns| scaled(ns as f64, scale));
@@ -116,8 +125,8 @@ fn jobs(load: &LoadSummary) -> String {
             cell(0.99),
             ratio(all, job.submits),
             ratio(all, job.reaps),
-            per_operation(job.user_ns, all),
-            per_operation(job.system_ns, all),
+            cpu(per(job.user_ns, job)),
+            cpu(per(job.system_ns, job)),
         ]
     };
     table(&header, &load.jobs.iter().map(row).collect::<Vec<_>>())
