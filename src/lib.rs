@@ -4,21 +4,22 @@
 //!
 //! ```text
 //!  tools ----> everything below
-//!  probe ----> wire, host, envelope, refusal   the only room that knows libbpf
-//!  load -----> hist, refusal                   the only room that knows io_uring
+//!  probe ----> wire, host, envelope, clock, refusal   the only room that knows libbpf
+//!  load -----> hist, host, clock, refusal             the only room that knows io_uring
 //!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names)
-//!  symbols --> envelope                        the only room that knows blazesym
+//!  symbols --> envelope                               the only room that knows blazesym
 //!  rules ----> findings, analyze, hist, host, load (its results), envelope, units
 //!  render ---> analyze, findings, rules, hist, host, load (its results), envelope, units
 //!  wire -----> hist, host (the kernel's counters)
 //!  host -----> refusal
-//!  findings, hist, envelope, refusal, units: leaves
+//!  findings, hist, clock, envelope, refusal, units: leaves
 //! ```
 //!
 //! `analyze`, `findings`, `rules`, `render` and `units` use no clock, no file system and no threads:
 //! the same summary gives the same bytes, live or from a literal in a test.
 
 pub mod analyze;
+pub mod clock;
 pub mod envelope;
 pub mod findings;
 pub mod hist;

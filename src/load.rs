@@ -9,14 +9,13 @@
 //! [`Prepared::run`] drives it.
 
 mod buffers;
-mod clock;
 mod cpus;
-mod device;
 mod direct;
 mod guard;
 mod pattern;
 mod prepare;
 mod ring;
+mod ring_workers;
 mod scratch;
 mod worker;
 
@@ -28,7 +27,7 @@ pub use prepare::{Phase, Prepared, Progress, prepare};
 pub use scratch::default_bytes as default_scratch_bytes;
 
 use crate::hist::Histogram;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, reason};
 
 /// Which offsets, in which direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +91,7 @@ pub struct JobResult {
     pub errors: u64,
     /// Linux errno of the first error.
     pub first_errno: Option<i32>,
+    /// CPU time of its own thread: what io_uring's workers did for it is in [`LoadSummary::ring_workers`].
     pub user_ns: u64,
     pub system_ns: u64,
     /// Calls of `io_uring_enter` that submitted something.
@@ -99,6 +99,15 @@ pub struct JobResult {
     /// Looks at the completion queue that found something.
     pub reaps: u64,
     pub latency: Histogram,
+}
+
+/// What io_uring's own worker threads did: operations that would have blocked where they were submitted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RingWorkers {
+    /// How many used a CPU at all.
+    pub threads: u32,
+    /// They run in the kernel only.
+    pub system_ns: u64,
 }
 
 /// The result of a run.
@@ -118,6 +127,8 @@ pub struct LoadSummary {
     /// First submission to last completion.
     pub duration_ns: u64,
     pub jobs: Vec<JobResult>,
+    /// None: not known, and `missing` says why.
+    pub ring_workers: Option<RingWorkers>,
     /// Flags and registrations that were asked for and are not there, each with the reason.
     pub missing: Vec<String>,
 }
@@ -135,12 +146,15 @@ impl LoadSummary {
         self.jobs.iter().map(|j| j.errors).sum()
     }
 
+    /// User time of the jobs' threads.
     pub fn user_ns(&self) -> u64 {
         self.jobs.iter().map(|j| j.user_ns).sum()
     }
 
+    /// System time of the jobs' threads and of io_uring's workers.
     pub fn system_ns(&self) -> u64 {
-        self.jobs.iter().map(|j| j.system_ns).sum()
+        let own: u64 = self.jobs.iter().map(|j| j.system_ns).sum();
+        own + self.ring_workers.map_or(0, |workers| workers.system_ns)
     }
 
     pub fn submits(&self) -> u64 {
@@ -192,12 +206,6 @@ impl LoadSummary {
     }
 }
 
-/// An I/O error's text without the number that Rust appends, as part of a sentence.
-fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,6 +223,7 @@ mod tests {
             fill: None,
             duration_ns: 1_000_000_000,
             jobs: vec![job],
+            ring_workers: None,
             missing: Vec::new(),
         }
     }

@@ -7,6 +7,7 @@ pub mod btf;
 pub mod cost;
 pub mod latency;
 mod libbpf;
+mod multipath;
 mod perf_event;
 pub mod plan;
 pub mod preflight;

@@ -4,6 +4,7 @@
 //! `anyhow::Error` and is found again by downcast in `tools/main.rs`.
 
 use std::fmt;
+use std::io;
 
 /// A command that ends without a result, or with one that must not be trusted.
 ///
@@ -32,9 +33,50 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(why) | Self::Refused(why) | Self::Untrusted(why) => f.write_str(why),
+            // Errors of other crates are quoted in it.
+            Self::Usage(why) | Self::Refused(why) | Self::Untrusted(why) => f.write_str(&plain(why)),
         }
     }
 }
 
 impl std::error::Error for Refusal {}
+
+/// A message without the numbers that Rust appends to the texts of system errors: `(os error 28)` says
+/// nothing that the words before it do not say.
+pub fn plain(message: &str) -> String {
+    const MARK: &str = " (os error ";
+    let mut parts = message.split(MARK);
+    let mut out = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.parse::<i32>().is_ok() => out.push_str(rest),
+            _ => out.extend([MARK, part]),
+        }
+    }
+    out
+}
+
+/// A system error as part of a sentence.
+pub fn reason(error: &io::Error) -> String {
+    plain(&error.to_string()).to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_message_has_a_number_for_what_it_says_in_words() {
+        let full = io::Error::from_raw_os_error(libc::ENOSPC);
+        assert!(full.to_string().ends_with("(os error 28)"), "{full}");
+        assert_eq!(reason(&full), "no space left on device");
+        let quoted = Refusal::Refused(format!("writing a ({full}) and b failed: {full}: make room"));
+        assert_eq!(
+            quoted.to_string(),
+            "writing a (No space left on device) and b failed: No space left on device: make room"
+        );
+        for kept in ["", " (os error ", "a (os error x) b", "(os error 5)", "a (os error 5"] {
+            assert_eq!(plain(kept), kept);
+        }
+    }
+}

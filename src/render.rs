@@ -3,6 +3,6 @@
 pub mod flame;
 pub mod html;
 pub mod json;
-mod numbers;
+pub mod numbers;
 pub mod svg;
 pub mod text;

@@ -20,6 +20,32 @@ pub fn time(ns: u64) -> String {
     format!("{} {unit}", significant(ns as f64 / scale, 3))
 }
 
+/// One unit for a column of times, and how many nanoseconds it has: that of the largest, or the next
+/// smaller one where the smallest would begin with `0.0`.
+pub fn common_time(values: impl Iterator<Item = f64>) -> (f64, &'static str) {
+    let (least, most) = extremes(values);
+    let (scale, unit) = time_unit(most as u64);
+    if least < scale / 10.0 && scale > 1.0 { time_unit((scale / 1e3) as u64) } else { (scale, unit) }
+}
+
+/// The same for bytes.
+pub fn common_bytes(values: impl Iterator<Item = f64>) -> (f64, &'static str) {
+    let (least, most) = extremes(values);
+    let mut at = 0;
+    while most >= 1024f64.powi(at + 1) && at + 1 < BYTES.len() as i32 {
+        at += 1;
+    }
+    let at = if least < 1024f64.powi(at) / 10.0 { (at - 1).max(0) } else { at };
+    (1024f64.powi(at), BYTES[at as usize])
+}
+
+/// The smallest value above 0, and the largest.
+fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values
+        .filter(|value| *value > 0.0)
+        .fold((f64::MAX, 0.0), |(least, most): (f64, f64), value| (least.min(value), most.max(value)))
+}
+
 /// The unit that suits a time, and how many nanoseconds it has.
 pub fn time_unit(ns: u64) -> (f64, &'static str) {
     match ns {
@@ -30,16 +56,17 @@ pub fn time_unit(ns: u64) -> (f64, &'static str) {
     }
 }
 
+const BYTES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
 /// Bytes in binary units: `4.00 KiB`.
 pub fn bytes(value: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut scaled = value;
     let mut unit = 0;
-    while scaled >= 1024.0 && unit + 1 < units.len() {
+    while scaled >= 1024.0 && unit + 1 < BYTES.len() {
         scaled /= 1024.0;
         unit += 1;
     }
-    if unit == 0 { format!("{value:.0} B") } else { format!("{} {}", significant(scaled, 3), units[unit]) }
+    if unit == 0 { format!("{value:.0} B") } else { format!("{} {}", significant(scaled, 3), BYTES[unit]) }
 }
 
 /// A count with thousands separators: `1,149,203`.
@@ -53,6 +80,15 @@ pub fn count(value: u64) -> String {
         out.push(c);
     }
     out
+}
+
+/// A count with its noun: `1 I/O`, `2,047 I/Os`, `0 retries`.
+pub fn counted(value: u64, noun: &str) -> String {
+    match noun.strip_suffix('y') {
+        _ if value == 1 => format!("1 {noun}"),
+        Some(stem) => format!("{} {stem}ies", count(value)),
+        None => format!("{} {noun}s", count(value)),
+    }
 }
 
 /// A rate or large number in short: `525k`, `1.15M`.
@@ -77,6 +113,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_column_has_one_unit() {
+        let time = |values: &[f64]| common_time(values.iter().copied());
+        assert_eq!(time(&[90e3, 8.5e6]), (1e3, "µs"), "0.09 ms would be hard to read");
+        assert_eq!(time(&[400e3, 8.5e6]), (1e6, "ms"));
+        assert_eq!(time(&[0.0, 2e9, 3.0]), (1e6, "ms"), "one step and no more");
+        assert_eq!(time(&[]), (1.0, "ns"));
+        let bytes = |values: &[f64]| common_bytes(values.iter().copied());
+        let gib = 1024f64.powi(3);
+        assert_eq!(bytes(&[gib / 2.0, 7.0 * 1024.0 * gib]), (gib, "GiB"));
+        assert_eq!(bytes(&[256.0 * gib]), (gib, "GiB"));
+        assert_eq!(bytes(&[]), (1.0, "B"));
+    }
+
+    #[test]
     fn units_scale_and_keep_three_digits() {
         assert_eq!(time(0), "0 ns");
         assert_eq!(time(118_400), "118 µs");
@@ -85,6 +135,8 @@ mod tests {
         assert_eq!(bytes(512.0), "512 B");
         assert_eq!(count(1_149_203), "1,149,203");
         assert_eq!(short(525_300.0), "525k");
+        let nouns = [counted(0, "I/O"), counted(1, "I/O"), counted(2_047, "I/O"), counted(2, "retry")];
+        assert_eq!(nouns, ["0 I/Os", "1 I/O", "2,047 I/Os", "2 retries"]);
         assert_eq!(short(0.0), "0");
         assert_eq!(
             (in_percent(0.95), in_percent(0.996), in_percent(1.0)),

@@ -58,7 +58,9 @@ fn targets_of_diagnose_that_cannot_be_driven_are_named() {
     let report = report.to_str().unwrap();
     let diagnose = |words: &[&str]| run(&[&["diagnose", "-o", report], words].concat());
     refused(&diagnose(&["/dev/null"]), 2, &["/dev/null is a character device"]);
-    refused(&diagnose(&["/nonexistent"]), 3, &["/nonexistent does not exist"]);
+    refused(&diagnose(&["/nonexistent"]), 3, &["/nonexistent does not exist: name a directory on a disk"]);
+    // Only `load` has that option.
+    assert!(!stderr(&diagnose(&["/nonexistent"])).contains("--scratch"));
     refused(&diagnose(&["/proc/version"]), 3, &["no direct I/O"]);
     if fs::write("/dev/shm/biopsy-test-cli", [0; 8192]).is_ok() {
         // tmpfs: newer kernels accept the flag and read from memory.
@@ -158,6 +160,21 @@ fn an_output_file_gets_what_stdout_would() {
 
     quiet(&run(&["check", "-o", "/dev/null"]));
     assert!(!run(&["check", "-o", "-"]).stdout.is_empty());
+}
+
+#[test]
+fn a_full_disk_is_named_in_words() {
+    if !std::path::Path::new("/dev/full").exists() {
+        eprintln!("skipped: there is no /dev/full here");
+        return;
+    }
+    for words in [&["check", "-o", "/dev/full"][..], &["devices", "--json", "-o", "/dev/full"]] {
+        refused(&run(words), 1, &["cannot write /dev/full", "No space left on device", "-o"]);
+    }
+    let mut command = biopsy(&["explain"]);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = command.stdout(full).output().unwrap();
+    refused(&output, 1, &["cannot write to stdout", "No space left on device", "-o"]);
 }
 
 /// A run without a result leaves the old one.

@@ -22,8 +22,8 @@ fn device<'a>(host: &'a Host, name: &str) -> &'a BlockDevice {
     host.device(name).unwrap_or_else(|| panic!("no {name}"))
 }
 
-fn refusal(result: anyhow::Result<&BlockDevice>) -> String {
-    let error = result.unwrap_err();
+fn refusal<T>(result: anyhow::Result<T>) -> String {
+    let error = result.err().expect("a refusal");
     assert_eq!(error.downcast_ref::<Refusal>().unwrap().exit_code(), 3);
     error.to_string()
 }
@@ -181,6 +181,42 @@ fn a_filter_takes_names_numbers_paths_and_partitions() {
     assert_eq!(select::disk_of_number(scratch.path(), 259, 3).as_deref(), Some("nvme0n1"));
     assert_eq!(select::disk_of_number(scratch.path(), 252, 0).as_deref(), Some("dm-0"));
     assert_eq!(select::disk_of_number(scratch.path(), 9, 9), None);
+}
+
+/// Requests of a multipath head run on its hidden paths; a volume is not what lies below it.
+#[test]
+fn what_is_traced_has_requests() {
+    let (scratch, host) = machine("multipath");
+    let names = |found: Vec<&BlockDevice>| found.iter().map(|disk| disk.name.clone()).collect::<Vec<_>>();
+    let traced = |text: &str| select::traceable(&host, scratch.path(), text).map(names);
+    for (text, paths) in [
+        ("nvme1n1", &["nvme1c1n1", "nvme1c2n1"][..]),
+        ("nvme0n1", &["nvme0c0n1"]),
+        ("nvme0n1p2", &["nvme0c0n1"]),
+        ("/dev/disk/by-id/nvme-MODEL_3840GB_SERIAL0", &["nvme0c0n1"]),
+        ("nvme1c2n1", &["nvme1c2n1"]),
+        ("loop0", &["loop0"]),
+    ] {
+        assert_eq!(traced(text).unwrap(), paths, "{text}");
+    }
+    let why = refusal(traced("vg0-root"));
+    assert!(why.starts_with("dm-0 has no requests of its own (it is bio-based)"), "{why}");
+    assert!(why.ends_with("its I/O runs on nvme0n1: name that with -d"), "{why}");
+    assert!(refusal(traced("nosuch")).contains("`biopsy devices` lists them"));
+
+    // Under a load of ours everything below the target is traced as well.
+    assert_eq!(select::stack(&host, "loop0").map(names).unwrap(), ["loop0", "nvme0c0n1"]);
+    assert_eq!(select::stack(&host, "nvme1n1").map(names).unwrap(), ["nvme1c1n1", "nvme1c2n1"]);
+
+    // A head whose paths are all gone, and memory that plays a disk.
+    let (ground, virtio) = machine("virtio");
+    let why = refusal(select::traceable(&virtio, ground.path(), "zram0"));
+    assert!(why.contains("no disk below it has: name another device"), "{why}");
+    let mut bare = host.clone();
+    bare.devices.iter_mut().find(|disk| disk.name == "nvme1n1").unwrap().layers.clear();
+    let why = refusal(select::traceable(&bare, scratch.path(), "nvme1n1").map(names));
+    assert!(why.contains("no disk below it has: name another device"), "{why}");
+    assert!(refusal(select::stack(&bare, "nvme1n1").map(names)).contains("bio-based"));
 }
 
 #[test]

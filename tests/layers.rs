@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 
 /// A room and what it may use beside itself: the picture in `src/lib.rs` as data.
 const ROOMS: &[(&str, &[&str])] = &[
-    ("probe", &["wire", "host", "envelope", "refusal"]),
-    ("load", &["hist", "refusal"]),
+    ("probe", &["wire", "host", "envelope", "clock", "refusal"]),
+    ("load", &["hist", "host", "clock", "refusal"]),
     ("analyze", &["wire", "hist", "host", "envelope", "load", "symbols"]),
     ("symbols", &["envelope"]),
     ("rules", &["findings", "analyze", "hist", "host", "load", "envelope", "units"]),
     ("render", &["analyze", "findings", "rules", "hist", "host", "load", "envelope", "units"]),
     ("wire", &["hist", "host"]),
     ("host", &["refusal"]),
+    ("clock", &[]),
     ("findings", &[]),
     ("hist", &[]),
     ("envelope", &[]),
@@ -225,6 +226,20 @@ fn what_is_pure_has_no_clock_no_files_and_no_threads() {
             let found = IMPURE.iter().find(|name| path == **name || path.starts_with(&format!("{name}::")));
             assert_eq!(found, None, "{} uses {path}", source.file.display());
         }
+    }
+}
+
+/// Stamps of two readers could come to differ, and stages are differences of stamps.
+#[test]
+fn the_clock_of_all_stamps_has_one_reader() {
+    for source in sources("src").iter().chain(&sources("tools")) {
+        let reads = source.paths.contains("libc::clock_gettime");
+        assert_eq!(
+            reads,
+            source.room == "clock" && source.file.starts_with("src"),
+            "{}",
+            source.file.display()
+        );
     }
 }
 

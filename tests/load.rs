@@ -1,7 +1,7 @@
 //! `biopsy load` as a user meets it: the real binary, real files on a real disk.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
@@ -199,7 +199,7 @@ fn a_closed_stdout_ends_quietly() {
 fn targets_that_cannot_be_read_are_named() {
     let dir = Dir::new("targets");
     refused(run(&[&dir.join("nothing")]), 3, &["nothing does not exist", "--scratch"]);
-    refused(run(&[&dir.join("nothing"), "--scratch"]), 3, &["nothing does not exist"]);
+    refused(run(&[&dir.join("nothing"), "--scratch"]), 3, &["nothing does not exist: name a directory"]);
     refused(run(&[dir.path()]), 2, &["is a directory", "--scratch"]);
     refused(run(&["/dev/null"]), 2, &["/dev/null is a character device"]);
     // Not in the directory of the build: the path of a socket must be short.
@@ -318,17 +318,58 @@ fn a_file_that_shrinks_ends_the_run_with_what_was_measured() {
     assert!(load["duration_ns"].as_u64().unwrap() < 30_000_000_000);
 }
 
+/// Reads of a loop device that take several bios cannot be submitted without blocking: the kernel gives
+/// them to worker threads, whose CPU time is the load's as well.
+#[test]
+#[expect(clippy::zombie_processes, reason = "wait4 waits for it, and tells its CPU time")]
+fn the_cpu_time_of_io_uring_s_workers_is_counted() {
+    let dir = Dir::new("workers");
+    let path = dir.file("disk", 64);
+    let Some(device) = loop_device(&path) else { return };
+    let mut command = biopsy(&[&device, "--bs", "4m", "--iodepth", "8", "--runtime", "1s", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut stdout, mut status) = (Vec::new(), 0);
+    child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+    // SAFETY: zeroed is a valid rusage, both structs live across the call, and the child was started here
+    // and is waited for only here.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::wait4(child.id() as libc::pid_t, &mut status, 0, &mut usage);
+        usage
+    };
+    Command::new("losetup").args(["-d", &device]).status().unwrap();
+    assert_eq!(status, 0);
+    let load: Value = serde_json::from_slice(&stdout).unwrap();
+    let number = |value: &Value, key: &str| value[key].as_u64().unwrap_or_else(|| panic!("{key}: {value}"));
+    let (all, rings) = (number(&load, "system_ns"), &load["ring_workers"]);
+    if number(rings, "threads") == 0 {
+        eprintln!("skipped: this kernel submits large reads of a loop device without its worker threads");
+        return;
+    }
+    assert!(number(rings, "system_ns") > 0, "{rings}");
+    assert_eq!(all, number(&load["jobs"][0], "system_ns") + number(rings, "system_ns"));
+    // The kernel's total for the process has the main thread and the set-up on top.
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    let (told, kernel) = (all + number(&load, "user_ns"), ns(usage.ru_utime) + ns(usage.ru_stime));
+    assert!(told <= kernel + 10_000_000 && told * 10 >= kernel * 7, "{told} of {kernel} ns");
+}
+
+/// A loop device over a file; None, with a word on stderr, where none can be made.
+fn loop_device(path: &str) -> Option<String> {
+    let made = Command::new("losetup").args(["-f", "--show", path]).output();
+    let Some(made) = made.ok().filter(|output| output.status.success()) else {
+        eprintln!("skipped: no loop device can be made here (root and losetup are needed)");
+        return None;
+    };
+    Some(String::from_utf8(made.stdout).unwrap().trim().to_string())
+}
+
 /// A loop device whose backing file loses its bytes answers EIO, as a drive that was pulled out does.
 #[test]
 fn a_device_that_fails_ends_the_run_with_what_was_measured() {
     let dir = Dir::new("vanishes");
     let path = dir.file("disk", 8);
-    let made = Command::new("losetup").args(["-f", "--show", &path]).output();
-    let Some(made) = made.ok().filter(|output| output.status.success()) else {
-        eprintln!("skipped: no loop device can be made here (root and losetup are needed)");
-        return;
-    };
-    let device = String::from_utf8(made.stdout).unwrap().trim().to_string();
+    let Some(device) = loop_device(&path) else { return };
     let child = started(&[&device, "--runtime", "60s", "--json"]);
     File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
     let output = child.wait_with_output().unwrap();

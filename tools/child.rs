@@ -5,7 +5,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use biopsy::refusal::Refusal;
+use biopsy::refusal::{Refusal, reason};
 
 use crate::stop;
 
@@ -32,7 +32,7 @@ impl Running {
             Refusal::Refused(format!(
                 "cannot run '{}': {}; check the name after --",
                 program.escape_debug(),
-                crate::output::reason(&error)
+                reason(&error)
             ))
         })?;
         Ok(Self { child, status: None })

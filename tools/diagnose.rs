@@ -7,12 +7,12 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use biopsy::analyze::{latency as analysis, stacks};
 use biopsy::envelope::Missing;
-use biopsy::host::Host;
+use biopsy::host::{Host, select};
 use biopsy::load::{self, LoadSummary, Prepared, Target};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::preflight;
 use biopsy::probe::stacks::StacksProbe;
-use biopsy::refusal::Refusal;
+use biopsy::refusal::{Refusal, plain};
 use biopsy::render::{self, flame, html};
 use biopsy::rules::{self, Summaries};
 use biopsy::symbols::Symbolizer;
@@ -66,11 +66,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             ))
         })?;
         // What -d names comes on top of what the load drives.
-        for name in with_layers(&host, disk) {
-            if !devices.contains(&name) {
-                devices.push(name);
-            }
-        }
+        window::add(&mut devices, &select::stack(&host, disk)?);
     }
 
     let mut probe = LatencyProbe::attach(&host, root, &window::options(devices.clone(), &args.window))?;
@@ -173,10 +169,15 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
 /// Opens the target, or makes the scratch file: before anything is attached.
 fn prepare(args: &Diagnose, line: &Line) -> Result<Prepared> {
     let target = args.target.clone().unwrap_or_else(|| PathBuf::from("."));
-    let target = if target.is_dir() {
-        crate::load::scratch(&target, &args.workload)?
-    } else {
-        Target::Existing(target)
+    let target = match std::fs::metadata(&target) {
+        Ok(found) if found.is_dir() => crate::load::scratch(&target, &args.workload)?,
+        // Here a directory needs no option, unlike with `biopsy load`.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let what = target.display();
+            let why = format!("{what} does not exist: name a directory on a disk, a block device or a file");
+            return Err(Refusal::Refused(why).into());
+        }
+        _ => Target::Existing(target),
     };
     load::prepare(&crate::load::job(target, &args.workload), stop::flag(), &|progress| line.show(progress))
 }
@@ -217,26 +218,11 @@ fn measure(
     Ok(Outcome { load: None, child })
 }
 
-/// A disk and everything below it.
-fn with_layers(host: &Host, disk: &str) -> Vec<String> {
-    let mut all = vec![disk.to_string()];
-    let mut next = 0;
-    while let Some(name) = all.get(next).cloned() {
-        for below in host.device(&name).map(|d| d.layers.clone()).unwrap_or_default() {
-            if !all.contains(&below) {
-                all.push(below);
-            }
-        }
-        next += 1;
-    }
-    all
-}
-
 fn no_profile(error: &anyhow::Error) -> Missing {
     Missing {
         part: Some("profile".to_string()),
         reason: "refused".to_string(),
-        why: format!("there is no profile and no flame graph: {error:#}"),
+        why: format!("there is no profile and no flame graph: {}", plain(&format!("{error:#}"))),
         ..Missing::default()
     }
 }
@@ -250,12 +236,12 @@ fn named(raw: &RawProfile, missing: &mut Vec<Missing>) -> stacks::ProfileSummary
 /// The flame graph for the page; None where no sample was taken.
 fn picture(profile: &stacks::ProfileSummary) -> Option<String> {
     let subtitle = format!(
-        "{} of {} samples were not idle; {} at {} Hz on {} CPUs for {}",
+        "{} of {} not idle; {} at {} Hz on {} for {}",
         profile.folded.values().sum::<u64>(),
-        profile.samples,
+        render::text::counted(profile.samples, "sample"),
         profile.sampler,
         profile.frequency,
-        profile.cpus,
+        render::text::counted(profile.cpus.into(), "CPU"),
         render::text::time(profile.duration_ns),
     );
     flame::inline(&profile.folded, "on-CPU time", &subtitle).ok()

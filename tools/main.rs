@@ -16,7 +16,7 @@ mod window;
 
 use std::process::ExitCode;
 
-use biopsy::refusal::Refusal;
+use biopsy::refusal::{Refusal, plain};
 use clap::Parser;
 
 fn main() -> ExitCode {
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::warn(&format!("error: {error:#}"));
+            output::warn(&format!("error: {}", plain(&format!("{error:#}"))));
             ExitCode::from(error.downcast_ref::<Refusal>().map_or(1, Refusal::exit_code))
         }
     }

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use biopsy::refusal::Refusal;
+use biopsy::refusal::{Refusal, reason};
 
 use crate::cli::Color;
 
@@ -110,12 +110,6 @@ impl Drop for Sink {
             let _gone = std::fs::remove_file(path);
         }
     }
-}
-
-/// An I/O error's text without the number that Rust appends.
-pub fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
 /// A line on stderr; a closed stderr is not an error.

@@ -5,16 +5,28 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use biopsy::host::{Host, select};
+use biopsy::host::{BlockDevice, Host, select};
 use biopsy::probe::latency::Options;
 
 use crate::cli::Window;
 use crate::stop;
 
-/// The disks that `-d` names; empty: all.
+/// The disks to trace for what `-d` names, each once; empty: all.
 pub fn resolve(host: &Host, window: &Window) -> Result<Vec<String>> {
-    let root = Path::new("/");
-    window.devices.iter().map(|text| select::resolve(host, root, text).map(|d| d.name.clone())).collect()
+    let mut names = Vec::new();
+    for text in &window.devices {
+        add(&mut names, &select::traceable(host, Path::new("/"), text)?);
+    }
+    Ok(names)
+}
+
+/// Adds the names that are not there yet.
+pub fn add(names: &mut Vec<String>, disks: &[&BlockDevice]) {
+    for disk in disks {
+        if !names.contains(&disk.name) {
+            names.push(disk.name.clone());
+        }
+    }
 }
 
 /// What the probe is told.

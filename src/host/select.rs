@@ -39,6 +39,68 @@ pub fn resolve<'a>(host: &'a Host, root: &Path, text: &str) -> Result<&'a BlockD
     }
 }
 
+/// The disks whose requests carry the I/O of the disk that a filter names: itself, or the hidden paths of
+/// an NVMe multipath head.
+///
+/// Other bio-based disks are a refusal that names the disks below: what their requests do is not what the
+/// user asked about.
+pub fn traceable<'a>(host: &'a Host, root: &Path, text: &str) -> Result<Vec<&'a BlockDevice>> {
+    let device = resolve(host, root, text)?;
+    requests_of(host, device).ok_or_else(|| bio_based(host, device))
+}
+
+/// A disk and all disks below it, as far as they have requests; a refusal where none has.
+pub fn stack<'a>(host: &'a Host, disk: &str) -> Result<Vec<&'a BlockDevice>> {
+    let device = host.device(disk).ok_or_else(|| unknown(disk))?;
+    let all = with_layers(host, device);
+    let traced: Vec<&BlockDevice> = all.into_iter().filter(|lower| lower.request_based).collect();
+    if traced.is_empty() { Err(bio_based(host, device)) } else { Ok(traced) }
+}
+
+/// The disk itself, or the paths of a multipath head; None for other bio-based disks.
+fn requests_of<'a>(host: &'a Host, device: &'a BlockDevice) -> Option<Vec<&'a BlockDevice>> {
+    if device.request_based {
+        return Some(vec![device]);
+    }
+    let paths: Vec<&BlockDevice> = device.layers.iter().filter_map(|name| host.device(name)).collect();
+    let is_head = !paths.is_empty() && paths.iter().all(|path| path.hidden && path.request_based);
+    is_head.then_some(paths)
+}
+
+/// Nearest first.
+fn with_layers<'a>(host: &'a Host, device: &'a BlockDevice) -> Vec<&'a BlockDevice> {
+    let mut all = vec![device];
+    let mut next = 0;
+    while let Some(upper) = all.get(next) {
+        for lower in upper.layers.iter().filter_map(|name| host.device(name)) {
+            // The names come from sysfs of a machine that may be damaged: a ring must end.
+            if !all.iter().any(|known| known.name == lower.name) {
+                all.push(lower);
+            }
+        }
+        next += 1;
+    }
+    all
+}
+
+fn bio_based(host: &Host, device: &BlockDevice) -> anyhow::Error {
+    let lower = with_layers(host, device);
+    let names: Vec<String> = lower
+        .iter()
+        .skip(1)
+        .filter(|lower| !lower.hidden && requests_of(host, lower).is_some())
+        .map(|lower| lower.name.escape_debug().to_string())
+        .collect();
+    let remedy = if names.is_empty() {
+        "and no disk below it has: name another device, `biopsy devices` lists them".to_string()
+    } else {
+        let these = if names.len() == 1 { "that" } else { "those" };
+        format!("its I/O runs on {}: name {these} with -d", names.join(", "))
+    };
+    let name = device.name.escape_debug();
+    Refusal::Refused(format!("{name} has no requests of its own (it is bio-based), {remedy}")).into()
+}
+
 /// What a view of devices shows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Selection<'a> {

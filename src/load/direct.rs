@@ -1,13 +1,13 @@
 //! What an open file says about direct I/O.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use super::buffers::{Buffers, PAGE};
-use super::device;
+use crate::host::select::disk_of_number;
 
 /// The smallest unit of the block layer, where nothing better is known.
 const SECTOR: u64 = 512;
@@ -30,19 +30,18 @@ pub enum Obstacle {
     Failed(io::Error),
 }
 
-/// Asks the kernel, and reads one block to be sure.
-pub fn facts(file: &File, sysfs: &Path) -> Result<Facts, Obstacle> {
+/// Asks the kernel, and sysfs below `root` where the kernel does not tell.
+pub fn facts(file: &File, root: &Path) -> Result<Facts, Obstacle> {
     let metadata = file.metadata().map_err(Obstacle::Failed)?;
     let is_device = metadata.file_type().is_block_device();
     let number = if is_device { metadata.rdev() } else { metadata.dev() };
-    let device = device::whole_disk(sysfs, libc::major(number), libc::minor(number));
+    let device = disk_of_number(root, libc::major(number), libc::minor(number));
     if !is_device && in_memory(file) {
         return Err(Obstacle::Unsupported);
     }
     let told = if is_device { logical_block_of_device(file) } else { alignment_of_file(file)? };
-    let block = told
-        .or_else(|| device.as_deref().and_then(|disk| device::logical_block(sysfs, disk)))
-        .unwrap_or(SECTOR);
+    let block =
+        told.or_else(|| device.as_deref().and_then(|disk| logical_block(root, disk))).unwrap_or(SECTOR);
     Ok(Facts { block, device })
 }
 
@@ -82,6 +81,12 @@ fn logical_block_of_device(file: &File) -> Option<u64> {
     (done == 0).then(|| u64::try_from(bytes).ok().filter(|b| b.is_power_of_two())).flatten()
 }
 
+/// The unit in which a disk can be addressed, where only sysfs tells.
+fn logical_block(root: &Path, disk: &str) -> Option<u64> {
+    let text = fs::read_to_string(root.join("sys/block").join(disk).join("queue/logical_block_size")).ok()?;
+    text.trim().parse().ok().filter(|bytes: &u64| bytes.is_power_of_two())
+}
+
 /// What the file system demands (statx, Linux 6.1 on ext4, xfs, f2fs); None where it does not tell.
 fn alignment_of_file(file: &File) -> Result<Option<u64>, Obstacle> {
     // SAFETY: zeroed is a valid statx, the path is an empty C string (the file itself is meant), and
@@ -99,5 +104,24 @@ fn alignment_of_file(file: &File) -> Result<Option<u64>, Obstacle> {
         // Told and zero: this very file cannot (encrypted, inline or journalled data).
         0 => Err(Obstacle::Unsupported),
         bytes => Ok(Some(u64::from(bytes))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_of_a_disk_is_a_power_of_two_or_not_known() {
+        let root = std::env::temp_dir().join(format!("biopsy-direct-{}", std::process::id()));
+        for (disk, text) in [("nvme0n1", "4096\n"), ("sda", "1000\n")] {
+            let queue = root.join("sys/block").join(disk).join("queue");
+            fs::create_dir_all(&queue).unwrap();
+            fs::write(queue.join("logical_block_size"), text).unwrap();
+        }
+        assert_eq!(logical_block(&root, "nvme0n1"), Some(4096));
+        assert_eq!(logical_block(&root, "sda"), None);
+        assert_eq!(logical_block(&root, "sdb"), None);
+        fs::remove_dir_all(&root).unwrap();
     }
 }

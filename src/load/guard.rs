@@ -7,8 +7,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::direct::{self, Obstacle};
-use super::reason;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, reason};
 
 /// The largest block: one request of io_uring, and one registered buffer, is at most 1 GiB.
 const MAX_BS: u64 = 1 << 30;
@@ -45,7 +44,7 @@ pub fn existing(path: &Path) -> Result<Opened, Refusal> {
     if bytes == 0 {
         return Err(Refusal::Usage(format!("{name} is empty: name a device or file with something to read")));
     }
-    let facts = direct::facts(&file, Path::new("/sys")).map_err(|o| refused(path, o))?;
+    let facts = direct::facts(&file, Path::new("/")).map_err(|o| refused(path, o))?;
     if bytes >= facts.block {
         direct::try_read(&file, facts.block).map_err(|o| refused(path, o))?;
     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -12,9 +13,11 @@ use anyhow::{Context, Result, anyhow};
 use super::buffers::PAGE;
 use super::pattern::Offsets;
 use super::ring::Setup;
-use super::worker::{self, Done, Gate, Outcome, Plan, Ready};
-use super::{Fill, Job, LoadSummary, Target, clock, cpus, guard, reason, scratch};
-use crate::refusal::Refusal;
+use super::ring_workers::{self, Meter};
+use super::worker::{self, Done, Gates, Outcome, Plan, Ready};
+use super::{Fill, Job, LoadSummary, RingWorkers, Target, cpus, guard, scratch};
+use crate::clock;
+use crate::refusal::{Refusal, reason};
 
 /// How often the caller hears how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -103,10 +106,14 @@ impl Prepared {
     /// [`LoadSummary::untrusted`].
     pub fn run(self, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Result<LoadSummary> {
         let size = self.size();
-        let outcomes = self.drive(stop, progress)?;
+        let (outcomes, ring_workers) = self.drive(stop, progress)?;
         let first = outcomes.iter().map(|o| o.first_submit_ns).min().unwrap_or(0);
         let last = outcomes.iter().map(|o| o.last_reap_ns).max().unwrap_or(0);
         let mut missing = self.setup.missing;
+        if let Err(why) = ring_workers {
+            missing
+                .push(format!("CPU time of io_uring's worker threads: {why}; it is not in the CPU figures"));
+        }
         let mut jobs = Vec::with_capacity(outcomes.len());
         for outcome in outcomes {
             for line in outcome.missing {
@@ -127,17 +134,22 @@ impl Prepared {
             fill: self.fill,
             duration_ns: last.saturating_sub(first),
             jobs,
+            ring_workers: ring_workers.ok(),
             missing,
         })
     }
 
-    fn drive(&self, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Result<Vec<Outcome>> {
+    fn drive(
+        &self,
+        stop: &AtomicBool,
+        progress: &dyn Fn(Progress),
+    ) -> Result<(Vec<Outcome>, Result<RingWorkers, &'static str>)> {
         let job = &self.job;
         let cpus = cpus::allowed();
         let bs = u32::try_from(job.bs).context("the block size was checked")?;
         let runtime_ns = u64::try_from(job.runtime.as_nanos()).unwrap_or(u64::MAX);
         let done: Vec<Done> = (0..job.numjobs).map(|_| Done::default()).collect();
-        let gate = Gate::default();
+        let gates = Gates::default();
         thread::scope(|scope| {
             let (told, tellings) = mpsc::channel();
             let mut workers = Vec::with_capacity(done.len());
@@ -152,12 +164,12 @@ impl Prepared {
                     iodepth: job.iodepth,
                     runtime_ns,
                 };
-                let (gate, told) = (&gate, told.clone());
+                let (gates, told) = (&gates, told.clone());
                 let worker = thread::Builder::new().name(format!("load-{number}"));
-                match worker.spawn_scoped(scope, move || worker::run(plan, stop, gate, told, done)) {
+                match worker.spawn_scoped(scope, move || worker::run(plan, stop, gates, told, done)) {
                     Ok(worker) => workers.push(worker),
                     Err(error) => {
-                        gate.open(false);
+                        gates.begin.open(false);
                         return Err(Refusal::Refused(format!(
                             "cannot start thread {number} of the load: {}; choose fewer --numjobs",
                             reason(&error)
@@ -169,19 +181,34 @@ impl Prepared {
             drop(told);
             // All of them, so that each failure is heard before anybody begins.
             let all_ready = workers.iter().filter(|_| tellings.recv() != Ok(Ready(true))).count() == 0;
-            gate.open(all_ready);
-            watch(&tellings, &done, runtime_ns, progress);
+            let mut meter = Meter::begin(Path::new(ring_workers::TASKS));
+            gates.begin.open(all_ready);
+            watch(&tellings, &done, runtime_ns, &mut meter, progress);
+            // Nothing is in flight any more, and no worker's thread has ended.
+            meter.look();
+            gates.end.open(true);
             // All are joined before the first error is looked at.
             let joined: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-            joined.into_iter().map(|end| end.map_err(|_| anyhow!("a worker of the load panicked"))?).collect()
+            let outcomes: Result<_> = joined
+                .into_iter()
+                .map(|end| end.map_err(|_| anyhow!("a worker of the load panicked"))?)
+                .collect();
+            Ok((outcomes?, meter.end()))
         })
     }
 }
 
 /// Reports until the last worker has dropped its end of the channel.
-fn watch(tellings: &mpsc::Receiver<Ready>, done: &[Done], runtime_ns: u64, progress: &dyn Fn(Progress)) {
+fn watch(
+    tellings: &mpsc::Receiver<Ready>,
+    done: &[Done],
+    runtime_ns: u64,
+    meter: &mut Meter,
+    progress: &dyn Fn(Progress),
+) {
     let begin = clock::now_ns();
     let (mut then, mut before) = (begin, 0);
+    let mut look = begin + ring_workers::EVERY_NS;
     while tellings.recv_timeout(PROGRESS_EVERY) == Err(RecvTimeoutError::Timeout) {
         let now = clock::now_ns();
         let operations: u64 = done.iter().map(|d| d.0.load(Ordering::Relaxed)).sum();
@@ -194,6 +221,10 @@ fn watch(tellings: &mpsc::Receiver<Ready>, done: &[Done], runtime_ns: u64, progr
             iops: (operations > 0).then_some(iops),
         });
         (then, before) = (now, operations);
+        if now >= look {
+            meter.look();
+            look = now + ring_workers::EVERY_NS;
+        }
     }
 }
 

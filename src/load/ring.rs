@@ -9,8 +9,7 @@ use anyhow::{Context, Result};
 use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, Submitter, opcode, types};
 
 use super::buffers::{Buffers, PAGE};
-use super::reason;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, reason};
 
 /// A registered buffer is at most 1 GiB (since the first io_uring).
 const MAX_REGISTERED: usize = 1 << 30;

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::buffers::Buffers;
 use super::direct::{self, Facts, Obstacle};
 use super::pattern::random;
-use super::{Fill, clock, guard, reason};
-use crate::refusal::Refusal;
+use super::{Fill, guard};
+use crate::clock;
+use crate::refusal::{Refusal, reason};
 
 /// Size without `--size`: enough to keep a drive's own cache from answering everything.
 const DEFAULT_BYTES: u64 = 1 << 30;
@@ -39,7 +40,7 @@ pub fn create(directory: &Path, bytes: u64) -> Result<(File, Facts), Refusal> {
     check_directory(directory)?;
     let name = directory.display();
     let file = nameless(directory).map_err(|e| cannot_create(directory, &e))?;
-    let facts = direct::facts(&file, Path::new("/sys")).map_err(|o| guard::refused(directory, o))?;
+    let facts = direct::facts(&file, Path::new("/")).map_err(|o| guard::refused(directory, o))?;
     let (need, free) = (bytes.saturating_add(RESERVE_BYTES), free_bytes(directory)?);
     if free < need {
         return Err(Refusal::Refused(format!(
@@ -98,7 +99,12 @@ fn scribble(piece: &mut [u8], seed: u64) {
 }
 
 fn check_directory(directory: &Path) -> Result<(), Refusal> {
-    let metadata = fs::metadata(directory).map_err(|e| guard::cannot_open(directory, &e))?;
+    let metadata = fs::metadata(directory).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => {
+            Refusal::Refused(format!("{} does not exist: name a directory on a disk", directory.display()))
+        }
+        _ => guard::cannot_open(directory, &e),
+    })?;
     if metadata.is_dir() {
         return Ok(());
     }

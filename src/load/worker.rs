@@ -10,7 +10,9 @@ use anyhow::{Context, Result};
 
 use super::pattern::Offsets;
 use super::ring::{Ring, Session, Setup};
-use super::{JobResult, clock, cpus, reason};
+use super::{JobResult, cpus};
+use crate::clock;
+use crate::refusal::reason;
 
 /// A job whose operations fail this often in a row ends: nothing but errors will come.
 const ERRORS_IN_A_ROW: u32 = 1_000;
@@ -62,6 +64,14 @@ impl Gate {
     }
 }
 
+/// What holds the workers at both ends of a run.
+#[derive(Debug, Default)]
+pub struct Gates {
+    pub begin: Gate,
+    /// A thread's end is also that of io_uring's workers behind it, whose CPU time is read before.
+    pub end: Gate,
+}
+
 /// Operations so far, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -75,11 +85,12 @@ pub struct Outcome {
     pub missing: Vec<String>,
 }
 
-/// Sets up, waits for the others, drives the load, drains. `told` is dropped at the end.
+/// Sets up, waits for the others, drives the load, drains. `told` is dropped when nothing is in flight
+/// any more.
 pub fn run(
     plan: Plan<'_>,
     stop: &AtomicBool,
-    gate: &Gate,
+    gates: &Gates,
     told: Sender<Ready>,
     done: &Done,
 ) -> Result<Outcome> {
@@ -97,15 +108,17 @@ pub fn run(
     let _received = told.send(Ready(ring.is_ok()));
     let (mut ring, unregistered) = ring?;
     missing.extend(unregistered);
-    if !gate.pass() {
+    if !gates.begin.pass() {
         return Ok(Outcome { result, first_submit_ns: 0, last_reap_ns: 0, missing });
     }
     let (user_ns, system_ns) = cpus::thread_times_ns();
-    let (first_submit_ns, last_reap_ns) = drive(&mut ring.session(), plan, stop, done, &mut result)
-        .context("the load generator's ring failed")?;
+    let driven = drive(&mut ring.session(), plan, stop, done, &mut result);
     let (user_end_ns, system_end_ns) = cpus::thread_times_ns();
     result.user_ns = user_end_ns - user_ns;
     result.system_ns = system_end_ns - system_ns;
+    drop(told);
+    gates.end.pass();
+    let (first_submit_ns, last_reap_ns) = driven.context("the load generator's ring failed")?;
     Ok(Outcome { result, first_submit_ns, last_reap_ns, missing })
 }
 

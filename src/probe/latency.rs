@@ -12,10 +12,12 @@ use zerocopy::IntoBytes;
 use super::btf::{EventHome, KernelBtf, RingSubmit};
 use super::cost::{CostMeter, Metered, metered};
 use super::libbpf;
+use super::multipath;
 use super::plan::Plan;
 use super::preflight;
 use super::skel::latency::{LatencySkel, LatencySkelBuilder, OpenLatencySkel};
 use super::syscalls;
+use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::Host;
 use crate::host::counters::Counters;
@@ -113,16 +115,9 @@ impl LatencyProbe {
         let chosen = |name: &str| options.devices.is_empty() || options.devices.iter().any(|d| d == name);
         let plan = Plan::new(host.devices.iter().filter(|d| chosen(&d.name)), host.cpus_possible)?;
         if plan.devices.is_empty() {
-            let what = if options.devices.is_empty() {
-                "no request-based block device is here: its requests are what the probes see".to_string()
-            } else {
-                format!(
-                    "{} has no requests of its own (it is bio-based): name the devices below it, \
-                     which `biopsy devices` shows",
-                    options.devices.join(", ")
-                )
-            };
-            return Err(Refusal::Refused(what).into());
+            let what = "none of the block devices to trace has requests of its own, which are what the probes see: \
+                        name others, `biopsy devices` lists them";
+            return Err(Refusal::Refused(what.to_string()).into());
         }
         let btf = KernelBtf::read()?;
         let meter = if options.cost { CostMeter::new() } else { None };
@@ -142,6 +137,9 @@ impl LatencyProbe {
             Wanted { nvme: nvme.is_none(), queue: options.queue_stage, ring, drop_issue: options.drop_issue };
         if options.operations && ring.is_none() {
             missing.extend(missing_operations("no-event", NO_RING));
+        }
+        if options.queue_stage {
+            missing.extend(multipath::missing_queue(host, &plan));
         }
 
         // What this kernel refuses is left out, the application's side first and then the driver's.
@@ -175,7 +173,7 @@ impl LatencyProbe {
         };
         probe.attach_programs()?;
         probe.start = probe.reading(probe.kernel_counters())?;
-        probe.start.at_ns = monotonic_ns();
+        probe.start.at_ns = now_ns();
         probe.run(true)?;
         std::thread::sleep(SETTLE);
         for (device, after) in probe.start.devices.iter_mut().zip(probe.plan.counters(&probe.root)) {
@@ -372,7 +370,7 @@ impl LatencyProbe {
             self.meter = Some(meter);
         }
         let before = self.kernel_counters();
-        let end_ns = monotonic_ns();
+        let end_ns = now_ns();
         self.run(false)?;
         let missed = self.missed();
         std::thread::sleep(SETTLE);
@@ -401,7 +399,7 @@ impl LatencyProbe {
     }
 
     fn reading(&self, before: Vec<Option<Counters>>) -> Result<Reading> {
-        let at_ns = monotonic_ns();
+        let at_ns = now_ns();
         let mut devices = self.samples(self.attached.contains("ring_complete"))?;
         let after = self.kernel_counters();
         let had = self.start.devices.iter().map(|d| d.kernel_after.is_some()).chain(std::iter::repeat(false));
@@ -476,14 +474,6 @@ impl LatencyProbe {
 /// An element of an array map.
 fn element(map: &impl MapCore, index: u32) -> Result<Vec<u8>> {
     map.lookup(&index.to_ne_bytes(), MapFlags::ANY)?.context("the kernel lost an element of an array")
-}
-
-/// CLOCK_MONOTONIC, the clock of the kernel's stamps.
-fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec that lives across the call; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 const NO_RING: &str = "this kernel has no event that names the io_uring request which is submitted";

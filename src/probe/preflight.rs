@@ -12,7 +12,7 @@ use super::skel::latency::LatencySkelBuilder;
 use crate::host::abilities::{Abilities, ProgramState, State, ViewState};
 use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, plain};
 
 /// A program of the latency object: its name, its event, the module of the event, and what is gone
 /// without it.
@@ -159,7 +159,7 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
     match try_load(known.program) {
         Ok(()) => state(State::Ok, None, None),
         Err(error) => {
-            let why = libbpf::last_words().unwrap_or_else(|| error.to_string());
+            let why = libbpf::last_words().unwrap_or_else(|| plain(&error.to_string()));
             state(State::Missing, lost(&format!("the kernel refused it: {why}")), None)
         }
     }

@@ -12,7 +12,7 @@ use crate::findings::{Diagnosis, Severity};
 use crate::render::flame;
 use crate::render::text::clean;
 use crate::rules::Summaries;
-use crate::units::{bytes, count, short, significant, time};
+use crate::units::{bytes, count, counted, short, significant, time};
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -169,7 +169,7 @@ fn figures(s: &Summaries<'_>) -> String {
     cells.push((
         "I/Os lost",
         count(lost.ios),
-        format!("{} records dropped", count(lost.events + lost.samples)),
+        format!("{} dropped", counted(lost.events + lost.samples, "record")),
     ));
     let cost = s.envelope.cost.ns_per_io.map_or("-".into(), |ns| format!("{} ns", significant(ns, 3)));
     let attach = s.envelope.cost.attach_ns_per_io;

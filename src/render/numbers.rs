@@ -3,25 +3,59 @@
 use crate::findings::{Finding, Worth};
 use crate::units::{bytes, count, short, significant, time};
 
-/// Label and text of one number: `("device share", "94.8 %")`.
+/// How each number of the rules is called.
+pub const LABELS: [(&str, &str); 34] = [
+    ("block_bytes", "block size"),
+    ("depth_operations", "queue depth"),
+    ("device_ios", "I/Os of the device"),
+    ("device_ios_per_operation_ratio", "I/Os of the device per operation"),
+    ("device_mean_ns", "mean of the device stage"),
+    ("device_of_operation_percent", "device stage's share of the operation"),
+    ("device_p50_to_min_ratio", "median to minimum of the device stage"),
+    ("device_p99_ns", "99th percentile of the device stage"),
+    ("device_read_bytes", "bytes read from the device"),
+    ("device_share_percent", "device stage's share of the I/O"),
+    ("in_device_ios", "I/Os in the device"),
+    ("in_flight_operations", "operations in flight"),
+    ("interrupt_cpu_percent", "interrupts' share of one CPU"),
+    ("interrupt_ns_per_operation", "interrupt time per operation"),
+    ("io_mean_bytes", "mean size of an I/O"),
+    ("ios_per_operation_ratio", "I/Os per operation"),
+    ("ios_per_second", "I/Os per second"),
+    ("kthread_ns_per_operation", "kernel thread time per operation"),
+    ("machine_busy_percent", "busy share of all CPUs"),
+    ("max_hw_request_bytes", "largest request that the hardware takes"),
+    ("max_request_bytes", "largest request"),
+    ("operation_bytes", "size of an operation"),
+    ("operations", "operations"),
+    ("queue_mean_ns", "mean of the queue stage"),
+    ("queue_share_percent", "queue stage's share of the I/O"),
+    ("scheduler_cpu_percent", "scheduler's share of the busy CPU time"),
+    ("splits", "splits"),
+    ("system_ns_per_operation", "system time per operation"),
+    ("tags", "tags"),
+    ("user_ns_per_operation", "user time per operation"),
+    ("worker_cpu_percent", "workers' share of their CPUs"),
+    ("worker_user_percent", "user time's share of the workers' CPU time"),
+    ("workers", "workers"),
+    ("workers_saturated", "saturated workers"),
+];
+
+/// Label and text of one number: `("device stage's share of the I/O", "94.8 %")`.
 pub fn labelled(key: &str, value: f64) -> (String, String) {
+    let label =
+        LABELS.iter().find(|(known, _)| *known == key).map_or_else(|| words(key), |l| l.1.to_string());
     // A unit may stand inside a key: `user_ns_per_operation`.
     type Show = fn(f64) -> String;
-    let units: [(&str, Show); 6] = [
+    let units: [(&str, Show); 5] = [
         ("_ns", |v| time(v.max(0.0) as u64)),
         ("_bytes", bytes),
         ("_percent", |v| format!("{} %", significant(v, 3))),
-        ("_per_second", |v| format!("{}/s", short(v))),
+        ("_per_second", short),
         ("_ratio", |v| significant(v, 3)),
-        ("_ios", |v| format!("{} I/Os", amount(v))),
     ];
-    for (unit, show) in units {
-        let inside = format!("{unit}_per_");
-        if key.ends_with(unit) || key.contains(&inside) {
-            return (words(&key.replacen(unit, "", 1)), show(value));
-        }
-    }
-    (words(key), amount(value))
+    let show = units.iter().find(|(unit, _)| key.ends_with(unit) || key.contains(&format!("{unit}_per_")));
+    (label, show.map_or_else(|| amount(value), |(_, show)| show(value)))
 }
 
 /// All of a finding's numbers, in the order of their keys.
@@ -63,13 +97,14 @@ mod tests {
             let (label, text) = labelled(key, value);
             format!("{label}: {text}")
         };
-        assert_eq!(show("device_share_percent", 94.83), "device share: 94.8 %");
-        assert_eq!(show("user_ns_per_operation", 750.0), "user per operation: 750 ns");
-        assert_eq!(show("ios_per_second", 15_000.0), "I/Os: 15.0k/s");
-        assert_eq!(show("io_mean_bytes", 131_072.0), "I/O mean: 128 KiB");
-        assert_eq!(show("in_device_ios", 30.4), "in device: 30.4 I/Os");
-        assert_eq!(show("device_p50_to_min_ratio", 5.0), "device p50 to min: 5.00");
+        assert_eq!(show("device_share_percent", 94.83), "device stage's share of the I/O: 94.8 %");
+        assert_eq!(show("user_ns_per_operation", 750.0), "user time per operation: 750 ns");
+        assert_eq!(show("ios_per_second", 15_000.0), "I/Os per second: 15.0k");
+        assert_eq!(show("io_mean_bytes", 131_072.0), "mean size of an I/O: 128 KiB");
+        assert_eq!(show("in_device_ios", 30.4), "I/Os in the device: 30.4");
+        assert_eq!(show("device_p50_to_min_ratio", 5.0), "median to minimum of the device stage: 5.00");
         assert_eq!(show("tags", 256.0), "tags: 256");
+        assert_eq!(show("new_cpu_ios_ratio", 2.0), "new CPU I/Os ratio: 2.00");
     }
 
     #[test]

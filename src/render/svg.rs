@@ -3,7 +3,7 @@
 
 use crate::analyze::latency::Stage;
 use crate::hist::Histogram;
-use crate::units::{count, time};
+use crate::units::{counted, time};
 
 use super::html::escape;
 
@@ -101,14 +101,14 @@ pub fn histogram(stage: Stage, hist: &Histogram, (low, high): (f64, f64)) -> Str
         // At least one unit high: a single slow I/O among millions must be seen.
         let tall = (n / full * plot).max(1.0);
         out.push_str(&format!(
-            "<rect class=\"{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{tall:.1}\"><title>{} to {}: {} I/Os</title></rect>",
+            "<rect class=\"{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{tall:.1}\"><title>{} to {}: {}</title></rect>",
             stage_class(stage),
             at(from),
             floor - tall,
             at(to) - at(from) - 0.6,
             time(from.exp2() as u64),
             time(to.exp2() as u64),
-            count(n.round() as u64)
+            counted(n.round() as u64, "I/O")
         ));
     }
     out.push_str(&format!(
@@ -277,7 +277,7 @@ mod tests {
             let mut hist = Histogram::default();
             hist.record(value);
             let svg = histogram(Stage::Queue, &hist, range([&hist].into_iter()).unwrap());
-            assert!(!svg.contains("NaN") && svg.contains("I/Os</title>"), "{value}: {svg}");
+            assert!(!svg.contains("NaN") && svg.contains(": 1 I/O</title>"), "{value}: {svg}");
         }
         assert_eq!(range([&Histogram::default()].into_iter()), None);
     }

@@ -7,7 +7,9 @@ pub mod footer;
 pub mod latency;
 pub mod load;
 
-pub use crate::units::{bytes, count, short, significant, time, time_unit};
+pub use crate::units::{
+    bytes, common_bytes, common_time, count, counted, short, significant, time, time_unit,
+};
 
 /// Escapes what could move a cursor or hide text: control characters, bidi overrides and the
 /// like become `\u{..}`. Names of processes, files and devices are written by strangers.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Summaries;
 use super::facts;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
+use crate::load::LoadSummary;
 use crate::units::in_percent;
 
 /// A worker that used this share of its CPU is limited by it. Not 1.0: what interrupts take on that
@@ -138,6 +139,8 @@ pub struct Workers {
     pub saturated: usize,
     /// User time's share of the workers' CPU time.
     pub user: f64,
+    /// CPUs that io_uring's own worker threads use beside them, for operations that would have blocked.
+    pub rings: f64,
 }
 
 impl Workers {
@@ -147,17 +150,31 @@ impl Workers {
     }
 }
 
+/// `750 ns in user space and 1556 ns in the kernel`: the load's CPU time per operation.
+pub fn per_operation(load: &LoadSummary, operations: u64) -> String {
+    let per = |ns: u64| ns as f64 / operations as f64;
+    let rings = load.ring_workers.is_some_and(|rings| rings.threads > 0);
+    format!(
+        "{:.0} ns in user space and {:.0} ns in the kernel{}",
+        per(load.user_ns()),
+        per(load.system_ns()),
+        if rings { ", with io_uring's worker threads" } else { "" }
+    )
+}
+
 /// None without a load of our own.
 pub fn workers(s: &Summaries<'_>) -> Option<Workers> {
     let load = s.load.filter(|l| l.duration_ns > 0 && !l.jobs.is_empty())?;
     let duration = load.duration_ns as f64;
     let busy = |j: &crate::load::JobResult| (j.user_ns + j.system_ns) as f64 / duration;
-    let used = load.user_ns() + load.system_ns();
+    let rings = load.ring_workers.map_or(0, |rings| rings.system_ns);
+    let used = load.user_ns() + load.system_ns() - rings;
     Some(Workers {
         count: load.jobs.len(),
         busy: load.jobs.iter().map(busy).sum::<f64>() / load.jobs.len() as f64,
         saturated: load.jobs.iter().filter(|j| busy(j) >= WORKER_SATURATED).count(),
         user: if used == 0 { 0.0 } else { load.user_ns() as f64 / used as f64 },
+        rings: rings as f64 / duration,
     })
 }
 
@@ -233,19 +250,9 @@ fn io_share(s: &Summaries<'_>, profile: &ProfileSummary) -> f64 {
     }
     let kernel = cpus(profile, &[CpuClass::Kthread, CpuClass::Irq, CpuClass::Softirq]);
     match workers(s) {
-        Some(workers) => {
-            ((workers.busy * workers.count as f64 + ring_workers(profile) + kernel) / busy).min(1.0)
-        }
+        Some(workers) => ((workers.busy * workers.count as f64 + workers.rings + kernel) / busy).min(1.0),
         None => folded_share(profile, |stack| kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES))),
     }
-}
-
-/// CPUs that io_uring's own worker threads use. They do the work of requests that would have blocked, and
-/// no thread of the generator is charged for it.
-fn ring_workers(profile: &ProfileSummary) -> f64 {
-    let ns: u64 =
-        profile.top.iter().filter(|(comm, ..)| comm.starts_with("iou-wrk-")).map(|(.., ns)| ns).sum();
-    if profile.duration_ns == 0 { 0.0 } else { ns as f64 / profile.duration_ns as f64 }
 }
 
 /// Share of a thread name's samples that are in the block layer.

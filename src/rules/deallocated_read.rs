@@ -6,7 +6,7 @@ use super::facts::{self, percent};
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Severity};
 use crate::load::LoadSummary;
-use crate::units::{bytes, count, in_percent};
+use crate::units::{bytes, counted, in_percent};
 
 /// The device must have read this share of what the operations asked for. Not 1.0: the window and
 /// the load need not begin and end in the same microsecond.
@@ -74,8 +74,8 @@ fn judge(s: &Summaries<'_>, load: &LoadSummary) -> Option<Finding> {
         return None;
     }
     let mut evidence = vec![
-        format!("the operations returned {} in {} reads", bytes(wanted as f64), count(operations)),
-        format!("{target} read {} in {} I/Os in the same time", bytes(read as f64), count(ios)),
+        format!("the operations returned {} in {}", bytes(wanted as f64), counted(operations, "read")),
+        format!("{target} read {} in {} in the same time", bytes(read as f64), counted(ios, "I/O")),
     ];
     if let Some(fill) = load.fill {
         evidence.push(format!(

@@ -101,7 +101,12 @@ pub fn full(p: &Picture<'_>) -> bool {
 /// The device stage's share of the operation as the generator saw it; None where an operation is not
 /// one I/O of this device.
 pub fn operation_share(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
-    let load = s.load.filter(|l| l.device.as_deref() == Some(p.device.name.as_str()))?;
+    // The paths of a multipath drive, and what lies below a volume, carry the operations of what is driven.
+    let (load, name) = (s.load?, &p.device.name);
+    let target = load.device.as_ref()?;
+    if target != name && !facts::below(s, target).contains(name) {
+        return None;
+    }
     let parts = p.ios as f64 / load.operations().max(1) as f64;
     let device = p.stages.get(&Stage::Device)?.mean()?;
     let whole = load.latency().mean().filter(|mean| *mean > 0.0)?;
@@ -148,10 +153,12 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
     )];
     let mut numbers = BTreeMap::from([
         ("device_share_percent", percent(share)),
-        ("queue_share_percent", percent(queue)),
         ("in_device_ios", in_device),
         ("ios_per_second", p.rate()),
     ]);
+    if p.stages.contains_key(&Stage::Queue) {
+        numbers.insert("queue_share_percent", percent(queue));
+    }
     if let Some(hist) = p.stages.get(&Stage::Device) {
         let p99 = hist.quantile(0.99);
         numbers.insert("device_mean_ns", hist.mean().unwrap_or(0.0));
@@ -264,6 +271,7 @@ mod tests {
     use super::*;
     use crate::analyze::latency::DeviceLatency;
     use crate::analyze::stacks::CpuClass;
+    use crate::host::BlockDevice;
     use crate::rules::literal::{Case, profile};
 
     #[test]
@@ -353,6 +361,28 @@ mod tests {
         case.latency.devices.push(lower);
         let found = find(&case.summaries());
         assert_eq!(found.iter().map(|f| f.subject.as_str()).collect::<Vec<_>>(), ["sdb"]);
+    }
+
+    /// Without a queue stage the device has all of the time that is seen: the operation is the measure.
+    #[test]
+    fn the_only_path_of_a_multipath_drive_carries_its_operations() {
+        let mut case = Case::new(15_000, 32);
+        case.load.as_mut().unwrap().device = Some("nvme0n1".into());
+        case.host.devices.push(BlockDevice {
+            name: "nvme0n1".into(),
+            layers: vec!["vda".into()],
+            ..BlockDevice::default()
+        });
+        case.read().request_stages.remove(&Stage::Queue);
+        let s = case.summaries();
+        let share = operation_share(&s, &facts::pictures(&s)[0]).unwrap();
+        assert!((share - 0.95).abs() < 0.001, "{share}");
+        let found = find(&s);
+        assert_eq!(found[0].subject, "vda");
+        assert!(!found[0].numbers.contains_key("queue_share_percent"), "{:?}", found[0].numbers);
+        case.host.devices.pop();
+        let s = case.summaries();
+        assert!(facts::pictures(&s).is_empty(), "nothing says that it lies on vda");
     }
 
     #[test]

@@ -195,10 +195,11 @@ pub fn noted_loss(s: &Summaries<'_>, name: &str) -> Option<String> {
 fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
     let name = &device.name;
     if device.negative > 0 {
-        return Some(format!(
-            "{} stages of {name} end before they begin, so its times cannot be trusted",
-            device.negative
-        ));
+        let what = match device.negative {
+            1 => format!("1 stage of {name} ends before it begins"),
+            n => format!("{} stages of {name} end before they begin", count(n)),
+        };
+        return Some(format!("{what}, so its times cannot be trusted"));
     }
     if device.vanished {
         return Some(format!("{name} was gone before the end"));

@@ -7,7 +7,7 @@ use super::cpu::{self, Saturation};
 use super::facts::{self, percent};
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Severity};
-use crate::units::in_percent;
+use crate::units::{counted, in_percent};
 
 /// Above this share of user time a saturated worker is busy with itself and not with the kernel.
 pub const USER_SHARE: f64 = 0.5;
@@ -24,7 +24,8 @@ How it is computed
   interrupts are added, as if they came to the same CPUs, and the confidence is lower.
 
 From which numbers
-  load.jobs[].user_ns, .system_ns and the load's duration_ns; the profile's interrupt time.
+  load.jobs[].user_ns, .system_ns and the load's duration_ns; the profile's interrupt time. Per
+  operation, load.ring_workers is part of the kernel's time, not of a worker's share.
 
 When it is wrong
   - User time is charged by the kernel; in a virtual machine, time stolen by the host counts as used.
@@ -51,8 +52,12 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     let system_ns = load.system_ns() as f64 / operations as f64;
     let idle = cpu::profile(s).map(|p| 1.0 - cpu::machine_busy(p));
     let mut evidence = vec![
-        format!("{} of {} workers use at least 90 % of their CPU", workers.saturated, workers.count),
-        format!("per operation: {user_ns:.0} ns in user space, {system_ns:.0} ns in the kernel"),
+        format!(
+            "at least 90 % of a CPU each: {} of {}",
+            workers.saturated,
+            counted(workers.count as u64, "worker")
+        ),
+        format!("per operation the load uses {}", cpu::per_operation(load, operations)),
     ];
     if let Some(idle) = idle {
         evidence.push(format!("all CPUs together are idle for {} of the time", in_percent(idle)));

@@ -7,7 +7,7 @@ use super::facts::{self, Picture};
 use super::{Rule, Summaries, device_bound, submit_cpu_bound};
 use crate::analyze::latency::Stage;
 use crate::findings::{Finding, Severity};
-use crate::units::in_percent;
+use crate::units::{counted, in_percent};
 
 pub const RULE: Rule = Rule { id: "inconclusive", page: PAGE, find };
 
@@ -88,8 +88,8 @@ fn reasons(s: &Summaries<'_>) -> Vec<String> {
         }
         if load.operations() < facts::MIN_IOS {
             why.push(format!(
-                "only {} operations finished, fewer than the {} that a finding needs",
-                load.operations(),
+                "only {} finished, fewer than the {} that a finding needs",
+                counted(load.operations(), "operation"),
                 facts::MIN_IOS
             ));
         }
@@ -119,8 +119,8 @@ fn device(s: &Summaries<'_>, p: &Picture<'_>) -> Vec<String> {
     let name = &p.device.name;
     if p.ios < facts::MIN_IOS {
         return vec![format!(
-            "only {} I/Os of {name} were seen, fewer than the {} that a finding needs",
-            p.ios,
+            "only {} of {name} seen, fewer than the {} that a finding needs",
+            counted(p.ios, "I/O"),
             facts::MIN_IOS
         )];
     }

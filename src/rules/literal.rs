@@ -8,7 +8,7 @@ use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
 use crate::host::{BlockDevice, HardwareQueue, Host};
-use crate::load::{JobResult, LoadSummary, Pattern};
+use crate::load::{JobResult, LoadSummary, Pattern, RingWorkers};
 
 pub const SECOND: u64 = 1_000_000_000;
 
@@ -78,6 +78,7 @@ impl Case {
                     latency: hist(ios, total, total / 5),
                     ..JobResult::default()
                 }],
+                ring_workers: Some(RingWorkers::default()),
                 missing: Vec::new(),
             }),
             profile: Some(profile(&[(CpuClass::System, 100), (CpuClass::User, 50), (CpuClass::Irq, 50)])),

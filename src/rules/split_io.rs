@@ -7,7 +7,7 @@ use super::{Rule, Summaries};
 use crate::findings::{Finding, Severity, Worth};
 use crate::host::BlockDevice;
 use crate::load::LoadSummary;
-use crate::units::{bytes, count, in_percent};
+use crate::units::{bytes, count, counted, in_percent};
 
 /// I/Os per operation from which on it is worth a word. Below it fewer than half of the operations
 /// are cut: unaligned ends, not a limit.
@@ -121,9 +121,9 @@ fn without_load(p: &Picture<'_>) -> Option<Finding> {
     finding.evidence.insert(
         0,
         format!(
-            "the block layer cut bios {} times; {} I/Os came of it",
-            count(p.device.splits),
-            count(p.ios)
+            "the block layer made {} of bios; {} came of it",
+            counted(p.device.splits, "cut"),
+            counted(p.ios, "I/O")
         ),
     );
     Some(finding)
@@ -175,7 +175,7 @@ fn finding(p: &Picture<'_>, factor: f64, size: f64) -> Finding {
         confidence: 0.95,
         sentence: format!("Each operation becomes {factor:.1} I/Os on {name}: {what}."),
         numbers,
-        evidence: vec![format!("{} bios were cut by the block layer", count(p.device.splits))],
+        evidence: vec![format!("the block layer made {} of bios", counted(p.device.splits, "cut"))],
         advice,
         check: format!("biopsy latency -d {name} --for 5s"),
         worth,

@@ -41,7 +41,7 @@ How it is computed
   limit then, and what handles them is not examined yet.
 
 From which numbers
-  load.jobs[].user_ns and .system_ns; the profile's classes, threads and folded stacks.
+  load.jobs[].user_ns and .system_ns, load.ring_workers; the profile's classes, threads and folded stacks.
 
 When it is wrong
   - System time of a worker contains the reaping of completions as well as submission.
@@ -86,11 +86,7 @@ fn finding(s: &Summaries<'_>, saturation: &Saturation, operations: u64) -> Findi
         numbers.insert("worker_cpu_percent", percent(workers.busy));
         numbers.insert("user_ns_per_operation", per(load.user_ns()));
         numbers.insert("system_ns_per_operation", per(load.system_ns()));
-        evidence.push(format!(
-            "per operation the workers use {:.0} ns in user space and {:.0} ns in the kernel",
-            per(load.user_ns()),
-            per(load.system_ns())
-        ));
+        evidence.push(format!("per operation the load uses {}", cpu::per_operation(load, operations)));
     }
     if let Some(profile) = cpu::profile(s) {
         let class = |class| profile.class_ns(class).unwrap_or(0) as f64 / operations as f64;
@@ -208,6 +204,7 @@ fn worth(s: &Summaries<'_>, saturation: &Saturation) -> Option<Worth> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::RingWorkers;
     use crate::rules::literal::{Case, SECOND, profile};
 
     #[test]
@@ -267,6 +264,11 @@ mod tests {
         case.profile =
             Some(profile(&[(CpuClass::System, 200), (CpuClass::Kthread, 400), (CpuClass::User, 350)]));
         assert!(find(&case.summaries()).is_empty(), "0.5 + 0.8 of 1.9 busy CPUs are less than 70 %");
+        case.load.as_mut().unwrap().ring_workers = Some(RingWorkers { threads: 3, system_ns: SECOND / 10 });
+        let found = &find(&case.summaries())[0];
+        assert_eq!(found.subject, "all CPUs", "with io_uring's workers they are 0.5 + 0.8 + 0.1");
+        assert!((found.numbers["system_ns_per_operation"] - 5_000.0).abs() < 0.1, "{:?}", found.numbers);
+        assert!(found.evidence[0].ends_with("with io_uring's worker threads"), "{:?}", found.evidence);
     }
 
     #[test]

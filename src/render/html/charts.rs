@@ -5,13 +5,16 @@ use crate::analyze::latency::{DeviceLatency, Op, OpLatency, Stage};
 use crate::hist::Histogram;
 use crate::render::svg::{self, Part};
 use crate::rules::Summaries;
-use crate::units::{count, time};
+use crate::units::{counted, time};
 
 /// More pairs of device and operation than these are in the tables only.
 const MOST: usize = 8;
 
 /// A pair of device and operation with fewer I/Os than this share of the most is in the tables only.
 const SMALL: f64 = 0.001;
+
+/// Fewer values than this are no distribution.
+const FEW: u64 = 10;
 
 /// The pairs that are drawn, and how many are not.
 fn drawn<'a>(s: &Summaries<'a>) -> (Vec<(&'a DeviceLatency, Op, &'a OpLatency)>, usize) {
@@ -38,10 +41,10 @@ fn timed(latency: &OpLatency) -> impl Iterator<Item = (Stage, &Histogram)> {
 
 fn heading(device: &DeviceLatency, op: Op, latency: &OpLatency) -> String {
     format!(
-        "<h3>{} {} <span class=\"soft\">{} I/Os</span></h3>\n",
+        "<h3>{} {} <span class=\"soft\">{}</span></h3>\n",
         escape(&device.name),
         op.name(),
-        count(latency.ios)
+        counted(latency.ios, "I/O")
     )
 }
 
@@ -85,9 +88,26 @@ pub fn stages(s: &Summaries<'_>) -> String {
         );
     }
     if left > 0 {
-        out.push_str(&format!("<p class=\"soft small\">{left} more are in the tables below.</p>\n"));
+        out.push_str(&format!(
+            "<p class=\"soft small\">{left} more {} in the tables below.</p>\n",
+            if left == 1 { "is" } else { "are" }
+        ));
     }
     out
+}
+
+fn chart(stage: Stage, hist: &Histogram, range: (f64, f64)) -> String {
+    let is_drawn = hist.count() >= FEW && hist.buckets().count() > 1;
+    if is_drawn { svg::histogram(stage, hist, range) } else { few(stage, hist) }
+}
+
+/// What would be one bar, or a few of one pixel, in words.
+fn few(stage: Stage, hist: &Histogram) -> String {
+    let edge = |ns: Option<u64>| ns.map_or("-".to_string(), time);
+    let (least, most) = (edge(hist.min()), edge(hist.max()));
+    let range = if least == most { least } else { format!("{least} to {most}") };
+    let (class, name) = (svg::stage_class(stage), stage.name());
+    format!("<p><i class=\"swatch {class}\"></i>{name}: {} of {range}</p>\n", counted(hist.count(), "I/O"))
 }
 
 /// One histogram per stage; the charts of one device and operation share the time axis.
@@ -96,7 +116,9 @@ pub fn distributions(s: &Summaries<'_>) -> String {
     for (device, op, latency) in drawn(s).0 {
         let Some(range) = svg::range(timed(latency).map(|(_, hist)| hist)) else { continue };
         out.push_str(&heading(device, op, latency));
-        timed(latency).for_each(|(stage, hist)| out.push_str(&svg::histogram(stage, hist, range)));
+        for (stage, hist) in timed(latency) {
+            out.push_str(&chart(stage, hist, range));
+        }
     }
     if !out.is_empty() {
         out.push_str(
@@ -105,4 +127,24 @@ pub fn distributions(s: &Summaries<'_>) -> String {
         );
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_be_one_bar_is_one_line() {
+        let of = |values: &[u64]| {
+            let mut hist = Histogram::default();
+            values.iter().for_each(|ns| hist.record(*ns));
+            chart(Stage::Device, &hist, svg::range([&hist].into_iter()).unwrap())
+        };
+        let swatch = "<p><i class=\"swatch s-device\"></i>";
+        assert_eq!(of(&[2_500_000]), format!("{swatch}device: 1 I/O of 2.50 ms</p>\n"));
+        assert_eq!(of(&[70_000; 500]), format!("{swatch}device: 500 I/Os of 70.0 µs</p>\n"));
+        let spread: Vec<u64> = (0..10).map(|i| 1_000 << i).collect();
+        assert_eq!(of(&spread[..9]), format!("{swatch}device: 9 I/Os of 1.00 µs to 256 µs</p>\n"));
+        assert!(of(&spread).starts_with("<svg"));
+    }
 }

@@ -1,11 +1,11 @@
 //! The setting of a run: the machine, and how it was measured.
 
 use super::escape;
-use super::tables::{Cell, facts, table, text};
+use super::tables::{Cell, facts, header, table, text, widen};
 use crate::analyze::latency::DeviceLatency;
 use crate::host::BlockDevice;
 use crate::rules::Summaries;
-use crate::units::{bytes, count, significant, time};
+use crate::units::{bytes, count, counted, significant, time};
 
 /// Kernel, CPUs, and the devices that carried I/O or lie below those that did.
 pub fn machine(s: &Summaries<'_>) -> String {
@@ -89,10 +89,10 @@ pub fn measurement(s: &Summaries<'_>, command: &str) -> String {
         (
             "lost",
             format!(
-                "{} I/Os, {} records, {} samples",
-                count(envelope.lost.ios),
-                count(envelope.lost.events),
-                count(envelope.lost.samples)
+                "{}, {}, {}",
+                counted(envelope.lost.ios, "I/O"),
+                counted(envelope.lost.events, "record"),
+                counted(envelope.lost.samples, "sample")
             ),
         ),
     ];
@@ -105,7 +105,7 @@ pub fn measurement(s: &Summaries<'_>, command: &str) -> String {
     if !kinds.is_empty() {
         rows.push(("lost by kind", kinds.join(", ")));
     }
-    s.latency.devices.iter().filter(|d| d.ios > 0).for_each(|d| rows.push(("counted", counted(d))));
+    s.latency.devices.iter().filter(|d| d.ios > 0).for_each(|d| rows.push(("counted", seen(d))));
     let cost = &envelope.cost;
     let ns = |value: Option<f64>| {
         value.map_or("not measured".to_string(), |v| format!("{} ns", significant(v, 3)))
@@ -122,15 +122,16 @@ pub fn measurement(s: &Summaries<'_>, command: &str) -> String {
     ));
     let mut out = format!("<pre>{}</pre>\n{}", escape(command), facts(&rows));
     if !cost.programs.is_empty() {
-        let programs = cost.programs.iter().map(|program| {
-            vec![
-                text(&program.name),
-                Cell::Number(count(program.runs)),
-                Cell::Number(time(program.ns)),
-                Cell::Number(time((program.ns as f64 / program.runs.max(1) as f64) as u64)),
-            ]
-        });
-        out.push_str(&table(&["<program", "runs", "run time", "per run"], programs.collect()));
+        let programs =
+            cost.programs.iter().map(|program| vec![text(&program.name), Cell::Number(count(program.runs))]);
+        let mut rows: Vec<_> = programs.collect();
+        let mut header = header(&["<program", "runs"]);
+        let run: Vec<Option<f64>> = cost.programs.iter().map(|p| Some(p.ns as f64)).collect();
+        widen(&mut header, &mut rows, "run time", &run);
+        let each: Vec<Option<f64>> =
+            cost.programs.iter().map(|p| Some(p.ns as f64 / p.runs.max(1) as f64)).collect();
+        widen(&mut header, &mut rows, "per run", &each);
+        out.push_str(&table(&header, rows));
         if let Some(baseline) = cost.baseline_ns_per_run {
             out.push_str(&format!(
                 "<p class=\"soft small\">Run times as the kernel counts them; an empty program reads {} ns a run, which is \
@@ -142,20 +143,20 @@ pub fn measurement(s: &Summaries<'_>, command: &str) -> String {
     out
 }
 
-fn counted(device: &DeviceLatency) -> String {
+fn seen(device: &DeviceLatency) -> String {
     let checked = match device.kernel_total() {
         Some(b) if b.min == b.max => format!("the kernel counted {}", count(b.min)),
         Some(b) => format!("the kernel counted {} to {}", count(b.min), count(b.max)),
         None => "the kernel does not count this device".to_string(),
     };
     format!(
-        "{}: {} I/Os, {checked}; {} splits, {} merges, {} requeues, {} retries, {} negative stages",
+        "{}: {}, {checked}; {}, {}, {}, {}, {}",
         device.name,
-        count(device.ios),
-        count(device.splits),
-        count(device.merges),
-        count(device.requeues),
-        count(device.retries),
-        count(device.negative)
+        counted(device.ios, "I/O"),
+        counted(device.splits, "split"),
+        counted(device.merges, "merge"),
+        counted(device.requeues, "requeue"),
+        counted(device.retries, "retry"),
+        counted(device.negative, "negative stage")
     )
 }

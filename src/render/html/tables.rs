@@ -6,7 +6,7 @@ use crate::analyze::stacks::CpuClass;
 use crate::hist::Histogram;
 use crate::render::svg;
 use crate::rules::{self, Summaries};
-use crate::units::{bytes, count, short, significant, time};
+use crate::units::{bytes, common_time, count, counted, significant, time};
 
 /// More queues per device than these are in the JSON only.
 const MOST_QUEUES: usize = 64;
@@ -28,12 +28,12 @@ pub fn text(value: &str) -> Cell {
 }
 
 /// A table whose header cells beginning with `<` are text columns.
-pub fn table(header: &[&str], rows: Vec<Vec<Cell>>) -> String {
+pub fn table(header: &[impl AsRef<str>], rows: Vec<Vec<Cell>>) -> String {
     let head: String = header
         .iter()
-        .map(|name| match name.strip_prefix('<') {
+        .map(|name| match name.as_ref().strip_prefix('<') {
             Some(name) => format!("<th class=\"text\">{name}</th>"),
-            None => format!("<th>{name}</th>"),
+            None => format!("<th>{}</th>", name.as_ref()),
         })
         .collect();
     let body: String = rows
@@ -67,18 +67,46 @@ fn meter(share: f64) -> String {
     format!("<span class=\"meter\"><i style=\"width:{percent:.1}%\"></i></span>")
 }
 
-fn quantiles(hist: &Histogram) -> Vec<Cell> {
-    let cell = |value: Option<u64>| Cell::Number(value.map_or("-".to_string(), time));
-    let mut cells =
-        vec![Cell::Number(count(hist.count())), cell(hist.mean().map(|ns| ns as u64)), cell(hist.min())];
-    cells.extend([0.5, 0.9, 0.99, 0.999, 0.9999].map(|q| cell(hist.quantile(q))));
-    cells.push(cell(hist.max()));
-    cells
+/// A column of times in one unit, with its heading.
+fn times(name: &str, values: &[Option<f64>]) -> (String, Vec<Cell>) {
+    let (scale, unit) = common_time(values.iter().copied().flatten());
+    let cell = |ns: &Option<f64>| Cell::Number(ns.map_or("-".to_string(), |ns| significant(ns / scale, 3)));
+    (format!("{name} {unit}"), values.iter().map(cell).collect())
+}
+
+/// Puts columns of times behind the rows, and their headings behind the header.
+pub fn widen(header: &mut Vec<String>, rows: &mut [Vec<Cell>], name: &str, values: &[Option<f64>]) {
+    let (heading, cells) = times(name, values);
+    header.push(heading);
+    rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
+}
+
+fn ns(value: Option<u64>) -> Option<f64> {
+    value.map(|ns| ns as f64)
+}
+
+type Figure = fn(&Histogram) -> Option<f64>;
+
+/// What stands in a row of percentiles.
+const FIGURES: [(&str, Figure); 8] = [
+    ("mean", Histogram::mean),
+    ("min", |hist| ns(hist.min())),
+    ("p50", |hist| ns(hist.quantile(0.5))),
+    ("p90", |hist| ns(hist.quantile(0.9))),
+    ("p99", |hist| ns(hist.quantile(0.99))),
+    ("p99.9", |hist| ns(hist.quantile(0.999))),
+    ("p99.99", |hist| ns(hist.quantile(0.9999))),
+    ("max", |hist| ns(hist.max())),
+];
+
+/// Headings that are fixed; those of times come with [`widen`].
+pub fn header(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| name.to_string()).collect()
 }
 
 /// Per device, operation and stage, and the operations of biopsy's own load.
 pub fn percentiles(s: &Summaries<'_>) -> String {
-    let mut rows = Vec::new();
+    let (mut rows, mut hists) = (Vec::new(), Vec::new());
     for device in &s.latency.devices {
         for (op, latency) in &device.ops {
             for stage in Stage::ALL {
@@ -86,37 +114,27 @@ pub fn percentiles(s: &Summaries<'_>) -> String {
                     continue;
                 };
                 let name = format!("<i class=\"swatch {}\"></i>{}", svg::stage_class(stage), stage.name());
-                let mut row = vec![text(&device.name), text(op.name()), Cell::Raw(name)];
-                row.extend(quantiles(hist));
-                rows.push(row);
+                let n = Cell::Number(count(hist.count()));
+                rows.push(vec![text(&device.name), text(op.name()), Cell::Raw(name), n]);
+                hists.push(hist);
             }
         }
     }
-    if let Some(load) = s.load {
-        let latency = load.latency();
-        if !latency.is_empty() {
-            let mut row = vec![text("load"), text(load.rw.name()), text("whole operation")];
-            row.extend(quantiles(&latency));
-            rows.push(row);
-        }
+    let whole =
+        s.load.map(|load| (load.rw.name(), load.latency())).filter(|(_, latency)| !latency.is_empty());
+    if let Some((name, latency)) = &whole {
+        let n = Cell::Number(count(latency.count()));
+        rows.push(vec![text("load"), text(name), text("whole operation"), n]);
+        hists.push(latency);
     }
     if rows.is_empty() {
         return String::new();
     }
-    let header = [
-        "<device",
-        "<operation",
-        "<stage",
-        "count",
-        "mean",
-        "min",
-        "p50",
-        "p90",
-        "p99",
-        "p99.9",
-        "p99.99",
-        "max",
-    ];
+    let mut header = header(&["<device", "<operation", "<stage", "count"]);
+    for (name, figure) in FIGURES {
+        let column: Vec<Option<f64>> = hists.iter().map(|hist| figure(hist)).collect();
+        widen(&mut header, &mut rows, name, &column);
+    }
     format!(
         "{}<p class=\"soft small\">Percentiles are exact to 3.2 %; count, mean, min and max are exact. A dash: too few I/Os \
          lie above. A whole operation is what the generator saw; its percentiles are not sums of those of the stages.</p>\n",
@@ -129,11 +147,8 @@ pub fn queues(s: &Summaries<'_>) -> String {
     let mut out = String::new();
     for device in s.latency.devices.iter().filter(|d| d.ios > 0 && !d.queues.is_empty()) {
         let most = device.queues.iter().map(|q| q.ios).max().unwrap_or(0).max(1) as f64;
-        let rows = device.queues.iter().take(MOST_QUEUES).map(|queue| {
-            let stage = |stage: Stage, value: &dyn Fn(&Histogram) -> Option<u64>| {
-                Cell::Number(queue.request_stages.get(&stage).and_then(value).map_or("-".to_string(), time))
-            };
-            let mean = |hist: &Histogram| hist.mean().map(|ns| ns as u64);
+        let shown = || device.queues.iter().take(MOST_QUEUES);
+        let rows = shown().map(|queue| {
             vec![
                 Cell::Text(queue.queue.to_string()),
                 Cell::Text(queue.qid.map_or("-".to_string(), |qid| qid.to_string())),
@@ -141,17 +156,27 @@ pub fn queues(s: &Summaries<'_>) -> String {
                 text(&queue.cpus),
                 Cell::Number(count(queue.ios)),
                 Cell::Raw(meter(queue.ios as f64 / most)),
-                stage(Stage::Queue, &mean),
-                stage(Stage::Device, &mean),
-                stage(Stage::Device, &|hist| hist.quantile(0.99)),
             ]
         });
-        let header =
-            ["<queue", "<qid", "<type", "<CPUs", "I/Os", "<", "queue mean", "device mean", "device p99"];
-        out.push_str(&format!("<h3>{}</h3>\n{}", escape(&device.name), table(&header, rows.collect())));
+        let mut rows: Vec<_> = rows.collect();
+        let mut header = header(&["<queue", "<qid", "<type", "<CPUs", "I/Os", "<"]);
+        let columns: [(&str, Stage, Figure); 3] = [
+            ("queue mean", Stage::Queue, Histogram::mean),
+            ("device mean", Stage::Device, Histogram::mean),
+            ("device p99", Stage::Device, |hist| ns(hist.quantile(0.99))),
+        ];
+        for (name, stage, figure) in columns {
+            let column: Vec<Option<f64>> =
+                shown().map(|queue| queue.request_stages.get(&stage).and_then(figure)).collect();
+            widen(&mut header, &mut rows, name, &column);
+        }
+        out.push_str(&format!("<h3>{}</h3>\n{}", escape(&device.name), table(&header, rows)));
         if device.queues.len() > MOST_QUEUES {
             let more = device.queues.len() - MOST_QUEUES;
-            out.push_str(&format!("<p class=\"soft small\">{more} more queues are in the JSON.</p>\n"));
+            out.push_str(&format!(
+                "<p class=\"soft small\">{more} more {} in the JSON.</p>\n",
+                if more == 1 { "queue is" } else { "queues are" }
+            ));
         }
     }
     out
@@ -171,7 +196,7 @@ pub fn load(s: &Summaries<'_>) -> String {
                 "{} of {}, {} at depth {}, over {}",
                 load.rw.name(),
                 bytes(load.bs as f64),
-                if load.numjobs == 1 { "1 job".to_string() } else { format!("{} jobs", load.numjobs) },
+                counted(load.numjobs.into(), "job"),
                 load.iodepth,
                 bytes(load.size as f64)
             ),
@@ -183,26 +208,39 @@ pub fn load(s: &Summaries<'_>) -> String {
             format!("{} written in {}", bytes(fill.bytes as f64), time(fill.duration_ns)),
         ));
     }
-    rows.extend(load.missing.iter().map(|why| ("without", why.clone())));
     let duration = load.duration_ns.max(1) as f64;
+    if let Some(workers) = load.ring_workers.filter(|workers| workers.threads > 0) {
+        rows.push((
+            "beside the jobs",
+            format!(
+                "{} of io_uring, in the kernel for {:.1} % of one CPU",
+                counted(workers.threads.into(), "worker thread"),
+                workers.system_ns as f64 / duration * 100.0
+            ),
+        ));
+    }
+    rows.extend(load.missing.iter().map(|why| ("without", why.clone())));
     let share = |ns: u64| Cell::Number(format!("{:.1} %", ns as f64 / duration * 100.0));
     let jobs = load.jobs.iter().map(|job| {
         vec![
             Cell::Text(job.number.to_string()),
             Cell::Text(job.cpu.map_or("-".to_string(), |cpu| cpu.to_string())),
             Cell::Number(count(job.operations)),
-            Cell::Number(short(job.operations as f64 * 1e9 / duration)),
+            Cell::Number(count((job.operations as f64 * 1e9 / duration).round() as u64)),
             Cell::Number(count(job.errors)),
             share(job.user_ns),
             share(job.system_ns),
             Cell::Number(significant(job.operations as f64 / job.submits.max(1) as f64, 3)),
-            Cell::Number(job.latency.quantile(0.5).map_or("-".to_string(), time)),
-            Cell::Number(job.latency.quantile(0.99).map_or("-".to_string(), time)),
         ]
     });
-    let header =
-        ["<job", "<CPU", "operations", "per second", "errors", "user", "system", "per submit", "p50", "p99"];
-    format!("{}{}", facts(&rows), table(&header, jobs.collect()))
+    let mut jobs: Vec<_> = jobs.collect();
+    let mut header =
+        header(&["<job", "<CPU", "operations", "per second", "errors", "user", "system", "per submit"]);
+    for (name, q) in [("p50", 0.5), ("p99", 0.99)] {
+        let column: Vec<Option<f64>> = load.jobs.iter().map(|job| ns(job.latency.quantile(q))).collect();
+        widen(&mut header, &mut jobs, name, &column);
+    }
+    format!("{}{}", facts(&rows), table(&header, jobs))
 }
 
 /// Where the CPUs spent their time.
@@ -221,23 +259,28 @@ pub fn cpu(s: &Summaries<'_>) -> String {
     let rows = classes.iter().map(|(name, class)| {
         let samples = profile.classes.get(class).copied().unwrap_or(0);
         let share = samples as f64 / profile.samples as f64;
-        let per_io = rules::ns_per_io(s, profile, *class).filter(|_| *class != CpuClass::Idle);
         vec![
             text(name),
             Cell::Number(format!("{:.2}", share * f64::from(profile.cpus))),
             Cell::Number(format!("{:.1} %", share * 100.0)),
             Cell::Raw(meter(share)),
-            Cell::Number(per_io.map_or("-".to_string(), |ns| time(ns as u64))),
         ]
     });
-    let mut out = table(&["<class", "CPUs", "share", "<", "per I/O"], rows.collect());
+    let mut rows: Vec<_> = rows.collect();
+    let mut header = header(&["<class", "CPUs", "share", "<"]);
+    let per_io: Vec<Option<f64>> = classes
+        .iter()
+        .map(|(_, class)| rules::ns_per_io(s, profile, *class).filter(|_| *class != CpuClass::Idle))
+        .collect();
+    widen(&mut header, &mut rows, "per I/O", &per_io);
+    let mut out = table(&header, rows);
     out.push_str(&format!(
-        "<p class=\"soft small\">{} samples of {} at {} Hz on {} CPUs, {} lost. Everything on the machine is counted, not \
+        "<p class=\"soft small\">{} of {} at {} Hz on {}, {} lost. Everything on the machine is counted, not \
          only what the I/O caused.</p>\n",
-        count(profile.samples),
+        counted(profile.samples, "sample"),
         escape(&profile.sampler),
         profile.frequency,
-        profile.cpus,
+        counted(profile.cpus.into(), "CPU"),
         count(profile.lost)
     ));
     let seconds = profile.duration_ns.max(1) as f64;

@@ -48,6 +48,7 @@ pub fn body(load: &LoadSummary) -> Map<String, Value> {
         "system_cpu_percent": load.cpu_percent(load.system_ns()),
         "user_ns": load.user_ns(),
         "system_ns": load.system_ns(),
+        "ring_workers": load.ring_workers.map(|w| json!({ "threads": w.threads, "system_ns": w.system_ns })),
         "submits": submits,
         "ios_per_submit": ratio(load.operations() + load.errors(), submits),
         "reaps": reaps,
@@ -104,13 +105,21 @@ mod tests {
             fill: None,
             duration_ns: 0,
             jobs: vec![JobResult { latency: Histogram::default(), ..JobResult::default() }],
+            ring_workers: None,
             missing: vec!["registered buffers: too little".to_string()],
         };
         let value = Value::Object(object(&Envelope::default(), &load));
         assert_eq!(value["schema"], "biopsy.load/1");
         assert_eq!(value["ios"], 0);
-        for key in ["iops", "bytes_per_second", "user_cpu_percent", "ios_per_submit", "ios_per_reap", "fill"]
-        {
+        for key in [
+            "iops",
+            "bytes_per_second",
+            "user_cpu_percent",
+            "ios_per_submit",
+            "ios_per_reap",
+            "fill",
+            "ring_workers",
+        ] {
             assert_eq!(value[key], Value::Null, "{key}");
         }
         assert_eq!(value["latency"]["min_ns"], Value::Null);

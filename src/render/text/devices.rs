@@ -1,6 +1,6 @@
 //! The devices of this machine as a tree, disks first and what lies on them indented below.
 
-use super::{bytes, clean, significant};
+use super::{bytes, clean, common_bytes, counted, significant};
 use crate::host::select::Selection;
 use crate::host::warnings::Warning;
 use crate::host::{BlockDevice, Host, Link, Partition};
@@ -11,7 +11,7 @@ const HEADER: [&str; 9] = [
     "driver",
     "scheduler",
     "queues×tags",
-    "request soft/hard",
+    "request KiB soft/hard",
     "numa",
     "link",
     "mounted at",
@@ -29,7 +29,8 @@ pub fn devices(host: &Host, selection: &Selection, warnings: &[Warning]) -> Stri
     if selection.devices.is_empty() {
         out.push_str("no block device in use\n");
     } else {
-        out.push_str(&columns(&Tree::rows(&selection.devices)));
+        let unit = SizeUnit::common(&selection.devices);
+        out.push_str(&columns(&Tree::rows(&selection.devices, unit), unit.1));
         out.push('\n');
         selection.devices.iter().for_each(|device| out.push_str(&details(device)));
     }
@@ -40,26 +41,22 @@ pub fn devices(host: &Host, selection: &Selection, warnings: &[Warning]) -> Stri
         out.push_str(&format!("warning: {}: {}\n", clean(&warning.device), clean(&warning.sentence)));
     }
     if !selection.placeholders.is_empty() {
-        let (count, plural) = plural(selection.placeholders.len());
+        let devices = counted(selection.placeholders.len() as u64, "empty device");
         let mut drivers: Vec<String> =
             selection.placeholders.iter().filter_map(|device| device.driver.as_deref().map(clean)).collect();
         drivers.dedup();
         let drivers = drivers.join(", ");
-        out.push_str(&format!(
-            "\n{count} empty device{plural} not shown ({drivers}); --all shows every one\n"
-        ));
+        out.push_str(&format!("\n{devices} not shown ({drivers}); --all shows every one\n"));
     }
     out
 }
 
 /// One line: what a reader of a pasted report asks first.
 fn machine(host: &Host) -> String {
-    let (cpus, many_cpus) = plural(host.cpus_online as usize);
-    let (nodes, many_nodes) = plural(host.numa_nodes as usize);
     let mut parts = vec![format!("{}, Linux {}", clean(&host.hostname), clean(&host.kernel))];
     parts.extend(host.cpu_model.as_deref().map(clean));
-    parts.push(format!("{cpus} CPU{many_cpus}"));
-    parts.push(format!("{nodes} NUMA node{many_nodes}"));
+    parts.push(counted(host.cpus_online.into(), "CPU"));
+    parts.push(counted(host.numa_nodes.into(), "NUMA node"));
     parts.extend(host.memory_bytes.map(|size| format!("{} of memory", bytes(size as f64))));
     parts.extend(host.virtualization.as_deref().map(|name| format!("virtual machine ({})", clean(name))));
     fold("", parts)
@@ -88,20 +85,47 @@ fn fold(start: &str, parts: Vec<String>) -> String {
     out
 }
 
-fn plural(count: usize) -> (usize, &'static str) {
-    (count, if count == 1 { "" } else { "s" })
-}
-
 /// The walk over the shown devices.
 struct Tree<'a> {
     shown: &'a [&'a BlockDevice],
+    unit: SizeUnit,
     seen: Vec<&'a str>,
     rows: Vec<Vec<String>>,
 }
 
+/// The one unit of all sizes, and its bytes.
+#[derive(Clone, Copy)]
+struct SizeUnit(f64, &'static str);
+
+impl SizeUnit {
+    fn common(shown: &[&BlockDevice]) -> Self {
+        let partitions = shown.iter().flat_map(|device| &device.partitions);
+        let sizes = shown.iter().map(|disk| disk.size_bytes).chain(partitions.map(|part| part.size_bytes));
+        let (scale, unit) = common_bytes(sizes.map(|bytes| bytes as f64));
+        Self(scale, unit)
+    }
+
+    fn of(self, bytes: u64) -> String {
+        if bytes == 0 { "-".to_string() } else { rounded(significant(bytes as f64 / self.0, 3)) }
+    }
+}
+
+/// As `queue/max_sectors_kb` says it.
+fn kib(bytes: u64) -> String {
+    if bytes == 0 { "-".to_string() } else { (bytes / 1024).to_string() }
+}
+
+/// Sizes are mostly powers of two: `4` and not `4.00`.
+fn rounded(figure: String) -> String {
+    match figure.split_once('.') {
+        Some((whole, rest)) if rest.bytes().all(|digit| digit == b'0') => whole.to_string(),
+        _ => figure,
+    }
+}
+
 impl<'a> Tree<'a> {
-    fn rows(shown: &'a [&'a BlockDevice]) -> Vec<Vec<String>> {
-        let mut tree = Self { shown, seen: Vec::new(), rows: Vec::new() };
+    fn rows(shown: &'a [&'a BlockDevice], unit: SizeUnit) -> Vec<Vec<String>> {
+        let mut tree = Self { shown, unit, seen: Vec::new(), rows: Vec::new() };
         let is_shown = |name: &String| shown.iter().any(|device| device.name == *name);
         for device in shown.iter().filter(|device| !device.layers.iter().any(is_shown)) {
             tree.disk(device, "", "");
@@ -129,7 +153,7 @@ impl<'a> Tree<'a> {
             return;
         }
         self.seen.push(&device.name);
-        self.rows.push(disk_cells(name, device));
+        self.rows.push(disk_cells(name, device, self.unit));
         let through: Vec<&String> =
             device.partitions.iter().flat_map(|partition| &partition.holders).collect();
         let direct: Vec<&'a BlockDevice> =
@@ -137,7 +161,8 @@ impl<'a> Tree<'a> {
         let last = device.partitions.len() + direct.len();
         for (at, partition) in device.partitions.iter().enumerate() {
             let (branch, stem) = branches(at + 1 == last, below);
-            self.rows.push(partition_cells(format!("{branch}{}", clean(&partition.name)), partition));
+            let name = format!("{branch}{}", clean(&partition.name));
+            self.rows.push(partition_cells(name, partition, self.unit));
             let uppers: Vec<&'a BlockDevice> = self.above(&partition.holders).collect();
             self.all(&uppers, &stem);
         }
@@ -166,7 +191,7 @@ fn branches(last: bool, below: &str) -> (String, String) {
     }
 }
 
-fn disk_cells(name: String, device: &BlockDevice) -> Vec<String> {
+fn disk_cells(name: String, device: &BlockDevice, unit: SizeUnit) -> Vec<String> {
     let in_partition = |path: &&String, list: fn(&Partition) -> &Vec<String>| {
         device.partitions.iter().any(|partition| list(partition).contains(path))
     };
@@ -176,21 +201,21 @@ fn disk_cells(name: String, device: &BlockDevice) -> Vec<String> {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_string());
     vec![
         name,
-        size(device.size_bytes),
+        unit.of(device.size_bytes),
         or_dash(device.driver.as_deref().map(clean)),
         or_dash(device.scheduler.as_deref().map(clean)),
         queues(device),
-        format!("{}/{}", size(device.max_request_bytes), size(device.max_hw_request_bytes)),
+        format!("{}/{}", kib(device.max_request_bytes), kib(device.max_hw_request_bytes)),
         or_dash(device.numa_node.map(|node| node.to_string())),
         or_dash(device.link.as_ref().map(link)),
         places(&mounts, &swaps),
     ]
 }
 
-fn partition_cells(name: String, partition: &Partition) -> Vec<String> {
+fn partition_cells(name: String, partition: &Partition, unit: SizeUnit) -> Vec<String> {
     let mut row = vec![String::new(); HEADER.len()];
     row[0] = name;
-    row[1] = size(partition.size_bytes);
+    row[1] = unit.of(partition.size_bytes);
     row[8] =
         places(&partition.mounted_at.iter().collect::<Vec<_>>(), &partition.swaps.iter().collect::<Vec<_>>());
     row
@@ -252,12 +277,10 @@ fn details(device: &BlockDevice) -> String {
             .map(|link| format!("link {} GB/s raw", significant(link.raw_bytes_per_second / 1e9, 3))),
     );
     if !device.vectors.is_empty() {
-        let (count, plural) = plural(device.vectors.len());
-        parts.push(format!("{count} interrupt vector{plural}"));
+        parts.push(counted(device.vectors.len() as u64, "interrupt vector"));
     }
-    if let Some((count, plural)) = device.poll_queues.filter(|count| *count > 0).map(|n| plural(n as usize)) {
-        parts.push(format!("{count} poll queue{plural}"));
-    }
+    let poll_queues = device.poll_queues.filter(|count| *count > 0);
+    parts.extend(poll_queues.map(|count| counted(count.into(), "poll queue")));
     if device.hidden {
         parts.push("hidden path of a multipath drive".to_string());
     }
@@ -266,7 +289,7 @@ fn details(device: &BlockDevice) -> String {
         let slaves: Vec<String> = device.slaves.iter().map(|name| clean(name)).collect();
         parts.push(format!("on {}", slaves.join(", ")));
     }
-    parts.extend(device.requests.map(|requests| format!("{requests} requests")));
+    parts.extend(device.requests.map(|requests| counted(requests.into(), "request")));
     parts.push(format!(
         "read-ahead {}",
         if device.read_ahead_bytes == 0 { "off".to_string() } else { size(device.read_ahead_bytes) }
@@ -279,13 +302,14 @@ fn details(device: &BlockDevice) -> String {
 }
 
 /// Columns in which no device has anything are left out.
-fn columns(rows: &[Vec<String>]) -> String {
+fn columns(rows: &[Vec<String>], unit: &str) -> String {
+    let header = HEADER.map(|name| if name == "size" { format!("size {unit}") } else { name.to_string() });
     let is_used =
         |column: &usize| *column == 0 || rows.iter().any(|row| !matches!(row[*column].as_str(), "" | "-"));
     let used: Vec<usize> = (0..HEADER.len()).filter(is_used).collect();
     let width = |text: &str| text.chars().count();
     let widest = |column: usize| {
-        rows.iter().map(|row| width(&row[column])).max().unwrap_or(0).max(width(HEADER[column]))
+        rows.iter().map(|row| width(&row[column])).max().unwrap_or(0).max(width(&header[column]))
     };
     let widths: Vec<usize> = (0..HEADER.len()).map(widest).collect();
     let line = |cell: &dyn Fn(usize) -> String| {
@@ -297,7 +321,7 @@ fn columns(rows: &[Vec<String>]) -> String {
         let text = used.iter().map(padded).collect::<Vec<_>>().join("  ");
         format!("{}\n", text.trim_end())
     };
-    let mut out = line(&|column| HEADER[column].to_string());
+    let mut out = line(&|column| header[column].clone());
     for row in rows {
         out.push_str(&line(&|column| row[column].clone()));
     }

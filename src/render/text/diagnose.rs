@@ -1,6 +1,6 @@
 //! `biopsy diagnose` as text: the verdict first, then what it rests on.
 
-use super::{clean, count, footer, significant, time};
+use super::{clean, common_time, counted, footer, significant, time};
 use crate::analyze::latency::{DeviceLatency, OpLatency, Stage};
 use crate::analyze::stacks::CpuClass;
 use crate::findings::{Diagnosis, Finding, NotExamined, Severity};
@@ -50,7 +50,8 @@ pub fn render(s: &Summaries<'_>, diagnosis: &Diagnosis, doubt: Option<&str>, col
     }
     let more = diagnosis.findings.len().saturating_sub(MOST_FINDINGS);
     if more > 0 {
-        out.push_str(&format!("{more} more findings are in the report and in --json.\n\n"));
+        let (noun, are) = if more == 1 { ("finding", "is") } else { ("findings", "are") };
+        out.push_str(&format!("{more} more {noun} {are} in the report and in --json.\n\n"));
     } else {
         out.push_str("Nothing else stood out.\n\n");
     }
@@ -130,15 +131,17 @@ fn stages(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
 /// `queue 66.7 µs (5 %) + device 1.27 ms (95 %)`; None where no stage was timed.
 fn stage_line(latency: &OpLatency) -> Option<String> {
     let all: u64 = latency.request_stages.values().map(Histogram::sum).sum();
+    // They are there to be added up: in one unit.
+    let (scale, unit) = common_time(latency.request_stages.values().filter_map(Histogram::mean));
     let parts: Vec<String> = Stage::ALL
         .iter()
         .filter_map(|stage| Some((stage, latency.request_stages.get(stage)?)))
         .filter_map(|(stage, hist)| {
             let share = hist.sum() as f64 / all.max(1) as f64 * 100.0;
-            Some(format!("{} {} ({share:.0} %)", stage.name(), time(hist.mean()? as u64)))
+            Some(format!("{} {} {unit} ({share:.0} %)", stage.name(), significant(hist.mean()? / scale, 3)))
         })
         .collect();
-    (!parts.is_empty()).then(|| format!("{}; {} I/Os", parts.join(" + "), count(latency.ios)))
+    (!parts.is_empty()).then(|| format!("{}; {}", parts.join(" + "), counted(latency.ios, "I/O")))
 }
 
 fn cpu(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
@@ -152,10 +155,16 @@ fn cpu(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
         ("softirq", CpuClass::Softirq),
         ("kthread", CpuClass::Kthread),
     ];
-    let parts: Vec<String> = classes
+    let times: Vec<(&str, f64)> = classes
         .iter()
-        .filter_map(|(name, class)| {
-            rules::ns_per_io(s, profile, *class).map(|ns| format!("{name} {}", time(ns as u64)))
+        .filter_map(|(name, class)| rules::ns_per_io(s, profile, *class).map(|ns| (*name, ns)))
+        .collect();
+    let (scale, unit) = common_time(times.iter().map(|(_, ns)| *ns));
+    let parts: Vec<String> = times
+        .iter()
+        .map(|(name, ns)| match *ns {
+            0.0 => format!("{name} 0"),
+            ns => format!("{name} {} {unit}", significant(ns / scale, 3)),
         })
         .collect();
     if parts.is_empty() {
@@ -165,8 +174,8 @@ fn cpu(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
     let mut out = String::new();
     let title = bold("CPU time per I/O");
     out.push_str(&format!(
-        "{title} (whole machine, {} samples of {sampler})\n  {}\n\n",
-        count(profile.samples),
+        "{title} (whole machine, {} of {sampler})\n  {}\n\n",
+        counted(profile.samples, "sample"),
         parts.join(", ")
     ));
     out
@@ -175,7 +184,7 @@ fn cpu(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
 /// n, duration, loss, the kernel's own count, and what the probes cost.
 fn ending(s: &Summaries<'_>) -> String {
     let ios: u64 = s.latency.devices.iter().map(|d| d.ios).sum();
-    let mut out = format!("n = {} I/Os in {}\n", count(ios), time(s.envelope.duration_ns));
+    let mut out = format!("n = {} in {}\n", counted(ios, "I/O"), time(s.envelope.duration_ns));
     for device in s.latency.devices.iter().filter(|d| d.ios > 0).take(MOST_DEVICES) {
         out.push_str(&footer::check(device));
     }

@@ -1,6 +1,6 @@
 //! What every view ends with: how sure it is, what was lost, what it cost, and what is not in it.
 
-use super::{bytes, clean, count, significant};
+use super::{bytes, clean, count, counted, significant};
 use crate::analyze::latency::DeviceLatency;
 use crate::envelope::{Envelope, Missing};
 
@@ -36,7 +36,8 @@ pub fn lost(envelope: &Envelope) -> String {
         .map(|(kind, n)| format!("{} {}", clean(&kind.replace('_', " ")), count(*n)))
         .collect();
     let detail = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
-    format!("lost {} I/Os, {} events, {} samples{detail}\n", lost.ios, lost.events, lost.samples)
+    let (ios, events) = (counted(lost.ios, "I/O"), counted(lost.events, "event"));
+    format!("lost {ios}, {events}, {}{detail}\n", counted(lost.samples, "sample"))
 }
 
 /// What the probes cost.

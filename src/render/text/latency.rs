@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{bytes, clean, count, footer, short, significant, table, time, time_unit};
+use super::{bytes, clean, count, counted, footer, short, significant, table, time, time_unit};
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Stage, Unit};
 use crate::analyze::operations::{NotCovered, OperationLatency};
 use crate::envelope::Envelope;
@@ -52,27 +52,28 @@ fn of_device(device: &DeviceLatency, duration_ns: u64, style: Style) -> String {
     if !device.layers.is_empty() {
         out.push_str(&format!(" (on {})", clean(&device.layers.join(", "))));
     }
-    let mut facts = vec![format!("{} I/Os", count(device.ios)), bytes(device.bytes as f64)];
+    let mut facts = vec![counted(device.ios, "I/O"), bytes(device.bytes as f64)];
     let notable = [
-        ("splits", device.splits),
-        ("merges", device.merges),
-        ("requeues", device.requeues),
-        ("retries", device.retries),
+        ("split", device.splits),
+        ("merge", device.merges),
+        ("requeue", device.requeues),
+        ("retry", device.retries),
     ];
-    facts.extend(notable.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{} {what}", count(*n))));
+    facts.extend(notable.iter().filter(|(_, n)| *n > 0).map(|(what, n)| counted(*n, what)));
     if device.vanished {
         facts.push("VANISHED in mid-run".to_string());
     }
     out.push_str(&format!(": {}\n", facts.join(", ")));
     for (op, latency) in &device.ops {
         out.push_str(&format!(
-            "\n  {}  {} I/Os  {}/s  {}/s\n",
+            "\n  {}  {}  {}/s  {}/s\n",
             bold(op.name(), style),
-            count(latency.ios),
+            counted(latency.ios, "I/O"),
             short(latency.ios as f64 / seconds),
             bytes(latency.bytes as f64 / seconds),
         ));
         let (unit, stages) = latency.stages();
+        let scale = unit_of(latency);
         if stages.is_empty() {
             continue;
         }
@@ -83,14 +84,14 @@ fn of_device(device: &DeviceLatency, duration_ns: u64, style: Style) -> String {
             }
             _ => None,
         };
-        out.push_str(&indent(&stages_table(unit, stages, total), 4));
+        out.push_str(&indent(&stages_table(unit, stages, total, scale), 4));
         out.push('\n');
         // A request of the block layer that is not one operation has stages of its own.
         if unit == Unit::Operation && !alike(latency) {
-            out.push_str(&indent(&stages_table(Unit::Io, &latency.request_stages, None), 4));
+            out.push_str(&indent(&stages_table(Unit::Io, &latency.request_stages, None, scale), 4));
             out.push('\n');
         }
-        out.push_str(&indent(&histograms(stages), 4));
+        out.push_str(&indent(&histograms(stages, scale), 4));
     }
     out
 }
@@ -102,12 +103,12 @@ fn indent(text: &str, by: usize) -> String {
 
 /// How many operations, and how many of them the table below leaves out.
 fn operations_line(all: &OperationLatency, latency: &OpLatency) -> String {
-    let mut line = format!("{} operations", count(all.operations));
+    let mut line = counted(all.operations, "operation");
     let left: Vec<String> = all
         .not_covered
         .iter()
         .map(|(why, n)| format!("{} {}", count(*n), not_covered(*why)))
-        .chain(latency.unowned.filter(|n| *n > 0).map(|n| format!("{} I/Os of no operation", count(n))))
+        .chain(latency.unowned.filter(|n| *n > 0).map(|n| format!("{} of no operation", counted(n, "I/O"))))
         .collect();
     if !left.is_empty() {
         line.push_str(&format!(" (not below: {})", left.join(", ")));
@@ -131,10 +132,20 @@ fn alike(latency: &OpLatency) -> bool {
     latency.unowned == Some(0) && operations.abs_diff(owned) * 100 <= operations
 }
 
-/// Percentiles per stage and of the whole, one unit of time for the whole table.
-fn stages_table(of: Unit, stages: &BTreeMap<Stage, Histogram>, total: Option<&Histogram>) -> String {
-    let middle = stages.values().chain(total).filter_map(|h| h.quantile(0.5).or(h.max())).max().unwrap_or(0);
-    let (scale, unit) = time_unit(middle);
+/// The unit of all times of one class of I/O: that of the largest median.
+fn unit_of(latency: &OpLatency) -> (f64, &'static str) {
+    let total = latency.operations.iter().map(|all| &all.total);
+    let medians = latency.request_stages.values().chain(total).filter_map(|h| h.quantile(0.5).or(h.max()));
+    time_unit(medians.max().unwrap_or(0))
+}
+
+/// Percentiles per stage, and of the whole.
+fn stages_table(
+    of: Unit,
+    stages: &BTreeMap<Stage, Histogram>,
+    total: Option<&Histogram>,
+    (scale, unit): (f64, &'static str),
+) -> String {
     let cell = |value: Option<u64>| value.map_or("-".to_string(), |v| figure(v as f64 / scale));
     let rows: Vec<Vec<String>> = Stage::ALL
         .iter()
@@ -178,35 +189,54 @@ fn figure(value: f64) -> String {
 
 const BAR: usize = 24;
 
-/// One row per power of two, the stages side by side.
-fn histograms(stages: &BTreeMap<Stage, Histogram>) -> String {
-    let octave = |lower: u64| if lower == 0 { 0 } else { 64 - lower.leading_zeros() };
-    let folded: Vec<(Stage, BTreeMap<u32, u64>)> = Stage::ALL
-        .iter()
-        .filter_map(|stage| stages.get(stage).map(|h| (*stage, h)))
-        .map(|(stage, h)| {
-            let mut rows = BTreeMap::new();
-            for (lower, _, n) in h.buckets() {
-                *rows.entry(octave(lower)).or_insert(0) += n;
-            }
-            (stage, rows)
-        })
-        .collect();
-    let all = || folded.iter().flat_map(|(_, rows)| rows.keys().copied());
+/// Fewer values than this are no distribution.
+const FEW: u64 = 10;
+
+/// Values by power of two: the key is that of the upper end.
+fn octaves(hist: &Histogram) -> BTreeMap<u32, u64> {
+    let mut rows = BTreeMap::new();
+    for (lower, _, n) in hist.buckets() {
+        *rows.entry(if lower == 0 { 0 } else { 64 - lower.leading_zeros() }).or_insert(0) += n;
+    }
+    rows
+}
+
+/// One row per power of two, the stages side by side. What would be one bar, or a few stars, is a line.
+fn histograms(stages: &BTreeMap<Stage, Histogram>, unit: (f64, &'static str)) -> String {
+    let present = || Stage::ALL.iter().filter_map(|stage| stages.get(stage).map(|hist| (*stage, hist)));
+    let is_drawn = |hist: &Histogram| hist.count() >= FEW && octaves(hist).len() > 1;
+    let drawn: Vec<(Stage, BTreeMap<u32, u64>)> =
+        present().filter(|(_, hist)| is_drawn(hist)).map(|(stage, hist)| (stage, octaves(hist))).collect();
+    let mut out = picture(&drawn, unit);
+    for (stage, hist) in present().filter(|(_, hist)| !is_drawn(hist)) {
+        let edge = |ns: Option<u64>| ns.map_or("-".to_string(), |ns| figure(ns as f64 / unit.0));
+        let (least, most) = (edge(hist.min()), edge(hist.max()));
+        let (n, unit) = (counted(hist.count(), "I/O"), unit.1);
+        out.push_str(&match hist.count() {
+            0 => continue,
+            _ if least == most => format!("{}: {n} of {least} {unit}\n", stage.name()),
+            _ => format!("{}: {n} of {least} to {most} {unit}\n", stage.name()),
+        });
+    }
+    out
+}
+
+fn picture(stages: &[(Stage, BTreeMap<u32, u64>)], (scale, unit): (f64, &'static str)) -> String {
+    let all = || stages.iter().flat_map(|(_, rows)| rows.keys().copied());
     let (Some(first), Some(last)) = (all().min(), all().max()) else { return String::new() };
     let label = |octave: u32| {
         let lower = if octave == 0 { 0 } else { 1u64 << (octave - 1) };
-        format!("[{}, {})", time(lower), time(1u64 << octave))
+        format!("[{}, {})", figure(lower as f64 / scale), figure(2f64.powi(octave as i32) / scale))
     };
     let width = (first..=last).map(|o| label(o).chars().count()).max().unwrap_or(0);
-    let counts: Vec<usize> = folded
+    let counts: Vec<usize> = stages
         .iter()
         .map(|(stage, rows)| {
             rows.values().map(|n| count(*n).len()).chain([stage.name().len()]).max().unwrap_or(0)
         })
         .collect();
-    let mut out = " ".repeat(width);
-    for ((stage, _), wide) in folded.iter().zip(&counts) {
+    let mut out = format!("{}{unit}", " ".repeat(width.saturating_sub(unit.chars().count())));
+    for ((stage, _), wide) in stages.iter().zip(&counts) {
         out.push_str(&format!("  {:>wide$}{}", stage.name(), " ".repeat(BAR + 3)));
     }
     out = out.trim_end().to_string();
@@ -214,7 +244,7 @@ fn histograms(stages: &BTreeMap<Stage, Histogram>) -> String {
     for o in first..=last {
         let text = label(o);
         let mut line = format!("{}{text}", " ".repeat(width - text.chars().count()));
-        for ((_, rows), wide) in folded.iter().zip(&counts) {
+        for ((_, rows), wide) in stages.iter().zip(&counts) {
             let n = rows.get(&o).copied().unwrap_or(0);
             let most = rows.values().copied().max().unwrap_or(1).max(1);
             let stars = ((n as f64 / most as f64) * BAR as f64).ceil() as usize;
@@ -230,8 +260,8 @@ fn histograms(stages: &BTreeMap<Stage, Histogram>) -> String {
 fn ending(envelope: &Envelope, summary: &LatencySummary, shown: &[&DeviceLatency], style: Style) -> String {
     let ios: u64 = summary.devices.iter().map(|d| d.ios).sum();
     let mut out = format!(
-        "n = {} I/Os in {} from {}, kernel {}\n",
-        count(ios),
+        "n = {} in {} from {}, kernel {}\n",
+        counted(ios, "I/O"),
         time(summary.duration_ns),
         envelope.start,
         clean(&envelope.kernel)
@@ -282,6 +312,49 @@ mod tests {
         assert!(text.contains("seen 2,000, kernel counted 2,000: ok"), "{text}");
         assert!(!text.contains('\x1b'), "{text}");
         assert!(text.contains("2000/s") && text.contains("p99.9"), "{text}");
+    }
+
+    fn picture_of(values: impl Iterator<Item = u64>) -> String {
+        let mut hist = Histogram::default();
+        values.for_each(|ns| hist.record(ns));
+        let stages = BTreeMap::from([(Stage::Device, hist)]);
+        let latency = OpLatency { request_stages: stages, ..OpLatency::default() };
+        histograms(&latency.request_stages, unit_of(&latency))
+    }
+
+    #[test]
+    fn a_histogram_has_one_unit_from_top_to_bottom() {
+        let text = picture_of((0..100u64).map(|i| 400_000 + i * 40_000));
+        let expected = [
+            "          ms  device",
+            "[0.26, 0.52)       4 |**                      |",
+            "[0.52, 1.05)      13 |******                  |",
+            "[1.05, 2.10)      26 |************            |",
+            "[2.10, 4.19)      52 |************************|",
+            "[4.19, 8.39)       5 |***                     |",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_would_be_one_bar_is_one_line() {
+        assert_eq!(picture_of([70_000; 500].into_iter()), "device: 500 I/Os of 70.0 µs\n");
+        assert_eq!(picture_of((0..500).map(|i| 70_000 + i)), "device: 500 I/Os of 70.0 to 70.5 µs\n");
+        assert_eq!(picture_of((0..9).map(|i| 1_000 << i)), "device: 9 I/Os of 1.00 to 256 µs\n");
+        assert_eq!(picture_of([2_500_000].into_iter()), "device: 1 I/O of 2.50 ms\n");
+        assert_eq!(picture_of((0..10).map(|i| 1_000 << i)).lines().count(), 11);
+    }
+
+    #[test]
+    fn one_is_not_several() {
+        let mut device = device();
+        (device.ios, device.merges, device.retries) = (1, 1, 2);
+        device.ops.values_mut().for_each(|op| op.ios = 1);
+        let summary = LatencySummary { duration_ns: 1_000_000_000, devices: vec![device] };
+        let text = render(&Envelope::default(), &summary, None, Style::default());
+        assert!(text.contains(": 1 I/O, 0 B, 1 merge, 2 retries\n"), "{text}");
+        assert!(text.contains("read  1 I/O  1/s") && text.contains("n = 1 I/O in"), "{text}");
+        assert!(text.contains("lost 0 I/Os, 0 events, 0 samples"), "{text}");
     }
 
     #[test]

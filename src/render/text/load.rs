@@ -1,7 +1,7 @@
 //! `biopsy load` as text.
 
-use super::{bytes, clean, count, short, significant, table, time, time_unit};
-use crate::load::{JobResult, LoadSummary};
+use super::{bytes, clean, common_time, count, counted, short, significant, table, time, time_unit};
+use crate::load::{JobResult, LoadSummary, RingWorkers};
 
 /// All of it.
 pub fn render(load: &LoadSummary) -> String {
@@ -24,7 +24,7 @@ fn facts(load: &LoadSummary) -> String {
     let all = load.operations() + load.errors();
     let (submits, reaps) = (load.submits(), load.reaps());
     let on = load.device.as_deref().map_or(String::new(), |device| format!(" on {}", clean(device)));
-    let jobs = if load.numjobs == 1 { "1 job".to_string() } else { format!("{} jobs", load.numjobs) };
+    let jobs = counted(load.numjobs.into(), "job");
     let mut lines = vec![
         ("target", format!("{}{on}, {}", clean(&load.target), bytes(load.size as f64))),
         (
@@ -62,7 +62,22 @@ fn facts(load: &LoadSummary) -> String {
             percent(load.cpu_percent(load.system_ns())),
         ),
     ));
+    lines.push(("CPU of", cpu_of(load)));
     lines.iter().map(|(name, value)| format!("{name:<11} {value}\n")).collect()
+}
+
+/// Whose CPU time the figures are.
+fn cpu_of(load: &LoadSummary) -> String {
+    let jobs = counted(load.numjobs.into(), "job");
+    match load.ring_workers {
+        None => format!("{jobs}; that of io_uring's worker threads is not known"),
+        Some(RingWorkers { threads: 0, .. }) => format!("{jobs}; io_uring needed no worker thread"),
+        Some(RingWorkers { threads, system_ns }) => format!(
+            "{jobs} and {} of io_uring; of system, {} of one CPU is the latter's",
+            counted(threads.into(), "worker thread"),
+            percent(load.cpu_percent(system_ns))
+        ),
+    }
 }
 
 /// One unit for the row, that of the median.
@@ -88,7 +103,16 @@ fn latency(load: &LoadSummary) -> String {
 fn jobs(load: &LoadSummary) -> String {
     let (scale, unit) = time_unit(load.latency().quantile(0.5).unwrap_or(0));
     let (p50, p99) = (format!("p50 {unit}"), format!("p99 {unit}"));
-    let header = ["job", "CPU", "reads", "failed", &p50, &p99, "per submit", "per reap", "user", "system"];
+    let per = |ns: u64, job: &JobResult| match job.operations + job.errors {
+        0 => 0.0,
+        all => ns as f64 / all as f64,
+    };
+    let times = load.jobs.iter().flat_map(|job| [per(job.user_ns, job), per(job.system_ns, job)]);
+    let (cpu_scale, cpu_unit) = common_time(times);
+    // As above: 0 is not known.
+    let cpu = |ns: f64| if ns > 0.0 { significant(ns / cpu_scale, 3) } else { dash() };
+    let (user, system) = (format!("user {cpu_unit}"), format!("system {cpu_unit}"));
+    let header = ["job", "CPU", "reads", "failed", &p50, &p99, "per submit", "per reap", &user, &system];
     let row = |job: &JobResult| {
         let all = job.operations + job.errors;
         let cell = |q| job.latency.quantile(q).map_or(dash(), |ns| scaled(ns as f64, scale));
@@ -101,8 +125,8 @@ fn jobs(load: &LoadSummary) -> String {
             cell(0.99),
             ratio(all, job.submits),
             ratio(all, job.reaps),
-            per_operation(job.user_ns, all),
-            per_operation(job.system_ns, all),
+            cpu(per(job.user_ns, job)),
+            cpu(per(job.system_ns, job)),
         ]
     };
     table(&header, &load.jobs.iter().map(row).collect::<Vec<_>>())
@@ -162,6 +186,7 @@ mod tests {
             fill: Some(Fill { bytes: 1 << 30, duration_ns: 2_000_000_000 }),
             duration_ns: 1_000_000_000,
             jobs: vec![job],
+            ring_workers: Some(RingWorkers { threads: 2, system_ns: 2_000_000 }),
             missing: Vec::new(),
         }
     }
@@ -178,7 +203,8 @@ bandwidth   7.81 MiB/s
 reads       2,000
 per submit  4.00
 per reap    5.00
-CPU         user 50 ns and system 1.00 µs per read; 0.0 % and 0.2 % of one CPU
+CPU         user 50 ns and system 2.00 µs per read; 0.0 % and 0.4 % of one CPU
+CPU of      1 job and 2 worker threads of io_uring; of system, 0.2 % of one CPU is the latter's
 
 µs        min  mean   p50   p90   p99  p99.9   max
 latency  60.0  60.0  60.0  60.0  60.0   60.0  60.0
@@ -188,7 +214,8 @@ latency  60.0  60.0  60.0  60.0  60.0   60.0  60.0
 
     #[test]
     fn what_was_not_measured_is_a_dash() {
-        let load = LoadSummary { duration_ns: 0, jobs: vec![JobResult::default()], ..summary() };
+        let load =
+            LoadSummary { duration_ns: 0, jobs: vec![JobResult::default()], ring_workers: None, ..summary() };
         let text = render(&load);
         assert!(text.contains("IOPS        -\n") && text.contains("per submit  -\n"), "{text}");
         assert!(text.contains("CPU         user - and system - per read; - and - of one CPU"), "{text}");

@@ -1,0 +1,50 @@
+//! What cannot be seen on the paths of an NVMe multipath drive.
+
+use super::plan::Plan;
+use crate::envelope::Missing;
+use crate::host::Host;
+
+/// The kernel tells once that a bio enters the block layer, and names the head: on a path, which gets the
+/// bio from there, the queue stage has no beginning.
+pub fn missing_queue(host: &Host, plan: &Plan) -> Vec<Missing> {
+    let paths = plan.devices.iter().filter_map(|d| host.device(&d.name)).filter(|d| d.hidden);
+    paths
+        .map(|path| Missing {
+            device: Some(path.name.clone()),
+            stage: Some("queue".to_string()),
+            reason: "no-event".to_string(),
+            why: format!(
+                "a path of the multipath drive {}, where block_bio_queue tells of the bio; no event tells when the \
+                 path gets it",
+                path.holders.join(", ")
+            ),
+            ..Missing::default()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::BlockDevice;
+
+    #[test]
+    fn only_paths_have_no_queue_stage() {
+        let disk = |name: &str, hidden, above: &[&str]| BlockDevice {
+            name: name.to_string(),
+            hidden,
+            request_based: true,
+            holders: above.iter().map(|name| name.to_string()).collect(),
+            ..BlockDevice::default()
+        };
+        let devices = vec![disk("nvme0c0n1", true, &["nvme0n1"]), disk("vda", false, &["dm-0"])];
+        let host = Host { devices, ..Host::default() };
+        let missing = missing_queue(&host, &Plan::new(host.devices.iter(), 2).unwrap());
+        assert_eq!(missing.len(), 1);
+        assert_eq!(
+            (missing[0].device.as_deref(), missing[0].stage.as_deref()),
+            (Some("nvme0c0n1"), Some("queue"))
+        );
+        assert!(missing[0].why.starts_with("a path of the multipath drive nvme0n1,"), "{}", missing[0].why);
+    }
+}
