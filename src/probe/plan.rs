@@ -19,7 +19,7 @@ const LEAST_SLOTS: u32 = 256;
 const MOST_SHARDS: u32 = 64;
 
 /// CPUs that have rows of operations of their own; a row is about 31 KiB.
-const MOST_OPERATION_SHARDS: u32 = 16;
+const MOST_OPERATION_SHARDS: u32 = 8;
 
 /// The layout of all maps for a set of devices.
 #[derive(Debug, Clone, Default, PartialEq)]
