@@ -183,6 +183,15 @@ pub enum Unit {
     Io,
 }
 
+impl Unit {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Operation => "operation",
+            Self::Io => "I/O",
+        }
+    }
+}
+
 impl OpLatency {
     /// The stages to show first: those of the operations where most I/Os belong to one, else those of
     /// the I/Os.
@@ -192,6 +201,14 @@ impl OpLatency {
                 (Unit::Operation, &all.stages)
             }
             _ => (Unit::Io, &self.request_stages),
+        }
+    }
+
+    /// How many of [`Self::stages`]' unit there are.
+    pub fn count(&self) -> u64 {
+        match (self.stages().0, &self.operations) {
+            (Unit::Operation, Some(all)) => all.operations,
+            _ => self.ios,
         }
     }
 }

@@ -22,6 +22,35 @@ pub struct OperationLatency {
     pub not_covered: BTreeMap<NotCovered, u64>,
 }
 
+/// The slowest operations together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slowest {
+    /// Their totals are at least this long.
+    pub from_ns: u64,
+    pub operations: u64,
+    pub sums_ns: BTreeMap<Stage, u64>,
+}
+
+impl OperationLatency {
+    /// The operations of the highest powers of two of the total that are at least `share` of all of
+    /// them: measured, not put together from percentiles. None where that would be more than half.
+    pub fn slowest(&self, share: f64) -> Option<Slowest> {
+        let all = self.total.count();
+        let mut slowest = Slowest { from_ns: 0, operations: 0, sums_ns: BTreeMap::new() };
+        for class in self.by_total.iter().rev() {
+            slowest.from_ns = class.lower_ns;
+            slowest.operations += class.operations;
+            for (stage, sum) in &class.sums_ns {
+                *slowest.sums_ns.entry(*stage).or_insert(0) += sum;
+            }
+            if slowest.operations as f64 >= all as f64 * share {
+                break;
+            }
+        }
+        (slowest.operations > 0 && slowest.operations * 2 <= all).then_some(slowest)
+    }
+}
+
 /// The operations with `lower_ns` ≤ total < `upper_ns`, and what their stages add up to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TotalClass {
@@ -181,6 +210,25 @@ mod tests {
         let found = summarize([(ALL, &all), (NO_REAP, &none)].into_iter()).unwrap();
         assert_eq!((found.operations, found.total.count()), (5, 3));
         assert_eq!(found.not_covered, BTreeMap::from([(NotCovered::MoreStages, 2)]));
+    }
+
+    #[test]
+    fn the_slowest_are_measured_by_power_of_two() {
+        let class = |bit: u32, operations: u64, device: u64| TotalClass {
+            lower_ns: 1 << bit,
+            upper_ns: 2 << bit,
+            operations,
+            sums_ns: BTreeMap::from([(Stage::Device, device)]),
+        };
+        let mut total = Histogram::default();
+        (0..1000).for_each(|_| total.record(1));
+        let classes = vec![class(10, 989, 1), class(12, 8, 40), class(14, 3, 50)];
+        let mut all = OperationLatency { total, by_total: classes, ..OperationLatency::default() };
+        let slowest = all.slowest(0.01).unwrap();
+        assert_eq!((slowest.from_ns, slowest.operations), (4096, 11));
+        assert_eq!(slowest.sums_ns[&Stage::Device], 90);
+        all.by_total.truncate(1);
+        assert_eq!(all.slowest(0.01), None, "nearly all are not the slowest");
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn drawn<'a>(s: &Summaries<'a>) -> (Vec<(&'a DeviceLatency, Op, &'a OpLatency)>,
         .devices
         .iter()
         .flat_map(|device| device.ops.iter().map(move |(op, latency)| (device, *op, latency)))
-        .filter(|(_, _, latency)| latency.request_stages.values().any(|hist| !hist.is_empty()))
+        .filter(|(_, _, latency)| timed(latency).next().is_some())
         .collect();
     let most = all.iter().map(|(_, _, latency)| latency.ios).max().unwrap_or(0) as f64;
     let shown: Vec<_> =
@@ -35,7 +35,7 @@ fn drawn<'a>(s: &Summaries<'a>) -> (Vec<(&'a DeviceLatency, Op, &'a OpLatency)>,
 fn timed(latency: &OpLatency) -> impl Iterator<Item = (Stage, &Histogram)> {
     Stage::ALL
         .into_iter()
-        .filter_map(|stage| latency.request_stages.get(&stage).map(|hist| (stage, hist)))
+        .filter_map(|stage| latency.stages().1.get(&stage).map(|hist| (stage, hist)))
         .filter(|(_, hist)| !hist.is_empty())
 }
 
@@ -44,7 +44,7 @@ fn heading(device: &DeviceLatency, op: Op, latency: &OpLatency) -> String {
         "<h3>{} {} <span class=\"soft\">{}</span></h3>\n",
         escape(&device.name),
         op.name(),
-        counted(latency.ios, "I/O")
+        counted(latency.count(), latency.stages().0.name())
     )
 }
 
@@ -83,8 +83,8 @@ pub fn stages(s: &Summaries<'_>) -> String {
     }
     if !out.is_empty() {
         out.push_str(
-            "<p class=\"soft small\">Mean time per I/O and stage, from exact sums: means add up, percentiles of \
-             stages do not. A stage that cannot be seen here is not drawn.</p>\n",
+            "<p class=\"soft small\">Mean time per stage, from exact sums: means add up, percentiles of stages do not. \
+             A stage that cannot be seen here is not drawn.</p>\n",
         );
     }
     if left > 0 {

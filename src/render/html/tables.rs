@@ -1,7 +1,7 @@
 //! Percentiles, queues, load and CPU time as tables.
 
 use super::escape;
-use crate::analyze::latency::Stage;
+use crate::analyze::latency::{Stage, Unit};
 use crate::analyze::stacks::CpuClass;
 use crate::hist::Histogram;
 use crate::render::svg;
@@ -109,14 +109,28 @@ pub fn percentiles(s: &Summaries<'_>) -> String {
     let (mut rows, mut hists) = (Vec::new(), Vec::new());
     for device in &s.latency.devices {
         for (op, latency) in &device.ops {
-            for stage in Stage::ALL {
-                let Some(hist) = latency.request_stages.get(&stage).filter(|h| !h.is_empty()) else {
-                    continue;
-                };
-                let name = format!("<i class=\"swatch {}\"></i>{}", svg::stage_class(stage), stage.name());
-                let n = Cell::Number(count(hist.count()));
-                rows.push(vec![text(&device.name), text(op.name()), Cell::Raw(name), n]);
-                hists.push(hist);
+            let operations = latency.operations.as_ref();
+            let of_operations = operations.map(|all| (Unit::Operation, &all.stages));
+            for (unit, stages) in of_operations.into_iter().chain([(Unit::Io, &latency.request_stages)]) {
+                for (stage, hist) in stages.iter().filter(|(_, hist)| !hist.is_empty()) {
+                    let class = svg::stage_class(*stage);
+                    let name = format!("<i class=\"swatch {class}\"></i>{}", stage.name());
+                    let n = Cell::Number(count(hist.count()));
+                    rows.push(vec![
+                        text(&device.name),
+                        text(op.name()),
+                        text(unit.name()),
+                        Cell::Raw(name),
+                        n,
+                    ]);
+                    hists.push(hist);
+                }
+                if let Some(all) = operations.filter(|all| unit == Unit::Operation && !all.total.is_empty()) {
+                    let n = Cell::Number(count(all.total.count()));
+                    let names = [&device.name, op.name(), unit.name(), "total"].map(text);
+                    rows.push(names.into_iter().chain([n]).collect());
+                    hists.push(&all.total);
+                }
             }
         }
     }
@@ -124,20 +138,26 @@ pub fn percentiles(s: &Summaries<'_>) -> String {
         s.load.map(|load| (load.rw.name(), load.latency())).filter(|(_, latency)| !latency.is_empty());
     if let Some((name, latency)) = &whole {
         let n = Cell::Number(count(latency.count()));
-        rows.push(vec![text("load"), text(name), text("whole operation"), n]);
+        rows.push(vec![
+            text("load"),
+            text(name),
+            text(Unit::Operation.name()),
+            text("as the load saw it"),
+            n,
+        ]);
         hists.push(latency);
     }
     if rows.is_empty() {
         return String::new();
     }
-    let mut header = header(&["<device", "<operation", "<stage", "count"]);
+    let mut header = header(&["<device", "<class", "<per", "<stage", "count"]);
     for (name, figure) in FIGURES {
         let column: Vec<Option<f64>> = hists.iter().map(|hist| figure(hist)).collect();
         widen(&mut header, &mut rows, name, &column);
     }
     format!(
         "{}<p class=\"soft small\">Percentiles are exact to 3.2 %; count, mean, min and max are exact. A dash: too few I/Os \
-         lie above. A whole operation is what the generator saw; its percentiles are not sums of those of the stages.</p>\n",
+         lie above. The percentiles of a total are not sums of those of the stages.</p>\n",
         table(&header, rows)
     )
 }

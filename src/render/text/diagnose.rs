@@ -115,7 +115,7 @@ fn stages(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
         return String::new();
     }
     let title = bold("Where the time goes");
-    let mut out = format!("{title} (mean per I/O; means add up, percentiles do not)\n");
+    let mut out = format!("{title} (means; they add up, percentiles do not)\n");
     for device in devices {
         for (op, latency) in &device.ops {
             if let Some(line) = stage_line(latency) {
@@ -130,18 +130,22 @@ fn stages(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
 
 /// `queue 66.7 µs (5 %) + device 1.27 ms (95 %)`; None where no stage was timed.
 fn stage_line(latency: &OpLatency) -> Option<String> {
-    let all: u64 = latency.request_stages.values().map(Histogram::sum).sum();
+    let (unit_of_count, stages) = latency.stages();
+    let all: u64 = stages.values().map(Histogram::sum).sum();
     // They are there to be added up: in one unit.
-    let (scale, unit) = common_time(latency.request_stages.values().filter_map(Histogram::mean));
+    let (scale, unit) = common_time(stages.values().filter_map(Histogram::mean));
     let parts: Vec<String> = Stage::ALL
         .iter()
-        .filter_map(|stage| Some((stage, latency.request_stages.get(stage)?)))
+        .filter_map(|stage| Some((stage, stages.get(stage)?)))
         .filter_map(|(stage, hist)| {
             let share = hist.sum() as f64 / all.max(1) as f64 * 100.0;
-            Some(format!("{} {} {unit} ({share:.0} %)", stage.name(), significant(hist.mean()? / scale, 3)))
+            let mean = significant(hist.mean()? / scale, 3);
+            // A line ends between stages and not within one.
+            Some(format!("{}\u{a0}{mean}\u{a0}{unit}\u{a0}({share:.0}\u{a0}%)", stage.name()))
         })
         .collect();
-    (!parts.is_empty()).then(|| format!("{}; {}", parts.join(" + "), counted(latency.ios, "I/O")))
+    (!parts.is_empty())
+        .then(|| format!("{}; {}", parts.join(" + "), counted(latency.count(), unit_of_count.name())))
 }
 
 fn cpu(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
@@ -202,7 +206,7 @@ fn paragraph(out: &mut String, prefix: &str, text: &str) {
     }
 }
 
-/// Breaks at spaces; a longer word stays whole.
+/// Breaks at spaces, not at no-break spaces, which become spaces; a longer word stays whole.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     for word in text.split(' ') {
@@ -217,5 +221,5 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
             lines.push(word.to_string());
         }
     }
-    lines
+    lines.into_iter().map(|line| line.replace('\u{a0}', " ")).collect()
 }

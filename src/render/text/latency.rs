@@ -86,6 +86,10 @@ fn of_device(device: &DeviceLatency, duration_ns: u64, style: Style) -> String {
         };
         out.push_str(&indent(&stages_table(unit, stages, total, scale), 4));
         out.push('\n');
+        if let Some(line) = latency.operations.as_ref().filter(|_| unit == Unit::Operation).and_then(slowest)
+        {
+            out.push_str(&format!("    {line}\n\n"));
+        }
         // A request of the block layer that is not one operation has stages of its own.
         if unit == Unit::Operation && !alike(latency) {
             out.push_str(&indent(&stages_table(Unit::Io, &latency.request_stages, None, scale), 4));
@@ -114,6 +118,24 @@ fn operations_line(all: &OperationLatency, latency: &OpLatency) -> String {
         line.push_str(&format!(" (not below: {})", left.join(", ")));
     }
     line
+}
+
+/// Where the slowest hundredth spends its time.
+pub(super) fn slowest(all: &OperationLatency) -> Option<String> {
+    let slowest = all.slowest(0.01)?;
+    let whole = slowest.sums_ns.values().sum::<u64>().max(1) as f64;
+    let shares: Vec<String> = slowest
+        .sums_ns
+        .iter()
+        .map(|(stage, ns)| format!("{} {:.0} %", stage.name(), *ns as f64 / whole * 100.0))
+        .collect();
+    let share = slowest.operations as f64 / all.total.count() as f64 * 100.0;
+    Some(format!(
+        "the slowest {} % (from {}): {}",
+        significant(share, 2),
+        time(slowest.from_ns),
+        shares.join(", ")
+    ))
 }
 
 fn not_covered(why: NotCovered) -> &'static str {
@@ -165,11 +187,10 @@ fn stages_table(
             ]
         })
         .collect();
-    let of = match of {
-        Unit::Operation => "operation",
-        Unit::Io => "I/O",
-    };
-    table(&[&format!("{of}, {unit}"), "mean", "min", "p50", "p90", "p99", "p99.9", "max", "n"], &rows)
+    table(
+        &[&format!("{}, {unit}", of.name()), "mean", "min", "p50", "p90", "p99", "p99.9", "max", "n"],
+        &rows,
+    )
 }
 
 /// Three significant digits, and no more decimals than two.
