@@ -83,7 +83,7 @@ impl Arm {
 enum Attached {
     Ours(#[allow(dead_code, reason = "it is kept for its drop")] Box<LatencyProbe>),
     Peer(Child),
-    Clocks(#[allow(dead_code, reason = "it is kept for its drop")] ClockReads),
+    Clocks(#[allow(dead_code, reason = "it is kept for its drop")] Box<ClockReads>),
 }
 
 impl Drop for Attached {
@@ -97,7 +97,7 @@ impl Drop for Attached {
 
 fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
     if matches!(arm, Arm::ThreeClocks | Arm::TwoClocks) {
-        return Ok(Attached::Clocks(ClockReads::attach(arm == Arm::ThreeClocks)?));
+        return Ok(Attached::Clocks(Box::new(ClockReads::attach(arm == Arm::ThreeClocks)?)));
     }
     if arm == Arm::Biolatency {
         let child =
