@@ -19,6 +19,9 @@
 struct bio_set {
 	__u64 bio[BIO_WAYS];
 	__u64 queued[BIO_WAYS];
+#ifdef NO_SWAP
+	__u64 lock;
+#endif
 };
 
 struct {
@@ -39,6 +42,30 @@ static __always_inline struct bio_set *bio_set_of(const void *bio)
 	__u32 index = ((low >> 7) ^ (low >> 15)) & config.bio_mask;
 
 	return bpf_map_lookup_elem(&bios, &index);
+}
+
+/*
+ * Puts a bio where `held` is (0: nothing), unless another CPU was faster: then the caller tries the
+ * next way. A stamp that finds no way at all is counted as no_queue_start at the issue.
+ */
+static __always_inline int put_bio(struct bio_set *set, __u32 way, __u64 held, __u64 bio,
+				   __u64 queued)
+{
+#ifdef NO_SWAP
+	int mine = try_lock(&set->lock) && *(volatile __u64 *)&set->bio[way] == held;
+
+	if (mine) {
+		*(volatile __u64 *)&set->queued[way] = queued;
+		*(volatile __u64 *)&set->bio[way] = bio;
+	}
+	let_go(&set->lock);
+	return mine;
+#else
+	if (__sync_val_compare_and_swap(&set->bio[way], held, bio) != held)
+		return 0;
+	set->queued[way] = queued;
+	return 1;
+#endif
 }
 
 /* Forgets a bio; its stamp, or 0. */
@@ -75,8 +102,7 @@ static __noinline int evict(struct bio_set *set, __u64 bio, __u64 now)
 		}
 	}
 	way &= BIO_WAYS - 1;
-	if (__sync_val_compare_and_swap(&set->bio[way], victim, bio) == victim)
-		set->queued[way] = now;
+	put_bio(set, way, victim, bio, now);
 	return 0;
 }
 

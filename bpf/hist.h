@@ -8,6 +8,7 @@
 #ifndef BIOPSY_HIST_H
 #define BIOPSY_HIST_H
 
+#include "compat.h"
 #include "wire.h"
 
 static __always_inline __u32 msb64(__u64 value)
@@ -49,20 +50,35 @@ static __always_inline __u32 hist_index(__u64 value)
 	return ((shift + 1) << HIST_SUB_BITS) + ((value >> shift) & ((1 << HIST_SUB_BITS) - 1));
 }
 
-/* Raises *cell to at least value while other CPUs may do the same. */
-static __always_inline void raise_shared(__u64 *cell, __u64 value)
+/* Raises *cell, which is one of the row's, to at least value while other CPUs may do the same. */
+static __always_inline void raise_shared(struct wire_row *row, __u64 *cell, __u64 value)
 {
 	__u64 seen = *(volatile __u64 *)cell;
 
 	/* A try fails only when another CPU raised the cell in between; 8 in a row do not happen.
 	 */
+#ifdef NO_SWAP
+	/*
+	 * Nor do here, but in an interrupt of the very instructions that hold the lock. Then the
+	 * extent stays, and user space takes the bound of the outermost bucket.
+	 */
+	for (int i = 0; i < 8 && seen < value; i++) {
+		if (try_lock(&row->lock) && *(volatile __u64 *)cell < value)
+			*(volatile __u64 *)cell = value;
+		let_go(&row->lock);
+		seen = *(volatile __u64 *)cell;
+	}
+#else
 	for (int i = 0; i < 8 && seen < value; i++)
 		seen = __sync_val_compare_and_swap(cell, seen, value);
+#endif
 }
 
 /*
- * `shared`: other CPUs add to this histogram too. Without it plain additions do: the kernel never
- * runs a program on a CPU inside itself, and the programs do not migrate.
+ * `shared`: other CPUs add to this histogram too. Without it plain additions do: the kernel does
+ * not run a program on a CPU inside itself, and the programs do not migrate. (Before
+ * 05b24ff9b2cf, 6.1, it does run one that interrupts itself: there user space makes every row a
+ * shared one.)
  */
 static __always_inline void hist_add(struct wire_row *row, __u32 stage, __u64 value, int shared)
 {
@@ -74,8 +90,8 @@ static __always_inline void hist_add(struct wire_row *row, __u32 stage, __u64 va
 	if (shared) {
 		__sync_fetch_and_add(&row->counts[stage * HIST_BUCKETS + i], 1);
 		__sync_fetch_and_add(&extent->sum, value);
-		raise_shared(&extent->not_min, ~value);
-		raise_shared(&extent->max, value);
+		raise_shared(row, &extent->not_min, ~value);
+		raise_shared(row, &extent->max, value);
 		return;
 	}
 	row->counts[stage * HIST_BUCKETS + i]++;

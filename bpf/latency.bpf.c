@@ -79,8 +79,9 @@ static __always_inline __u32 op_of(struct request *rq)
 }
 
 SEC("tp_btf/block_bio_queue")
-int BPF_PROG(bio_queue, struct bio *bio)
+int BPF_PROG(bio_queue)
 {
+	struct bio *bio = argument(ctx, arguments.bio_queue);
 	struct bio_set *set;
 	__u64 now;
 
@@ -99,10 +100,8 @@ int BPF_PROG(bio_queue, struct bio *bio)
 	}
 	/* Another CPU may take the same way at this moment: then the next one is tried. */
 	for (int i = 0; i < BIO_WAYS; i++) {
-		if (!set->bio[i] && !__sync_val_compare_and_swap(&set->bio[i], 0, (__u64)bio)) {
-			set->queued[i] = now;
+		if (!set->bio[i] && put_bio(set, i, 0, (__u64)bio, now))
 			return 0;
-		}
 	}
 	evict(set, (__u64)bio, now);
 	return 0;
@@ -110,8 +109,9 @@ int BPF_PROG(bio_queue, struct bio *bio)
 
 /* A bio joins a request that is waiting: its own stamp is not needed any more. */
 SEC("tp_btf/block_bio_backmerge")
-int BPF_PROG(bio_backmerge, struct bio *bio)
+int BPF_PROG(bio_backmerge)
 {
+	struct bio *bio = argument(ctx, arguments.bio_backmerge);
 	struct owner *owner = owner_of_bio(bio);
 
 	if (!owner)
@@ -127,8 +127,9 @@ int BPF_PROG(bio_backmerge, struct bio *bio)
  * at from the first on, and the earliest stamp counts.
  */
 SEC("tp_btf/block_bio_frontmerge")
-int BPF_PROG(bio_frontmerge, struct bio *bio)
+int BPF_PROG(bio_frontmerge)
 {
+	struct bio *bio = argument(ctx, arguments.bio_frontmerge);
 	struct owner *owner = owner_of_bio(bio);
 
 	if (owner && running)
@@ -138,8 +139,9 @@ int BPF_PROG(bio_frontmerge, struct bio *bio)
 
 /* Two requests become one: `rq` vanishes without a completion. */
 SEC("tp_btf/block_rq_merge")
-int BPF_PROG(rq_merge, struct request *rq)
+int BPF_PROG(rq_merge)
 {
+	struct request *rq = argument(ctx, arguments.rq_merge);
 	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
 
@@ -153,8 +155,9 @@ int BPF_PROG(rq_merge, struct request *rq)
 }
 
 SEC("tp_btf/block_split")
-int BPF_PROG(bio_split, struct bio *bio)
+int BPF_PROG(bio_split)
 {
+	struct bio *bio = argument(ctx, arguments.bio_split);
 	struct owner *owner = owner_of_bio(bio);
 	struct bio_set *from, *to;
 	__u64 queued = 0;
@@ -184,10 +187,8 @@ int BPF_PROG(bio_split, struct bio *bio)
 
 		if (held && held != (__u64)bio)
 			continue;
-		if (__sync_val_compare_and_swap(&to->bio[i], held, (__u64)bio) == held) {
-			to->queued[i] = queued;
+		if (put_bio(to, i, held, (__u64)bio, queued))
 			break;
-		}
 	}
 	return 0;
 }
@@ -212,8 +213,9 @@ static __always_inline __u64 earliest_bio(struct bio *bio)
 static __u64 issues;
 
 SEC("tp_btf/block_rq_issue")
-int BPF_PROG(rq_issue, struct request *rq)
+int BPF_PROG(rq_issue)
 {
+	struct request *rq = argument(ctx, arguments.rq_issue);
 	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
 	__u64 now;
@@ -222,7 +224,7 @@ int BPF_PROG(rq_issue, struct request *rq)
 	if (!owner)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (config.drop_issue && __sync_fetch_and_add(&issues, 1) % config.drop_issue == 0)
+	if (config.drop_issue && count_up(&issues) % config.drop_issue == 0)
 		return 0;
 	op = op_of(rq);
 	slot = slot_of(rq, owner, op);
@@ -256,8 +258,9 @@ int BPF_PROG(rq_issue, struct request *rq)
 
 /* Given back by the driver: before it touched the device, or to try again. */
 SEC("tp_btf/block_rq_requeue")
-int BPF_PROG(rq_requeue, struct request *rq)
+int BPF_PROG(rq_requeue)
 {
+	struct request *rq = argument(ctx, arguments.rq_requeue);
 	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
 

@@ -54,7 +54,9 @@ struct wire_row {
 	__u64 no_start;
 	/* Completed with nothing to time: an empty flush is never issued. */
 	__u64 never_issued;
-	__u64 pad[3];
+	/* The kernel's side: held while an extent is raised without compare-and-swap. */
+	__u64 lock;
+	__u64 pad[2];
 	__u64 counts[STAGES * HIST_BUCKETS];
 };
 _Static_assert(sizeof(struct wire_row) == 128 + 3 * 8 * 592, "wire_row");
@@ -93,6 +95,19 @@ struct wire_latency_config {
 	__u32 pad;
 };
 _Static_assert(sizeof(struct wire_latency_config) == 24, "wire_latency_config");
+
+/* The places of bios and requests among the arguments of their events, counted from 0. */
+struct wire_arguments {
+	__u32 bio_queue;
+	__u32 bio_backmerge;
+	__u32 bio_frontmerge;
+	__u32 bio_split;
+	__u32 rq_merge;
+	__u32 rq_issue;
+	__u32 rq_requeue;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct wire_arguments) == 32, "wire_arguments");
 
 /* Rare things, counted per device. */
 struct wire_counters {

@@ -42,7 +42,8 @@ pub struct WireRow {
     pub untimed: u64,
     pub no_start: u64,
     pub never_issued: u64,
-    pub pad: [u64; 3],
+    pub lock: u64,
+    pub pad: [u64; 2],
     pub counts: [u64; STAGES * BUCKETS],
 }
 

@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Enum, Typedef};
+use libbpf_rs::btf::types::{Enum, Func, FuncProto, Ptr, Struct, Typedef};
+use libbpf_rs::btf::{Btf, BtfType, ReferencesType};
 
 use anyhow::Result;
 
+use super::skel::latency::types::wire_arguments;
 use crate::refusal::Refusal;
 
 /// The kernel's BTF, vmlinux part.
@@ -77,5 +78,120 @@ impl KernelBtf {
             }
         }
         1 << 4
+    }
+
+    /// Whether the kernel skips a program that would run inside itself on one CPU, and counts the skipped
+    /// run; since 05b24ff9b2cf (6.1), of which BTF knows this function. Before, two runs can be in the
+    /// middle of the same addition.
+    pub fn skips_nested_runs(&self) -> bool {
+        self.vmlinux.type_by_name::<Func<'_>>("bpf_prog_inc_misses_counter").is_some()
+    }
+
+    /// The places of bios and requests among the arguments of their events.
+    pub fn arguments(&self) -> Result<wire_arguments> {
+        let place = |event, wanted| {
+            self.prototype(event).and_then(|arguments| place(&arguments, wanted)).ok_or_else(|| {
+                Refusal::Refused(format!(
+                    "the event {event} of this kernel has no {wanted} among its arguments: \
+                     `biopsy check` shows what this kernel allows"
+                ))
+            })
+        };
+        Ok(wire_arguments {
+            bio_queue: place("block_bio_queue", "bio")?,
+            bio_backmerge: place("block_bio_backmerge", "bio")?,
+            bio_frontmerge: place("block_bio_frontmerge", "bio")?,
+            bio_split: place("block_split", "bio")?,
+            rq_merge: place("block_rq_merge", "request")?,
+            rq_issue: place("block_rq_issue", "request")?,
+            rq_requeue: place("block_rq_requeue", "request")?,
+            pad: 0,
+        })
+    }
+
+    /// What an event hands to its programs, as the structs that the arguments point to; empty for other
+    /// arguments.
+    fn prototype(&self, event: &str) -> Option<Vec<String>> {
+        let typedef: Typedef<'_> = self.vmlinux.type_by_name(&format!("btf_trace_{event}"))?;
+        let pointer = Ptr::try_from(typedef.referenced_type()).ok()?;
+        let function = FuncProto::try_from(pointer.referenced_type()).ok()?;
+        let name = |id| -> Option<String> {
+            let argument = self.vmlinux.type_by_id::<BtfType<'_>>(id)?;
+            let pointee = Ptr::try_from(argument.skip_mods_and_typedefs()).ok()?.referenced_type();
+            let object = Struct::try_from(pointee.skip_mods_and_typedefs()).ok()?;
+            Some(object.name()?.to_string_lossy().into_owned())
+        };
+        // The first parameter is the tracepoint's own.
+        Some(function.iter().skip(1).map(|argument| name(argument.ty).unwrap_or_default()).collect())
+    }
+}
+
+/// Where the first pointer to `wanted` stands.
+fn place(arguments: &[String], wanted: &str) -> Option<u32> {
+    arguments.iter().position(|argument| argument == wanted).map(|place| place as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// What `bpftool btf dump file vmlinux format c` says of the events that changed, kernel by kernel.
+    const PROTOTYPES: &str = include_str!("prototypes.txt");
+
+    /// By kernel and event, as [`KernelBtf::prototype`] reads them.
+    fn prototypes() -> BTreeMap<(&'static str, &'static str), Vec<String>> {
+        let object = |argument: &str| {
+            let name = argument.trim().strip_prefix("struct ").and_then(|a| a.strip_suffix(" *"));
+            name.unwrap_or_default().to_string()
+        };
+        let line = |line: &'static str| {
+            let (kernel, typedef) = line.split_once(' ').unwrap();
+            let (event, arguments) =
+                typedef.strip_prefix("typedef void (*btf_trace_").unwrap().split_once(")(void *, ").unwrap();
+            let arguments = arguments.strip_suffix(");").unwrap().split(',').map(object).collect();
+            ((kernel, event), arguments)
+        };
+        PROTOTYPES.lines().filter(|line| !line.starts_with('#')).map(line).collect()
+    }
+
+    #[test]
+    fn places_follow_the_prototypes_of_each_kernel() {
+        let prototypes = prototypes();
+        let all = |kernel| {
+            let events = [
+                ("block_bio_queue", "bio"),
+                ("block_bio_backmerge", "bio"),
+                ("block_bio_frontmerge", "bio"),
+                ("block_split", "bio"),
+                ("block_rq_merge", "request"),
+                ("block_rq_issue", "request"),
+                ("block_rq_requeue", "request"),
+            ];
+            events.map(|(event, wanted)| place(&prototypes[&(kernel, event)], wanted).unwrap())
+        };
+        assert_eq!(all("5.10.136"), [1, 2, 2, 1, 1, 1, 1]);
+        assert_eq!(all("5.10"), [1, 2, 2, 1, 0, 0, 0]);
+        for kernel in ["6.1", "6.12", "7.2"] {
+            assert_eq!(all(kernel), [0; 7], "{kernel}");
+        }
+    }
+
+    #[test]
+    fn an_event_without_the_object_has_no_place() {
+        assert_eq!(place(&["request_queue".into(), String::new()], "bio"), None);
+    }
+
+    /// The running kernel's BTF is readable by everyone, so the reading itself is tried where there is one.
+    #[test]
+    fn the_prototypes_of_this_kernel_can_be_read() {
+        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+            return;
+        }
+        let btf = KernelBtf::read().unwrap();
+        assert!(btf.prototype("block_rq_complete").unwrap().contains(&"request".to_string()));
+        assert!(btf.arguments().is_ok());
+        assert_eq!(btf.prototype("no_such_event"), None);
     }
 }

@@ -95,7 +95,7 @@ impl LatencyProbe {
         preflight::permit(root)?;
         libbpf::listen();
         let chosen = |name: &str| options.devices.is_empty() || options.devices.iter().any(|d| d == name);
-        let plan = Plan::new(host.devices.iter().filter(|d| chosen(&d.name)), host.cpus_possible)?;
+        let mut plan = Plan::new(host.devices.iter().filter(|d| chosen(&d.name)), host.cpus_possible)?;
         if plan.devices.is_empty() {
             let what = if options.devices.is_empty() {
                 "no request-based block device is here: its requests are what the probes see".to_string()
@@ -109,6 +109,9 @@ impl LatencyProbe {
             return Err(Refusal::Refused(what).into());
         }
         let btf = KernelBtf::read()?;
+        if !btf.skips_nested_runs() {
+            plan.share_rows();
+        }
         let meter = if options.cost { CostMeter::new() } else { None };
         let mut missing = missing_everywhere();
         if options.cost && meter.is_none() {
@@ -159,7 +162,9 @@ impl LatencyProbe {
             .open(libbpf::object_place())
             .map_err(|e| refusal("opening the probes", &e))?;
         Self::size(&mut open, plan)?;
-        let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
+        let told = open.maps.rodata_data.as_mut().context("the object has read-only data")?;
+        told.arguments = btf.arguments()?;
+        let config = &mut told.config;
         config.rqf_flush_seq = btf.rqf_flush_seq();
         config.devices = plan.devices.len() as u32;
         config.want_queue = options.queue_stage.into();

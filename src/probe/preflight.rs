@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::btf::{EventHome, KernelBtf};
@@ -156,7 +156,7 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
     if !rights.can_trace() {
         return state(State::Missing, Some("needs CAP_BPF and CAP_PERFMON".to_string()), Some(RIGHTS_REMEDY));
     }
-    match try_load(known.program) {
+    match try_load(known.program, btf) {
         Ok(()) => state(State::Ok, None, None),
         Err(error) => {
             let why = libbpf::last_words().unwrap_or_else(|| error.to_string());
@@ -166,9 +166,10 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
 }
 
 /// Loads one program alone, and lets it go.
-fn try_load(name: &str) -> Result<()> {
+fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
     libbpf::listen();
     let mut open = LatencySkelBuilder::default().open(libbpf::object_place())?;
+    open.maps.rodata_data.as_mut().context("the object has read-only data")?.arguments = btf.arguments()?;
     let progs = &mut open.progs;
     let all = [
         &mut progs.rq_issue,
@@ -216,6 +217,17 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
             let reason = program.reason.clone().map(|r| format!("{}: {r}", program.event));
             view("latency", State::Missing, reason, program.remedy.clone())
         }
+        // The programs of such a kernel are built apart, and its modules have no BTF: NVMe drives have no
+        // events of their own.
+        None if rights.can_trace() && !libbpf::has_swap() => view(
+            "latency",
+            State::Degraded,
+            Some(
+                "block layer only, best effort: stages queue and device, by programs for kernels before 5.12"
+                    .to_string(),
+            ),
+            Some("use Linux 6.1 or newer".to_string()),
+        ),
         None if traced.is_empty() => {
             view("latency", State::Degraded, Some("no request-based block device is here".to_string()), None)
         }
