@@ -12,3 +12,4 @@ pub mod plan;
 pub mod preflight;
 mod skel;
 pub mod stacks;
+pub mod verifier;
