@@ -3,5 +3,4 @@
 
 [ ! -e /sys/kernel/btf/nvme_core ] || echo yes >module-btf
 uname -r >release
-biopsy check >check.txt
 biopsy check --json >check.json

@@ -10,8 +10,8 @@ trap 'echo "$usual" >"$requests"' EXIT
 echo 4 >"$requests"
 
 cat >load.sh <<'END'
-for _ in $(seq 20); do
-    taskset -c 1 dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=11 iflag=direct 2>/dev/null
+for _ in $(seq 10); do
+    taskset -c 1 dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=22 iflag=direct 2>/dev/null
     usleep 400000
 done
 END
