@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use super::btf::{EventHome, KernelBtf};
+use super::btf::{EventHome, KernelBtf, NO_BTF};
 use super::libbpf;
 use super::skel::latency::LatencySkelBuilder;
 use crate::host::abilities::{Abilities, ProgramState, State, ViewState};
@@ -92,12 +92,14 @@ const LATENCY: &[Known] = &[
 
 const RIGHTS_REMEDY: &str = "run as root, or grant the capabilities: setcap cap_bpf,cap_perfmon+ep biopsy";
 
+const NO_BTF_HERE: &str = "this kernel has no BTF, by which it checks the probes: no file can stand in";
+const NO_BTF_REMEDY: &str = "boot a kernel built with CONFIG_DEBUG_INFO_BTF";
+
 /// Refuses what cannot work, before anything is made or attached.
 pub fn permit(root: &Path) -> Result<()> {
     let rights = Rights::read(root);
     let why = if !rights.btf {
-        "this kernel has no BTF (/sys/kernel/btf/vmlinux), which the probes need to find its types: boot a kernel \
-         built with CONFIG_DEBUG_INFO_BTF, as the distributions' are"
+        NO_BTF
     } else if !rights.can_trace() {
         "tracing block I/O needs CAP_BPF and CAP_PERFMON: run as root, or grant them with \
          setcap cap_bpf,cap_perfmon+ep"
@@ -126,11 +128,7 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
         remedy: remedy.map(str::to_string),
     };
     let Some(btf) = btf else {
-        return state(
-            State::Missing,
-            Some("this kernel has no BTF".to_string()),
-            Some("boot a kernel built with CONFIG_DEBUG_INFO_BTF"),
-        );
+        return state(State::Missing, Some(NO_BTF_HERE.to_string()), Some(NO_BTF_REMEDY));
     };
     let lost = |why: &str| Some(format!("{why}: {}", known.without));
     match btf.event(known.event, known.module) {
@@ -191,13 +189,19 @@ fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
 }
 
 fn sampler(rights: &Rights) -> ProgramState {
-    let ok = rights.can_sample() && rights.can_trace();
+    let (reason, remedy) = if !rights.btf {
+        (Some(NO_BTF_HERE), Some(NO_BTF_REMEDY))
+    } else if rights.can_sample() && rights.can_trace() {
+        (None, None)
+    } else {
+        (Some("needs CAP_BPF and CAP_PERFMON: no profile and no flame graph"), Some(RIGHTS_REMEDY))
+    };
     ProgramState {
         name: "on_cpu".to_string(),
         event: "perf_event".to_string(),
-        state: if ok { State::Ok } else { State::Missing },
-        reason: (!ok).then(|| "needs CAP_BPF and CAP_PERFMON: no profile and no flame graph".to_string()),
-        remedy: (!ok).then(|| RIGHTS_REMEDY.to_string()),
+        state: if reason.is_none() { State::Ok } else { State::Missing },
+        reason: reason.map(str::to_string),
+        remedy: remedy.map(str::to_string),
     }
 }
 
