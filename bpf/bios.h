@@ -22,6 +22,9 @@ struct bio_set {
 	/* The operation that each belongs to; see operations.h. */
 	__u64 link[BIO_WAYS];
 	__u64 proof[BIO_WAYS];
+#ifdef NO_SWAP
+	__u64 lock;
+#endif
 };
 
 struct {
@@ -50,6 +53,18 @@ static __always_inline struct bio_set *bio_set_at(__u32 index)
 	return bpf_map_lookup_elem(&bios, &index);
 }
 
+/* Always 0, and the verifier does not know it. */
+volatile __u32 unknown_zero = 0;
+
+/*
+ * A place in a set as any place, for the verifier: it would go through all that follows once for
+ * each of them.
+ */
+static __always_inline __u32 any_way(__u32 way)
+{
+	return (way | unknown_zero) & (BIO_WAYS - 1);
+}
+
 /* Where a bio stands in a set; BIO_WAYS: nowhere. */
 static __always_inline __u32 bio_way(struct bio_set *set, __u64 bio)
 {
@@ -65,18 +80,17 @@ static __always_inline struct bio_set *find_bio(__u64 bio, __u32 *way)
 	__u32 home = bio_home_set(bio);
 	struct bio_set *set = bio_set_at(home);
 
-	if (set) {
-		*way = bio_way(set, bio);
-		if (*way < BIO_WAYS)
-			return set;
+	__u32 found;
+
+	found = set ? bio_way(set, bio) : BIO_WAYS;
+	if (found >= BIO_WAYS) {
+		set = bio_set_at(home ^ 1);
+		found = set ? bio_way(set, bio) : BIO_WAYS;
+		if (found >= BIO_WAYS)
+			return 0;
 	}
-	set = bio_set_at(home ^ 1);
-	if (set) {
-		*way = bio_way(set, bio);
-		if (*way < BIO_WAYS)
-			return set;
-	}
-	return 0;
+	*way = any_way(found);
+	return set;
 }
 
 /* The stamp of a bio, or 0. */
@@ -100,12 +114,27 @@ static __always_inline __u64 take_bio(__u64 bio)
 	return set->queued[way];
 }
 
+/* Puts a bio into a free place, unless another CPU was faster. */
+static __always_inline int put_bio(struct bio_set *set, __u32 way, __u64 bio)
+{
+#ifdef NO_SWAP
+	int mine = try_lock(&set->lock) && !*(volatile __u64 *)&set->bio[way];
+
+	if (mine)
+		*(volatile __u64 *)&set->bio[way] = bio;
+	let_go(&set->lock);
+	return mine;
+#else
+	return !__sync_val_compare_and_swap(&set->bio[way], 0, bio);
+#endif
+}
+
 /* Takes a free place of a set; BIO_WAYS: there is none. */
 static __always_inline __u32 take_way(struct bio_set *set, __u64 bio)
 {
 	/* Another CPU may take the same way at this moment: then the next one is tried. */
 	for (__u32 i = 0; i < BIO_WAYS; i++)
-		if (!set->bio[i] && !__sync_val_compare_and_swap(&set->bio[i], 0, bio))
+		if (!set->bio[i] && put_bio(set, i, bio))
 			return i;
 	return BIO_WAYS;
 }
@@ -133,27 +162,27 @@ static __noinline __u32 evict(struct bio_set *set, __u64 bio)
 static __always_inline struct bio_set *place_bio(__u64 bio, __u32 *way)
 {
 	__u32 home = bio_home_set(bio);
-	struct bio_set *set = bio_set_at(home), *next;
+	struct bio_set *set = bio_set_at(home);
+	__u32 found;
 
 	if (!set)
 		return 0;
 	/* Its last life may have ended without an issue: an error before the request. */
-	*way = bio_way(set, bio);
-	if (*way < BIO_WAYS)
-		return set;
-	*way = take_way(set, bio);
-	if (*way < BIO_WAYS)
-		return set;
-	next = bio_set_at(home ^ 1);
-	if (next) {
-		*way = bio_way(next, bio);
-		if (*way < BIO_WAYS)
-			return next;
-		*way = take_way(next, bio);
-		if (*way < BIO_WAYS)
-			return next;
+	found = bio_way(set, bio);
+	if (found >= BIO_WAYS)
+		found = take_way(set, bio);
+	if (found >= BIO_WAYS) {
+		struct bio_set *next = bio_set_at(home ^ 1);
+
+		found = next ? bio_way(next, bio) : BIO_WAYS;
+		if (next && found >= BIO_WAYS)
+			found = take_way(next, bio);
+		if (found < BIO_WAYS)
+			set = next;
+		else
+			found = evict(set, bio);
 	}
-	*way = evict(set, bio) & (BIO_WAYS - 1);
+	*way = any_way(found);
 	return set;
 }
 
@@ -169,6 +198,8 @@ static __always_inline __u64 next_bio(__u64 bio)
 
 /* A request has at most 128 segments of one page by default, and so about as many bios. */
 #define MOST_BIOS 256
+/* Where loops are unrolled: only front merges put a later bio first, and those are few. */
+#define MOST_BIOS_UNROLLED 8
 
 struct first {
 	__u64 bio;
@@ -192,8 +223,14 @@ static __always_inline __u64 first_queued(__u64 bio)
 {
 	struct first first = {.bio = bio};
 
+#ifdef NO_SWAP
+	/* bpf_loop is younger than compare-and-swap: 5.17. */
+	for (__u32 i = 0; i < MOST_BIOS_UNROLLED && first.bio; i++)
+		earlier_bio(i, &first);
+#else
 	if (bio && !earlier_bio(0, &first))
 		bpf_loop(MOST_BIOS, earlier_bio, &first, 0);
+#endif
 	return first.queued;
 }
 

@@ -34,12 +34,25 @@ fn main() -> Result<()> {
         let skeleton = out.join(name.replace(".bpf.c", ".skel.rs"));
         SkeletonBuilder::new()
             .source(source)
+            .obj(out.join(name.replace(".bpf.c", ".bpf.o")))
             .clang(&clang)
             .clang_args(["-mcpu=v3", "-Wall", "-Werror", "-I", "bpf", "-I", UAPI, target_arch()?])
             .build_and_generate(&skeleton)
             .with_context(|| format!("{} does not compile with {}", source.display(), clang.display()))?;
     }
-    Ok(())
+    choose_when_opened(&out.join("latency.skel.rs"))
+}
+
+/// latency_old.bpf.c is the same source with the same maps and programs, so the skeleton of latency.bpf.c
+/// serves both: which object it opens, `object` in `src/probe/skel.rs` says.
+fn choose_when_opened(skeleton: &Path) -> Result<()> {
+    let text = fs::read_to_string(skeleton)?;
+    let opened = "ObjectSkeletonConfigBuilder::new(&DATA)";
+    if text.matches(opened).count() != 1 {
+        bail!("libbpf-cargo writes another skeleton than this script knows: {opened} stands not once in it");
+    }
+    let chosen = "ObjectSkeletonConfigBuilder::new(crate::probe::skel::object(&DATA))";
+    Ok(fs::write(skeleton, text.replace(opened, chosen))?)
 }
 
 /// The define that libbpf's headers choose register names by.

@@ -7,6 +7,64 @@
 #define BIOPSY_COMPAT_H
 
 #include "kernel.h"
+#include "wire.h"
+
+/*
+ * Atomics that return what was there came with 5ffa25502b5a and 5ca419f2864a (5.12), and a kernel
+ * without them refuses a program that holds one, even where it cannot be reached. So
+ * latency_old.bpf.c builds everything once more with NO_SWAP defined: there only an addition is
+ * atomic.
+ */
+#ifdef NO_SWAP
+/*
+ * At most one of those who try sees its own addition alone. Who does not has to let go as well,
+ * and is right to give up: the holder may be the task that this interrupt came into.
+ */
+static __always_inline int try_lock(__u64 *lock)
+{
+	__sync_fetch_and_add(lock, 1);
+	return *(volatile __u64 *)lock == 1;
+}
+
+static __always_inline void let_go(__u64 *lock)
+{
+	__sync_fetch_and_add(lock, -1);
+}
+#endif
+
+/* Counts, and says how far it had come. For test aids: two CPUs may be told the same. */
+static __always_inline __u64 count_up(__u64 *cell)
+{
+#ifdef NO_SWAP
+	return (*(volatile __u64 *)cell)++;
+#else
+	return __sync_fetch_and_add(cell, 1);
+#endif
+}
+
+/* Told once, before the programs are loaded, like `config`. */
+const volatile struct wire_arguments arguments = {};
+
+/*
+ * An event's argument by its place. 5.11 dropped the request queue in front of requests
+ * (a54895fa057c), of bios, with the request of a merged one (e8a676d61c07), and of split bios
+ * (eb6f7f7cd3af). Stable 5.10 took the first of them, from .137 on.
+ *
+ * Loads of their own, because the compiler would make a single one from a computed place, which the
+ * verifier refuses; it removes those that are not taken.
+ */
+static __always_inline void *argument(const unsigned long long *ctx, __u32 place)
+{
+	void *value;
+
+	if (place == 0)
+		asm volatile("%0 = *(u64 *)(%1 + 0)" : "=r"(value) : "r"(ctx));
+	else if (place == 1)
+		asm volatile("%0 = *(u64 *)(%1 + 8)" : "=r"(value) : "r"(ctx));
+	else
+		asm volatile("%0 = *(u64 *)(%1 + 16)" : "=r"(value) : "r"(ctx));
+	return value;
+}
 
 /* Before d152c682f03c (5.17) a request pointed to its disk; f3fa33acca9f removed the field. */
 struct request___disk {
@@ -22,18 +80,23 @@ struct bio___disk {
  * The helpers are always inlined: a call would make a plain number of a pointer that the verifier
  * trusts.
  */
+/*
+ * Both are needed at the first sight of a queue only, and read with the helper: at each pointer that is
+ * followed from an event's argument, on each path, the verifier of newer kernels (seen on 6.18) looks
+ * for a list of trusted fields by a linear search through all types, which takes about 1.5 ms.
+ */
 static __always_inline struct gendisk *request_disk(struct request *rq)
 {
 	if (bpf_core_field_exists(struct request_queue, disk))
-		return rq->q->disk;
-	return ((struct request___disk *)rq)->rq_disk;
+		return BPF_CORE_READ(rq, q, disk);
+	return BPF_CORE_READ((struct request___disk *)rq, rq_disk);
 }
 
 static __always_inline struct gendisk *bio_disk(struct bio *bio)
 {
 	if (bpf_core_field_exists(struct bio, bi_bdev))
-		return bio->bi_bdev->bd_disk;
-	return ((struct bio___disk *)bio)->bi_disk;
+		return BPF_CORE_READ(bio, bi_bdev, bd_disk);
+	return BPF_CORE_READ((struct bio___disk *)bio, bi_disk);
 }
 
 /* The address that tells bios of different block devices apart. */

@@ -8,6 +8,7 @@
 #ifndef BIOPSY_HIST_H
 #define BIOPSY_HIST_H
 
+#include "compat.h"
 #include "wire.h"
 
 /*
@@ -46,24 +47,58 @@ static __always_inline __u32 hist_index(__u64 value)
 	return ((shift + 1) << HIST_SUB_BITS) + ((value >> shift) & ((1 << HIST_SUB_BITS) - 1));
 }
 
-/* Raises *cell to at least value while other CPUs may do the same. */
-static __always_inline void raise_shared(__u64 *cell, __u64 value)
+/* Raises *cell, of the row with this lock, to at least value while other CPUs may do the same. */
+static __always_inline void raise_shared(__u64 *lock, __u64 *cell, __u64 value)
 {
 	__u64 seen = *(volatile __u64 *)cell;
 
 	/* A try fails only when another CPU raised the cell in between; 8 in a row do not happen.
 	 */
+#ifdef NO_SWAP
+	/*
+	 * Nor do here, but in an interrupt of the very instructions that hold the lock. Then the
+	 * extent stays, and user space takes the bound of the outermost bucket.
+	 */
+	for (int i = 0; i < 8 && seen < value; i++) {
+		if (try_lock(lock) && *(volatile __u64 *)cell < value)
+			*(volatile __u64 *)cell = value;
+		let_go(lock);
+		seen = *(volatile __u64 *)cell;
+	}
+#else
 	for (int i = 0; i < 8 && seen < value; i++)
 		seen = __sync_val_compare_and_swap(cell, seen, value);
+#endif
+}
+
+/*
+ * Not static where the kernel allows that (global functions with pointers: e5069b9c23b3, 5.12):
+ * then the verifier looks at it once and not at each call.
+ */
+#ifdef NO_SWAP
+static __always_inline
+#else
+__noinline
+#endif
+    int
+    extend_shared(struct wire_extent *extent, __u64 *lock, __u64 value)
+{
+	if (!extent || !lock)
+		return 0;
+	__sync_fetch_and_add(&extent->sum, value);
+	raise_shared(lock, &extent->not_min, ~value);
+	raise_shared(lock, &extent->max, value);
+	return 0;
 }
 
 /*
  * Adds a time to the stage's extent and to its part of `counts`. `shared`: other CPUs add to these
- * too. Without it plain additions do: the kernel never runs a program on a CPU inside itself, and
- * the programs do not migrate.
+ * too. Without it plain additions do: the kernel does not run a program on a CPU inside itself, and
+ * the programs do not migrate. (Before 05b24ff9b2cf, 6.1, it does run one that interrupts itself:
+ * there user space makes every row a shared one.) `lock` is the row's.
  */
-static __always_inline void add_time(struct wire_extent *extents, __u64 *counts, __u32 stage,
-				     __u64 value, int shared)
+static __always_inline void add_time(struct wire_extent *extents, __u64 *counts, __u64 *lock,
+				     __u32 stage, __u64 value, int shared)
 {
 	struct wire_extent *extent = &extents[stage];
 	__u32 i = hist_index(value);
@@ -72,9 +107,7 @@ static __always_inline void add_time(struct wire_extent *extents, __u64 *counts,
 		return;
 	if (shared) {
 		__sync_fetch_and_add(&counts[stage * HIST_BUCKETS + i], 1);
-		__sync_fetch_and_add(&extent->sum, value);
-		raise_shared(&extent->not_min, ~value);
-		raise_shared(&extent->max, value);
+		extend_shared(extent, lock, value);
 		return;
 	}
 	counts[stage * HIST_BUCKETS + i]++;

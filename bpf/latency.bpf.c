@@ -80,8 +80,9 @@ static __always_inline __u32 op_of(struct request *rq)
 }
 
 SEC("tp_btf/block_bio_queue")
-int BPF_PROG(bio_queue, struct bio *bio)
+int BPF_PROG(bio_queue)
 {
+	struct bio *bio = argument(ctx, arguments.bio_queue);
 	struct bio_set *set;
 	__u64 now;
 	__u32 way;
@@ -101,8 +102,9 @@ int BPF_PROG(bio_queue, struct bio *bio)
 
 /* A bio joins a request that is waiting: only its operation needs its own stamp from here on. */
 SEC("tp_btf/block_bio_backmerge")
-int BPF_PROG(bio_backmerge, struct bio *bio)
+int BPF_PROG(bio_backmerge)
 {
+	struct bio *bio = argument(ctx, arguments.bio_backmerge);
 	struct owner *owner = owner_of_bio(bio);
 
 	if (!owner)
@@ -119,8 +121,9 @@ int BPF_PROG(bio_backmerge, struct bio *bio)
  * at from the first on, and the earliest stamp counts.
  */
 SEC("tp_btf/block_bio_frontmerge")
-int BPF_PROG(bio_frontmerge, struct bio *bio)
+int BPF_PROG(bio_frontmerge)
 {
+	struct bio *bio = argument(ctx, arguments.bio_frontmerge);
 	struct owner *owner = owner_of_bio(bio);
 
 	if (owner && running)
@@ -130,8 +133,9 @@ int BPF_PROG(bio_frontmerge, struct bio *bio)
 
 /* Two requests become one: `rq` vanishes without a completion. */
 SEC("tp_btf/block_rq_merge")
-int BPF_PROG(rq_merge, struct request *rq)
+int BPF_PROG(rq_merge)
 {
+	struct request *rq = argument(ctx, arguments.rq_merge);
 	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
 
@@ -145,8 +149,9 @@ int BPF_PROG(rq_merge, struct request *rq)
 }
 
 SEC("tp_btf/block_split")
-int BPF_PROG(bio_split, struct bio *bio)
+int BPF_PROG(bio_split)
 {
+	struct bio *bio = argument(ctx, arguments.bio_split);
 	struct owner *owner = owner_of_bio(bio);
 	struct bio_set *from, *to;
 	__u32 old, new;
@@ -177,8 +182,9 @@ int BPF_PROG(bio_split, struct bio *bio)
 static __u64 issues;
 
 SEC("tp_btf/block_rq_issue")
-int BPF_PROG(rq_issue, struct request *rq)
+int BPF_PROG(rq_issue)
 {
+	struct request *rq = argument(ctx, arguments.rq_issue);
 	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
 	__u64 now;
@@ -187,7 +193,7 @@ int BPF_PROG(rq_issue, struct request *rq)
 	if (!owner)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (config.drop_issue && __sync_fetch_and_add(&issues, 1) % config.drop_issue == 0)
+	if (config.drop_issue && count_up(&issues) % config.drop_issue == 0)
 		return 0;
 	op = op_of(rq);
 	slot = slot_of(rq, owner, op);
@@ -221,8 +227,9 @@ int BPF_PROG(rq_issue, struct request *rq)
 
 /* Given back by the driver: before it touched the device, or to try again. */
 SEC("tp_btf/block_rq_requeue")
-int BPF_PROG(rq_requeue, struct request *rq)
+int BPF_PROG(rq_requeue)
 {
+	struct request *rq = argument(ctx, arguments.rq_requeue);
 	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
 
@@ -314,6 +321,7 @@ SEC("tp_btf/block_rq_complete")
 int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 {
 	struct owner *owner = owner_of_request(rq);
+	struct bio *bio = 0;
 	__u32 op, flags;
 	struct wire_slot *slot;
 	struct wire_row *row;
@@ -322,6 +330,9 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 
 	if (!owner)
 		return 0;
+	/* Here and not where it is needed: see request_disk. */
+	if (config.want_operations)
+		bio = rq->bio;
 	now = bpf_ktime_get_ns();
 	flags = rq->cmd_flags;
 	op = classify(flags);
@@ -375,12 +386,13 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		add(&row->untimed, 1, shared);
 		return 0;
 	}
-	add_time(row->extents, row->counts, STAGE_DEVICE, end - slot->issued, shared);
+	add_time(row->extents, row->counts, &row->lock, STAGE_DEVICE, end - slot->issued, shared);
 	if (slot->queued)
-		add_time(row->extents, row->counts, STAGE_QUEUE, slot->issued - slot->queued,
-			 shared);
+		add_time(row->extents, row->counts, &row->lock, STAGE_QUEUE,
+			 slot->issued - slot->queued, shared);
 	if (slot->reaped && slot->state != SLOT_FLUSHING)
-		add_time(row->extents, row->counts, STAGE_COMPLETE, now - slot->reaped, shared);
+		add_time(row->extents, row->counts, &row->lock, STAGE_COMPLETE, now - slot->reaped,
+			 shared);
 	if (config.want_operations) {
 		struct part part = {
 		    .issued = slot->issued,
@@ -391,7 +403,9 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		    .fused = !slot->reaped,
 		};
 
-		if (!finish_bios((__u64)rq->bio, &part))
+		/* By way of the map the address becomes a plain number, which a function takes. */
+		*(volatile __u64 *)&slot->bio = (__u64)bio;
+		if (!finish_bios(*(volatile __u64 *)&slot->bio, &part))
 			add(&row->unowned, 1, shared);
 	}
 	return 0;
@@ -412,29 +426,10 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	return 0;
 }
 
-/* Operations of io_uring that read or write; numbers of the UAPI, never changed. */
-#define RING_READ_OR_WRITE                                                                         \
-	(1ull << 1 | 1ull << 2 | 1ull << 3 | 1ull << 4 | 1ull << 5 | 1ull << 22 | 1ull << 23)
-
-static __always_inline void ring_submit(struct io_kiocb *req)
-{
-	struct caller *caller;
-
-	if (req->opcode >= 64 || !(RING_READ_OR_WRITE >> req->opcode & 1))
-		return;
-	caller = current_caller();
-	if (caller && caller->kind == CALL_RING) {
-		caller->current = begin_operation((__u64)req, caller->entered);
-		return;
-	}
-	/* The kernel's own thread fetched it from the ring (SQPOLL). */
-	begin_operation((__u64)req, bpf_ktime_get_ns());
-}
-
 SEC("?tp_btf/io_uring_submit_req")
 int BPF_PROG(ring_submit_req, struct io_kiocb *req)
 {
-	ring_submit(req);
+	ring_submitted(req);
 	return 0;
 }
 
@@ -442,7 +437,7 @@ int BPF_PROG(ring_submit_req, struct io_kiocb *req)
 SEC("?tp_btf/io_uring_submit_sqe")
 int BPF_PROG(ring_submit_sqe, struct io_kiocb *req)
 {
-	ring_submit(req);
+	ring_submitted(req);
 	return 0;
 }
 

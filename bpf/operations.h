@@ -106,6 +106,44 @@ struct {
 /* Operations that could not be followed: their place was taken. */
 __u64 unfollowed = 0;
 
+/* What a finished request says to the operation of one of its bios. */
+struct part {
+	__u64 queued;
+	__u64 issued;
+	__u64 reaped;
+	__u64 ended;
+	__u32 device;
+	__u16 op;
+	__u16 fused;
+};
+
+#ifdef NO_SWAP
+/* Kernels without compare-and-swap have no events that name an io_uring request either. */
+static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link, __u64 *proof)
+{
+}
+
+static __always_inline int finish_bios(__u64 bio, struct part *part)
+{
+	return 0;
+}
+
+static __always_inline void call_entered(__u32 kind)
+{
+}
+
+static __always_inline void call_returned(void)
+{
+}
+
+static __always_inline void ring_submitted(struct io_kiocb *req)
+{
+}
+
+static __always_inline void operation_ended(__u64 request)
+{
+}
+#else
 static __always_inline struct caller *place_of(__u32 tid)
 {
 	__u32 index = tid & ((1 << CALLER_BITS) - 1);
@@ -189,7 +227,7 @@ static __always_inline __u32 begin_operation(__u64 request, __u64 entered)
  * The operation of a bio that enters the block layer, as a link to be kept with the bio: the number
  * of the operation, or the thread id with LINK_CALLER, and when it was entered as its proof.
  */
-#define LINK_CALLER (1ull << 63)
+#define LINK_CALLER  (1ull << 63)
 
 static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link, __u64 *proof)
 {
@@ -227,17 +265,6 @@ static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link
 	*link = number;
 	*proof = operation->entered;
 }
-
-/* What a finished request says to the operation of one of its bios. */
-struct part {
-	__u64 queued;
-	__u64 issued;
-	__u64 reaped;
-	__u64 ended;
-	__u32 device;
-	__u16 op;
-	__u16 fused;
-};
 
 /* True where the operation is still there. */
 static __always_inline int finish_part(__u64 link, __u64 proof, const struct part *part)
@@ -296,14 +323,22 @@ static long finish_bio(__u32 i, struct finished *finished)
 	return !finished->bio;
 }
 
-/* True where one of the bios belongs to an operation that is followed. */
-static __always_inline int finish_bios(__u64 bio, struct part *part)
+/*
+ * True where one of the bios belongs to an operation that is followed. Not static: the verifier
+ * looks at it once, and not for each way that leads here.
+ */
+__noinline int finish_bios(__u64 bio, struct part *part)
 {
-	struct finished finished = {.bio = bio, .part = *part};
+	struct finished finished = {.bio = bio};
+
+	if (!part)
+		return 0;
+	finished.part = *part;
 
 	if (bio && !finish_bio(0, &finished))
 		bpf_loop(MOST_BIOS, finish_bio, &finished, 0);
-	return finished.owned;
+	/* A flag again: it comes out of the loop as anything. */
+	return finished.owned != 0;
 }
 
 static __always_inline struct wire_operation_row *operation_row(__u32 device, __u32 op, __u32 cover,
@@ -341,7 +376,7 @@ static __always_inline void add_cell(__u64 *cell, __u64 value, int shared)
 
 /* The stages of one operation. `seen` is when its application saw the result; 0: that is not known.
  */
-static __noinline int count_operation(const struct operation *of, __u64 seen)
+__noinline int count_operation(const struct operation *of, __u64 seen)
 {
 	__u64 total, last, submit, queue, device, complete, reap;
 	struct wire_operation_row *row;
@@ -375,14 +410,15 @@ static __noinline int count_operation(const struct operation *of, __u64 seen)
 	complete = of->ended - of->reaped;
 	reap = last - of->ended;
 	total = last - of->entered;
-	add_time(row->extents, row->counts, OPERATION_SUBMIT, submit, shared);
-	add_time(row->extents, row->counts, OPERATION_QUEUE, queue, shared);
-	add_time(row->extents, row->counts, OPERATION_DEVICE, device, shared);
+	add_time(row->extents, row->counts, &row->lock, OPERATION_SUBMIT, submit, shared);
+	add_time(row->extents, row->counts, &row->lock, OPERATION_QUEUE, queue, shared);
+	add_time(row->extents, row->counts, &row->lock, OPERATION_DEVICE, device, shared);
 	if (cover != COVER_NO_COMPLETE)
-		add_time(row->extents, row->counts, OPERATION_COMPLETE, complete, shared);
+		add_time(row->extents, row->counts, &row->lock, OPERATION_COMPLETE, complete,
+			 shared);
 	if (seen)
-		add_time(row->extents, row->counts, OPERATION_REAP, reap, shared);
-	add_time(row->extents, row->counts, OPERATION_TOTAL, total, shared);
+		add_time(row->extents, row->counts, &row->lock, OPERATION_REAP, reap, shared);
+	add_time(row->extents, row->counts, &row->lock, OPERATION_TOTAL, total, shared);
 	i = total >> HIST_MAX_BITS ? HIST_MAX_BITS : msb64(total | 1);
 	if (i > HIST_MAX_BITS)
 		return 0;
@@ -480,6 +516,25 @@ static __always_inline void call_returned(void)
 	caller->entered = 0;
 }
 
+/* Operations of io_uring that read or write; numbers of the UAPI, never changed. */
+#define RING_READ_OR_WRITE                                                                         \
+	(1ull << 1 | 1ull << 2 | 1ull << 3 | 1ull << 4 | 1ull << 5 | 1ull << 22 | 1ull << 23)
+
+static __always_inline void ring_submitted(struct io_kiocb *req)
+{
+	struct caller *caller;
+
+	if (req->opcode >= 64 || !(RING_READ_OR_WRITE >> req->opcode & 1))
+		return;
+	caller = current_caller();
+	if (caller && caller->kind == CALL_RING) {
+		caller->current = begin_operation((__u64)req, caller->entered);
+		return;
+	}
+	/* The kernel's own thread fetched it from the ring (SQPOLL). */
+	begin_operation((__u64)req, bpf_ktime_get_ns());
+}
+
 /* An io_uring request's result becomes visible. */
 static __always_inline void operation_ended(__u64 request)
 {
@@ -513,5 +568,7 @@ static __always_inline void operation_ended(__u64 request)
 	count_operation(operation, 0);
 	operation->request = 0;
 }
+
+#endif /* NO_SWAP */
 
 #endif

@@ -49,7 +49,9 @@ struct owner {
 	__u32 rare_row_base;
 	__u32 shards;
 	__u32 shared;
-	__u64 pad[3];
+	/* Without compare-and-swap: how many CPUs wanted this place. */
+	__u64 claims;
+	__u64 pad[2];
 };
 _Static_assert(sizeof(struct owner) == 64, "owner");
 
@@ -80,6 +82,20 @@ static __always_inline __u32 owner_place(__u32 low)
 	return ((low >> 6) * 0x9e3779b1u) >> (32 - OWNER_BITS);
 }
 
+/* Whether the place is the caller's now, to fill. */
+static __always_inline int claim(struct owner *owner)
+{
+#ifdef NO_SWAP
+	/* Two CPUs at once: then it is nobody's, for good. There are many. */
+	if (owner->claims || !try_lock(&owner->claims))
+		return 0;
+	owner->key = 1;
+	return 1;
+#else
+	return !__sync_val_compare_and_swap(&owner->key, 0, 1);
+#endif
+}
+
 /*
  * First sight of an address: find its device by number. Several CPUs may do this at once; each
  * claims a place of its own, they all write the same, and `key` last.
@@ -92,7 +108,7 @@ static __noinline int learn(__u64 key, __u32 place, __u32 major, __u32 minor, __
 		__u32 at = (place + i) & ((1 << OWNER_BITS) - 1);
 
 		owner = bpf_map_lookup_elem(&owners, &at);
-		if (owner && !__sync_val_compare_and_swap(&owner->key, 0, 1))
+		if (owner && claim(owner))
 			break;
 		owner = 0;
 	}
@@ -127,10 +143,15 @@ static __always_inline struct owner *find_owner(__u64 key, __u32 place)
 		__u32 at = (place + i) & ((1 << OWNER_BITS) - 1);
 		struct owner *owner = bpf_map_lookup_elem(&owners, &at);
 
-		if (!owner || !owner->key)
+		if (!owner)
 			return 0;
 		if (owner->key == key)
 			return owner;
+#ifndef NO_SWAP
+		/* There a place can stay empty with others in use behind it. */
+		if (!owner->key)
+			return 0;
+#endif
 	}
 	return 0;
 }
@@ -151,7 +172,8 @@ static __always_inline struct owner *owner_of_request(struct request *rq)
 		/* An NVMe admin queue has no disk. */
 		if (!disk)
 			return 0;
-		if (learn((__u64)hctx, place, disk->major, disk->first_minor, hctx->queue_num))
+		if (learn((__u64)hctx, place, BPF_CORE_READ(disk, major),
+			  BPF_CORE_READ(disk, first_minor), hctx->queue_num))
 			__sync_fetch_and_add(&unlearned, 1);
 		owner = find_owner((__u64)hctx, place);
 		if (!owner)
@@ -170,7 +192,8 @@ static __always_inline struct owner *owner_of_bio(struct bio *bio)
 	if (!owner) {
 		struct gendisk *disk = bio_disk(bio);
 
-		if (learn((__u64)home, place, disk->major, disk->first_minor, 0))
+		if (learn((__u64)home, place, BPF_CORE_READ(disk, major),
+			  BPF_CORE_READ(disk, first_minor), 0))
 			__sync_fetch_and_add(&unlearned, 1);
 		owner = find_owner((__u64)home, place);
 		if (!owner)

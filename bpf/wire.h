@@ -57,7 +57,9 @@ struct wire_row {
 	/* Timed, and of no operation that is followed: nobody waits for it, or nobody is seen to.
 	 */
 	__u64 unowned;
-	__u64 pad[2];
+	/* The kernel's side: held while an extent is raised without compare-and-swap. */
+	__u64 lock;
+	__u64 pad;
 	__u64 counts[STAGES * HIST_BUCKETS];
 };
 _Static_assert(sizeof(struct wire_row) == 128 + 3 * 8 * 592, "wire_row");
@@ -99,7 +101,7 @@ struct wire_operation_row {
 	/* Ended with stamps of several parts: counted, and without stages. */
 	__u64 torn;
 	struct wire_extent extents[OPERATION_STAGES];
-	__u64 pad;
+	__u64 lock;
 	/* By the highest bit of the total. */
 	struct wire_total by_total[HIST_MAX_BITS + 1];
 	__u64 counts[OPERATION_STAGES * HIST_BUCKETS];
@@ -156,6 +158,19 @@ struct wire_latency_config {
 };
 _Static_assert(sizeof(struct wire_latency_config) == 24, "wire_latency_config");
 
+/* The places of bios and requests among the arguments of their events, counted from 0. */
+struct wire_arguments {
+	__u32 bio_queue;
+	__u32 bio_backmerge;
+	__u32 bio_frontmerge;
+	__u32 bio_split;
+	__u32 rq_merge;
+	__u32 rq_issue;
+	__u32 rq_requeue;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct wire_arguments) == 32, "wire_arguments");
+
 /* Rare things, counted per device. */
 struct wire_counters {
 	__u64 splits;
@@ -183,7 +198,9 @@ struct wire_slot {
 	__u64 reaped;
 	__u32 state;
 	__u32 used;
-	__u64 pad[3];
+	/* The first bio of a request that completes. */
+	__u64 bio;
+	__u64 pad[2];
 };
 _Static_assert(sizeof(struct wire_slot) == 64, "wire_slot");
 

@@ -58,14 +58,23 @@ impl Default for Histogram {
 
 impl Histogram {
     /// From the kernel's or a file's fields. `counts` may be shorter than [`BUCKETS`].
+    ///
+    /// A histogram that is read while others add to it may have counted a value that its extremes do not
+    /// know yet; without compare-and-swap (before Linux 5.12) they may miss one for good. Then the bound of
+    /// the outermost bucket stands for it.
     pub fn from_parts(counts: &[u64], sum: u64, min: u64, max: u64) -> Self {
         let mut all = vec![0; BUCKETS];
         let known = counts.len().min(BUCKETS);
         all[..known].copy_from_slice(&counts[..known]);
         let count = all.iter().sum();
-        if count == 0 {
+        let first = all.iter().position(|&n| n > 0);
+        let last = all.iter().rposition(|&n| n > 0);
+        let (Some(first), Some(last)) = (first, last) else {
             return Self::default();
-        }
+        };
+        // The last bucket has no upper bound.
+        let highest = if first == BUCKETS - 1 { u64::MAX } else { bounds(first).1 - 1 };
+        let (min, max) = (min.min(highest), max.max(bounds(last).0));
         Self { counts: all, count, sum, min, max }
     }
 
@@ -179,6 +188,22 @@ mod tests {
         }
         assert_eq!(bounds(BUCKETS - 1).1, 1 << MAX_BITS);
         assert_eq!(index(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn extremes_lie_in_the_outermost_buckets_that_count() {
+        let mut counts = vec![0; BUCKETS];
+        counts[index(100)] = 1;
+        counts[index(1000)] = 1;
+        let exact = Histogram::from_parts(&counts, 1100, 100, 1000);
+        assert_eq!((exact.min(), exact.max()), (Some(100), Some(1000)));
+        // The kernel counted both and had told of another value only, or of none.
+        let late = Histogram::from_parts(&counts, 1100, u64::MAX, 0);
+        assert_eq!((late.min(), late.max()), (Some(bounds(index(100)).1 - 1), Some(bounds(index(1000)).0)));
+        let mut counts = vec![0; BUCKETS];
+        counts[BUCKETS - 1] = 1;
+        let long = Histogram::from_parts(&counts, 1 << 50, 1 << 50, 1 << 50);
+        assert_eq!((long.min(), long.max()), (Some(1 << 50), Some(1 << 50)));
     }
 
     #[test]

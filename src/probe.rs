@@ -14,3 +14,4 @@ pub mod preflight;
 mod skel;
 pub mod stacks;
 mod syscalls;
+pub mod verifier;

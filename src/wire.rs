@@ -55,7 +55,8 @@ pub struct WireRow {
     pub no_start: u64,
     pub never_issued: u64,
     pub unowned: u64,
-    pub pad: [u64; 2],
+    pub lock: u64,
+    pub pad: u64,
     pub counts: [u64; STAGES * BUCKETS],
 }
 
@@ -73,7 +74,7 @@ pub struct WireTotal {
 pub struct WireOperationRow {
     pub torn: u64,
     pub extents: [WireExtent; OPERATION_STAGES],
-    pub pad: u64,
+    pub lock: u64,
     pub by_total: [WireTotal; TOTALS],
     pub counts: [u64; OPERATION_STAGES * BUCKETS],
 }
@@ -120,7 +121,8 @@ pub struct WireSlot {
     pub reaped: u64,
     pub state: u32,
     pub used: u32,
-    pub pad: [u64; 3],
+    pub bio: u64,
+    pub pad: [u64; 2],
 }
 
 const _: () = assert!(size_of::<WireSlot>() == 64);

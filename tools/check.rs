@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use biopsy::host::Host;
 use biopsy::host::rights::Rights;
 use biopsy::{probe, render};
@@ -12,8 +12,18 @@ use crate::output::Sink;
 use crate::{clock, output};
 
 pub fn run(args: &Check, color: Color) -> Result<()> {
+    if let Some(directory) = &args.objects {
+        for (name, bytes) in probe::verifier::objects() {
+            let path = directory.join(format!("{name}.bpf.o"));
+            std::fs::write(&path, bytes).with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        return Ok(());
+    }
     let root = Path::new("/");
     let mut sink = Sink::open(args.output.output.as_deref())?;
+    if args.programs {
+        return sink.write(&render::json::check::programs(&probe::verifier::programs()?));
+    }
     let host = Host::read(root)?;
     let rights = Rights::read(root);
     let abilities = probe::preflight::abilities(&host, &rights);

@@ -163,6 +163,13 @@ pub struct Devices {
 
 #[derive(Debug, Args)]
 pub struct Check {
+    /// For the tests: load every program of the executable, and print as JSON lines what the kernel's
+    /// verifier had to do for it.
+    #[arg(long, hide = true)]
+    pub programs: bool,
+    /// For the tests: write every object of the executable into this directory.
+    #[arg(long, hide = true, value_name = "DIRECTORY", conflicts_with = "programs")]
+    pub objects: Option<PathBuf>,
     #[command(flatten)]
     pub output: Output,
 }

@@ -23,6 +23,17 @@ pub struct ProgramState {
     pub remedy: Option<String>,
 }
 
+/// One BPF program as the kernel's verifier sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VerifiedProgram {
+    /// The object that it is in, by its source's name.
+    pub object: String,
+    pub program: String,
+    /// How many the verifier went through; none where the kernel refused the program.
+    pub instructions: Option<u64>,
+    pub reason: Option<String>,
+}
+
 /// One command, and what it can do here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ViewState {

@@ -3,12 +3,20 @@
 
 use std::path::Path;
 
-use libbpf_rs::btf::types::{Enum, FuncProto, Typedef};
-use libbpf_rs::btf::{Btf, BtfKind, BtfType};
+use libbpf_rs::btf::types::{Enum, Func, FuncProto, Ptr, Struct, Typedef};
+use libbpf_rs::btf::{Btf, BtfType, ReferencesType};
 
 use anyhow::Result;
 
+use super::skel::latency::types::wire_arguments;
 use crate::refusal::Refusal;
+
+/// Why nothing can be measured without it, also with a BTF file from elsewhere: libbpf relocates the programs
+/// by such a file, and the kernel, which types their arguments by its own, refuses each one of them. Tried on
+/// 6.12 with emptied BTF and a true file in its place: `attach_btf_id 22902 is invalid`; the CPU profile's
+/// program, which has no typed arguments, was taken.
+pub const NO_BTF: &str = "this kernel has no BTF (/sys/kernel/btf/vmlinux), by which it checks the probes itself, so \
+     that no file can stand in: boot a kernel built with CONFIG_DEBUG_INFO_BTF, as the distributions' are";
 
 /// The kernel's BTF, vmlinux part.
 pub struct KernelBtf {
@@ -48,13 +56,7 @@ impl KernelBtf {
     /// Reads `/sys/kernel/btf/vmlinux` (or where libbpf finds it): no rights needed.
     pub fn read() -> Result<Self> {
         super::libbpf::listen();
-        let vmlinux = Btf::from_vmlinux().map_err(|_| {
-            Refusal::Refused(
-                "this kernel has no BTF (/sys/kernel/btf/vmlinux), which the probes need to find its types: \
-                 boot a kernel built with CONFIG_DEBUG_INFO_BTF, as the distributions' are"
-                    .to_string(),
-            )
-        })?;
+        let vmlinux = Btf::from_vmlinux().map_err(|_| Refusal::Refused(NO_BTF.to_string()))?;
         Ok(Self { vmlinux })
     }
 
@@ -75,22 +77,12 @@ impl KernelBtf {
         }
     }
 
-    /// The struct that argument `index` of an event points to; None where the event or the argument is
-    /// not there, or points to no struct.
-    pub fn argument(&self, event: &str, index: usize) -> Option<String> {
-        let event = self.vmlinux.type_by_name::<Typedef<'_>>(&format!("btf_trace_{event}"))?;
-        let prototype: FuncProto<'_> = event.next_type()?.next_type()?.try_into().ok()?;
-        // The first parameter is the probe's own data.
-        let argument = prototype.iter().nth(index + 1)?.ty;
-        let pointer: BtfType<'_> = self.vmlinux.type_by_id(argument)?;
-        let target = pointer.next_type()?.skip_mods_and_typedefs();
-        (target.kind() == BtfKind::Struct).then(|| target.name())?.map(|n| n.to_string_lossy().into_owned())
-    }
-
     /// The event of an io_uring request that is submitted, by the program for it; None where there is
     /// none that names the request (before 5.19).
     pub fn ring_submit(&self) -> Option<RingSubmit> {
-        let names_request = |event| self.argument(event, 0).is_some_and(|name| name == "io_kiocb");
+        let names_request = |event| {
+            self.prototype(event).is_some_and(|all| all.first().is_some_and(|first| first == "io_kiocb"))
+        };
         if names_request("io_uring_submit_req") {
             Some(RingSubmit::Request)
         } else if names_request("io_uring_submit_sqe") {
@@ -111,5 +103,124 @@ impl KernelBtf {
             }
         }
         1 << 4
+    }
+
+    /// Whether the kernel skips a program that would run inside itself on one CPU, and counts the skipped
+    /// run; since 05b24ff9b2cf (6.1), of which BTF knows this function. Before, two runs can be in the
+    /// middle of the same addition.
+    pub fn skips_nested_runs(&self) -> bool {
+        self.vmlinux.type_by_name::<Func<'_>>("bpf_prog_inc_misses_counter").is_some()
+    }
+
+    /// The places of bios and requests among the arguments of their events.
+    pub fn arguments(&self) -> Result<wire_arguments> {
+        let place = |event, wanted| {
+            self.prototype(event).and_then(|arguments| place(&arguments, wanted)).ok_or_else(|| {
+                Refusal::Refused(format!(
+                    "the event {event} of this kernel has no {wanted} among its arguments: \
+                     `biopsy check` shows what this kernel allows"
+                ))
+            })
+        };
+        // All of them moved to the front in 5.11, and looking for one takes a millisecond.
+        if place("block_bio_queue", "bio")? == 0 {
+            return Ok(wire_arguments::default());
+        }
+        Ok(wire_arguments {
+            bio_queue: place("block_bio_queue", "bio")?,
+            bio_backmerge: place("block_bio_backmerge", "bio")?,
+            bio_frontmerge: place("block_bio_frontmerge", "bio")?,
+            bio_split: place("block_split", "bio")?,
+            rq_merge: place("block_rq_merge", "request")?,
+            rq_issue: place("block_rq_issue", "request")?,
+            rq_requeue: place("block_rq_requeue", "request")?,
+            pad: 0,
+        })
+    }
+
+    /// What an event hands to its programs, as the structs that the arguments point to; empty for other
+    /// arguments.
+    fn prototype(&self, event: &str) -> Option<Vec<String>> {
+        let typedef: Typedef<'_> = self.vmlinux.type_by_name(&format!("btf_trace_{event}"))?;
+        let pointer = Ptr::try_from(typedef.referenced_type()).ok()?;
+        let function = FuncProto::try_from(pointer.referenced_type()).ok()?;
+        let name = |id| -> Option<String> {
+            let argument = self.vmlinux.type_by_id::<BtfType<'_>>(id)?;
+            let pointee = Ptr::try_from(argument.skip_mods_and_typedefs()).ok()?.referenced_type();
+            let object = Struct::try_from(pointee.skip_mods_and_typedefs()).ok()?;
+            Some(object.name()?.to_string_lossy().into_owned())
+        };
+        // The first parameter is the tracepoint's own.
+        Some(function.iter().skip(1).map(|argument| name(argument.ty).unwrap_or_default()).collect())
+    }
+}
+
+/// Where the first pointer to `wanted` stands.
+fn place(arguments: &[String], wanted: &str) -> Option<u32> {
+    arguments.iter().position(|argument| argument == wanted).map(|place| place as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// What `bpftool btf dump file vmlinux format c` says of the events that changed, kernel by kernel.
+    const PROTOTYPES: &str = include_str!("prototypes.txt");
+
+    /// By kernel and event, as [`KernelBtf::prototype`] reads them.
+    fn prototypes() -> BTreeMap<(&'static str, &'static str), Vec<String>> {
+        let object = |argument: &str| {
+            let name = argument.trim().strip_prefix("struct ").and_then(|a| a.strip_suffix(" *"));
+            name.unwrap_or_default().to_string()
+        };
+        let line = |line: &'static str| {
+            let (kernel, typedef) = line.split_once(' ').unwrap();
+            let (event, arguments) =
+                typedef.strip_prefix("typedef void (*btf_trace_").unwrap().split_once(")(void *, ").unwrap();
+            let arguments = arguments.strip_suffix(");").unwrap().split(',').map(object).collect();
+            ((kernel, event), arguments)
+        };
+        PROTOTYPES.lines().filter(|line| !line.starts_with('#')).map(line).collect()
+    }
+
+    #[test]
+    fn places_follow_the_prototypes_of_each_kernel() {
+        let prototypes = prototypes();
+        let all = |kernel| {
+            let events = [
+                ("block_bio_queue", "bio"),
+                ("block_bio_backmerge", "bio"),
+                ("block_bio_frontmerge", "bio"),
+                ("block_split", "bio"),
+                ("block_rq_merge", "request"),
+                ("block_rq_issue", "request"),
+                ("block_rq_requeue", "request"),
+            ];
+            events.map(|(event, wanted)| place(&prototypes[&(kernel, event)], wanted).unwrap())
+        };
+        assert_eq!(all("5.10.136"), [1, 2, 2, 1, 1, 1, 1]);
+        assert_eq!(all("5.10"), [1, 2, 2, 1, 0, 0, 0]);
+        for kernel in ["6.1", "6.12", "7.2"] {
+            assert_eq!(all(kernel), [0; 7], "{kernel}");
+        }
+    }
+
+    #[test]
+    fn an_event_without_the_object_has_no_place() {
+        assert_eq!(place(&["request_queue".into(), String::new()], "bio"), None);
+    }
+
+    /// The running kernel's BTF is readable by everyone, so the reading itself is tried where there is one.
+    #[test]
+    fn the_prototypes_of_this_kernel_can_be_read() {
+        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+            return;
+        }
+        let btf = KernelBtf::read().unwrap();
+        assert!(btf.prototype("block_rq_complete").unwrap().contains(&"request".to_string()));
+        assert!(btf.arguments().is_ok());
+        assert_eq!(btf.prototype("no_such_event"), None);
     }
 }

@@ -113,13 +113,16 @@ impl LatencyProbe {
         preflight::permit(root)?;
         libbpf::listen();
         let chosen = |name: &str| options.devices.is_empty() || options.devices.iter().any(|d| d == name);
-        let plan = Plan::new(host.devices.iter().filter(|d| chosen(&d.name)), host.cpus_possible)?;
+        let mut plan = Plan::new(host.devices.iter().filter(|d| chosen(&d.name)), host.cpus_possible)?;
         if plan.devices.is_empty() {
             let what = "none of the block devices to trace has requests of its own, which are what the probes see: \
                         name others, `biopsy devices` lists them";
             return Err(Refusal::Refused(what.to_string()).into());
         }
         let btf = KernelBtf::read()?;
+        if !btf.skips_nested_runs() {
+            plan.share_rows();
+        }
         let meter = if options.cost { CostMeter::new() } else { None };
         let mut missing = Vec::new();
         if options.cost && meter.is_none() {
@@ -132,7 +135,8 @@ impl LatencyProbe {
         }
         let nvme = nvme_sq_reason(&btf);
         missing.extend(missing_complete(host, &plan, nvme.as_ref()));
-        let ring = if options.operations && options.queue_stage { btf.ring_submit() } else { None };
+        let follow = options.operations && options.queue_stage && libbpf::has_swap();
+        let ring = if follow { btf.ring_submit() } else { None };
         let mut wanted =
             Wanted { nvme: nvme.is_none(), queue: options.queue_stage, ring, drop_issue: options.drop_issue };
         if options.operations && ring.is_none() {
@@ -187,15 +191,16 @@ impl LatencyProbe {
             .open(libbpf::object_place())
             .map_err(|e| refusal("opening the probes", &e))?;
         Self::size(&mut open, plan, wanted)?;
-        let rodata = open.maps.rodata_data.as_mut().context("the object has read-only data")?;
+        let told = open.maps.rodata_data.as_mut().context("the object has read-only data")?;
+        told.arguments = btf.arguments()?;
         if wanted.ring.is_some() {
             for (number, kind) in syscalls::followed() {
-                if let Some(slot) = rodata.syscall_kinds.get_mut(number) {
+                if let Some(slot) = told.syscall_kinds.get_mut(number) {
                     *slot = kind;
                 }
             }
         }
-        let config = &mut rodata.config;
+        let config = &mut told.config;
         config.rqf_flush_seq = btf.rqf_flush_seq();
         config.devices = plan.devices.len() as u32;
         config.want_queue = wanted.queue.into();

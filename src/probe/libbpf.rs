@@ -3,7 +3,7 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::{OpenObject, PrintLevel};
@@ -61,6 +61,16 @@ pub struct ProgramStats {
 
 /// Reads a program's statistics.
 pub fn program_stats(program: &impl AsFd) -> std::io::Result<ProgramStats> {
+    let info = program_info(program)?;
+    Ok(ProgramStats { runs: info.run_cnt, run_ns: info.run_time_ns, recursion_misses: info.recursion_misses })
+}
+
+/// How many instructions the verifier went through; 0 where the kernel does not tell (before 5.16).
+pub fn verified_instructions(program: &impl AsFd) -> std::io::Result<u64> {
+    Ok(program_info(program)?.verified_insns.into())
+}
+
+fn program_info(program: &impl AsFd) -> std::io::Result<libbpf_sys::bpf_prog_info> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of_val(&info) as u32;
     // SAFETY: `info` is a plain struct of integers that lives across the call, `length` is its size, and
@@ -71,7 +81,42 @@ pub fn program_stats(program: &impl AsFd) -> std::io::Result<ProgramStats> {
     if failed != 0 {
         return Err(std::io::Error::last_os_error());
     }
-    Ok(ProgramStats { runs: info.run_cnt, run_ns: info.run_time_ns, recursion_misses: info.recursion_misses })
+    Ok(info)
+}
+
+/// Whether BPF programs of this kernel can compare and swap (5ffa25502b5a, 5.12): asked once, by a program
+/// that does nothing else. Where the kernel lets us load nothing, the answer does not matter.
+pub fn has_swap() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        // Code, registers, offset and immediate value of an instruction, from the lowest byte on.
+        let program: [u64; 6] = [
+            0x0000_0000_0000_00b7, // r0 = 0
+            0x0000_0000_fff8_0a7b, // *(u64 *)(r10 - 8) = r0
+            0x0000_0000_0000_01b7, // r1 = 0
+            0x0000_00f1_fff8_1adb, // r0 = cmpxchg_64(r10 - 8, r0, r1)
+            0x0000_0000_0000_00b7, // r0 = 0
+            0x0000_0000_0000_0095, // exit
+        ];
+        // SAFETY: an instruction is 8 bytes with alignment 4, which an array of u64 has; the kernel reads
+        // as many as are said, the strings end with 0, and no options are allowed.
+        let fd = unsafe {
+            libbpf_sys::bpf_prog_load(
+                libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER,
+                std::ptr::null(),
+                c"GPL".as_ptr(),
+                program.as_ptr().cast(),
+                program.len() as u64,
+                std::ptr::null_mut(),
+            )
+        };
+        if fd < 0 {
+            return fd != -libc::EINVAL;
+        }
+        // SAFETY: the descriptor was just made for us and nobody else owns it.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        true
+    })
 }
 
 /// Switches the statistics on until the descriptor is closed (Linux 5.8, CAP_SYS_ADMIN).

@@ -84,6 +84,12 @@ impl Plan {
         Ok(plan)
     }
 
+    /// For kernels that run a program inside itself: plain additions to a row of one CPU's own could then
+    /// be lost too.
+    pub fn share_rows(&mut self) {
+        self.devices.iter_mut().for_each(|device| device.wire.flags |= SHARED_ROWS);
+    }
+
     /// The kernel's counters of all devices; None where they cannot be read.
     pub fn counters(&self, root: &Path) -> Vec<Option<Counters>> {
         self.devices.iter().map(|d| Counters::read(root, &d.name).ok()).collect()

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use super::btf::{EventHome, KernelBtf};
+use super::btf::{EventHome, KernelBtf, NO_BTF};
 use super::libbpf;
 use super::skel::latency::LatencySkelBuilder;
 use crate::host::abilities::{Abilities, ProgramState, State, ViewState};
@@ -23,6 +23,8 @@ struct Known {
     without: &'static str,
     needed: bool,
 }
+
+const FOLLOWS: &str = "operations are not followed: no submit and no reap";
 
 const LATENCY: &[Known] = &[
     Known {
@@ -81,6 +83,15 @@ const LATENCY: &[Known] = &[
         without: "merges are not counted",
         needed: true,
     },
+    Known { program: "sys_enter", event: "sys_enter", module: None, without: FOLLOWS, needed: false },
+    Known { program: "sys_exit", event: "sys_exit", module: None, without: FOLLOWS, needed: false },
+    Known {
+        program: "ring_complete",
+        event: "io_uring_complete",
+        module: None,
+        without: FOLLOWS,
+        needed: false,
+    },
     Known {
         program: "nvme_sq",
         event: "nvme_sq",
@@ -92,12 +103,14 @@ const LATENCY: &[Known] = &[
 
 const RIGHTS_REMEDY: &str = "run as root, or grant the capabilities: setcap cap_bpf,cap_perfmon+ep biopsy";
 
+const NO_BTF_HERE: &str = "this kernel has no BTF, by which it checks the probes: no file can stand in";
+const NO_BTF_REMEDY: &str = "boot a kernel built with CONFIG_DEBUG_INFO_BTF";
+
 /// Refuses what cannot work, before anything is made or attached.
 pub fn permit(root: &Path) -> Result<()> {
     let rights = Rights::read(root);
     let why = if !rights.btf {
-        "this kernel has no BTF (/sys/kernel/btf/vmlinux), which the probes need to find its types: boot a kernel \
-         built with CONFIG_DEBUG_INFO_BTF, as the distributions' are"
+        NO_BTF
     } else if !rights.can_trace() {
         "tracing block I/O needs CAP_BPF and CAP_PERFMON: run as root, or grant them with \
          setcap cap_bpf,cap_perfmon+ep"
@@ -126,13 +139,13 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
         remedy: remedy.map(str::to_string),
     };
     let Some(btf) = btf else {
-        return state(
-            State::Missing,
-            Some("this kernel has no BTF".to_string()),
-            Some("boot a kernel built with CONFIG_DEBUG_INFO_BTF"),
-        );
+        return state(State::Missing, Some(NO_BTF_HERE.to_string()), Some(NO_BTF_REMEDY));
     };
     let lost = |why: &str| Some(format!("{why}: {}", known.without));
+    if known.without == FOLLOWS && (!libbpf::has_swap() || btf.ring_submit().is_none()) {
+        let why = "this kernel has no event that names the io_uring request which is submitted";
+        return state(State::Missing, lost(why), Some("use Linux 6.1 or newer"));
+    }
     match btf.event(known.event, known.module) {
         EventHome::Absent => return state(State::Missing, lost("this kernel does not have the event"), None),
         EventHome::Untyped(module) => {
@@ -156,7 +169,7 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
     if !rights.can_trace() {
         return state(State::Missing, Some("needs CAP_BPF and CAP_PERFMON".to_string()), Some(RIGHTS_REMEDY));
     }
-    match try_load(known.program) {
+    match try_load(known.program, btf) {
         Ok(()) => state(State::Ok, None, None),
         Err(error) => {
             let why = libbpf::last_words().unwrap_or_else(|| plain(&error.to_string()));
@@ -166,9 +179,10 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
 }
 
 /// Loads one program alone, and lets it go.
-fn try_load(name: &str) -> Result<()> {
+fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
     libbpf::listen();
     let mut open = LatencySkelBuilder::default().open(libbpf::object_place())?;
+    open.maps.rodata_data.as_mut().context("the object has read-only data")?.arguments = btf.arguments()?;
     let progs = &mut open.progs;
     let all = [
         &mut progs.rq_issue,
@@ -180,6 +194,9 @@ fn try_load(name: &str) -> Result<()> {
         &mut progs.bio_backmerge,
         &mut progs.bio_frontmerge,
         &mut progs.nvme_sq,
+        &mut progs.sys_enter,
+        &mut progs.sys_exit,
+        &mut progs.ring_complete,
     ];
     for program in all {
         let wanted = program.name() == name;
@@ -189,14 +206,30 @@ fn try_load(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// What the latency view shows with these programs.
+fn reach(programs: &[ProgramState]) -> &'static str {
+    let follows = |name: &str| programs.iter().any(|p| p.name == name && p.state == State::Ok);
+    if ["sys_enter", "sys_exit", "ring_complete"].into_iter().all(follows) {
+        "all stages of io_uring requests and of system calls that wait; queue and device of every I/O"
+    } else {
+        "stages queue and device; complete on NVMe"
+    }
+}
+
 fn sampler(rights: &Rights) -> ProgramState {
-    let ok = rights.can_sample() && rights.can_trace();
+    let (reason, remedy) = if !rights.btf {
+        (Some(NO_BTF_HERE), Some(NO_BTF_REMEDY))
+    } else if rights.can_sample() && rights.can_trace() {
+        (None, None)
+    } else {
+        (Some("needs CAP_BPF and CAP_PERFMON: no profile and no flame graph"), Some(RIGHTS_REMEDY))
+    };
     ProgramState {
         name: "on_cpu".to_string(),
         event: "perf_event".to_string(),
-        state: if ok { State::Ok } else { State::Missing },
-        reason: (!ok).then(|| "needs CAP_BPF and CAP_PERFMON: no profile and no flame graph".to_string()),
-        remedy: (!ok).then(|| RIGHTS_REMEDY.to_string()),
+        state: if reason.is_none() { State::Ok } else { State::Missing },
+        reason: reason.map(str::to_string),
+        remedy: remedy.map(str::to_string),
     }
 }
 
@@ -216,6 +249,17 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
             let reason = program.reason.clone().map(|r| format!("{}: {r}", program.event));
             view("latency", State::Missing, reason, program.remedy.clone())
         }
+        // The programs of such a kernel are built apart, and its modules have no BTF: NVMe drives have no
+        // events of their own.
+        None if rights.can_trace() && !libbpf::has_swap() => view(
+            "latency",
+            State::Degraded,
+            Some(
+                "block layer only, best effort: stages queue and device, by programs for kernels before 5.12"
+                    .to_string(),
+            ),
+            Some("use Linux 6.1 or newer".to_string()),
+        ),
         None if traced.is_empty() => {
             view("latency", State::Degraded, Some("no request-based block device is here".to_string()), None)
         }
@@ -226,12 +270,7 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
                 Some(program) => {
                     view("latency", State::Degraded, program.reason.clone(), program.remedy.clone())
                 }
-                None => view(
-                    "latency",
-                    State::Ok,
-                    Some("stages queue and device; complete on NVMe".to_string()),
-                    None,
-                ),
+                None => view("latency", State::Ok, Some(reach(programs).to_string()), None),
             }
         }
     };

@@ -5,6 +5,10 @@ mod generated {
     pub mod latency {
         include!(concat!(env!("OUT_DIR"), "/latency.skel.rs"));
     }
+    /// For its types only: [`super::object`] holds it.
+    pub mod latency_old {
+        include!(concat!(env!("OUT_DIR"), "/latency_old.skel.rs"));
+    }
     pub mod baseline {
         include!(concat!(env!("OUT_DIR"), "/baseline.skel.rs"));
     }
@@ -12,7 +16,28 @@ mod generated {
 
 pub use generated::{baseline, latency};
 
+use self::generated::latency_old;
+
+use super::libbpf;
 use crate::wire::{WireCounters, WireDevice, WireExtent, WireOperationRow, WireRow, WireSlot, WireTotal};
+
+macro_rules! compiled {
+    ($name:literal) => {
+        ($name, include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")))
+    };
+}
+
+/// All objects by the names of their sources.
+pub const OBJECTS: &[(&str, &[u8])] =
+    &[compiled!("latency"), LATENCY_OLD, compiled!("baseline"), compiled!("stacks")];
+
+/// The programs of latency.bpf.c without compare-and-swap.
+const LATENCY_OLD: (&str, &[u8]) = compiled!("latency_old");
+
+/// Which of the two objects the skeleton [`latency`] opens: what this kernel takes.
+pub fn object(usual: &'static [u8]) -> &'static [u8] {
+    if libbpf::has_swap() { usual } else { LATENCY_OLD.1 }
+}
 
 /// Compares a mirror with the type that clang saw: size, and offset of each named field.
 macro_rules! same_layout {
@@ -33,4 +58,6 @@ same_layout!(WireDevice, latency::types::wire_device:
     operation_row_base operation_shards);
 same_layout!(WireCounters, latency::types::wire_counters:
     splits merges requeues retries negative out_of_range stale no_queue_start);
+same_layout!(latency_old::types::rodata, latency::types::rodata: config arguments syscall_kinds);
+same_layout!(latency_old::types::bss, latency::types::bss: running unlearned unfollowed);
 same_layout!(WireSlot, latency::types::wire_slot: request queued issued reaped state used);

@@ -106,9 +106,7 @@ impl Drop for StacksProbe {
 /// All of a window: load, attach, drain, detach.
 fn run(frequency: u64, ready: &Sender<Sampler>, stopped: &Receiver<()>) -> Result<RawProfile> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        bail!(Refusal::Refused(
-            "this kernel has no BTF (/sys/kernel/btf/vmlinux): boot one with CONFIG_DEBUG_INFO_BTF=y".into()
-        ));
+        bail!(Refusal::Refused(super::btf::NO_BTF.into()));
     }
     if frequency == 0 {
         // The kernel would take it, and never sample.

@@ -1,4 +1,5 @@
 # On NVMe the stages are queue, device and complete, and every I/O that the kernel counted is in them.
 . /guest/lib.sh
 
+[ ! -e /sys/kernel/btf/nvme_core ] || echo yes >module-btf
 traced latency nvme0n1 -- biopsy load /dev/nvme0n1 --iodepth 8 --numjobs 2 --runtime 3s --json -o load.json

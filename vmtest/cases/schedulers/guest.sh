@@ -13,8 +13,8 @@ done
 wait
 END
 echo none >"$scheduler"
-traced none nvme0n1 -- biopsy load /dev/nvme0n1 --iodepth 16 --runtime 2s
+traced none nvme0n1 -- biopsy load /dev/nvme0n1 --iodepth 16 --runtime 1s
 echo mq-deadline >"$scheduler"
-traced deadline nvme0n1 -- biopsy load /dev/nvme0n1 --iodepth 16 --runtime 2s
+traced deadline nvme0n1 -- biopsy load /dev/nvme0n1 --iodepth 16 --runtime 1s
 echo none >"$scheduler"
 traced switched nvme0n1 -- sh load.sh

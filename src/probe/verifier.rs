@@ -1,0 +1,123 @@
+//! How much work each program is for the kernel's verifier: every program of every object, loaded alone
+//! and let go. The tests hold the figures of each kernel against recorded ones.
+
+use std::ffi::c_char;
+
+use anyhow::{Context, Result, anyhow};
+use libbpf_rs::{AsRawLibbpf, Object, ObjectBuilder, OpenObject, libbpf_sys};
+
+use super::btf::KernelBtf;
+use super::libbpf;
+use super::skel::{self, latency};
+use crate::host::abilities::VerifiedProgram;
+
+/// The log holds the verifier's totals only (BPF_LOG_STATS), which are a few lines.
+const LOG_STATS: u32 = 4;
+const LOG_BYTES: usize = 64 * 1024;
+
+/// Name and bytes of every object that the executable holds.
+pub fn objects() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    skel::OBJECTS.iter().copied()
+}
+
+/// Loads what the executable holds, whether this kernel is served by it or not.
+pub fn programs() -> Result<Vec<VerifiedProgram>> {
+    let btf = KernelBtf::read()?;
+    let mut all = Vec::new();
+    for (object, bytes) in objects() {
+        let open = open(bytes)?;
+        let names: Vec<String> = open.progs().map(|p| p.name().to_string_lossy().into_owned()).collect();
+        for program in names {
+            let (instructions, reason) = match verify(bytes, &program, &btf) {
+                Ok(instructions) => (Some(instructions), None),
+                Err(error) => (None, Some(format!("{error:#}"))),
+            };
+            all.push(VerifiedProgram { object: object.to_string(), program, instructions, reason });
+        }
+    }
+    Ok(all)
+}
+
+fn open(bytes: &[u8]) -> Result<OpenObject> {
+    libbpf::listen();
+    Ok(ObjectBuilder::default().open_memory(bytes)?)
+}
+
+/// The instructions that the verifier went through.
+fn verify(bytes: &[u8], name: &str, btf: &KernelBtf) -> Result<u64> {
+    let mut object = open(bytes)?;
+    tell(&mut object, btf)?;
+    let mut log = vec![0u8; LOG_BYTES];
+    for mut program in object.progs_mut() {
+        let wanted = program.name() == name;
+        program.set_autoload(wanted);
+        if wanted {
+            program.set_log_level(LOG_STATS);
+            // SAFETY: the program is valid while `object` lives, and `log` outlives the load below, which
+            // is the last to write to it.
+            let failed = unsafe {
+                let log = log.as_mut_ptr().cast::<c_char>();
+                libbpf_sys::bpf_program__set_log_buf(
+                    program.as_libbpf_object().as_ptr(),
+                    log,
+                    LOG_BYTES as u64,
+                )
+            };
+            anyhow::ensure!(failed == 0, "no place for the verifier's log");
+        }
+    }
+    let loaded: Object = object.load().map_err(|error| {
+        // The verifier's own reason is in the log and not in libbpf's warnings; its last lines are totals.
+        let log = String::from_utf8_lossy(&log);
+        let totals = ["processed", "stack depth", "verification time"];
+        let text =
+            log.trim_end_matches('\0').lines().rfind(|line| !totals.iter().any(|t| line.starts_with(t)));
+        anyhow!(text.map_or_else(|| libbpf::last_words().unwrap_or(error.to_string()), str::to_string))
+    })?;
+    let program = loaded.progs().find(|p| p.name() == name).context("the program is in its object")?;
+    // Since aba64c7da983 (5.16); before, the log alone says it.
+    match libbpf::verified_instructions(&program)? {
+        0 => processed(&String::from_utf8_lossy(&log)).context("the verifier's log has no total"),
+        instructions => Ok(instructions),
+    }
+}
+
+/// What a live view would write into the constants: they decide which branches there are.
+fn tell(object: &mut OpenObject, btf: &KernelBtf) -> Result<()> {
+    // The latency objects' are the only ones so far.
+    let Some(mut constants) = object.maps_mut().find(|m| m.name().to_string_lossy().ends_with(".rodata"))
+    else {
+        return Ok(());
+    };
+    let bytes = constants.initial_value_mut().context("constants have a value")?;
+    anyhow::ensure!(bytes.len() == size_of::<latency::types::rodata>(), "other constants than those known");
+    // SAFETY: libbpf maps the value at a page, and the struct of integers is the one that clang laid out for
+    // this map, in both latency objects (asserted in skel.rs) and with this size.
+    let constants = unsafe { &mut *bytes.as_mut_ptr().cast::<latency::types::rodata>() };
+    constants.arguments = btf.arguments()?;
+    constants.config.rqf_flush_seq = btf.rqf_flush_seq();
+    constants.config.devices = 1;
+    constants.config.want_queue = 1;
+    constants.config.want_operations = libbpf::has_swap().into();
+    constants.config.bio_mask = 127;
+    Ok(())
+}
+
+/// N of `processed N insns (limit 1000000) ...`.
+fn processed(log: &str) -> Option<u64> {
+    let line = log.lines().find_map(|line| line.trim().strip_prefix("processed "))?;
+    line.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_total_is_read_from_the_log() {
+        let log = "verification time 74 usec\nstack depth 8\nprocessed 311 insns (limit 1000000) \
+                   max_states_per_insn 1 total_states 17 peak_states 17 mark_read 5\n";
+        assert_eq!(processed(log), Some(311));
+        assert_eq!(processed("verification time 74 usec\n"), None);
+    }
+}

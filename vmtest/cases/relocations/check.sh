@@ -1,0 +1,20 @@
+# bpftool leaves out what the kernel does not have, and says nothing. vmtest/absent.txt holds what that is,
+# and a field that no kernel has is a mistake, or read by no program.
+members() { # of structs marked CORE, as STRUCT.FIELD; a flavour, ___LIKE_THIS, names the same struct
+    awk '/^struct [a-z_]* \{$/ { name = $2; sub(/___.*/, "", name); n = 0 }
+        /;$/ && name { field = $NF; gsub(/[*;]/, "", field); if ($0 !~ /^}/) fields[n++] = name "." field }
+        /^} CORE;$/ { for (i = 0; i < n; i++) print fields[i] }
+        /^}/ { name = "" }' "$BIOPSY_VM_TREE"/../bpf/{kernel,compat}.h | sort -u
+}
+members >wanted
+[ "$(wc -l <wanted)" -gt 15 ] || fail "kernel.h cannot be read: $(cat wanted)"
+awk -F"'" '/^\[/ { name = / STRUCT / ? $2 : "" } /^\t/ && name { print name "." $2 }' reduced.txt | sort -u >has
+comm -23 has wanted >stray
+[ ! -s stray ] || fail "relocated, and not in kernel.h or compat.h: $(xargs <stray)"
+comm -23 wanted has >lacks
+sed -n "s/^$BIOPSY_VM_KERNEL //p" "$BIOPSY_VM_TREE/absent.txt" | sort >known
+cmp -s lacks known || fail "absent: $(xargs <lacks), but vmtest/absent.txt says: $(xargs <known)"
+# Absent on all kernels that have lines at all, and there is none without.
+kernels=$(grep -c '^[^#]' "$BIOPSY_VM_TREE/kernels.txt")
+dead=$(sed -n 's/^[0-9.]* //p' "$BIOPSY_VM_TREE/absent.txt" | sort | uniq -c | awk -v n="$kernels" '$1 >= n { print $2 }')
+[ -z "$dead" ] || fail "no kernel has $dead"

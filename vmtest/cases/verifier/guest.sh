@@ -1,0 +1,5 @@
+# The kernel's verifier goes through every program of every object; what it had to do is held against
+# vmtest/verifier.txt, for a kernel's limit on a busy day is not far from a careless loop.
+. /guest/lib.sh
+
+biopsy check --programs >programs.json
