@@ -6,7 +6,7 @@
 //! arm's programs of (run time − empty program's run time × runs) / I/Os, the same for all arms.
 //! The speed of a shared machine moves from minute to minute: the ratios within a round count.
 //!
-//! `$BIOLATENCY` names the peer; without one on the machine our own arms are measured alone.
+//! `$ROUNDS` and `$ARMS` (their names, with commas) choose. `$BIOLATENCY` names the peer; without one on the machine our own arms are measured alone.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -202,6 +202,12 @@ fn main() -> Result<()> {
         println!("no biolatency here (Debian: apt-get install libbpf-tools): our own figures alone");
         &[Arm::AllStages, Arm::QueueAndDevice, Arm::ThreeClocks, Arm::DeviceOnly, Arm::TwoClocks]
     };
+    let wanted = std::env::var("ARMS").unwrap_or_default();
+    let arms: Vec<Arm> = arms
+        .iter()
+        .copied()
+        .filter(|arm| wanted.is_empty() || wanted.split(',').any(|w| w == arm.name()))
+        .collect();
     let device = Loop::new()?;
     let host = Host::read(Path::new("/"))?;
     let Some(baseline) = Baseline::load() else { bail!("the kernel's program statistics need root") };

@@ -206,10 +206,15 @@ struct first {
 	__u64 queued;
 };
 
+/* Operations need it again when the bio completes. */
+static __always_inline __u64 stamp_of(__u64 bio)
+{
+	return config.want_operations ? peek_bio(bio) : take_bio(bio);
+}
+
 static long earlier_bio(__u32 i, struct first *first)
 {
-	/* Operations need it again when the bio completes. */
-	__u64 queued = config.want_operations ? peek_bio(first->bio) : take_bio(first->bio);
+	__u64 queued = stamp_of(first->bio);
 
 	if (queued && (!first->queued || queued < first->queued))
 		first->queued = queued;
@@ -219,17 +224,22 @@ static long earlier_bio(__u32 i, struct first *first)
 
 /* When the first of a request's bios entered the block layer. A front merge puts a later one first.
  */
-static __always_inline __u64 first_queued(__u64 bio)
+static __always_inline __u64 first_queued(struct bio *bio)
 {
-	struct first first = {.bio = bio};
+	struct first first = {.bio = (__u64)bio};
+
+	if (!bio)
+		return 0;
+	/* Nearly always it is alone. */
+	if (!bio->bi_next)
+		return stamp_of((__u64)bio);
 
 #ifdef NO_SWAP
 	/* bpf_loop is younger than compare-and-swap: 5.17. */
 	for (__u32 i = 0; i < MOST_BIOS_UNROLLED && first.bio; i++)
 		earlier_bio(i, &first);
 #else
-	if (bio && !earlier_bio(0, &first))
-		bpf_loop(MOST_BIOS, earlier_bio, &first, 0);
+	bpf_loop(MOST_BIOS, earlier_bio, &first, 0);
 #endif
 	return first.queued;
 }

@@ -81,9 +81,10 @@ struct bio___disk {
  * trusts.
  */
 /*
- * Both are needed at the first sight of a queue only, and read with the helper: at each pointer that is
- * followed from an event's argument, on each path, the verifier of newer kernels (seen on 6.18) looks
- * for a list of trusted fields by a linear search through all types, which takes about 1.5 ms.
+ * Both are needed at the first sight of a queue only, and read with the helper: at each pointer
+ * that is followed from an event's argument, on each path, the verifier of newer kernels (seen
+ * on 6.18) looks for a list of trusted fields by a linear search through all types, which takes
+ * about 1.5 ms.
  */
 static __always_inline struct gendisk *request_disk(struct request *rq)
 {
@@ -131,6 +132,25 @@ static __always_inline int current_is_kernel_thread(void)
 	struct task_struct *task = bpf_get_current_task_btf();
 
 	return task->flags & PF_KTHREAD;
+}
+
+/* In kernels since 6.2: lets a program load from any address as from a struct of this type. */
+extern void *bpf_rdonly_cast(const void *address, __u32 type) __ksym __weak;
+
+/* Eight bytes of the kernel's; 0 where nothing is mapped. */
+static __always_inline __u64 word_at(const void *address)
+{
+	__u64 word = 0;
+
+	/* A load costs a tenth of the helper. Any struct that begins with a number will do. */
+	if (bpf_ksym_exists(bpf_rdonly_cast)) {
+		struct timespec64 *number =
+		    bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct timespec64));
+
+		return number->tv_sec;
+	}
+	bpf_probe_read_kernel(&word, sizeof(word), address);
+	return word;
 }
 
 /* Where the direct I/O of a block device with one bio is built around that bio. */

@@ -53,6 +53,10 @@ struct io_kiocb {
 
 struct io_ring_ctx;
 
+struct timespec64 {
+	__s64 tv_sec;
+} CORE;
+
 struct blk_mq_hw_ctx {
 	__u32 queue_num;
 } CORE;

@@ -213,7 +213,7 @@ int BPF_PROG(rq_issue)
 	}
 	slot->queued = 0;
 	if (config.want_queue && op != REQ_OP_FLUSH && op < REQ_OP_FIRST_DRIVER) {
-		slot->queued = first_queued((__u64)rq->bio);
+		slot->queued = first_queued(rq->bio);
 		if (!slot->queued)
 			COUNT(owner, no_queue_start);
 	}
@@ -393,8 +393,9 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	if (slot->reaped && slot->state != SLOT_FLUSHING)
 		add_time(row->extents, row->counts, &row->lock, STAGE_COMPLETE, now - slot->reaped,
 			 shared);
-	if (config.want_operations) {
+	if (config.want_operations && bio) {
 		struct part part = {
+		    .bio = (__u64)bio,
 		    .issued = slot->issued,
 		    .reaped = end,
 		    .ended = now,
@@ -403,9 +404,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		    .fused = !slot->reaped,
 		};
 
-		/* By way of the map the address becomes a plain number, which a function takes. */
-		*(volatile __u64 *)&slot->bio = (__u64)bio;
-		if (!finish_bios(*(volatile __u64 *)&slot->bio, &part))
+		if (!finish_bios(&part, !bio->bi_next))
 			add(&row->unowned, 1, shared);
 	}
 	return 0;

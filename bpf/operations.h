@@ -106,8 +106,9 @@ struct {
 /* Operations that could not be followed: their place was taken. */
 __u64 unfollowed = 0;
 
-/* What a finished request says to the operation of one of its bios. */
+/* What a request that completes says to the operations of its bios. */
 struct part {
+	__u64 bio;
 	__u64 queued;
 	__u64 issued;
 	__u64 reaped;
@@ -115,6 +116,9 @@ struct part {
 	__u32 device;
 	__u16 op;
 	__u16 fused;
+	/* One of the bios belongs to an operation that is followed. A flag: the verifier would go
+	 * through every value of a count. */
+	__u64 owned;
 };
 
 #ifdef NO_SWAP
@@ -123,7 +127,7 @@ static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link
 {
 }
 
-static __always_inline int finish_bios(__u64 bio, struct part *part)
+static __always_inline int finish_bios(struct part *part, int alone)
 {
 	return 0;
 }
@@ -251,9 +255,9 @@ static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link
 	 * request.
 	 */
 	if (bio->bi_private)
-		bpf_probe_read_kernel(&iocb, sizeof(iocb), bio->bi_private);
+		iocb = word_at(bio->bi_private);
 	else if (has_blkdev_dio())
-		bpf_probe_read_kernel(&iocb, sizeof(iocb), blkdev_dio_of(address));
+		iocb = word_at(blkdev_dio_of(address));
 	number = iocb ? find_operation(iocb) : 0;
 	/* A buffered read, and a bio of a stacked device, know no kiocb: the request that this call
 	 * is submitting. */
@@ -299,46 +303,43 @@ static __always_inline int finish_part(__u64 link, __u64 proof, const struct par
 	return 1;
 }
 
-/* The bios of a request that completes. */
-struct finished {
-	__u64 bio;
-	/* One of them belongs to an operation that is followed. A flag: the verifier would go
-	 * through every value of a count. */
-	__u64 owned;
-	struct part part;
-};
-
-static long finish_bio(__u32 i, struct finished *finished)
+static __always_inline void finish_bio(struct part *part)
 {
 	__u32 way;
-	struct bio_set *set = find_bio(finished->bio, &way);
+	struct bio_set *set = find_bio(part->bio, &way);
 
-	if (set) {
-		finished->part.queued = set->queued[way];
-		if (set->link[way] && finish_part(set->link[way], set->proof[way], &finished->part))
-			finished->owned = 1;
-		set->bio[way] = 0;
-	}
-	finished->bio = next_bio(finished->bio);
-	return !finished->bio;
+	if (!set)
+		return;
+	part->queued = set->queued[way];
+	if (set->link[way] && finish_part(set->link[way], set->proof[way], part))
+		part->owned = 1;
+	set->bio[way] = 0;
+}
+
+static long finish_next(__u32 i, struct part *part)
+{
+	finish_bio(part);
+	part->bio = next_bio(part->bio);
+	return !part->bio;
 }
 
 /*
  * True where one of the bios belongs to an operation that is followed. Not static: the verifier
  * looks at it once, and not for each way that leads here.
  */
-__noinline int finish_bios(__u64 bio, struct part *part)
+__noinline int finish_bios(struct part *part, int alone)
 {
-	struct finished finished = {.bio = bio};
+	struct part walk;
 
 	if (!part)
 		return 0;
-	finished.part = *part;
-
-	if (bio && !finish_bio(0, &finished))
-		bpf_loop(MOST_BIOS, finish_bio, &finished, 0);
-	/* A flag again: it comes out of the loop as anything. */
-	return finished.owned != 0;
+	if (alone) {
+		finish_bio(part);
+		return part->owned != 0;
+	}
+	walk = *part;
+	bpf_loop(MOST_BIOS, finish_next, &walk, 0);
+	return walk.owned != 0;
 }
 
 static __always_inline struct wire_operation_row *operation_row(__u32 device, __u32 op, __u32 cover,

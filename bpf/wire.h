@@ -198,9 +198,7 @@ struct wire_slot {
 	__u64 reaped;
 	__u32 state;
 	__u32 used;
-	/* The first bio of a request that completes. */
-	__u64 bio;
-	__u64 pad[2];
+	__u64 pad[3];
 };
 _Static_assert(sizeof(struct wire_slot) == 64, "wire_slot");
 

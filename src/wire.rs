@@ -121,8 +121,7 @@ pub struct WireSlot {
     pub reaped: u64,
     pub state: u32,
     pub used: u32,
-    pub bio: u64,
-    pub pad: [u64; 2],
+    pub pad: [u64; 3],
 }
 
 const _: () = assert!(size_of::<WireSlot>() == 64);
