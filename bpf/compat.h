@@ -162,8 +162,7 @@ static __always_inline int has_blkdev_dio(void)
 /* The direct I/O around a bio at this address; it begins with its kiocb. */
 static __always_inline const void *blkdev_dio_of(__u64 bio)
 {
-	return (const void *)(bio - bpf_core_field_offset(struct blkdev_dio, bio) +
-			      bpf_core_field_offset(struct blkdev_dio, iocb));
+	return (const void *)(bio - bpf_core_field_offset(struct blkdev_dio, bio));
 }
 
 #endif

@@ -38,11 +38,8 @@ struct bio {
 	void *bi_private;
 } CORE;
 
-/* fs/iomap/direct-io.c and block/fops.c: both begin with what they do the I/O for. */
-struct kiocb;
-
+/* block/fops.c; like fs/iomap's it begins with the kiocb that it does the I/O for. */
 struct blkdev_dio {
-	struct kiocb *iocb;
 	struct bio bio;
 } CORE;
 

@@ -384,7 +384,7 @@ __noinline int count_operation(const struct operation *of, __u64 seen)
 	struct wire_total *class;
 	__u32 cover = COVER_ALL;
 	int shared = 1;
-	__u32 i;
+	__u64 i;
 
 	if (!of)
 		return 0;
@@ -421,6 +421,8 @@ __noinline int count_operation(const struct operation *of, __u64 seen)
 		add_time(row->extents, row->counts, &row->lock, OPERATION_REAP, reap, shared);
 	add_time(row->extents, row->counts, &row->lock, OPERATION_TOTAL, total, shared);
 	i = total >> HIST_MAX_BITS ? HIST_MAX_BITS : msb64(total | 1);
+	/* 6.1's verifier follows no 32-bit bound into a 64-bit register. */
+	asm volatile("%0 &= 63" : "+r"(i));
 	if (i > HIST_MAX_BITS)
 		return 0;
 	class = &row->by_total[i];

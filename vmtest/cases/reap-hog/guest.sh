@@ -1,0 +1,14 @@
+# Who waits for a read and finds his CPU taken by a real-time task spends that time in reap, and not in
+# device or complete: the same reads of a disk of known service time, alone and with the hog.
+. /guest/lib.sh
+
+uname -r >release
+null_disk nullb0 completion_nsec=1000000 submit_queues=1 hw_queue_depth=4
+reads() { traced "$1" nullb0 -- taskset -c 1 dd if=/dev/nullb0 of=/dev/null bs=4096 count=100 iflag=direct; }
+reads alone
+# It runs for some 10 ms at a time, and leaves the CPU for 1 ms.
+taskset -c 1 chrt -f 50 sh -c 'touch hogging; while :; do i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); done; usleep 1000; done' &
+hog=$!
+wait_for [ -e hogging ]
+reads crowded
+kill "$hog"
