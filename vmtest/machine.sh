@@ -46,8 +46,22 @@ start_guest() {
     guest_pid=$!
 }
 
-# Waits for the guest's end and unpacks what its cases left.
+# Whether the guest's kernel never came as far as its init.
+stillborn() { # FOLDER
+    ! grep -aq 'biopsy-vm: init' "$1/console" 2>/dev/null
+}
+
+# Waits for the guest's end and unpacks what its cases left. A kernel takes 4 to 20 s to its init; one that
+# has not come there after 90 is not waited for.
 wait_guest() { # FOLDER
+    local began=$SECONDS
+    while kill -0 "$guest_pid" 2>/dev/null; do
+        if [ $((SECONDS - began)) -ge 90 ] && stillborn "$1"; then
+            kill "$guest_pid" 2>/dev/null || true
+            break
+        fi
+        sleep 0.1
+    done
     wait "$guest_pid" || true
     guest_pid=
     tar -x -i -f "$1/results.tar" -C "$1" 2>/dev/null || true
