@@ -51,12 +51,18 @@ stillborn() { # FOLDER
     ! grep -aq 'biopsy-vm: init' "$1/console" 2>/dev/null
 }
 
+# Whether the emulator lost a timer interrupt of the guest: the kernel finds a CPU idle whose timer should
+# have gone off 20 s ago.
+timer_lost() { # FOLDER
+    grep -aq "kthread timer wakeup didn't happen" "$1/console" 2>/dev/null
+}
+
 # Waits for the guest's end and unpacks what its cases left. A kernel takes 4 to 20 s to its init; one that
-# has not come there after 90 is not waited for.
+# has not come there after 90 is not waited for, nor is one whose CPUs do not wake any more.
 wait_guest() { # FOLDER
     local began=$SECONDS
     while kill -0 "$guest_pid" 2>/dev/null; do
-        if [ $((SECONDS - began)) -ge 90 ] && stillborn "$1"; then
+        if { [ $((SECONDS - began)) -ge 90 ] && stillborn "$1"; } || timer_lost "$1"; then
             kill "$guest_pid" 2>/dev/null || true
             break
         fi
