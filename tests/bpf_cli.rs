@@ -135,7 +135,11 @@ fn intervals_are_one_object_per_line() {
     quiet(&output);
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.matches(&format!("check {}:", disk.name)).count(), 2, "{text}");
-    assert_eq!(text.matches("not seen: complete").count(), 1, "only the first says what is always so: {text}");
+    assert_eq!(
+        text.matches("not seen: complete").count(),
+        1,
+        "only the first says what is always so: {text}"
+    );
 }
 
 #[test]
