@@ -326,20 +326,27 @@ fn the_cpu_time_of_io_uring_s_workers_is_counted() {
     let dir = Dir::new("workers");
     let path = dir.file("disk", 64);
     let Some(device) = loop_device(&path) else { return };
-    let mut command = biopsy(&[&device, "--bs", "4m", "--iodepth", "8", "--runtime", "1s", "--json"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let (mut stdout, mut status) = (Vec::new(), 0);
-    child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
-    // SAFETY: zeroed is a valid rusage, both structs live across the call, and the child was started here
-    // and is waited for only here.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::wait4(child.id() as libc::pid_t, &mut status, 0, &mut usage);
-        usage
+    // What it says, and what the kernel says of all its threads.
+    let run = |runtime: &str| -> (Value, u64) {
+        let mut command = biopsy(&[&device, "--bs", "4m", "--iodepth", "8", "--runtime", runtime, "--json"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (mut stdout, mut status) = (Vec::new(), 0);
+        child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+        // SAFETY: zeroed is a valid rusage, both structs live across the call, and the child was started
+        // here and is waited for only here.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::wait4(child.id() as libc::pid_t, &mut status, 0, &mut usage);
+            usage
+        };
+        assert_eq!(status, 0);
+        let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+        (serde_json::from_slice(&stdout).unwrap(), ns(usage.ru_utime) + ns(usage.ru_stime))
     };
+    // The set-up is the main thread's: nearly all of a run that hardly loads anything.
+    let (_, set_up) = run("1ms");
+    let (load, kernel) = run("1s");
     Command::new("losetup").args(["-d", &device]).status().unwrap();
-    assert_eq!(status, 0);
-    let load: Value = serde_json::from_slice(&stdout).unwrap();
     let number = |value: &Value, key: &str| value[key].as_u64().unwrap_or_else(|| panic!("{key}: {value}"));
     let (all, rings) = (number(&load, "system_ns"), &load["ring_workers"]);
     if number(rings, "threads") == 0 {
@@ -349,9 +356,15 @@ fn the_cpu_time_of_io_uring_s_workers_is_counted() {
     assert!(number(rings, "system_ns") > 0, "{rings}");
     assert_eq!(all, number(&load["jobs"][0], "system_ns") + number(rings, "system_ns"));
     // The kernel's total for the process has the main thread and the set-up on top.
-    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
-    let (told, kernel) = (all + number(&load, "user_ns"), ns(usage.ru_utime) + ns(usage.ru_stime));
-    assert!(told <= kernel + 10_000_000 && told * 10 >= kernel * 7, "{told} of {kernel} ns");
+    let told = all + number(&load, "user_ns");
+    assert!(told <= kernel + 10_000_000, "{told} of {kernel} ns");
+    // What a thread has run since its last tick (at least 100 a second) is not in its account yet, and on a
+    // busy machine that is much of the little that it gets.
+    let unaccounted = (number(rings, "threads") + 1) * 10_000_000;
+    assert!(
+        (told + unaccounted) * 10 >= kernel.saturating_sub(set_up) * 7,
+        "{told} of {kernel} ns, {set_up} to set up, {unaccounted} at most unaccounted: {rings}"
+    );
 }
 
 /// A loop device over a file; None, with a word on stderr, where none can be made.
