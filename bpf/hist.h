@@ -47,6 +47,15 @@ static __always_inline __u32 hist_index(__u64 value)
 	return ((shift + 1) << HIST_SUB_BITS) + ((value >> shift) & ((1 << HIST_SUB_BITS) - 1));
 }
 
+/* `shared`: other CPUs add to this cell too. */
+static __always_inline void add(__u64 *cell, __u64 value, int shared)
+{
+	if (shared)
+		__sync_fetch_and_add(cell, value);
+	else
+		*cell += value;
+}
+
 /* Raises *cell, of the row with this lock, to at least value while other CPUs may do the same. */
 static __always_inline void raise_shared(__u64 *lock, __u64 *cell, __u64 value)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Life of a request: queue, device, complete.
+ * Life of a request: queue, device, complete; and of the operations that it serves (operations.h).
  *
  *   block_bio_queue    queue begins: the bio enters the block layer (stamp kept by bio pointer)
  *   block_rq_issue     queue ends, device begins: the driver takes the request
@@ -307,14 +307,6 @@ static __always_inline struct wire_row *row_of(struct owner *owner, __u32 op)
 		index = owner->row_base + shard * OPS_SHARDED + op;
 	}
 	return bpf_map_lookup_elem(&rows, &index);
-}
-
-static __always_inline void add(__u64 *cell, __u64 value, int shared)
-{
-	if (shared)
-		__sync_fetch_and_add(cell, value);
-	else
-		*cell += value;
 }
 
 SEC("tp_btf/block_rq_complete")

@@ -367,14 +367,6 @@ static __always_inline struct wire_operation_row *operation_row(__u32 device, __
 	return bpf_map_lookup_elem(&operation_rows, &index);
 }
 
-static __always_inline void add_cell(__u64 *cell, __u64 value, int shared)
-{
-	if (shared)
-		__sync_fetch_and_add(cell, value);
-	else
-		*cell += value;
-}
-
 /* The stages of one operation. `seen` is when its application saw the result; 0: that is not known.
  */
 __noinline int count_operation(const struct operation *of, __u64 seen)
@@ -426,13 +418,13 @@ __noinline int count_operation(const struct operation *of, __u64 seen)
 	if (i > HIST_MAX_BITS)
 		return 0;
 	class = &row->by_total[i];
-	add_cell(&class->operations, 1, shared);
-	add_cell(&class->sums[OPERATION_SUBMIT], submit, shared);
-	add_cell(&class->sums[OPERATION_QUEUE], queue, shared);
-	add_cell(&class->sums[OPERATION_DEVICE], device, shared);
-	add_cell(&class->sums[OPERATION_COMPLETE], complete, shared);
+	add(&class->operations, 1, shared);
+	add(&class->sums[OPERATION_SUBMIT], submit, shared);
+	add(&class->sums[OPERATION_QUEUE], queue, shared);
+	add(&class->sums[OPERATION_DEVICE], device, shared);
+	add(&class->sums[OPERATION_COMPLETE], complete, shared);
 	if (seen)
-		add_cell(&class->sums[OPERATION_REAP], reap, shared);
+		add(&class->sums[OPERATION_REAP], reap, shared);
 	return 0;
 }
 
