@@ -35,6 +35,19 @@ struct {
 	__type(value, struct bio_set);
 } bios SEC(".maps");
 
+/* Of each bio of the set with the same number, where `config.want_submitter`; as many, then. */
+struct bio_submitters {
+	struct wire_submitter of[BIO_WAYS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct bio_submitters);
+} submitters SEC(".maps");
+
 /*
  * The bios of one slab page share 32 sets in a row, so that those of one queue stay within a few
  * pages: a TLB miss in a virtual machine costs more than all the rest of the program. Which row it
@@ -74,23 +87,42 @@ static __always_inline __u32 bio_way(struct bio_set *set, __u64 bio)
 	return BIO_WAYS;
 }
 
-/* The set in which a bio stands, and where in it; NULL: it is not known. */
-static __always_inline struct bio_set *find_bio(__u64 bio, __u32 *way)
+/* The set in which a bio stands, its number, and where in it; NULL: it is not known. */
+static __always_inline struct bio_set *find_bio_at(__u64 bio, __u32 *way, __u32 *index)
 {
 	__u32 home = bio_home_set(bio);
 	struct bio_set *set = bio_set_at(home);
-
 	__u32 found;
 
+	*index = home;
 	found = set ? bio_way(set, bio) : BIO_WAYS;
 	if (found >= BIO_WAYS) {
-		set = bio_set_at(home ^ 1);
+		*index = home ^ 1;
+		set = bio_set_at(*index);
 		found = set ? bio_way(set, bio) : BIO_WAYS;
 		if (found >= BIO_WAYS)
 			return 0;
 	}
 	*way = any_way(found);
 	return set;
+}
+
+static __always_inline struct bio_set *find_bio(__u64 bio, __u32 *way)
+{
+	__u32 index;
+
+	return find_bio_at(bio, way, &index);
+}
+
+/* Who handed in the bio that stands in a way of a set; NULL: nobody wants to know. */
+static __always_inline struct wire_submitter *submitter_at(__u32 index, __u32 way)
+{
+	struct bio_submitters *set;
+
+	if (!config.want_submitter)
+		return 0;
+	set = bpf_map_lookup_elem(&submitters, &index);
+	return set ? &set->of[way & (BIO_WAYS - 1)] : 0;
 }
 
 /* The stamp of a bio, or 0. */
@@ -158,8 +190,8 @@ static __noinline __u32 evict(struct bio_set *set, __u64 bio)
 	return way;
 }
 
-/* A place for a bio that enters the block layer: the set, and where in it. */
-static __always_inline struct bio_set *place_bio(__u64 bio, __u32 *way)
+/* A place for a bio that enters the block layer: the set, its number, and where in it. */
+static __always_inline struct bio_set *place_bio(__u64 bio, __u32 *way, __u32 *index)
 {
 	__u32 home = bio_home_set(bio);
 	struct bio_set *set = bio_set_at(home);
@@ -167,6 +199,7 @@ static __always_inline struct bio_set *place_bio(__u64 bio, __u32 *way)
 
 	if (!set)
 		return 0;
+	*index = home;
 	/* Its last life may have ended without an issue: an error before the request. */
 	found = bio_way(set, bio);
 	if (found >= BIO_WAYS)
@@ -177,10 +210,12 @@ static __always_inline struct bio_set *place_bio(__u64 bio, __u32 *way)
 		found = next ? bio_way(next, bio) : BIO_WAYS;
 		if (next && found >= BIO_WAYS)
 			found = take_way(next, bio);
-		if (found < BIO_WAYS)
+		if (found < BIO_WAYS) {
 			set = next;
-		else
+			*index = home ^ 1;
+		} else {
 			found = evict(set, bio);
+		}
 	}
 	*way = any_way(found);
 	return set;
@@ -206,10 +241,15 @@ struct first {
 	__u64 queued;
 };
 
-/* Operations need it again when the bio completes. */
+/* Operations and submitters need the bio again when it completes. */
+static __always_inline int keep_bios(void)
+{
+	return config.want_operations || config.want_submitter;
+}
+
 static __always_inline __u64 stamp_of(__u64 bio)
 {
-	return config.want_operations ? peek_bio(bio) : take_bio(bio);
+	return keep_bios() ? peek_bio(bio) : take_bio(bio);
 }
 
 static long earlier_bio(__u32 i, struct first *first)

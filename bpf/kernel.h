@@ -31,11 +31,40 @@ struct block_device {
 	struct gendisk *bd_disk;
 } CORE;
 
+struct bvec_iter {
+	__u64 bi_sector;
+	unsigned int bi_size;
+} CORE;
+
+struct kernfs_node {
+	/* The inode number of a cgroup's folder, since 67c0496e87d1 (5.5). */
+	__u64 id;
+} CORE;
+
+struct cgroup {
+	struct kernfs_node *kn;
+} CORE;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+} CORE;
+
+struct blkcg {
+	struct cgroup_subsys_state css;
+} CORE;
+
+struct blkcg_gq {
+	struct blkcg *blkcg;
+} CORE;
+
 struct bio {
 	struct bio *bi_next;
 	/* Since 309dca309fc3 (5.12). */
 	struct block_device *bi_bdev;
 	void *bi_private;
+	struct bvec_iter bi_iter;
+	/* With CONFIG_BLK_CGROUP: whose I/O it is for the block controller. */
+	struct blkcg_gq *bi_blkg;
 } CORE;
 
 /* block/fops.c; like fs/iomap's it begins with the kiocb that it does the I/O for. */
@@ -66,6 +95,7 @@ struct request {
 	int tag;
 	int internal_tag;
 	__u32 __data_len;
+	__u64 __sector;
 	struct bio *bio;
 } CORE;
 

@@ -23,6 +23,7 @@ const volatile struct wire_latency_config config = {};
 
 #include "owner.h"
 #include "bios.h"
+#include "submitter.h"
 #include "operations.h"
 
 /* Sized by user space: Σ hardware queues × slots per queue. */
@@ -85,15 +86,17 @@ int BPF_PROG(bio_queue)
 	struct bio *bio = argument(ctx, arguments.bio_queue);
 	struct bio_set *set;
 	__u64 now;
-	__u32 way;
+	__u32 way, index;
 
 	if (!owner_of_bio(bio))
 		return 0;
 	now = bpf_ktime_get_ns();
-	set = place_bio((__u64)bio, &way);
+	set = place_bio((__u64)bio, &way, &index);
 	if (!set)
 		return 0;
 	set->queued[way] = now;
+	if (config.want_submitter)
+		note_submitter(bio, submitter_at(index, way));
 	if (config.want_operations)
 		/* The address as a plain number, of which the verifier allows arithmetic. */
 		link_bio(bio, *(volatile __u64 *)&set->bio[way], &set->link[way], &set->proof[way]);
@@ -109,7 +112,7 @@ int BPF_PROG(bio_backmerge)
 
 	if (!owner)
 		return 0;
-	if (!config.want_operations)
+	if (!keep_bios())
 		take_bio((__u64)bio);
 	if (running)
 		COUNT(owner, merges);
@@ -154,7 +157,7 @@ int BPF_PROG(bio_split)
 	struct bio *bio = argument(ctx, arguments.bio_split);
 	struct owner *owner = owner_of_bio(bio);
 	struct bio_set *from, *to;
-	__u32 old, new;
+	__u32 old, old_index, new, new_index;
 
 	if (!owner)
 		return 0;
@@ -167,8 +170,8 @@ int BPF_PROG(bio_split)
 	 * set by bio_chain just before this event) keeps the stamp of the original. The front
 	 * inherits it, and the operation.
 	 */
-	from = find_bio((__u64)bio->bi_private, &old);
-	to = from ? place_bio((__u64)bio, &new) : 0;
+	from = find_bio_at((__u64)bio->bi_private, &old, &old_index);
+	to = from ? place_bio((__u64)bio, &new, &new_index) : 0;
 	if (!to)
 		return 0;
 	to->queued[new] = from->queued[old];
@@ -176,6 +179,8 @@ int BPF_PROG(bio_split)
 		to->link[new] = from->link[old];
 		to->proof[new] = from->proof[old];
 	}
+	if (config.want_submitter)
+		copy_submitter(submitter_at(new_index, new), submitter_at(old_index, old));
 	return 0;
 }
 
@@ -221,6 +226,10 @@ int BPF_PROG(rq_issue)
 	slot->reaped = 0;
 	slot->state = SLOT_ISSUED;
 	slot->used = 1;
+	if (config.want_submitter) {
+		slot->sector = rq->__sector;
+		slot->bytes = rq->__data_len;
+	}
 	slot->request = (__u64)rq;
 	return 0;
 }
@@ -388,12 +397,15 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	if (config.want_operations && bio) {
 		struct part part = {
 		    .bio = (__u64)bio,
-		    .issued = slot->issued,
-		    .reaped = end,
-		    .ended = now,
-		    .device = owner->device,
-		    .op = op,
-		    .fused = !slot->reaped,
+		    .stamps =
+			{
+			    .issued = slot->issued,
+			    .reaped = end,
+			    .ended = now,
+			    .device = owner->device,
+			    .op = op,
+			    .fused = !slot->reaped,
+			},
 		};
 
 		if (!finish_bios(&part, !bio->bi_next))

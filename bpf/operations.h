@@ -25,6 +25,21 @@
 /* Known to belong to a system call whose number the kernel gave; user space fills it. */
 const volatile __u8 syscall_kinds[WIRE_SYSCALLS] = {};
 
+/* Of the part of an operation that finished last. */
+struct stamps {
+	__u64 queued;
+	__u64 issued;
+	__u64 reaped;
+	/* The result is visible: of a request of io_uring its CQE, else the end of the part. */
+	__u64 ended;
+	__u16 device;
+	__u16 op;
+	/* The driver did not say when it reaped the completion. */
+	__u16 fused;
+	/* The group that it is counted in as well, + 1; 0: none. */
+	__u16 group;
+};
+
 /* A task within a system call that can carry I/O. Found by thread id; two ids of one place take
  * turns: the second is not followed while the first is inside. */
 #define CALLER_BITS 14
@@ -39,15 +54,7 @@ struct caller {
 	 * it has not returned with; numbers of `operations` + 1. */
 	__u32 current;
 	__u32 pending;
-	/* Of the part that finished last. */
-	__u64 queued;
-	__u64 issued;
-	__u64 reaped;
-	__u64 ended;
-	__u32 device;
-	__u16 op;
-	/* The driver did not say when it reaped the completion. */
-	__u16 fused;
+	struct stamps stamps;
 };
 _Static_assert(sizeof(struct caller) == 64, "caller");
 
@@ -69,18 +76,11 @@ struct operation {
 	/* Address of the request; 0: free, OPERATION_ENDED: its result is visible. */
 	__u64 request;
 	__u64 entered;
-	__u64 queued;
-	__u64 issued;
-	__u64 reaped;
-	__u64 ended;
 	/* The next one of the same caller, + 1. */
 	__u32 next;
-	__u16 device;
-	__u16 op;
 	/* Requests of the block layer that finished for it. */
 	__u32 parts;
-	/* It ended together with its device stage. */
-	__u32 fused;
+	struct stamps stamps;
 };
 _Static_assert(sizeof(struct operation) == 64, "operation");
 
@@ -109,13 +109,7 @@ __u64 unfollowed = 0;
 /* What a request that completes says to the operations of its bios. */
 struct part {
 	__u64 bio;
-	__u64 queued;
-	__u64 issued;
-	__u64 reaped;
-	__u64 ended;
-	__u32 device;
-	__u16 op;
-	__u16 fused;
+	struct stamps stamps;
 	/* One of the bios belongs to an operation that is followed. A flag: the verifier would go
 	 * through every value of a count. */
 	__u64 owned;
@@ -219,7 +213,6 @@ static __always_inline __u32 begin_operation(__u64 request, __u64 entered)
 			continue;
 		operation->entered = entered;
 		operation->parts = 0;
-		operation->fused = 0;
 		operation->next = 0;
 		return operation_index(place, i) + 1;
 	}
@@ -281,24 +274,14 @@ static __always_inline int finish_part(__u64 link, __u64 proof, const struct par
 		/* It has returned since: a read-ahead that it did not wait for. */
 		if (!caller || caller->tid != (__u32)link || caller->entered != proof)
 			return 0;
-		caller->queued = part->queued;
-		caller->issued = part->issued;
-		caller->reaped = part->reaped;
-		caller->ended = part->ended;
-		caller->device = part->device;
-		caller->op = part->op;
-		caller->fused = part->fused;
+		caller->stamps = part->stamps;
 		caller->parts++;
 		return 1;
 	}
 	operation = operation_at(link - 1);
 	if (!operation || operation->entered != proof || operation->request <= OPERATION_ENDED)
 		return 0;
-	operation->queued = part->queued;
-	operation->issued = part->issued;
-	operation->reaped = part->reaped;
-	operation->device = part->device;
-	operation->op = part->op;
+	operation->stamps = part->stamps;
 	operation->parts++;
 	return 1;
 }
@@ -310,7 +293,7 @@ static __always_inline void finish_bio(struct part *part)
 
 	if (!set)
 		return;
-	part->queued = set->queued[way];
+	part->stamps.queued = set->queued[way];
 	if (set->link[way] && finish_part(set->link[way], set->proof[way], part))
 		part->owned = 1;
 	set->bio[way] = 0;
@@ -367,11 +350,12 @@ static __always_inline struct wire_operation_row *operation_row(__u32 device, __
 	return bpf_map_lookup_elem(&operation_rows, &index);
 }
 
-/* The stages of one operation. `seen` is when its application saw the result; 0: that is not known.
+/*
+ * The stages of one operation. `seen` is when its application saw the result; 0: that is not known.
  */
-__noinline int count_operation(const struct operation *of, __u64 seen)
+__noinline int count_operation(const struct stamps *of, __u64 entered, __u64 seen)
 {
-	__u64 total, last, submit, queue, device, complete, reap;
+	__u64 queued, issued, reaped, ended, last, submit, queue, device, complete, reap, total;
 	struct wire_operation_row *row;
 	struct wire_total *class;
 	__u32 cover = COVER_ALL;
@@ -380,6 +364,11 @@ __noinline int count_operation(const struct operation *of, __u64 seen)
 
 	if (!of)
 		return 0;
+	/* Once: another part may write over them at this moment. */
+	queued = *(const volatile __u64 *)&of->queued;
+	issued = *(const volatile __u64 *)&of->issued;
+	reaped = *(const volatile __u64 *)&of->reaped;
+	ended = *(const volatile __u64 *)&of->ended;
 	if (!seen)
 		cover = COVER_NO_REAP;
 	else if (of->fused)
@@ -387,22 +376,22 @@ __noinline int count_operation(const struct operation *of, __u64 seen)
 	row = operation_row(of->device, of->op, cover, &shared);
 	if (!row)
 		return 0;
-	last = seen ? seen : of->ended;
+	last = seen ? seen : ended;
 	/*
 	 * Two parts that finish on two CPUs at once may leave a mixture. Counted, and without
 	 * stages.
 	 */
-	if (of->queued < of->entered || of->issued < of->queued || of->reaped < of->issued ||
-	    of->ended < of->reaped || last < of->ended) {
+	if (queued < entered || issued < queued || reaped < issued || ended < reaped ||
+	    last < ended) {
 		__sync_fetch_and_add(&row->torn, 1);
 		return 0;
 	}
-	submit = of->queued - of->entered;
-	queue = of->issued - of->queued;
-	device = of->reaped - of->issued;
-	complete = of->ended - of->reaped;
-	reap = last - of->ended;
-	total = last - of->entered;
+	submit = queued - entered;
+	queue = issued - queued;
+	device = reaped - issued;
+	complete = ended - reaped;
+	reap = last - ended;
+	total = last - entered;
 	add_time(row->extents, row->counts, &row->lock, OPERATION_SUBMIT, submit, shared);
 	add_time(row->extents, row->counts, &row->lock, OPERATION_QUEUE, queue, shared);
 	add_time(row->extents, row->counts, &row->lock, OPERATION_DEVICE, device, shared);
@@ -445,7 +434,7 @@ static long count_next(__u32 i, struct returning *returning)
 	if (!operation || operation->request != OPERATION_ENDED)
 		return 1;
 	returning->next = operation->next;
-	count_operation(operation, returning->now);
+	count_operation(&operation->stamps, operation->entered, returning->now);
 	operation->request = 0;
 	return 0;
 }
@@ -484,20 +473,8 @@ static __always_inline void call_returned(void)
 		return;
 	if (caller->kind == CALL_WAITS) {
 		/* The end of the window cuts operations off: they are not counted. */
-		if (caller->parts && running) {
-			struct operation whole = {
-			    .entered = caller->entered,
-			    .queued = caller->queued,
-			    .issued = caller->issued,
-			    .reaped = caller->reaped,
-			    .ended = caller->ended,
-			    .device = caller->device,
-			    .op = caller->op,
-			    .fused = caller->fused,
-			};
-
-			count_operation(&whole, bpf_ktime_get_ns());
-		}
+		if (caller->parts && running)
+			count_operation(&caller->stamps, caller->entered, bpf_ktime_get_ns());
 	} else if (caller->pending) {
 		struct returning returning = {};
 
@@ -547,7 +524,9 @@ static __always_inline void operation_ended(__u64 request)
 		operation->request = 0;
 		return;
 	}
-	operation->ended = bpf_ktime_get_ns();
+	/* The part's end is not the operation's: the time until here is its complete stage's. */
+	operation->stamps.ended = bpf_ktime_get_ns();
+	operation->stamps.fused = 0;
 	caller = current_caller();
 	if (caller && caller->kind == CALL_RING) {
 		if (caller->current == number)
@@ -560,7 +539,7 @@ static __always_inline void operation_ended(__u64 request)
 	}
 	/* On the way to user space or in a worker: who polls the ring sees it, and nobody sees him.
 	 */
-	count_operation(operation, 0);
+	count_operation(&operation->stamps, operation->entered, 0);
 	operation->request = 0;
 }
 

@@ -155,8 +155,31 @@ struct wire_latency_config {
 	__u32 bio_mask;
 	/* 0: operations are not followed. */
 	__u32 want_operations;
+	/* 0: nobody asks whose an I/O is. */
+	__u32 want_submitter;
+	__u32 pad;
 };
-_Static_assert(sizeof(struct wire_latency_config) == 24, "wire_latency_config");
+_Static_assert(sizeof(struct wire_latency_config) == 32, "wire_latency_config");
+
+/* Who handed in a bio: the task that was running when it entered the block layer. */
+struct wire_submitter {
+	/* Of the block controller where the kernel has it, v1 or v2: the inode of its folder. */
+	__u64 cgroup;
+	__u32 pid;
+	__u32 tid;
+	__u32 cpu;
+	/* SUBMITTER_KERNEL: a kernel thread, which writes back or serves a layer. */
+	__u32 flags;
+	/* Any bytes. */
+	char comm[16];
+	/* Of the bio as it came: where it begins on the disk, and its length. */
+	__u64 sector;
+	__u32 bytes;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct wire_submitter) == 56, "wire_submitter");
+
+#define SUBMITTER_KERNEL 1
 
 /* The places of bios and requests among the arguments of their events, counted from 0. */
 struct wire_arguments {
@@ -198,7 +221,10 @@ struct wire_slot {
 	__u64 reaped;
 	__u32 state;
 	__u32 used;
-	__u64 pad[3];
+	/* Of the request at its issue, where `want_submitter`. */
+	__u64 sector;
+	__u32 bytes;
+	__u32 pad[3];
 };
 _Static_assert(sizeof(struct wire_slot) == 64, "wire_slot");
 

@@ -121,7 +121,9 @@ pub struct WireSlot {
     pub reaped: u64,
     pub state: u32,
     pub used: u32,
-    pub pad: [u64; 3],
+    pub sector: u64,
+    pub bytes: u32,
+    pub pad: [u32; 3],
 }
 
 const _: () = assert!(size_of::<WireSlot>() == 64);

@@ -60,4 +60,4 @@ same_layout!(WireCounters, latency::types::wire_counters:
     splits merges requeues retries negative out_of_range stale no_queue_start);
 same_layout!(latency_old::types::rodata, latency::types::rodata: config arguments syscall_kinds);
 same_layout!(latency_old::types::bss, latency::types::bss: running unlearned unfollowed);
-same_layout!(WireSlot, latency::types::wire_slot: request queued issued reaped state used);
+same_layout!(WireSlot, latency::types::wire_slot: request queued issued reaped state used sector bytes);
