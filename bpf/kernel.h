@@ -79,6 +79,22 @@ struct io_kiocb {
 
 struct io_ring_ctx;
 
+/* `obj` is the address of the application's iocb, `data` its first word. */
+struct io_event {
+	__u64 data;
+	__u64 obj;
+} CORE;
+
+/* fs/aio.c; its kiocb is its first member. */
+struct aio_kiocb {
+	struct io_event ki_res;
+} CORE;
+
+/* x86-64: where a system call's fourth argument is. */
+struct pt_regs {
+	unsigned long r10;
+} CORE;
+
 struct timespec64 {
 	__s64 tv_sec;
 } CORE;

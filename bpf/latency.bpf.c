@@ -418,14 +418,14 @@ SEC("?tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 {
 	if (number >= 0 && number < WIRE_SYSCALLS && syscall_kinds[number])
-		call_entered(syscall_kinds[number]);
+		call_entered(syscall_kinds[number], regs);
 	return 0;
 }
 
 SEC("?tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 {
-	call_returned();
+	call_returned(result);
 	return 0;
 }
 

@@ -50,10 +50,17 @@ struct caller {
 	/* Requests that finished for the system call it is in. */
 	__u16 parts;
 	__u64 entered;
-	/* io_uring: the last request that this call submitted, and the first of those whose result
-	 * it has not returned with; numbers of `operations` + 1. */
-	__u32 current;
-	__u32 pending;
+	union {
+		struct {
+			/* io_uring: the last request that this call submitted, and the first of
+			 * those whose result it has not returned with; numbers of `operations`
+			 * + 1. */
+			__u32 current;
+			__u32 pending;
+		};
+		/* io_getevents: where the application wants its results. */
+		__u64 results;
+	};
 	struct stamps stamps;
 };
 _Static_assert(sizeof(struct caller) == 64, "caller");
@@ -126,11 +133,11 @@ static __always_inline int finish_bios(struct part *part, int alone)
 	return 0;
 }
 
-static __always_inline void call_entered(__u32 kind)
+static __always_inline void call_entered(__u32 kind, struct pt_regs *regs)
 {
 }
 
-static __always_inline void call_returned(void)
+static __always_inline void call_returned(long result)
 {
 }
 
@@ -195,6 +202,26 @@ static __always_inline __u32 find_operation(__u64 request)
 	return 0;
 }
 
+/*
+ * libaio names an operation by the address of the application's iocb. That and the process make a
+ * key that no address of the kernel equals, and whose low bits spread.
+ */
+#define AIO_LONG_AGO	10000000000ull
+
+static __always_inline __u64 aio_key(__u64 iocb)
+{
+	__u64 process = bpf_get_current_pid_tgid() >> 32;
+
+	return ((iocb ^ process << 47) * 0x9e3779b97f4a7c15ull >> 1) | 2;
+}
+
+/* Of a process that ended, or that fetches its results without a system call. */
+static __always_inline int abandoned(const struct operation *operation, __u64 now)
+{
+	return !(operation->request >> 63) && operation->parts &&
+	       now - operation->entered > AIO_LONG_AGO;
+}
+
 static __always_inline __u32 begin_operation(__u64 request, __u64 entered)
 {
 	__u32 place = operation_place(request);
@@ -207,7 +234,7 @@ static __always_inline __u32 begin_operation(__u64 request, __u64 entered)
 			return 0;
 		held = operation->request;
 		/* The same address: its last life ended without a completion (IOSQE_CQE_SKIP). */
-		if (held && held != request)
+		if (held && held != request && !abandoned(operation, entered))
 			continue;
 		if (__sync_val_compare_and_swap(&operation->request, held, request) != held)
 			continue;
@@ -220,11 +247,41 @@ static __always_inline __u32 begin_operation(__u64 request, __u64 entered)
 	return 0;
 }
 
+int count_operation(const struct stamps *of, __u64 entered, __u64 seen);
+
+/* The operation of a kiocb that io_submit hands in, + 1; 0: it is not one of libaio's. */
+static __noinline __u32 aio_operation(__u64 kiocb, __u64 entered)
+{
+	struct aio_kiocb *aio = (struct aio_kiocb *)kiocb;
+	__u64 iocb = BPF_CORE_READ(aio, ki_res.obj);
+	struct operation *operation;
+	__u64 key, data = 0;
+	__u32 number;
+
+	/* Whatever else a bio may carry there has no such iocb: both hold the application's word.
+	 */
+	if (bpf_probe_read_user(&data, sizeof(data), (const void *)iocb) ||
+	    data != BPF_CORE_READ(aio, ki_res.data))
+		return 0;
+	key = aio_key(iocb);
+	number = find_operation(key);
+	operation = number ? operation_at(number - 1) : 0;
+	if (operation) {
+		/* One of several bios. */
+		if (operation->entered == entered)
+			return number;
+		/* The iocb is in use again, and nobody was seen to fetch the last result. */
+		if (operation->parts && running)
+			count_operation(&operation->stamps, operation->entered, 0);
+	}
+	return begin_operation(key, entered);
+}
+
 /*
  * The operation of a bio that enters the block layer, as a link to be kept with the bio: the number
  * of the operation, or the thread id with LINK_CALLER, and when it was entered as its proof.
  */
-#define LINK_CALLER  (1ull << 63)
+#define LINK_CALLER	(1ull << 63)
 
 static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link, __u64 *proof)
 {
@@ -251,10 +308,13 @@ static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link
 		iocb = word_at(bio->bi_private);
 	else if (has_blkdev_dio())
 		iocb = word_at(blkdev_dio_of(address));
-	number = iocb ? find_operation(iocb) : 0;
+	if (caller && caller->kind == CALL_AIO)
+		number = iocb ? aio_operation(iocb, caller->entered) : 0;
+	else
+		number = iocb ? find_operation(iocb) : 0;
 	/* A buffered read, and a bio of a stacked device, know no kiocb: the request that this call
 	 * is submitting. */
-	if (!number && caller)
+	if (!number && caller && caller->kind == CALL_RING)
 		number = caller->current;
 	operation = number ? operation_at(number - 1) : 0;
 	if (!operation)
@@ -376,6 +436,11 @@ __noinline int count_operation(const struct stamps *of, __u64 entered, __u64 see
 	row = operation_row(of->device, of->op, cover, &shared);
 	if (!row)
 		return 0;
+	/* Neither is known: no other operations have just these stages. */
+	if (!seen && of->fused) {
+		__sync_fetch_and_add(&row->bare, 1);
+		return 0;
+	}
 	last = seen ? seen : ended;
 	/*
 	 * Two parts that finish on two CPUs at once may leave a mixture. Counted, and without
@@ -440,9 +505,41 @@ static long count_next(__u32 i, struct returning *returning)
 }
 
 /* More results than this do not come back with one system call. */
-#define MOST_RESULTS 32768
+#define MOST_RESULTS	32768
 
-static __always_inline void call_entered(__u32 kind)
+/* struct io_event of the UAPI. */
+#define AIO_EVENT_BYTES 32
+#define AIO_EVENT_OBJ	8
+
+/* The results that io_getevents returns with. */
+struct fetched {
+	__u64 now;
+	__u64 event;
+	__u32 left;
+};
+
+static long count_fetched(__u32 i, struct fetched *fetched)
+{
+	struct operation *operation;
+	__u64 iocb = 0;
+	__u32 number;
+
+	if (!fetched->left)
+		return 1;
+	fetched->left--;
+	bpf_probe_read_user(&iocb, sizeof(iocb), (const void *)(fetched->event + AIO_EVENT_OBJ));
+	fetched->event += AIO_EVENT_BYTES;
+	number = find_operation(aio_key(iocb));
+	operation = number ? operation_at(number - 1) : 0;
+	if (!operation)
+		return 0;
+	if (operation->parts && running)
+		count_operation(&operation->stamps, operation->entered, fetched->now);
+	operation->request = 0;
+	return 0;
+}
+
+static __always_inline void call_entered(__u32 kind, struct pt_regs *regs)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
 	struct caller *caller = place_of(tid);
@@ -457,15 +554,16 @@ static __always_inline void call_entered(__u32 kind)
 		}
 		caller->tid = tid;
 	}
-	caller->current = 0;
-	caller->pending = 0;
+	caller->results = 0;
+	if (kind == CALL_AIO_FETCH)
+		caller->results = BPF_CORE_READ(regs, r10);
 	caller->parts = 0;
 	caller->entered = bpf_ktime_get_ns();
 	barrier();
 	caller->kind = kind;
 }
 
-static __always_inline void call_returned(void)
+static __always_inline void call_returned(long result)
 {
 	struct caller *caller = current_caller();
 
@@ -475,7 +573,16 @@ static __always_inline void call_returned(void)
 		/* The end of the window cuts operations off: they are not counted. */
 		if (caller->parts && running)
 			count_operation(&caller->stamps, caller->entered, bpf_ktime_get_ns());
-	} else if (caller->pending) {
+	} else if (caller->kind == CALL_AIO_FETCH) {
+		struct fetched fetched = {};
+
+		if (result > 0) {
+			fetched.now = bpf_ktime_get_ns();
+			fetched.event = caller->results;
+			fetched.left = result;
+			bpf_loop(MOST_RESULTS, count_fetched, &fetched, 0);
+		}
+	} else if (caller->kind == CALL_RING && caller->pending) {
 		struct returning returning = {};
 
 		returning.now = bpf_ktime_get_ns();

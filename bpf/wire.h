@@ -100,13 +100,16 @@ _Static_assert(sizeof(struct wire_total) == 48, "wire_total");
 struct wire_operation_row {
 	/* Ended with stamps of several parts: counted, and without stages. */
 	__u64 torn;
+	/* Nobody was seen to fetch them, on a device where `complete` is not known either: counted,
+	 * and without stages. */
+	__u64 bare;
 	struct wire_extent extents[OPERATION_STAGES];
 	__u64 lock;
 	/* By the highest bit of the total. */
 	struct wire_total by_total[HIST_MAX_BITS + 1];
 	__u64 counts[OPERATION_STAGES * HIST_BUCKETS];
 };
-_Static_assert(sizeof(struct wire_operation_row) == 160 + 41 * 48 + 6 * 8 * 592,
+_Static_assert(sizeof(struct wire_operation_row) == 168 + 41 * 48 + 6 * 8 * 592,
 	       "wire_operation_row");
 
 /* Numbers of system calls below this can be followed. */
@@ -119,6 +122,10 @@ enum wire_call {
 	CALL_WAITS,
 	/* io_uring_enter: carries requests there and results back. */
 	CALL_RING,
+	/* io_submit: carries iocbs there. */
+	CALL_AIO,
+	/* io_getevents: brings their results. */
+	CALL_AIO_FETCH,
 };
 
 /* A traced device: user space writes it before anything is attached. */

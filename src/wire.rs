@@ -35,6 +35,8 @@ pub const TOTALS: usize = HIST_MAX_BITS as usize + 1;
 pub const SYSCALLS: usize = 512;
 pub const CALL_WAITS: u8 = 1;
 pub const CALL_RING: u8 = 2;
+pub const CALL_AIO: u8 = 3;
+pub const CALL_AIO_FETCH: u8 = 4;
 
 /// `struct wire_extent`.
 #[repr(C)]
@@ -73,6 +75,7 @@ pub struct WireTotal {
 #[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
 pub struct WireOperationRow {
     pub torn: u64,
+    pub bare: u64,
     pub extents: [WireExtent; OPERATION_STAGES],
     pub lock: u64,
     pub by_total: [WireTotal; TOTALS],
@@ -131,7 +134,7 @@ const _: () = assert!(size_of::<WireExtent>() == 24);
 const _: () = assert!(size_of::<WireRow>() == 128 + 3 * 8 * 592);
 const _: () = assert!(size_of::<WireDevice>() == 48);
 const _: () = assert!(size_of::<WireTotal>() == 48);
-const _: () = assert!(size_of::<WireOperationRow>() == 160 + 41 * 48 + 6 * 8 * 592);
+const _: () = assert!(size_of::<WireOperationRow>() == 168 + 41 * 48 + 6 * 8 * 592);
 const _: () = assert!(size_of::<WireCounters>() == 64);
 
 /// Bytes from the kernel that are not what they should be.
@@ -203,6 +206,8 @@ impl Row {
 pub struct OperationRow {
     /// Ended with the stamps of several parts mixed up, so without stages.
     pub torn: u64,
+    /// Neither fetched as far as seen nor with a `complete` of their own, so without stages.
+    pub bare: u64,
     /// By `enum wire_operation_stage`: submit, queue, device, complete, reap, total.
     pub stages: [Histogram; OPERATION_STAGES],
     /// By the highest bit of the total: operations, and the sum of each stage.
@@ -218,6 +223,7 @@ impl OperationRow {
         })?;
         Ok(Self {
             torn: wire.torn,
+            bare: wire.bare,
             stages: std::array::from_fn(|i| {
                 let extent = &wire.extents[i];
                 let counts = &wire.counts[i * BUCKETS..(i + 1) * BUCKETS];
@@ -232,6 +238,7 @@ impl OperationRow {
         let since = |now: u64, then: u64| now.saturating_sub(then);
         Self {
             torn: since(self.torn, earlier.torn),
+            bare: since(self.bare, earlier.bare),
             stages: std::array::from_fn(|i| self.stages[i].since(&earlier.stages[i])),
             by_total: self
                 .by_total

@@ -5,9 +5,12 @@ mod live;
 #[expect(dead_code, reason = "other tests grow machines")]
 mod scratch;
 
+use std::time::Duration;
+
+use live::aio::Aio;
 use live::disk::Disk;
 use live::tool::binary;
-use live::view::{brief, during, during_script, load, number};
+use live::view::{brief, during, during_script, during_work, load, number};
 use scratch::Scratch;
 use serde_json::Value;
 
@@ -63,6 +66,49 @@ fn waiting_system_calls_are_operations() {
         assert_eq!(stages(row), ["device", "queue", "reap", "submit"], "{op}");
         assert_eq!(row["not_covered"].as_object().unwrap().len(), 0, "{op}: {}", brief(device));
     }
+}
+
+/// One operation per iocb, from the io_submit that carried it to the io_getevents that brought its result.
+#[test]
+fn iocbs_are_operations() {
+    let Some(disk) = Disk::new("iocbs_are_operations", 64) else { return };
+    let view = during_work(&disk, || {
+        let mut aio = Aio::new(&disk, 100);
+        for _ in 0..50 {
+            aio.submit();
+            aio.fetch();
+        }
+    });
+    let device = view.exact(&disk);
+    let read = &device["ops"]["read"];
+    assert_eq!((number(&read["operations"]), number(&read["ios_without_operation"])), (5000, 0));
+    assert_eq!(stages(read), ["device", "queue", "reap", "submit"], "{}", brief(device));
+    assert_eq!(read["not_covered"].as_object().unwrap().len(), 0, "{}", brief(device));
+}
+
+/// Who looks into the ring of results without a system call is not seen to reap: such operations are
+/// counted when their iocbs come again.
+#[test]
+fn iocbs_that_nobody_fetches_have_no_stages() {
+    let Some(disk) = Disk::new("iocbs_that_nobody_fetches_have_no_stages", 64) else { return };
+    let view = during_work(&disk, || {
+        let mut aio = Aio::new(&disk, 1000);
+        aio.submit();
+        std::thread::sleep(Duration::from_millis(100));
+        aio.fetch();
+        let mut unfetched = Aio::new(&disk, 10);
+        for _ in 0..5 {
+            unfetched.submit();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let device = view.exact(&disk);
+    let read = &device["ops"]["read"];
+    assert_eq!(number(&read["ios"]), 1050, "{}", brief(device));
+    // The last ten may still be fetched when the window ends.
+    assert_eq!(number(&read["operations"]), 1040, "{}", brief(device));
+    assert_eq!(number(&read["total"]["count"]), 1000);
+    assert_eq!(read["not_covered"], serde_json::json!({"reap": 40}), "{}", brief(device));
 }
 
 /// A split operation is one operation that ends with its last part; its I/Os are as many as the parts.
@@ -147,7 +193,7 @@ fn a_load_that_runs_already_is_followed() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     let view = during(&[&disk], &["--for", "700ms"], &[]);
     running.kill().unwrap();
     running.wait().unwrap();

@@ -91,21 +91,25 @@ const COVER_NAMES: [NotCovered; COVERS] = [NotCovered::MoreStages, NotCovered::R
 /// The rows of one device and class, with their covers; None where no operation ended.
 pub fn summarize<'a>(rows: impl Iterator<Item = (usize, &'a OperationRow)>) -> Option<OperationLatency> {
     let mut covers: [Cover; COVERS] = Default::default();
-    let mut torn = 0;
+    let (mut torn, mut bare) = (0, 0);
     for (cover, row) in rows {
         torn += row.torn;
+        bare += row.bare;
         if let Some(cover) = covers.get_mut(cover) {
             cover.add(row);
         }
     }
     let counts = covers.each_ref().map(Cover::count);
-    let operations = counts.iter().sum::<u64>() + torn;
+    let operations = counts.iter().sum::<u64>() + torn + bare;
     if operations == 0 {
         return None;
     }
     let most = (0..COVERS).rev().max_by_key(|cover| counts[*cover])?;
     let left = (0..COVERS).filter(|cover| *cover != most).map(|cover| (COVER_NAMES[cover], counts[cover]));
-    let not_covered = left.chain([(NotCovered::Torn, torn)]).filter(|(_, n)| *n > 0).collect();
+    let mut not_covered = BTreeMap::new();
+    for (why, n) in left.chain([(NotCovered::Torn, torn), (NotCovered::Reap, bare)]).filter(|(_, n)| *n > 0) {
+        *not_covered.entry(why).or_insert(0) += n;
+    }
     let shown = covers.into_iter().nth(most)?;
     Some(OperationLatency {
         operations,

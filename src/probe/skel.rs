@@ -52,7 +52,7 @@ macro_rules! same_layout {
 same_layout!(WireExtent, latency::types::wire_extent: sum not_min max);
 same_layout!(WireRow, latency::types::wire_row: bytes untimed no_start never_issued unowned extents counts);
 same_layout!(WireTotal, latency::types::wire_total: operations sums);
-same_layout!(WireOperationRow, latency::types::wire_operation_row: torn extents by_total counts);
+same_layout!(WireOperationRow, latency::types::wire_operation_row: torn bare extents by_total counts);
 same_layout!(WireDevice, latency::types::wire_device:
     major first_minor slot_base slots_per_queue hw_queues row_base shards rare_row_base flags
     operation_row_base operation_shards);

@@ -1,6 +1,6 @@
 //! The system calls that carry operations.
 
-use crate::wire::{CALL_RING, CALL_WAITS};
+use crate::wire::{CALL_AIO, CALL_AIO_FETCH, CALL_RING, CALL_WAITS};
 
 /// System calls that are an operation themselves when they do I/O: they return with the result.
 const WAIT: [libc::c_long; 16] = [
@@ -22,12 +22,16 @@ const WAIT: [libc::c_long; 16] = [
     libc::SYS_splice,
 ];
 
+/// x86-64's number, which the libc crate does not have.
+const IO_PGETEVENTS: libc::c_long = 333;
+
 /// Numbers with what they are (`enum wire_call`), of this architecture's own table. A 32-bit program
 /// on a 64-bit kernel has other numbers and is not followed.
 pub fn followed() -> impl Iterator<Item = (usize, u8)> {
     WAIT.into_iter()
         .map(|number| (number, CALL_WAITS))
-        .chain([(libc::SYS_io_uring_enter, CALL_RING)])
+        .chain([(libc::SYS_io_uring_enter, CALL_RING), (libc::SYS_io_submit, CALL_AIO)])
+        .chain([(libc::SYS_io_getevents, CALL_AIO_FETCH), (IO_PGETEVENTS, CALL_AIO_FETCH)])
         .filter_map(|(number, kind)| Some((usize::try_from(number).ok()?, kind)))
 }
 

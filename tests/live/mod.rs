@@ -2,6 +2,7 @@
 // Each test file is a crate that uses a part of this.
 #![allow(dead_code)]
 
+pub mod aio;
 pub mod disk;
 pub mod tool;
 pub mod view;

@@ -48,6 +48,31 @@ pub fn during(disks: &[&Disk], options: &[&str], command: &[&str]) -> View {
     once(disks, &words)
 }
 
+/// Runs it while this process does the work itself.
+#[track_caller]
+pub fn during_work(disk: &Disk, work: impl Fn()) -> View {
+    for attempt in 1.. {
+        let before = disk.stat();
+        let child = tool::biopsy(&["latency", "--json", "-d", &disk.name])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        attached(&child);
+        work();
+        tool::signal(&child, libc::SIGINT);
+        let output = tool::finish(child);
+        let stats = vec![(disk.name.clone(), disk.stat().since(before))];
+        let view = View { json: tool::object(&output, "biopsy.latency/1"), output, stats };
+        let unseen = number(&view.json["lost"]["probes"]["latency"]["unseen_completion"]);
+        if unseen == 0 || attempt == ATTEMPTS {
+            return view;
+        }
+        println!("again: the kernel kept {unseen} completions to itself");
+    }
+    unreachable!("it returns at the last attempt")
+}
+
 const ATTEMPTS: u32 = 8;
 
 #[track_caller]
@@ -80,7 +105,7 @@ impl View {
     pub fn exact(&self, disk: &Disk) -> &Value {
         assert_eq!(self.json["lost"]["ios"], 0, "{}", self.json["lost"]);
         assert_eq!(self.output.status.code(), Some(0), "{}", tool::stderr(&self.output));
-        assert_eq!(self.json["command_status"], 0, "{}", tool::stderr(&self.output));
+        assert_eq!(self.json["command_status"].as_u64().unwrap_or(0), 0, "{}", tool::stderr(&self.output));
         let (device, stat) = (self.device(disk), self.stat(disk));
         assert_eq!(device["kernel_check"], "ok", "{}", brief(device));
         assert_eq!(number(&device["ios"]), stat.ios(), "{stat:?} {}", brief(device));
