@@ -110,6 +110,7 @@ fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
         devices: vec![device.to_string()],
         queue_stage: arm != Arm::DeviceOnly,
         operations: arm == Arm::AllStages,
+        parts: false,
         cost: false,
         drop_issue: 0,
     };

@@ -134,6 +134,7 @@ enum req_flag_bits {
 
 struct task_struct {
 	unsigned int flags;
+	int pid;
 } CORE;
 
 /* The registers in front of it differ by architecture: CO-RE finds the offset. */

@@ -59,11 +59,11 @@ enum slot_state {
  * driver's tag comes and goes; without one it is -1 and tag is fixed. The flush machinery's own
  * request borrows a waiter's tag, so each queue has one slot more for it.
  */
-static __always_inline struct wire_slot *slot_of(struct request *rq, struct owner *owner, __u32 op)
+static __always_inline struct wire_slot *slot_of(struct request *rq, struct owner *owner, __u32 op,
+						 __u32 *index)
 {
 	int tag = rq->internal_tag;
 	__u32 last = owner->slots - 1;
-	__u32 index;
 
 	if (tag < 0)
 		tag = rq->tag;
@@ -71,8 +71,8 @@ static __always_inline struct wire_slot *slot_of(struct request *rq, struct owne
 		tag = last;
 	else if ((__u32)tag >= last)
 		return 0;
-	index = owner->slot_base + tag;
-	return bpf_map_lookup_elem(&slots, &index);
+	*index = owner->slot_base + tag;
+	return bpf_map_lookup_elem(&slots, index);
 }
 
 static __always_inline __u32 op_of(struct request *rq)
@@ -141,11 +141,12 @@ int BPF_PROG(rq_merge)
 	struct request *rq = argument(ctx, arguments.rq_merge);
 	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
+	__u32 index;
 
 	if (!owner)
 		return 0;
 	COUNT(owner, merges);
-	slot = slot_of(rq, owner, op_of(rq));
+	slot = slot_of(rq, owner, op_of(rq), &index);
 	if (slot && slot->request == (__u64)rq)
 		slot->request = 0;
 	return 0;
@@ -193,7 +194,7 @@ int BPF_PROG(rq_issue)
 	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
 	__u64 now;
-	__u32 op;
+	__u32 op, index;
 
 	if (!owner)
 		return 0;
@@ -201,12 +202,14 @@ int BPF_PROG(rq_issue)
 	if (config.drop_issue && count_up(&issues) % config.drop_issue == 0)
 		return 0;
 	op = op_of(rq);
-	slot = slot_of(rq, owner, op);
+	slot = slot_of(rq, owner, op, &index);
 	if (!slot)
 		return 0;
 	if (slot->request == (__u64)rq) {
 		if (slot->state == SLOT_RETRIED) {
 			slot->state = SLOT_ISSUED;
+			if (config.want_parts)
+				parts_reissued(index, now);
 			return 0;
 		}
 		if (slot->state == SLOT_REFUSED) {
@@ -230,6 +233,8 @@ int BPF_PROG(rq_issue)
 		slot->sector = rq->__sector;
 		slot->bytes = rq->__data_len;
 	}
+	if (config.want_parts)
+		parts_issued(index, (__u64)rq, (__u64)rq->bio, now);
 	slot->request = (__u64)rq;
 	return 0;
 }
@@ -241,10 +246,11 @@ int BPF_PROG(rq_requeue)
 	struct request *rq = argument(ctx, arguments.rq_requeue);
 	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
+	__u32 index;
 
 	if (!owner)
 		return 0;
-	slot = slot_of(rq, owner, op_of(rq));
+	slot = slot_of(rq, owner, op_of(rq), &index);
 	if (!slot || slot->request != (__u64)rq) {
 		COUNT(owner, requeues);
 		return 0;
@@ -267,6 +273,7 @@ int BPF_PROG(nvme_sq, struct request *rq)
 {
 	struct owner *owner;
 	struct wire_slot *slot;
+	__u32 index;
 
 	/* Module tracepoints' arguments may be NULL for the verifier (6.12 and newer). */
 	if (!rq)
@@ -274,7 +281,7 @@ int BPF_PROG(nvme_sq, struct request *rq)
 	owner = owner_of_request(rq);
 	if (!owner)
 		return 0;
-	slot = slot_of(rq, owner, op_of(rq));
+	slot = slot_of(rq, owner, op_of(rq), &index);
 	if (slot && slot->request == (__u64)rq)
 		slot->reaped = bpf_ktime_get_ns();
 	return 0;
@@ -323,7 +330,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 {
 	struct owner *owner = owner_of_request(rq);
 	struct bio *bio = 0;
-	__u32 op, flags;
+	__u32 op, flags, index = 0;
 	struct wire_slot *slot;
 	struct wire_row *row;
 	__u64 now, end;
@@ -337,7 +344,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	now = bpf_ktime_get_ns();
 	flags = rq->cmd_flags;
 	op = classify(flags);
-	slot = slot_of(rq, owner, flags & REQ_OP_MASK);
+	slot = slot_of(rq, owner, flags & REQ_OP_MASK, &index);
 	/*
 	 * A write without data and without an issue only waited for a flush. (Its FUA flag may be
 	 * set or not; data with a flush behind it was issued and completes a second time with 0
@@ -394,6 +401,8 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	if (slot->reaped && slot->state != SLOT_FLUSHING)
 		add_time(row->extents, row->counts, &row->lock, STAGE_COMPLETE, now - slot->reaped,
 			 shared);
+	if (config.want_parts)
+		parts_completed(slot, index, owner->device, op);
 	if (config.want_operations && bio) {
 		struct part part = {
 		    .bio = (__u64)bio,
@@ -406,6 +415,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 			    .op = op,
 			    .fused = !slot->reaped,
 			},
+		    .slot = index,
 		};
 
 		if (!finish_bios(&part, !bio->bi_next))
@@ -449,5 +459,65 @@ int BPF_PROG(ring_complete, struct io_ring_ctx *ring, void *req)
 {
 	if (req)
 		operation_ended((__u64)req);
+	return 0;
+}
+
+/* The bio has its request. */
+SEC("?tp_btf/block_getrq")
+int BPF_PROG(bio_getrq, struct bio *bio)
+{
+	if (owner_of_bio(bio))
+		bio_allocated((__u64)bio);
+	return 0;
+}
+
+/* The request is put into a scheduler's or a software queue, and not given to the driver at once.
+ */
+SEC("?tp_btf/block_rq_insert")
+int BPF_PROG(rq_insert, struct request *rq)
+{
+	struct owner *owner = owner_of_request(rq);
+	struct wire_slot *slot;
+	__u32 index;
+
+	if (!owner)
+		return 0;
+	slot = slot_of(rq, owner, op_of(rq), &index);
+	/* Refused by the driver it may be put back there, which is its requeue part. */
+	if (slot && slot->request != (__u64)rq)
+		parts_inserted(index, (__u64)rq);
+	return 0;
+}
+
+/* Since 5a80bd075f3b (6.5): the request's bios have all been ended. */
+SEC("?tp_btf/block_io_done")
+int BPF_PROG(io_done, struct request *rq)
+{
+	struct owner *owner = owner_of_request(rq);
+	__u32 index;
+
+	if (owner && slot_of(rq, owner, op_of(rq), &index))
+		parts_done(index);
+	return 0;
+}
+
+SEC("?tp_btf/io_uring_queue_async_work")
+int BPF_PROG(ring_queue_work, struct io_kiocb *req)
+{
+	ring_punted((__u64)req);
+	return 0;
+}
+
+SEC("?tp_btf/sched_waking")
+int BPF_PROG(task_waking, struct task_struct *task)
+{
+	task_woken(task->pid);
+	return 0;
+}
+
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(task_switch, int preempted, struct task_struct *from, struct task_struct *to)
+{
+	task_runs(to->pid);
 	return 0;
 }

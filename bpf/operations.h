@@ -21,24 +21,11 @@
 #include "hist.h"
 #include "bios.h"
 #include "owner.h"
+#include "parts.h"
+#include "stamps.h"
 
 /* Known to belong to a system call whose number the kernel gave; user space fills it. */
 const volatile __u8 syscall_kinds[WIRE_SYSCALLS] = {};
-
-/* Of the part of an operation that finished last. */
-struct stamps {
-	__u64 queued;
-	__u64 issued;
-	__u64 reaped;
-	/* The result is visible: of a request of io_uring its CQE, else the end of the part. */
-	__u64 ended;
-	__u16 device;
-	__u16 op;
-	/* The driver did not say when it reaped the completion. */
-	__u16 fused;
-	/* The group that it is counted in as well, + 1; 0: none. */
-	__u16 group;
-};
 
 /* A task within a system call that can carry I/O. Found by thread id; two ids of one place take
  * turns: the second is not followed while the first is inside. */
@@ -117,6 +104,9 @@ __u64 unfollowed = 0;
 struct part {
 	__u64 bio;
 	struct stamps stamps;
+	/* The request's. */
+	__u32 slot;
+	__u32 pad;
 	/* One of the bios belongs to an operation that is followed. A flag: the verifier would go
 	 * through every value of a count. */
 	__u64 owned;
@@ -146,6 +136,18 @@ static __always_inline void ring_submitted(struct io_kiocb *req)
 }
 
 static __always_inline void operation_ended(__u64 request)
+{
+}
+
+static __always_inline void ring_punted(__u64 request)
+{
+}
+
+static __always_inline void task_woken(__u32 tid)
+{
+}
+
+static __always_inline void task_runs(__u32 tid)
 {
 }
 #else
@@ -249,6 +251,26 @@ static __always_inline __u32 begin_operation(__u64 request, __u64 entered)
 
 int count_operation(const struct stamps *of, __u64 entered, __u64 seen);
 
+/* The calls' places in `operation_parts` lie behind the operations'. */
+static __always_inline __u32 call_place(__u32 tid)
+{
+	return (1 << OPERATION_BITS) + (tid & ((1 << CALLER_BITS) - 1));
+}
+
+/* Counts an operation that ended, and its parts. */
+static __always_inline void count_whole(const struct stamps *of, __u64 entered, __u64 seen,
+					__u32 place, __u32 waiter)
+{
+	count_operation(of, entered, seen);
+	if (config.want_parts) {
+		struct whole whole = {.stamps = *of, .entered = entered, .seen = seen};
+
+		whole.place = place;
+		whole.waiter = waiter;
+		count_parts(&whole);
+	}
+}
+
 /* The operation of a kiocb that io_submit hands in, + 1; 0: it is not one of libaio's. */
 static __noinline __u32 aio_operation(__u64 kiocb, __u64 entered)
 {
@@ -272,9 +294,35 @@ static __noinline __u32 aio_operation(__u64 kiocb, __u64 entered)
 			return number;
 		/* The iocb is in use again, and nobody was seen to fetch the last result. */
 		if (operation->parts && running)
-			count_operation(&operation->stamps, operation->entered, 0);
+			count_whole(&operation->stamps, operation->entered, 0, number - 1, 0);
 	}
 	return begin_operation(key, entered);
+}
+
+/* The call whose task has this address on its kernel stack. */
+static __always_inline struct caller *call_on_stack(__u64 address)
+{
+	__u32 low = low_half((const void *)address);
+	__u32 *tid = stack_owner(low);
+	struct caller *caller = tid ? place_of(*tid) : 0;
+	struct operation_parts *parts;
+
+	if (!caller || caller->tid != *tid || caller->kind != CALL_WAITS)
+		return 0;
+	parts = operation_parts_at(call_place(*tid));
+	return parts && parts->stack == low >> KERNEL_STACK_SHIFT ? caller : 0;
+}
+
+/* A bio that the throttling worker brings, of a call that waits for it. */
+static __noinline struct caller *held_call(__u64 bio, __u64 private, __u64 iocb)
+{
+	struct caller *caller = call_on_stack(bio);
+
+	if (!caller)
+		caller = call_on_stack(private);
+	if (!caller)
+		caller = call_on_stack(iocb);
+	return caller;
 }
 
 /*
@@ -282,12 +330,14 @@ static __noinline __u32 aio_operation(__u64 kiocb, __u64 entered)
  * of the operation, or the thread id with LINK_CALLER, and when it was entered as its proof.
  */
 #define LINK_CALLER	(1ull << 63)
+/* blk-throttle held it back: its queue began when its operation was submitted. */
+#define LINK_THROTTLED	(1ull << 62)
 
 static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link, __u64 *proof)
 {
 	struct caller *caller = current_caller();
 	struct operation *operation;
-	__u64 iocb = 0;
+	__u64 iocb = 0, held = 0;
 	__u32 number;
 
 	*link = 0;
@@ -296,9 +346,15 @@ static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link
 		*proof = caller->entered;
 		return;
 	}
-	/* Kernel threads write back and serve layers: nobody waits for them. */
-	if (!caller && current_is_kernel_thread())
-		return;
+	/*
+	 * Kernel threads write back and serve layers: nobody waits for them. Only blk-throttle's
+	 * brings what an application handed in, some time after it did.
+	 */
+	if (!caller && current_is_kernel_thread()) {
+		if (!config.want_throttle)
+			return;
+		held = LINK_THROTTLED;
+	}
 	/*
 	 * A direct I/O of the block device keeps its kiocb around the only bio, others (and those
 	 * of file systems on iomap) point to what begins with it. A kiocb of io_uring is its
@@ -308,6 +364,14 @@ static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link
 		iocb = word_at(bio->bi_private);
 	else if (has_blkdev_dio())
 		iocb = word_at(blkdev_dio_of(address));
+	if (config.want_throttle && held) {
+		caller = held_call(address, (__u64)bio->bi_private, iocb);
+		if (caller) {
+			*link = LINK_CALLER | held | caller->tid;
+			*proof = caller->entered;
+			return;
+		}
+	}
 	if (caller && caller->kind == CALL_AIO)
 		number = iocb ? aio_operation(iocb, caller->entered) : 0;
 	else
@@ -319,13 +383,37 @@ static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link
 	operation = number ? operation_at(number - 1) : 0;
 	if (!operation)
 		return;
-	*link = number;
+	*link = number | held;
 	*proof = operation->entered;
+}
+
+/*
+ * The time until its last bio came from the throttling worker is no submission. Where a system call
+ * that waits handed it in nobody knows: its queue begins at its entry.
+ */
+static __always_inline void held_back(struct stamps *stamps, __u64 submitted, __u32 place)
+{
+	struct operation_parts *parts = operation_parts_at(place);
+
+	if (!parts || submitted > stamps->queued)
+		return;
+	parts->throttled = stamps->queued - submitted;
+	stamps->queued = submitted;
+}
+
+/* When a request of io_uring was submitted. */
+static __always_inline __u64 submission(const struct operation *operation, __u32 place)
+{
+	struct operation_parts *parts = operation_parts_at(place);
+
+	return parts && parts->submitted > operation->entered ? parts->submitted
+							      : operation->entered;
 }
 
 /* True where the operation is still there. */
 static __always_inline int finish_part(__u64 link, __u64 proof, const struct part *part)
 {
+	__u32 number = link;
 	struct operation *operation;
 
 	if (link & LINK_CALLER) {
@@ -336,13 +424,21 @@ static __always_inline int finish_part(__u64 link, __u64 proof, const struct par
 			return 0;
 		caller->stamps = part->stamps;
 		caller->parts++;
+		if (config.want_parts)
+			parts_joined(call_place(link), part->slot, part->stamps.ended);
+		if (config.want_throttle && link & LINK_THROTTLED)
+			held_back(&caller->stamps, caller->entered, call_place(link));
 		return 1;
 	}
-	operation = operation_at(link - 1);
+	operation = operation_at(number - 1);
 	if (!operation || operation->entered != proof || operation->request <= OPERATION_ENDED)
 		return 0;
 	operation->stamps = part->stamps;
 	operation->parts++;
+	if (config.want_parts)
+		parts_joined(number - 1, part->slot, part->stamps.ended);
+	if (config.want_throttle && link & LINK_THROTTLED)
+		held_back(&operation->stamps, submission(operation, number - 1), number - 1);
 	return 1;
 }
 
@@ -457,7 +553,9 @@ __noinline int count_operation(const struct stamps *of, __u64 entered, __u64 see
 	complete = ended - reaped;
 	reap = last - ended;
 	total = last - entered;
-	add_time(row->extents, row->counts, &row->lock, OPERATION_SUBMIT, submit, shared);
+	/* 0: blk-throttle held it, and nobody knows when it was handed in. */
+	if (submit)
+		add_time(row->extents, row->counts, &row->lock, OPERATION_SUBMIT, submit, shared);
 	add_time(row->extents, row->counts, &row->lock, OPERATION_QUEUE, queue, shared);
 	add_time(row->extents, row->counts, &row->lock, OPERATION_DEVICE, device, shared);
 	if (cover != COVER_NO_COMPLETE)
@@ -486,6 +584,8 @@ __noinline int count_operation(const struct stamps *of, __u64 entered, __u64 see
 struct returning {
 	__u64 now;
 	__u32 next;
+	/* The call's place. */
+	__u32 waiter;
 };
 
 static long count_next(__u32 i, struct returning *returning)
@@ -498,8 +598,9 @@ static long count_next(__u32 i, struct returning *returning)
 	/* Nobody but its caller touches an ended operation. */
 	if (!operation || operation->request != OPERATION_ENDED)
 		return 1;
+	count_whole(&operation->stamps, operation->entered, returning->now, returning->next - 1,
+		    returning->waiter);
 	returning->next = operation->next;
-	count_operation(&operation->stamps, operation->entered, returning->now);
 	operation->request = 0;
 	return 0;
 }
@@ -516,6 +617,8 @@ struct fetched {
 	__u64 now;
 	__u64 event;
 	__u32 left;
+	/* The call's place. */
+	__u32 waiter;
 };
 
 static long count_fetched(__u32 i, struct fetched *fetched)
@@ -534,9 +637,24 @@ static long count_fetched(__u32 i, struct fetched *fetched)
 	if (!operation)
 		return 0;
 	if (operation->parts && running)
-		count_operation(&operation->stamps, operation->entered, fetched->now);
+		count_whole(&operation->stamps, operation->entered, fetched->now, number - 1,
+			    fetched->waiter);
 	operation->request = 0;
 	return 0;
+}
+
+/* The registers of a system call lie on the kernel stack of its task. */
+static __always_inline void call_waits(__u32 tid, __u64 regs)
+{
+	__u32 low = low_half((const void *)regs);
+	struct operation_parts *parts = operation_parts_at(call_place(tid));
+	__u32 *owner = stack_owner(low);
+
+	if (!parts || !owner)
+		return;
+	parts->stack = low >> KERNEL_STACK_SHIFT;
+	parts->throttled = 0;
+	*owner = tid;
 }
 
 static __always_inline void call_entered(__u32 kind, struct pt_regs *regs)
@@ -558,6 +676,8 @@ static __always_inline void call_entered(__u32 kind, struct pt_regs *regs)
 	if (kind == CALL_AIO_FETCH)
 		caller->results = BPF_CORE_READ(regs, r10);
 	caller->parts = 0;
+	if (config.want_throttle && kind == CALL_WAITS)
+		call_waits(tid, (__u64)regs);
 	caller->entered = bpf_ktime_get_ns();
 	barrier();
 	caller->kind = kind;
@@ -572,7 +692,8 @@ static __always_inline void call_returned(long result)
 	if (caller->kind == CALL_WAITS) {
 		/* The end of the window cuts operations off: they are not counted. */
 		if (caller->parts && running)
-			count_operation(&caller->stamps, caller->entered, bpf_ktime_get_ns());
+			count_whole(&caller->stamps, caller->entered, bpf_ktime_get_ns(),
+				    call_place(caller->tid), call_place(caller->tid));
 	} else if (caller->kind == CALL_AIO_FETCH) {
 		struct fetched fetched = {};
 
@@ -580,6 +701,7 @@ static __always_inline void call_returned(long result)
 			fetched.now = bpf_ktime_get_ns();
 			fetched.event = caller->results;
 			fetched.left = result;
+			fetched.waiter = call_place(caller->tid);
 			bpf_loop(MOST_RESULTS, count_fetched, &fetched, 0);
 		}
 	} else if (caller->kind == CALL_RING && caller->pending) {
@@ -587,6 +709,7 @@ static __always_inline void call_returned(long result)
 
 		returning.now = bpf_ktime_get_ns();
 		returning.next = caller->pending;
+		returning.waiter = call_place(caller->tid);
 		bpf_loop(MOST_RESULTS, count_next, &returning, 0);
 		caller->pending = 0;
 	}
@@ -599,19 +722,68 @@ static __always_inline void call_returned(long result)
 #define RING_READ_OR_WRITE                                                                         \
 	(1ull << 1 | 1ull << 2 | 1ull << 3 | 1ull << 4 | 1ull << 5 | 1ull << 22 | 1ull << 23)
 
+static __always_inline void submitted(__u32 place)
+{
+	struct operation_parts *parts = operation_parts_at(place);
+
+	if (!parts)
+		return;
+	parts->submitted = bpf_ktime_get_ns();
+	parts->punted = 0;
+	parts->throttled = 0;
+}
+
+static __always_inline void ring_punted(__u64 request)
+{
+	__u32 number = find_operation(request);
+	struct operation_parts *parts = number ? operation_parts_at(number - 1) : 0;
+
+	if (parts)
+		parts->punted = bpf_ktime_get_ns();
+}
+
+/* The parts of the call that a task is in. */
+static __always_inline struct operation_parts *call_of(__u32 tid)
+{
+	struct caller *caller = place_of(tid);
+
+	return caller && caller->tid == tid && caller->kind ? operation_parts_at(call_place(tid))
+							    : 0;
+}
+
+static __always_inline void task_woken(__u32 tid)
+{
+	struct operation_parts *parts = call_of(tid);
+
+	if (parts)
+		parts->woken = bpf_ktime_get_ns();
+}
+
+static __always_inline void task_runs(__u32 tid)
+{
+	struct operation_parts *parts = call_of(tid);
+
+	if (parts && parts->ran < parts->woken)
+		parts->ran = bpf_ktime_get_ns();
+}
+
 static __always_inline void ring_submitted(struct io_kiocb *req)
 {
 	struct caller *caller;
+	__u32 number;
 
 	if (req->opcode >= 64 || !(RING_READ_OR_WRITE >> req->opcode & 1))
 		return;
 	caller = current_caller();
 	if (caller && caller->kind == CALL_RING) {
-		caller->current = begin_operation((__u64)req, caller->entered);
-		return;
+		number = begin_operation((__u64)req, caller->entered);
+		caller->current = number;
+	} else {
+		/* The kernel's own thread fetched it from the ring (SQPOLL). */
+		number = begin_operation((__u64)req, bpf_ktime_get_ns());
 	}
-	/* The kernel's own thread fetched it from the ring (SQPOLL). */
-	begin_operation((__u64)req, bpf_ktime_get_ns());
+	if ((config.want_parts || config.want_throttle) && number)
+		submitted(number - 1);
 }
 
 /* An io_uring request's result becomes visible. */
@@ -646,7 +818,7 @@ static __always_inline void operation_ended(__u64 request)
 	}
 	/* On the way to user space or in a worker: who polls the ring sees it, and nobody sees him.
 	 */
-	count_operation(&operation->stamps, operation->entered, 0);
+	count_whole(&operation->stamps, operation->entered, 0, number - 1, 0);
 	operation->request = 0;
 }
 

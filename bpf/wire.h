@@ -112,6 +112,39 @@ struct wire_operation_row {
 _Static_assert(sizeof(struct wire_operation_row) == 168 + 41 * 48 + 6 * 8 * 592,
 	       "wire_operation_row");
 
+/* Parts of stages, in the order of `Part` in src/analyze/parts.rs. */
+enum wire_part {
+	PART_SUBMIT_BATCH,
+	PART_IO_WQ,
+	PART_THROTTLE,
+	/* From here to PART_RETRY they are of a request. */
+	PART_ALLOC,
+	PART_PLUG,
+	PART_SCHED,
+	PART_REQUEUE,
+	PART_RETRY,
+	PART_COMPLETE_BATCH,
+	PART_ENDIO,
+	PART_CQE,
+	PART_WAKE,
+	PARTS,
+};
+
+enum wire_part_unit {
+	UNIT_IO,
+	UNIT_OPERATION,
+	PART_UNITS,
+};
+
+/* A row per device, unit and class. */
+struct wire_part_row {
+	struct wire_extent extents[PARTS];
+	__u64 lock;
+	__u64 pad;
+	__u64 counts[PARTS * HIST_BUCKETS];
+};
+_Static_assert(sizeof(struct wire_part_row) == 304 + 12 * 8 * 592, "wire_part_row");
+
 /* Numbers of system calls below this can be followed. */
 #define WIRE_SYSCALLS 512
 
@@ -164,9 +197,13 @@ struct wire_latency_config {
 	__u32 want_operations;
 	/* 0: nobody asks whose an I/O is. */
 	__u32 want_submitter;
+	/* 0: stages are not taken apart. */
+	__u32 want_parts;
+	/* 0: blk-throttle does not hold anything back: nobody looks for what it held. */
+	__u32 want_throttle;
 	__u32 pad;
 };
-_Static_assert(sizeof(struct wire_latency_config) == 32, "wire_latency_config");
+_Static_assert(sizeof(struct wire_latency_config) == 40, "wire_latency_config");
 
 /* Who handed in a bio: the task that was running when it entered the block layer. */
 struct wire_submitter {

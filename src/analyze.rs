@@ -2,4 +2,5 @@
 
 pub mod latency;
 pub mod operations;
+pub mod parts;
 pub mod stacks;

@@ -4,12 +4,14 @@
 //! with the types that clang saw. Bytes become values here, and a record that is too short is an
 //! error value, never a panic.
 
+pub mod parts;
 pub mod stacks;
 
 use std::collections::BTreeMap;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use self::parts::PartRow;
 use crate::hist::{BUCKETS, Histogram, MAX_BITS as HIST_MAX_BITS};
 use crate::host::counters::Counters;
 
@@ -300,6 +302,8 @@ pub struct DeviceSample {
     /// `[cover × (OPS − OPS_SHARDED) + op − OPS_SHARDED]`; empty where operations are not followed.
     pub operations: Vec<OperationRow>,
     pub operation_shards: u32,
+    /// `[unit × OPS + op]`; empty where stages are not taken apart.
+    pub parts: Vec<PartRow>,
     pub counters: WireCounters,
     /// At the end of a trace: requests that were issued long before `kernel_before` was read and were not
     /// seen to complete. The kernel must have had them in flight then.
@@ -356,6 +360,7 @@ impl DeviceSample {
             rare: rows(&self.rare, &earlier.rare),
             operations: self.operations.iter().zip(&earlier.operations).map(|(n, t)| n.since(t)).collect(),
             operation_shards: self.operation_shards,
+            parts: self.parts.iter().zip(&earlier.parts).map(|(n, t)| n.since(t)).collect(),
             counters: self.counters.since(&earlier.counters),
             held: self.held,
             kernel_before: self.kernel_before,

@@ -183,6 +183,52 @@ fn the_page_cache_reads_and_writes_for_some_and_ahead() {
     assert!(number(&row["ios"]) > 0, "{}", brief(device));
 }
 
+/// With --detail: the parts of a stage fill it, to the nanosecond, for the requests and operations that have
+/// all of them.
+#[test]
+fn stages_are_taken_apart() {
+    let Some(mut disk) = Disk::new("stages_are_taken_apart", 64) else { return };
+    for (scheduler, parts) in [("none", &["alloc", "plug"][..]), ("mq-deadline", &["alloc", "plug", "sched"])]
+    {
+        disk.set("scheduler", scheduler);
+        // Random, so that nothing merges: a request of several bios waits from the first of them on.
+        let command = [binary(), "load", &disk.path, "--iodepth", "32", "--runtime", "500ms"];
+        let view = during(&[&disk], &["--detail"], &command);
+        let device = view.exact(&disk);
+        let read = &device["ops"]["read"];
+        let sum = |of: &Value| of.as_object().unwrap().values().map(|h| number(&h["sum_ns"])).sum::<u64>();
+        let names = |of: &Value| of.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let queue = &read["request_parts"]["queue"];
+        if number(&device["merges"]) == 0 {
+            assert_eq!(sum(queue), number(&read["request_stages"]["queue"]["sum_ns"]), "{}", brief(device));
+        }
+        let occurred: Vec<String> = names(queue).into_iter().filter(|part| part != "requeue").collect();
+        assert_eq!(occurred, parts, "{scheduler}");
+        let ios = number(&read["request_stages"]["queue"]["count"]);
+        assert!(number(&queue["alloc"]["count"]) + number(&device["merges"]) >= ios, "{}", brief(device));
+        let (complete, whole) = (&read["parts"]["complete"], number(&read["stages"]["complete"]["sum_ns"]));
+        assert_eq!(sum(complete), whole, "{}", brief(device));
+        let batch = &read["parts"]["submit"]["batch"];
+        assert!(number(&batch["sum_ns"]) <= number(&read["stages"]["submit"]["sum_ns"]));
+        // One read() of the generator's own looks whether the device can be read; it is no request.
+        assert_eq!(number(&batch["count"]), number(&read["operations"]) - 1);
+    }
+}
+
+/// A waiter's time in `reap` is mostly that from its wake-up to its CPU, and each one is woken once.
+#[test]
+fn waiters_are_woken() {
+    let Some(disk) = Disk::new("waiters_are_woken", 64) else { return };
+    let script = format!("dd if={} of=/dev/null iflag=direct bs=4k count=2000 status=none", disk.path);
+    let view = during_script(&[&disk], &["--detail"], &script);
+    let device = view.exact(&disk);
+    let read = &device["ops"]["read"];
+    let (wake, reap) = (&read["parts"]["reap"]["wake"], &read["stages"]["reap"]);
+    // One that finds its result at once has not slept.
+    assert!(number(&wake["count"]) <= 2000 && number(&wake["count"]) > 1000, "{}", brief(device));
+    assert!(number(&wake["sum_ns"]) <= number(&reap["sum_ns"]), "{}", brief(device));
+}
+
 /// Attached to a load that runs: what began before has no operation, and nothing reads as torn or long.
 #[test]
 fn a_load_that_runs_already_is_followed() {

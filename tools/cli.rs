@@ -92,6 +92,9 @@ pub struct Latency {
     /// Show idle devices as well.
     #[arg(long)]
     pub all: bool,
+    /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
+    #[arg(long)]
+    pub detail: bool,
     /// Print a result every INTERVAL seconds ...
     #[arg(value_name = "INTERVAL", value_parser = interval)]
     pub interval: Option<Duration>,

@@ -7,7 +7,7 @@ use anyhow::Result;
 use biopsy::analyze::latency as analysis;
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
-use biopsy::probe::latency::LatencyProbe;
+use biopsy::probe::latency::{LatencyProbe, Options};
 use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::wire::Reading;
@@ -23,7 +23,8 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     let named = devices.clone();
     let mut sink = Sink::open(args.output.output.as_deref())?;
     stop::install();
-    let mut probe = LatencyProbe::attach(&host, Path::new("/"), &window::options(devices, &args.window))?;
+    let options = Options { parts: args.detail, ..window::options(devices, &args.window) };
+    let mut probe = LatencyProbe::attach(&host, Path::new("/"), &options)?;
     let began = Instant::now();
     let mut start_text = clock::now_rfc3339();
     if output::progress() {

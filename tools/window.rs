@@ -35,6 +35,7 @@ pub fn options(devices: Vec<String>, window: &Window) -> Options {
         devices,
         queue_stage: true,
         operations: true,
+        parts: false,
         cost: !window.no_cost,
         drop_issue: window.fault_drop_issue,
     }

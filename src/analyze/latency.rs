@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::operations::{self, OperationLatency};
+use super::parts::{self, Parts};
 use crate::envelope::{Lost, Missing};
 use crate::hist::Histogram;
 use crate::host::counters::Counters;
@@ -174,6 +175,9 @@ pub struct OpLatency {
     /// Per operation, of those whose last request was of this class; None where none ended or none
     /// is followed.
     pub operations: Option<OperationLatency>,
+    /// Parts of stages, per operation and per I/O; empty where stages were not taken apart.
+    pub parts: Parts,
+    pub request_parts: Parts,
 }
 
 /// What the stages of a class of I/O are counted by.
@@ -201,6 +205,14 @@ impl OpLatency {
                 (Unit::Operation, &all.stages)
             }
             _ => (Unit::Io, &self.request_stages),
+        }
+    }
+
+    /// The parts of [`Self::stages`].
+    pub fn parts(&self) -> &Parts {
+        match self.stages().0 {
+            Unit::Operation => &self.parts,
+            Unit::Io => &self.request_parts,
         }
     }
 
@@ -364,6 +376,10 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         if let Some(operations) = operations::summarize(rows) {
             out.ops.entry(op).or_default().operations = Some(operations);
         }
+        if let Some(of_op) = out.ops.get_mut(&op) {
+            of_op.request_parts = delta.parts.get(number).map(parts::summarize).unwrap_or_default();
+            of_op.parts = delta.parts.get(Op::ALL.len() + number).map(parts::summarize).unwrap_or_default();
+        }
     }
     out.operations = followed
         .then(|| out.ops.values().filter_map(|op| op.operations.as_ref()).map(|all| all.operations).sum());
@@ -387,7 +403,27 @@ pub fn missing(summary: &LatencySummary) -> Vec<Missing> {
         ..Missing::default()
     }
     };
-    summary.devices.iter().filter(unfetched).map(of_device).collect()
+    let polled = summary.devices.iter().filter(unfetched).map(of_device);
+    polled.chain(summary.devices.iter().filter_map(missing_submit)).collect()
+}
+
+/// A system call that waits and was throttled is not seen to hand its bios in.
+fn missing_submit(device: &DeviceLatency) -> Option<Missing> {
+    let without = |all: &OperationLatency| {
+        all.total.count() - all.stages.get(&Stage::Submit).map_or(0, Histogram::count).min(all.total.count())
+    };
+    let held: u64 = device.ops.values().filter_map(|op| op.operations.as_ref()).map(without).sum();
+    (held > 0).then(|| Missing {
+        device: Some(device.name.clone()),
+        stage: Some(Stage::Submit.name().to_string()),
+        reason: "throttled".to_string(),
+        included_in: Some(Stage::Queue.name().to_string()),
+        why: format!(
+            "blk-throttle held back {held} operations of system calls that wait, and no event tells when those \
+             handed them in: their queue begins where the call was entered"
+        ),
+        ..Missing::default()
+    })
 }
 
 /// Issues whose completion event never came: the slot was still taken when the tag was issued again

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenProgramMut, ProgramMut};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenMapMut, OpenProgramMut, ProgramMut};
 use zerocopy::IntoBytes;
 
 use super::btf::{EventHome, KernelBtf, RingSubmit};
@@ -22,6 +22,7 @@ use crate::envelope::{Cost, Missing};
 use crate::host::Host;
 use crate::host::counters::Counters;
 use crate::refusal::Refusal;
+use crate::wire::parts::{PART_UNITS, PartRow};
 use crate::wire::{
     COVERS, DeviceSample, OPS, OPS_SHARDED, OperationRow, Reading, Row, WireCounters, WireSlot,
 };
@@ -35,6 +36,9 @@ const SETTLE: Duration = Duration::from_millis(2);
 /// has been out for this long is held against it.
 const LONG_NS: u64 = 100_000_000;
 
+/// `1 << STACK_BITS` of `bpf/parts.h`.
+const STACK_OWNERS: u32 = 1 << 14;
+
 /// What to trace.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -44,6 +48,8 @@ pub struct Options {
     pub queue_stage: bool,
     /// Follow operations: io_uring requests, and system calls that read or write. Needs `queue_stage`.
     pub operations: bool,
+    /// Take stages apart (`--detail`). Needs `operations`.
+    pub parts: bool,
     /// Measure the probes' cost with the kernel's program statistics.
     pub cost: bool,
     /// Test aid: forget every Nth issue event; 0: none.
@@ -52,7 +58,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { devices: Vec::new(), queue_stage: true, operations: true, cost: true, drop_issue: 0 }
+        Self {
+            devices: Vec::new(),
+            queue_stage: true,
+            operations: true,
+            parts: false,
+            cost: true,
+            drop_issue: 0,
+        }
     }
 }
 
@@ -62,6 +75,9 @@ struct Wanted {
     queue: bool,
     /// Operations are followed, with this event of io_uring.
     ring: Option<RingSubmit>,
+    /// Stages are taken apart; and whether the end of the bios' callbacks can be seen (6.5).
+    parts: bool,
+    io_done: bool,
     drop_issue: u32,
 }
 
@@ -137,8 +153,19 @@ impl LatencyProbe {
         missing.extend(missing_complete(host, &plan, nvme.as_ref()));
         let follow = options.operations && options.queue_stage && libbpf::has_swap();
         let ring = if follow { btf.ring_submit() } else { None };
-        let mut wanted =
-            Wanted { nvme: nvme.is_none(), queue: options.queue_stage, ring, drop_issue: options.drop_issue };
+        let parts = options.parts && ring.is_some();
+        let io_done = parts && btf.event("block_io_done", None).is_there();
+        let mut wanted = Wanted {
+            nvme: nvme.is_none(),
+            queue: options.queue_stage,
+            ring,
+            parts,
+            io_done,
+            drop_issue: options.drop_issue,
+        };
+        if parts && !io_done {
+            missing.push(missing_endio());
+        }
         if options.operations && ring.is_none() {
             missing.extend(missing_operations("no-event", NO_RING));
         }
@@ -153,7 +180,11 @@ impl LatencyProbe {
                 Err(error) => error,
             };
             let why = libbpf::last_words().unwrap_or_else(|| error.to_string());
-            if wanted.ring.take().is_some() {
+            if std::mem::take(&mut wanted.parts) {
+                missing.push(missing_parts(&format!(
+                    "the kernel refused the programs that take stages apart: {why}"
+                )));
+            } else if wanted.ring.take().is_some() {
                 missing.extend(missing_operations(
                     "refused",
                     &format!("the kernel refused the programs that follow operations: {why}"),
@@ -206,6 +237,8 @@ impl LatencyProbe {
         config.want_queue = wanted.queue.into();
         config.want_operations = wanted.ring.is_some().into();
         config.drop_issue = wanted.drop_issue;
+        config.want_parts = wanted.parts.into();
+        config.want_throttle = wanted.parts.into();
         config.bio_mask = plan.bio_sets() - 1;
         open.progs.nvme_sq.set_autoload(wanted.nvme);
         let queue_only: [&mut OpenProgramMut<'_>; 3] =
@@ -220,6 +253,17 @@ impl LatencyProbe {
         for program in operations_only {
             program.set_autoload(wanted.ring.is_some());
         }
+        let parts_only: [&mut OpenProgramMut<'_>; 5] = [
+            &mut open.progs.bio_getrq,
+            &mut open.progs.rq_insert,
+            &mut open.progs.ring_queue_work,
+            &mut open.progs.task_waking,
+            &mut open.progs.task_switch,
+        ];
+        for program in parts_only {
+            program.set_autoload(wanted.parts);
+        }
+        open.progs.io_done.set_autoload(wanted.parts && wanted.io_done);
         let skel = open.load().map_err(|e| refusal("loading the probes", &e))?;
         for (index, device) in plan.devices.iter().enumerate() {
             skel.maps
@@ -246,7 +290,26 @@ impl LatencyProbe {
                 map.set_max_entries(1).map_err(|e| refusal("sizing the tables of operations", &e))?;
             }
         }
+        if wanted.parts {
+            Self::size_parts(open, plan)?;
+        }
         open.maps.rows.set_max_entries(plan.rows).map_err(|e| refusal("sizing the rows", &e))
+    }
+
+    /// The tables of parts lie beside those of slots, bios, operations and calls.
+    fn size_parts(open: &mut OpenLatencySkel<'_>, plan: &Plan) -> Result<()> {
+        let places = open.maps.operations.max_entries() + open.maps.callers.max_entries();
+        let sizes: [(&mut OpenMapMut<'_>, u32); 5] = [
+            (&mut open.maps.slot_parts, plan.slots),
+            (&mut open.maps.bio_parts, plan.bio_sets()),
+            (&mut open.maps.operation_parts, places),
+            (&mut open.maps.stack_owners, STACK_OWNERS),
+            (&mut open.maps.part_rows, plan.part_rows()),
+        ];
+        for (map, entries) in sizes {
+            map.set_max_entries(entries).map_err(|e| refusal("sizing the tables of parts", &e))?;
+        }
+        Ok(())
     }
 
     /// Opens or closes the window for all programs at once.
@@ -259,7 +322,7 @@ impl LatencyProbe {
     /// before what begins it.
     fn attach_programs(&mut self) -> Result<()> {
         let progs = &mut self.skel.progs;
-        let order: [(&'static str, &mut ProgramMut<'_>); 14] = [
+        let order: [(&'static str, &mut ProgramMut<'_>); 20] = [
             ("rq_complete", &mut progs.rq_complete),
             ("rq_merge", &mut progs.rq_merge),
             ("rq_requeue", &mut progs.rq_requeue),
@@ -273,6 +336,12 @@ impl LatencyProbe {
             ("ring_submit_req", &mut progs.ring_submit_req),
             ("ring_submit_sqe", &mut progs.ring_submit_sqe),
             ("sys_enter", &mut progs.sys_enter),
+            ("io_done", &mut progs.io_done),
+            ("task_switch", &mut progs.task_switch),
+            ("task_waking", &mut progs.task_waking),
+            ("ring_queue_work", &mut progs.ring_queue_work),
+            ("rq_insert", &mut progs.rq_insert),
+            ("bio_getrq", &mut progs.bio_getrq),
             ("rq_issue", &mut progs.rq_issue),
         ];
         for (name, program) in order.into_iter().filter(|(_, program)| program.autoload()) {
@@ -345,6 +414,12 @@ impl LatencyProbe {
             metered("bio_split", &progs.bio_split),
             metered("bio_backmerge", &progs.bio_backmerge),
             metered("bio_frontmerge", &progs.bio_frontmerge),
+            metered("bio_getrq", &progs.bio_getrq),
+            metered("rq_insert", &progs.rq_insert),
+            metered("io_done", &progs.io_done),
+            metered("ring_queue_work", &progs.ring_queue_work),
+            metered("task_waking", &progs.task_waking),
+            metered("task_switch", &progs.task_switch),
         ];
         all.into_iter().filter(|program| self.attached.contains(program.name)).collect()
     }
@@ -453,6 +528,10 @@ impl LatencyProbe {
         let operations = |index: u32| -> Result<OperationRow> {
             Ok(OperationRow::decode(&element(&maps.operation_rows, index)?)?)
         };
+        let part =
+            |index: u32| -> Result<PartRow> { Ok(PartRow::decode(&element(&maps.part_rows, index)?)?) };
+        let with_parts = with_operations && self.attached.contains("bio_getrq");
+        let units = if with_parts { (PART_UNITS * OPS) as u32 } else { 0 };
         let mut all = Vec::with_capacity(self.plan.devices.len());
         for (index, device) in self.plan.devices.iter().enumerate() {
             let wire = &device.wire;
@@ -468,6 +547,7 @@ impl LatencyProbe {
                 rare: (wire.rare_row_base..end).map(row).collect::<Result<_>>()?,
                 operations: operation_rows.map(operations).collect::<Result<_>>()?,
                 operation_shards: wire.operation_shards,
+                parts: (0..units).map(|i| part(index as u32 * units + i)).collect::<Result<_>>()?,
                 counters: WireCounters::decode(&element(&maps.counters, index as u32)?)?,
                 ..DeviceSample::default()
             });
@@ -493,6 +573,28 @@ fn missing_operations(reason: &str, why: &str) -> Vec<Missing> {
             ..Missing::default()
         })
         .collect()
+}
+
+fn missing_parts(why: &str) -> Missing {
+    Missing {
+        part: Some("detail".to_string()),
+        reason: "refused".to_string(),
+        why: why.to_string(),
+        ..Missing::default()
+    }
+}
+
+fn missing_endio() -> Missing {
+    Missing {
+        stage: Some("complete".to_string()),
+        part: Some("endio".to_string()),
+        reason: "no-event".to_string(),
+        included_in: Some("cqe".to_string()),
+        why: "this kernel has no event block_io_done, which tells that a request's callbacks have run"
+            .to_string(),
+        remedy: Some("use Linux 6.5 or newer".to_string()),
+        ..Missing::default()
+    }
 }
 
 /// `complete` exists on NVMe only, and there only with its event.

@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::host::BlockDevice;
 use crate::host::counters::Counters;
 use crate::refusal::Refusal;
+use crate::wire::parts::PART_UNITS;
 use crate::wire::{
     COVERS, MAX_DEVICES, OPS, OPS_SHARDED, SHARED_OPERATION_ROWS, SHARED_ROWS, WireDevice, WireOperationRow,
     WireRow,
@@ -99,6 +100,11 @@ impl Plan {
     /// bios that wait for a request need one too and addresses do not hash evenly. A power of two.
     pub fn bio_sets(&self) -> u32 {
         self.slots.next_power_of_two().clamp(1024, 1 << 16)
+    }
+
+    /// Rows of parts: one per device, unit and class of I/O.
+    pub fn part_rows(&self) -> u32 {
+        (self.devices.len() * PART_UNITS * OPS) as u32
     }
 
     /// Bytes of the maps that this plan sizes.

@@ -26,6 +26,11 @@ struct Known {
 
 const FOLLOWS: &str = "operations are not followed: no submit and no reap";
 
+/// What only `latency --detail` attaches.
+const fn detail(program: &'static str, event: &'static str, without: &'static str) -> Known {
+    Known { program, event, module: None, without, needed: false }
+}
+
 const LATENCY: &[Known] = &[
     Known {
         program: "rq_issue",
@@ -92,6 +97,12 @@ const LATENCY: &[Known] = &[
         without: FOLLOWS,
         needed: false,
     },
+    detail("bio_getrq", "block_getrq", "queue is not taken apart"),
+    detail("rq_insert", "block_rq_insert", "queue is not taken apart"),
+    detail("io_done", "block_io_done", "endio is part of cqe"),
+    detail("ring_queue_work", "io_uring_queue_async_work", "no io-wq part of submit"),
+    detail("task_waking", "sched_waking", "no wake part of reap"),
+    detail("task_switch", "sched_switch", "no wake part of reap"),
     Known {
         program: "nvme_sq",
         event: "nvme_sq",
@@ -183,22 +194,7 @@ fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
     libbpf::listen();
     let mut open = LatencySkelBuilder::default().open(libbpf::object_place())?;
     open.maps.rodata_data.as_mut().context("the object has read-only data")?.arguments = btf.arguments()?;
-    let progs = &mut open.progs;
-    let all = [
-        &mut progs.rq_issue,
-        &mut progs.rq_complete,
-        &mut progs.rq_requeue,
-        &mut progs.rq_merge,
-        &mut progs.bio_queue,
-        &mut progs.bio_split,
-        &mut progs.bio_backmerge,
-        &mut progs.bio_frontmerge,
-        &mut progs.nvme_sq,
-        &mut progs.sys_enter,
-        &mut progs.sys_exit,
-        &mut progs.ring_complete,
-    ];
-    for program in all {
+    for mut program in open.open_object_mut().progs_mut() {
         let wanted = program.name() == name;
         program.set_autoload(wanted);
     }

@@ -19,6 +19,7 @@ pub use generated::{baseline, latency};
 use self::generated::latency_old;
 
 use super::libbpf;
+use crate::wire::parts::WirePartRow;
 use crate::wire::{WireCounters, WireDevice, WireExtent, WireOperationRow, WireRow, WireSlot, WireTotal};
 
 macro_rules! compiled {
@@ -51,6 +52,7 @@ macro_rules! same_layout {
 
 same_layout!(WireExtent, latency::types::wire_extent: sum not_min max);
 same_layout!(WireRow, latency::types::wire_row: bytes untimed no_start never_issued unowned extents counts);
+same_layout!(WirePartRow, latency::types::wire_part_row: extents counts);
 same_layout!(WireTotal, latency::types::wire_total: operations sums);
 same_layout!(WireOperationRow, latency::types::wire_operation_row: torn bare extents by_total counts);
 same_layout!(WireDevice, latency::types::wire_device:

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{line, object, times};
 use crate::analyze::latency::{DeviceLatency, KernelClass, LatencySummary, Op, OpLatency, Stage};
 use crate::analyze::operations::TotalClass;
+use crate::analyze::parts::Parts;
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
 
@@ -50,11 +51,25 @@ fn stages(of: &BTreeMap<Stage, Histogram>) -> Value {
     Value::Object(of.iter().map(|(stage, hist)| (stage.name().to_string(), times(hist))).collect())
 }
 
+/// By stage and part.
+fn parts(of: &Parts) -> Value {
+    let mut all: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    for (part, hist) in of {
+        all.entry(part.stage().name()).or_default().insert(part.name().to_string(), times(hist));
+    }
+    json!(all)
+}
+
 fn of_op(latency: &OpLatency) -> Value {
     let mut one = json!({
         "ios": latency.ios, "bytes": latency.bytes, "request_stages": stages(&latency.request_stages),
     });
     let Value::Object(map) = &mut one else { return one };
+    for (key, of) in [("parts", &latency.parts), ("request_parts", &latency.request_parts)] {
+        if !of.is_empty() {
+            map.insert(key.to_string(), parts(of));
+        }
+    }
     // Absent is absent: nothing is known of operations where they are not followed.
     if let Some(unowned) = latency.unowned {
         map.insert("ios_without_operation".to_string(), json!(unowned));

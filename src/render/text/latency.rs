@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{bytes, clean, count, counted, footer, short, significant, table, time, time_unit};
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Stage, Unit};
 use crate::analyze::operations::{NotCovered, OperationLatency};
+use crate::analyze::parts::Parts;
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
 
@@ -84,7 +85,7 @@ fn of_device(device: &DeviceLatency, duration_ns: u64, style: Style) -> String {
             }
             _ => None,
         };
-        out.push_str(&indent(&stages_table(unit, stages, total, scale), 4));
+        out.push_str(&indent(&stages_table(unit, stages, latency.parts(), total, scale), 4));
         out.push('\n');
         if let Some(line) = latency.operations.as_ref().filter(|_| unit == Unit::Operation).and_then(slowest)
         {
@@ -92,7 +93,10 @@ fn of_device(device: &DeviceLatency, duration_ns: u64, style: Style) -> String {
         }
         // A request of the block layer that is not one operation has stages of its own.
         if unit == Unit::Operation && !alike(latency) {
-            out.push_str(&indent(&stages_table(Unit::Io, &latency.request_stages, None, scale), 4));
+            out.push_str(&indent(
+                &stages_table(Unit::Io, &latency.request_stages, &latency.request_parts, None, scale),
+                4,
+            ));
             out.push('\n');
         }
         out.push_str(&indent(&histograms(stages, scale), 4));
@@ -165,17 +169,22 @@ fn unit_of(latency: &OpLatency) -> (f64, &'static str) {
 fn stages_table(
     of: Unit,
     stages: &BTreeMap<Stage, Histogram>,
+    parts: &Parts,
     total: Option<&Histogram>,
     (scale, unit): (f64, &'static str),
 ) -> String {
     let cell = |value: Option<u64>| value.map_or("-".to_string(), |v| figure(v as f64 / scale));
     let rows: Vec<Vec<String>> = Stage::ALL
         .iter()
-        .filter_map(|stage| stages.get(stage).map(|h| (stage.name(), h)))
-        .chain(total.map(|h| ("total", h)))
+        .flat_map(|stage| {
+            let of_stage = parts.iter().filter(move |(part, _)| part.stage() == *stage);
+            let part = of_stage.map(|(part, h)| (format!("  {}", part.name()), h));
+            stages.get(stage).map(|h| (stage.name().to_string(), h)).into_iter().chain(part)
+        })
+        .chain(total.map(|h| ("total".to_string(), h)))
         .map(|(name, h)| {
             vec![
-                name.to_string(),
+                name,
                 h.mean().map_or("-".to_string(), |v| figure(v / scale)),
                 cell(h.min()),
                 cell(h.quantile(0.5)),

@@ -1,0 +1,51 @@
+//! Parts of stages: the mirror of `struct wire_part_row`.
+
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use super::{Damaged, WireExtent};
+use crate::hist::{BUCKETS, Histogram};
+
+/// Parts in the order of `enum wire_part`.
+pub const PARTS: usize = 12;
+/// What parts are counted by, `enum wire_part_unit`: I/Os, operations.
+pub const PART_UNITS: usize = 2;
+
+/// `struct wire_part_row`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
+pub struct WirePartRow {
+    pub extents: [WireExtent; PARTS],
+    pub lock: u64,
+    pub pad: u64,
+    pub counts: [u64; PARTS * BUCKETS],
+}
+
+const _: () = assert!(size_of::<WirePartRow>() == 304 + 12 * 8 * 592);
+
+/// The parts of one class of I/Os or operations of one device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PartRow {
+    pub parts: [Histogram; PARTS],
+}
+
+impl PartRow {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        let wire = WirePartRow::ref_from_bytes(bytes).map_err(|_| Damaged {
+            what: "row of parts",
+            expected: size_of::<WirePartRow>(),
+            found: bytes.len(),
+        })?;
+        Ok(Self {
+            parts: std::array::from_fn(|i| {
+                let extent = &wire.extents[i];
+                let counts = &wire.counts[i * BUCKETS..(i + 1) * BUCKETS];
+                Histogram::from_parts(counts, extent.sum, !extent.not_min, extent.max)
+            }),
+        })
+    }
+
+    /// What came since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self { parts: std::array::from_fn(|i| self.parts[i].since(&earlier.parts[i])) }
+    }
+}
