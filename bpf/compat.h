@@ -32,6 +32,16 @@ static __always_inline void let_go(__u64 *lock)
 }
 #endif
 
+/*
+ * A function that the verifier looks at once, and not for each way that leads to it. Before
+ * e5069b9c23b3 (5.12) such functions take no pointers.
+ */
+#ifdef NO_SWAP
+#define VERIFIED_ONCE static __always_inline
+#else
+#define VERIFIED_ONCE __noinline
+#endif
+
 /* Counts, and says how far it had come. For test aids: two CPUs may be told the same. */
 static __always_inline __u64 count_up(__u64 *cell)
 {

@@ -80,17 +80,7 @@ static __always_inline void raise_shared(__u64 *lock, __u64 *cell, __u64 value)
 #endif
 }
 
-/*
- * Not static where the kernel allows that (global functions with pointers: e5069b9c23b3, 5.12):
- * then the verifier looks at it once and not at each call.
- */
-#ifdef NO_SWAP
-static __always_inline
-#else
-__noinline
-#endif
-    int
-    extend_shared(struct wire_extent *extent, __u64 *lock, __u64 value)
+VERIFIED_ONCE int extend_shared(struct wire_extent *extent, __u64 *lock, __u64 value)
 {
 	if (!extent || !lock)
 		return 0;

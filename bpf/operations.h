@@ -272,7 +272,7 @@ static __always_inline void count_whole(const struct stamps *of, __u64 entered, 
 }
 
 /* The operation of a kiocb that io_submit hands in, + 1; 0: it is not one of libaio's. */
-static __noinline __u32 aio_operation(__u64 kiocb, __u64 entered)
+VERIFIED_ONCE __u32 aio_operation(__u64 kiocb, __u64 entered)
 {
 	struct aio_kiocb *aio = (struct aio_kiocb *)kiocb;
 	__u64 iocb = BPF_CORE_READ(aio, ki_res.obj);
@@ -466,7 +466,7 @@ static long finish_next(__u32 i, struct part *part)
  * True where one of the bios belongs to an operation that is followed. Not static: the verifier
  * looks at it once, and not for each way that leads here.
  */
-__noinline int finish_bios(struct part *part, int alone)
+VERIFIED_ONCE int finish_bios(struct part *part, int alone)
 {
 	struct part walk;
 
@@ -509,7 +509,7 @@ static __always_inline struct wire_operation_row *operation_row(__u32 device, __
 /*
  * The stages of one operation. `seen` is when its application saw the result; 0: that is not known.
  */
-__noinline int count_operation(const struct stamps *of, __u64 entered, __u64 seen)
+VERIFIED_ONCE int count_operation(const struct stamps *of, __u64 entered, __u64 seen)
 {
 	__u64 queued, issued, reaped, ended, last, submit, queue, device, complete, reap, total;
 	struct wire_operation_row *row;

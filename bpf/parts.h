@@ -199,7 +199,7 @@ static __always_inline void add_part(struct wire_part_row *row, __u32 part, __u6
  * The request completes. From `queued` to `issued` each moment is in one part; where a stamp is
  * missing it has none.
  */
-__noinline int parts_completed(const struct wire_slot *slot, __u32 index, __u32 device, __u32 op)
+VERIFIED_ONCE int parts_completed(const struct wire_slot *slot, __u32 index, __u32 device, __u32 op)
 {
 	struct slot_parts *parts = slot_parts_at(index);
 	__u64 queued, issued, allocated, inserted, first;
@@ -234,7 +234,7 @@ __noinline int parts_completed(const struct wire_slot *slot, __u32 index, __u32 
 }
 
 /* A request's end is that of a part of an operation. */
-__noinline int parts_joined(__u32 place, __u32 index, __u64 finished)
+VERIFIED_ONCE int parts_joined(__u32 place, __u32 index, __u64 finished)
 {
 	struct operation_parts *to = operation_parts_at(place);
 	struct slot_parts *from = slot_parts_at(index);
@@ -274,7 +274,7 @@ struct whole {
 	__u32 waiter;
 };
 
-__noinline int count_parts(const struct whole *of)
+VERIFIED_ONCE int count_parts(const struct whole *of)
 {
 	struct operation_parts *parts, *waiter;
 	struct wire_part_row *row;

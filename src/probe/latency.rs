@@ -163,6 +163,9 @@ impl LatencyProbe {
             io_done,
             drop_issue: options.drop_issue,
         };
+        if options.parts && !parts {
+            missing.push(missing_parts("no-event", "without operations stages are not taken apart"));
+        }
         if parts && !io_done {
             missing.push(missing_endio());
         }
@@ -181,9 +184,10 @@ impl LatencyProbe {
             };
             let why = libbpf::last_words().unwrap_or_else(|| error.to_string());
             if std::mem::take(&mut wanted.parts) {
-                missing.push(missing_parts(&format!(
-                    "the kernel refused the programs that take stages apart: {why}"
-                )));
+                missing.push(missing_parts(
+                    "refused",
+                    &format!("the kernel refused the programs that take stages apart: {why}"),
+                ));
             } else if wanted.ring.take().is_some() {
                 missing.extend(missing_operations(
                     "refused",
@@ -575,10 +579,10 @@ fn missing_operations(reason: &str, why: &str) -> Vec<Missing> {
         .collect()
 }
 
-fn missing_parts(why: &str) -> Missing {
+fn missing_parts(reason: &str, why: &str) -> Missing {
     Missing {
         part: Some("detail".to_string()),
-        reason: "refused".to_string(),
+        reason: reason.to_string(),
         why: why.to_string(),
         ..Missing::default()
     }
