@@ -86,3 +86,42 @@ no_null_disks() {
         [ ! -d "$folder" ] || rmdir "$folder"
     done
 }
+
+# A disk of scsi_debug, as $scsi: scsi_disk PARAMETER=VALUE... (the module's).
+scsi_disk() {
+    modprobe sd_mod
+    modprobe scsi_debug "$@"
+    # The kernel looks for disks in the background.
+    wait_for found_scsi_disk
+}
+found_scsi_disk() {
+    scsi=$(basename "$(ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/*)")
+    [ -b "/dev/$scsi" ]
+}
+
+# Has the kernel write down events of a disk: record DISK EVENT..., and later recorded FILE.
+record() {
+    number=$(cat "/sys/block/$1/dev")
+    shift
+    echo mono >/sys/kernel/tracing/trace_clock
+    echo >/sys/kernel/tracing/trace
+    for event; do
+        event=/sys/kernel/tracing/events/block/$event
+        echo "dev == $((${number%:*} << 20 | ${number#*:}))" >"$event/filter"
+        echo 1 >"$event/enable"
+    done
+}
+recorded() {
+    echo >/sys/kernel/tracing/set_event
+    grep -v '^#' /sys/kernel/tracing/trace >"$1" || true
+}
+
+# Loads the NVMe driver, anew where it was there: nvme_driver PARAMETER=VALUE...
+nvme_driver() {
+    [ ! -e /sys/module/nvme ] || modprobe -r nvme
+    # The drive of QEMU 10 says that it has several paths, and would lie behind a bio-based disk; that of 7.2
+    # has one. The command line does not reach the modules of busybox's modprobe.
+    modprobe nvme_core multipath=N
+    modprobe nvme "$@"
+    wait_for [ -b /dev/nvme0n1 ]
+}
