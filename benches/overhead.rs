@@ -216,6 +216,7 @@ fn main() -> Result<()> {
     let job = Job {
         target: Target::Existing(device.0.clone().into()),
         rw: Pattern::RandRead,
+        hipri: false,
         bs: 4096,
         iodepth: 32,
         numjobs: 1,

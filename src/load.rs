@@ -53,6 +53,9 @@ impl Pattern {
 pub struct Job {
     pub target: Target,
     pub rw: Pattern,
+    /// Completions are polled for, on queues that the device must have for that. A worker that polls is busy
+    /// all the time, which no rule of a diagnosis expects.
+    pub hipri: bool,
     pub bs: u64,
     pub iodepth: u32,
     pub numjobs: u32,
@@ -118,6 +121,8 @@ pub struct LoadSummary {
     /// The block device below the target, as `/sys/block` names it; None where there is none (tmpfs).
     pub device: Option<String>,
     pub rw: Pattern,
+    /// Completions were polled for.
+    pub hipri: bool,
     pub bs: u64,
     pub iodepth: u32,
     pub numjobs: u32,
@@ -216,6 +221,7 @@ mod tests {
             target: "/dev/sda1".to_string(),
             device: Some("sda".to_string()),
             rw: Pattern::Read,
+            hipri: false,
             bs: 4096,
             iodepth: 1,
             numjobs: 1,

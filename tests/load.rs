@@ -221,6 +221,16 @@ fn targets_that_cannot_be_read_are_named() {
     }
 }
 
+/// The disk of the build machine may have poll queues; a loop device never has.
+#[test]
+fn what_cannot_be_polled_is_refused() {
+    let dir = Dir::new("unpollable");
+    let Some(device) = loop_device(&dir.file("data", 1)) else { return };
+    let output = run(&[&device, "--hipri", "--runtime", "100ms"]);
+    Command::new("losetup").args(["-d", &device]).status().unwrap();
+    refused(output, 3, &["cannot be polled", "EOPNOTSUPP", "--hipri"]);
+}
+
 #[test]
 fn sizes_that_do_not_fit_are_named() {
     let dir = Dir::new("sizes");

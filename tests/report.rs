@@ -143,6 +143,7 @@ fn virtio() -> Case {
             target: "scratch file in /var/tmp".into(),
             device: Some("vda".into()),
             rw: Pattern::RandRead,
+            hipri: false,
             bs: 4096,
             iodepth: 32,
             numjobs: 1,

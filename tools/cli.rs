@@ -148,6 +148,9 @@ pub struct Load {
     /// TARGET is a directory: make, read and remove a scratch file in it.
     #[arg(long)]
     pub scratch: bool,
+    /// Poll for completions (IOPOLL) on the device's poll queues; refused where it has none.
+    #[arg(long)]
+    pub hipri: bool,
     #[command(flatten)]
     pub output: Output,
 }

@@ -21,7 +21,8 @@ pub fn run(args: &Load) -> Result<()> {
     };
     let line = Line::default();
     let report = |progress| line.show(progress);
-    let prepared = load::prepare(&job(target, &args.workload), stop::flag(), &report)?;
+    let job = Job { hipri: args.hipri, ..job(target, &args.workload) };
+    let prepared = load::prepare(&job, stop::flag(), &report)?;
     let mut envelope = clock::envelope();
     let summary = prepared.run(stop::flag(), &report)?;
     line.clear();
@@ -49,6 +50,7 @@ pub fn job(target: Target, workload: &Workload) -> Job {
             Rw::Read => Pattern::Read,
             Rw::Randread => Pattern::RandRead,
         },
+        hipri: false,
         bs: workload.bs,
         iodepth: workload.iodepth,
         numjobs: workload.numjobs,

@@ -58,6 +58,12 @@ pub fn try_read(file: &File, block: u64) -> Result<(), Obstacle> {
     }
 }
 
+/// Whether the driver of a disk has queues that are polled; true where sysfs does not tell.
+pub fn has_poll_queues(root: &Path, disk: &str) -> bool {
+    let text = fs::read_to_string(root.join("sys/block").join(disk).join("queue/io_poll"));
+    text.map_or(true, |text| text.trim() != "0")
+}
+
 /// Newer kernels accept O_DIRECT on tmpfs and read through the page cache all the same: no I/O.
 fn in_memory(file: &File) -> bool {
     /// `RAMFS_MAGIC` of linux/magic.h, which libc does not have.
@@ -110,6 +116,19 @@ fn alignment_of_file(file: &File) -> Result<Option<u64>, Obstacle> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn poll_queues_are_the_drivers_word() {
+        let root = std::env::temp_dir().join(format!("biopsy-poll-{}", std::process::id()));
+        for (disk, text) in [("nvme0n1", "1\n"), ("sda", "0\n")] {
+            let queue = root.join("sys/block").join(disk).join("queue");
+            fs::create_dir_all(&queue).unwrap();
+            fs::write(queue.join("io_poll"), text).unwrap();
+        }
+        assert!(has_poll_queues(&root, "nvme0n1") && !has_poll_queues(&root, "sda"));
+        assert!(has_poll_queues(&root, "sdb"), "not told: the first read will");
+        fs::remove_dir_all(&root).unwrap();
+    }
 
     #[test]
     fn the_unit_of_a_disk_is_a_power_of_two_or_not_known() {

@@ -12,10 +12,10 @@ use anyhow::{Context, Result, anyhow};
 
 use super::buffers::PAGE;
 use super::pattern::Offsets;
-use super::ring::Setup;
+use super::ring::{Ring, Setup};
 use super::ring_workers::{self, Meter};
 use super::worker::{self, Done, Gates, Outcome, Plan, Ready};
-use super::{Fill, Job, LoadSummary, RingWorkers, Target, cpus, guard, scratch};
+use super::{Fill, Job, LoadSummary, RingWorkers, Target, cpus, direct, guard, scratch};
 use crate::clock;
 use crate::refusal::{Refusal, reason};
 
@@ -58,12 +58,13 @@ pub struct Prepared {
 /// Every refusal that can be known before the run is found here, those without any I/O first.
 pub fn prepare(job: &Job, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Result<Prepared> {
     enough_memory(job)?;
-    let setup = Setup::probe()?;
+    let setup = Setup::probe(job.hipri)?;
     let (file, target, device, blocks, fill);
     match &job.target {
         Target::Existing(path) => {
             let opened = guard::existing(path)?;
             blocks = guard::blocks(&opened.name, opened.bytes, opened.block, job.size, job.bs)?;
+            pollable(job, opened.device.as_deref(), &opened.name)?;
             (file, target, device, fill) = (opened.file, opened.name, opened.device, None);
         }
         Target::Scratch { directory, bytes } => {
@@ -71,12 +72,48 @@ pub fn prepare(job: &Job, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Res
             (file, facts) = scratch::create(directory, *bytes)?;
             target = format!("scratch file in {}", directory.display());
             blocks = guard::blocks(&target, *bytes, facts.block, job.size, job.bs)?;
+            pollable(job, facts.device.as_deref(), &target)?;
             let report = |done, total| progress(Progress { phase: Phase::Fill, done, total, iops: None });
             fill = Some(scratch::fill(&file, directory, *bytes, &facts, stop, &report)?);
             device = facts.device;
         }
     }
+    if job.hipri {
+        try_polled(&setup, &file, job, &target)?;
+    }
     Ok(Prepared { job: job.clone(), file, target, device, blocks, fill, setup })
+}
+
+/// Whether the driver has poll queues, where sysfs tells. Older kernels take polled reads all the same,
+/// and bring them by interrupts.
+fn pollable(job: &Job, device: Option<&str>, target: &str) -> Result<(), Refusal> {
+    match device {
+        Some(disk) if job.hipri && !direct::has_poll_queues(Path::new("/"), disk) => Err(unpollable(target)),
+        _ => Ok(()),
+    }
+}
+
+/// Some file systems cannot poll although the device below could, and only the first read tells.
+fn try_polled(setup: &Setup, file: &File, job: &Job, target: &str) -> Result<()> {
+    let bs = u32::try_from(job.bs).context("the block size was checked")?;
+    let (mut ring, _) = Ring::new(setup, file.as_fd(), 1, bs)?;
+    let mut session = ring.session();
+    let mut answer = 0;
+    session.queue(0, 0);
+    while session.in_flight() > 0 {
+        match session.enter() {
+            Err(e) if !matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => return Err(e.into()),
+            _ => session.reap(|_, result| answer = result),
+        };
+    }
+    if answer == -libc::EOPNOTSUPP { Err(unpollable(target).into()) } else { Ok(()) }
+}
+
+fn unpollable(target: &str) -> Refusal {
+    Refusal::Refused(format!(
+        "reads of {target} cannot be polled, since nothing below it has poll queues (EOPNOTSUPP): give the driver \
+         some (nvme.poll_queues=N when the machine starts, or when the module is loaded), or leave out --hipri"
+    ))
 }
 
 impl Prepared {
@@ -127,6 +164,7 @@ impl Prepared {
             target: self.target,
             device: self.device,
             rw: self.job.rw,
+            hipri: self.job.hipri,
             bs: self.job.bs,
             iodepth: self.job.iodepth,
             numjobs: self.job.numjobs,

@@ -29,13 +29,15 @@ enum Delivery {
 #[derive(Debug, Clone)]
 pub struct Setup {
     delivery: Delivery,
+    /// The submitter looks for completions in the device's poll queues, and no interrupt brings them.
+    polled: bool,
     /// What was asked for and is not there.
     pub missing: Vec<String>,
 }
 
 impl Setup {
     /// Sets up a small ring and closes it.
-    pub fn probe() -> Result<Self, Refusal> {
+    pub fn probe(polled: bool) -> Result<Self, Refusal> {
         let mut missing = Vec::new();
         let ladder = [
             (Delivery::Deferred, "SINGLE_ISSUER and DEFER_TASKRUN (Linux 6.1)"),
@@ -44,8 +46,8 @@ impl Setup {
         ];
         let mut last = io::Error::from_raw_os_error(libc::EINVAL);
         for (delivery, flags) in ladder {
-            match open(delivery, 1) {
-                Ok(_) => return Ok(Self { delivery, missing }),
+            match open(delivery, polled, 1) {
+                Ok(_) => return Ok(Self { delivery, polled, missing }),
                 // EINVAL is how kernels answer flags that they do not know.
                 Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
                     missing.push(format!("io_uring flags {flags}: this kernel does not know them"));
@@ -79,7 +81,7 @@ impl Ring {
     /// The file must stay open while the ring lives. Also returns what could not be registered.
     pub fn new(setup: &Setup, file: BorrowedFd<'_>, depth: u32, bs: u32) -> Result<(Self, Vec<String>)> {
         let mut missing = Vec::new();
-        let uring = open(setup.delivery, depth).map_err(|e| unavailable(&e))?;
+        let uring = open(setup.delivery, setup.polled, depth).map_err(|e| unavailable(&e))?;
         let stride = (bs as usize).next_multiple_of(PAGE);
         let bytes = stride.checked_mul(depth as usize).context("the buffers do not fit the address space")?;
         let memory = Buffers::new(bytes).map_err(|e| {
@@ -224,8 +226,11 @@ impl Session<'_> {
     }
 }
 
-fn open(delivery: Delivery, depth: u32) -> io::Result<IoUring> {
+fn open(delivery: Delivery, polled: bool, depth: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
+    if polled {
+        builder.setup_iopoll();
+    }
     match delivery {
         Delivery::Deferred => builder.setup_single_issuer().setup_defer_taskrun(),
         Delivery::Cooperative => builder.setup_coop_taskrun(),
@@ -294,7 +299,7 @@ mod tests {
     /// Reads `count` blocks of this test's own executable with a ring of `depth`.
     fn read_all(delivery: Delivery, depth: u32, bs: u32, count: u32) -> Vec<i32> {
         let file = File::open(std::env::current_exe().unwrap()).unwrap();
-        let setup = Setup { delivery, missing: Vec::new() };
+        let setup = Setup { delivery, polled: false, missing: Vec::new() };
         let (mut ring, _) = Ring::new(&setup, file.as_fd(), depth, bs).unwrap();
         let mut session = ring.session();
         let (mut results, mut free, mut queued) = (Vec::new(), (0..depth).collect::<Vec<_>>(), 0);
@@ -317,13 +322,13 @@ mod tests {
 
     #[test]
     fn every_delivery_brings_each_slot_back_once() {
-        if Setup::probe().is_err() {
+        if Setup::probe(false).is_err() {
             eprintln!("skipped: no io_uring here");
             return;
         }
         for delivery in [Delivery::Deferred, Delivery::Cooperative, Delivery::Plain] {
             // A depth that is no power of two, as the kernel rounds its queues up.
-            if open(delivery, 3).is_ok() {
+            if open(delivery, false, 3).is_ok() {
                 assert_eq!(read_all(delivery, 3, 4096, 10), [4096; 10], "{delivery:?}");
             }
         }

@@ -64,6 +64,7 @@ impl Case {
                 target: "/dev/vda".into(),
                 device: Some("vda".into()),
                 rw: Pattern::RandRead,
+                hipri: false,
                 bs: 4096,
                 iodepth: depth,
                 numjobs: 1,

@@ -30,10 +30,11 @@ fn facts(load: &LoadSummary) -> String {
         (
             "load",
             format!(
-                "{} of {}, {jobs} with depth {}, {}",
+                "{} of {}, {jobs} with depth {}{}, {}",
                 load.rw.name(),
                 bytes(load.bs as f64),
                 load.iodepth,
+                if load.hipri { ", polled" } else { "" },
                 time(load.duration_ns)
             ),
         ),
@@ -179,6 +180,7 @@ mod tests {
             target: "/dev/nvme0n1\x1b[2J".to_string(),
             device: Some("nvme0n1".to_string()),
             rw: Pattern::RandRead,
+            hipri: false,
             bs: 4096,
             iodepth: 32,
             numjobs: 1,
@@ -210,6 +212,12 @@ CPU of      1 job and 2 worker threads of io_uring; of system, 0.2 % of one CPU 
 latency  60.0  60.0  60.0  60.0  60.0   60.0  60.0
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn polling_is_said() {
+        let text = render(&LoadSummary { hipri: true, ..summary() });
+        assert!(text.contains("1 job with depth 32, polled, 1.00 s\n"), "{text}");
     }
 
     #[test]

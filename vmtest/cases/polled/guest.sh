@@ -1,0 +1,21 @@
+# The drive has one queue that is polled, and io_uring polls it (IOPOLL): no interrupt brings these reads, and
+# they have their five stages all the same. Without such a queue the load is refused by one sentence.
+. /guest/lib.sh
+
+uname -r >release
+status=0
+biopsy load /dev/nvme0n1 --hipri --runtime 1s >refused.out 2>refused.err || status=$?
+echo "$status" >refused.exit
+
+nvme_driver poll_queues=1
+trap 'nvme_driver' EXIT
+# The driver's queues from 1 on; 0 takes its commands.
+interrupts() { awk '/nvme0q[1-9]/ { for (i = 2; i <= 5; i++) n += $i } END { print n + 0 }' /proc/interrupts; }
+had=$(interrupts)
+record nvme0n1 block_rq_complete
+traced latency nvme0n1 -- biopsy load /dev/nvme0n1 --hipri --iodepth 8 --runtime 2s --json -o load.json
+echo $(($(interrupts) - had)) >interrupts
+recorded trace
+# The third of the flags behind the CPU says what was interrupted; a dot is a task's own doing.
+awk '/block_rq_complete/ { n++; interrupted += $3 !~ /^..[.]/ } END { print n, interrupted }' trace >contexts
+rm trace
