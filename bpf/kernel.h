@@ -103,6 +103,13 @@ struct blk_mq_hw_ctx {
 	__u32 queue_num;
 } CORE;
 
+/* How far the driver is with a request: the same words since 4.18. */
+enum mq_rq_state {
+	MQ_RQ_IDLE,
+	MQ_RQ_IN_FLIGHT,
+	MQ_RQ_COMPLETE,
+};
+
 struct request {
 	struct request_queue *q;
 	struct blk_mq_hw_ctx *mq_hctx;
@@ -113,6 +120,7 @@ struct request {
 	__u32 __data_len;
 	__u64 __sector;
 	struct bio *bio;
+	enum mq_rq_state state;
 } CORE;
 
 enum req_flag_bits {

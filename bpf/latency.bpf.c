@@ -48,8 +48,11 @@ enum slot_state {
 	SLOT_ISSUED = 1,
 	/* The driver gave it back untouched: the next issue begins the device stage. */
 	SLOT_REFUSED = 2,
-	/* The driver gave it back after the device had answered: device goes on. */
+	/* The driver gave it back after the device had answered, or had not in time: device goes
+	 * on, from here to the end. */
 	SLOT_RETRIED = 3,
+	/* And issued it again; a refusal of that is a wait for the next try. */
+	SLOT_REISSUED = 5,
 	/* The data is written, and a flush after it is awaited. */
 	SLOT_FLUSHING = 4,
 };
@@ -207,7 +210,7 @@ int BPF_PROG(rq_issue)
 		return 0;
 	if (slot->request == (__u64)rq) {
 		if (slot->state == SLOT_RETRIED) {
-			slot->state = SLOT_ISSUED;
+			slot->state = SLOT_REISSUED;
 			if (config.want_parts)
 				parts_reissued(index, now);
 			return 0;
@@ -239,6 +242,15 @@ int BPF_PROG(rq_issue)
 	return 0;
 }
 
+/*
+ * Whether the device had the request before it was given back: its answer is there, or the time for
+ * one is over. At this event both still stand in the request, for every driver.
+ */
+static __always_inline int was_tried(struct request *rq)
+{
+	return rq->state == MQ_RQ_COMPLETE || rq->rq_flags & config.rqf_timed_out;
+}
+
 /* Given back by the driver: before it touched the device, or to try again. */
 SEC("tp_btf/block_rq_requeue")
 int BPF_PROG(rq_requeue)
@@ -247,22 +259,23 @@ int BPF_PROG(rq_requeue)
 	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
 	__u32 index;
+	int tried;
 
 	if (!owner)
 		return 0;
-	slot = slot_of(rq, owner, op_of(rq), &index);
-	if (!slot || slot->request != (__u64)rq) {
-		COUNT(owner, requeues);
-		return 0;
-	}
-	if (slot->reaped) {
+	tried = was_tried(rq);
+	if (tried)
 		COUNT(owner, retries);
-		slot->reaped = 0;
-		slot->state = SLOT_RETRIED;
-	} else {
+	else
 		COUNT(owner, requeues);
+	slot = slot_of(rq, owner, op_of(rq), &index);
+	if (!slot || slot->request != (__u64)rq)
+		return 0;
+	slot->reaped = 0;
+	if (tried || slot->state == SLOT_RETRIED || slot->state == SLOT_REISSUED)
+		slot->state = SLOT_RETRIED;
+	else
 		slot->state = SLOT_REFUSED;
-	}
 	return 0;
 }
 

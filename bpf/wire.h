@@ -186,6 +186,8 @@ _Static_assert(sizeof(struct wire_device) == 48, "wire_device");
 struct wire_latency_config {
 	/* RQF_FLUSH_SEQ: a macro with another value in 6.1, so user space asks BTF. */
 	__u32 rqf_flush_seq;
+	/* RQF_TIMED_OUT, likewise. */
+	__u32 rqf_timed_out;
 	__u32 devices;
 	/* 0: block_bio_queue is not attached, there is no queue stage. */
 	__u32 want_queue;
@@ -201,7 +203,6 @@ struct wire_latency_config {
 	__u32 want_parts;
 	/* 0: blk-throttle does not hold anything back: nobody looks for what it held. */
 	__u32 want_throttle;
-	__u32 pad;
 };
 _Static_assert(sizeof(struct wire_latency_config) == 40, "wire_latency_config");
 

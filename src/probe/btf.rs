@@ -95,14 +95,19 @@ impl KernelBtf {
     /// The bit `RQF_FLUSH_SEQ`: an enumerator in 6.12 (of an anonymous enum) and 6.18, a macro `1 << 4`
     /// in 5.10 and 6.1, which BTF does not know.
     pub fn rqf_flush_seq(&self) -> u32 {
-        for kind in self.vmlinux.type_by_kind::<Enum<'_>>() {
-            for member in kind.iter() {
-                if member.name.is_some_and(|n| n == "__RQF_FLUSH_SEQ") {
-                    return 1 << member.value;
-                }
-            }
-        }
-        1 << 4
+        1 << self.enumerator("__RQF_FLUSH_SEQ").unwrap_or(4)
+    }
+
+    /// The bit `RQF_TIMED_OUT`, likewise: `1 << 21` in 5.10 and 6.1.
+    pub fn rqf_timed_out(&self) -> u32 {
+        1 << self.enumerator("__RQF_TIMED_OUT").unwrap_or(21)
+    }
+
+    /// The value of an enumerator of any enum.
+    fn enumerator(&self, name: &str) -> Option<i64> {
+        self.vmlinux
+            .type_by_kind::<Enum<'_>>()
+            .find_map(|kind| kind.iter().find(|m| m.name.is_some_and(|n| n == name)).map(|m| m.value))
     }
 
     /// Whether the kernel skips a program that would run inside itself on one CPU, and counts the skipped

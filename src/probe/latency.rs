@@ -237,6 +237,7 @@ impl LatencyProbe {
         }
         let config = &mut told.config;
         config.rqf_flush_seq = btf.rqf_flush_seq();
+        config.rqf_timed_out = btf.rqf_timed_out();
         config.devices = plan.devices.len() as u32;
         config.want_queue = wanted.queue.into();
         config.want_operations = wanted.ring.is_some().into();

@@ -96,6 +96,7 @@ fn tell(object: &mut OpenObject, btf: &KernelBtf) -> Result<()> {
     let constants = unsafe { &mut *bytes.as_mut_ptr().cast::<latency::types::rodata>() };
     constants.arguments = btf.arguments()?;
     constants.config.rqf_flush_seq = btf.rqf_flush_seq();
+    constants.config.rqf_timed_out = btf.rqf_timed_out();
     constants.config.devices = 1;
     constants.config.want_queue = 1;
     constants.config.want_operations = libbpf::has_swap().into();

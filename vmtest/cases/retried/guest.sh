@@ -1,0 +1,23 @@
+# Commands of a SCSI disk that are done again. The answer is an error that asks for another try, or none comes
+# in time: the device had the command, so all of it is `device`, and a retry. The host adapter is busy: the
+# device had nothing yet, so it is `queue`, and a requeue.
+# timeout: 120
+. /guest/lib.sh
+
+scsi_disk ndelay=2000000 dev_size_mb=64 statistics=1
+echo "$scsi" >disk
+driver=/sys/bus/pseudo/drivers/scsi_debug
+echo 1 >"/sys/block/$scsi/device/timeout"
+reads() { # FILE OPTS NTH COUNT
+    record "$scsi" block_rq_requeue
+    echo "$2" >$driver/opts
+    echo "$3" >$driver/every_nth
+    traced "$1" "$scsi" -- dd if="/dev/$scsi" of=/dev/null bs=4096 count="$4" iflag=direct
+    echo 0 >$driver/every_nth
+    echo 0 >$driver/opts
+    recorded "$1.trace"
+}
+reads plain 0 0 100
+reads answered 0x10 20 200
+reads late 0x4 20 30
+reads busy 0x8000 20 200
