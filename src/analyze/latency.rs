@@ -78,8 +78,8 @@ impl Op {
         }
     }
 
-    /// The field of `/sys/block/D/stat` that counts this class; none counts passthrough (unless
-    /// `queue/iostats_passthrough` says so, which is read as *not comparable*).
+    /// The field of `/sys/block/D/stat` that counts this class; none counts passthrough, or (before 5.18,
+    /// and where `queue/iostats_passthrough` says so) one that the class does not tell.
     pub fn kernel_class(self) -> Option<KernelClass> {
         match self {
             Self::Read => Some(KernelClass::Read),
@@ -370,6 +370,11 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         }
     }
     out.queues.retain(|q| q.ios > 0);
+    // As reads or as writes, by a direction that the class does not keep: there is nothing to compare.
+    let held = last.kernel_after.as_ref().and_then(|counters| counters.passthrough) == Some(true);
+    if held && out.ops.contains_key(&Op::Passthrough) {
+        out.kernel = None;
+    }
     for (number, op) in Op::ALL.into_iter().enumerate() {
         let rows =
             delta.each_operation().filter(|(_, of, _)| *of == number).map(|(cover, _, row)| (cover, row));
@@ -613,6 +618,21 @@ mod tests {
         off.kernel_after.as_mut().unwrap().iostats = Some(false);
         let summary = summarize(&Host::default(), &reading(0, sample(&[], 0, 0)), &reading(1, off));
         assert_eq!(summary.devices[0].kernel, None);
+    }
+
+    #[test]
+    fn counters_that_hold_passthrough_are_no_check_where_there_was_any() {
+        let check = |passthrough, ios: &[u64]| {
+            let mut end = sample(&[100], 1, 1 + ios.len() as u64);
+            end.rare[Op::Passthrough as usize - OPS_SHARDED].stages[1] = hist(ios);
+            end.kernel_after.as_mut().unwrap().passthrough = passthrough;
+            let (start, end) = (reading(0, sample(&[], 0, 0)), reading(1, end));
+            let device = summarize(&Host::default(), &start, &end).devices.remove(0);
+            (device.kernel_check(), device.uncounted())
+        };
+        assert_eq!(check(Some(true), &[50, 50]), (None, 0));
+        assert_eq!(check(Some(true), &[]), (Some(true), 0));
+        assert_eq!(check(Some(false), &[50, 50]), (Some(true), 0), "1 to 3, of which 1 was seen");
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub struct Counters {
     pub in_flight_writes: Option<u64>,
     /// `queue/iostats`: with false the counters above stand still.
     pub iostats: Option<bool>,
+    /// Passthrough commands are among the reads and writes: `queue/iostats_passthrough`, since 6.14.
+    pub passthrough: Option<bool>,
 }
 
 impl Counters {
@@ -62,6 +64,7 @@ impl Counters {
             counters.in_flight_writes = numbers.next().flatten();
         }
         counters.iostats = flag(&directory.join("queue/iostats"));
+        counters.passthrough = flag(&directory.join("queue/iostats_passthrough"));
         Ok(counters)
     }
 
@@ -94,6 +97,7 @@ impl Counters {
             in_flight_reads: None,
             in_flight_writes: None,
             iostats: None,
+            passthrough: None,
         })
     }
 

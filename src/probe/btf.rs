@@ -103,6 +103,15 @@ impl KernelBtf {
         1 << self.enumerator("__RQF_TIMED_OUT").unwrap_or(21)
     }
 
+    /// Whether the kernel's counters of I/Os hold passthrough commands, without being told to. Until
+    /// 41fa722239b4 (5.18), which left no trace in BTF; f3fa33acca9f (5.17) took this field away.
+    pub fn counts_passthrough(&self) -> bool {
+        let request: Option<Struct<'_>> = self.vmlinux.type_by_name("request");
+        request.is_some_and(|request| {
+            request.iter().any(|member| member.name.is_some_and(|name| name == "rq_disk"))
+        })
+    }
+
     /// The value of an enumerator of any enum.
     fn enumerator(&self, name: &str) -> Option<i64> {
         self.vmlinux

@@ -139,6 +139,7 @@ impl LatencyProbe {
         if !btf.skips_nested_runs() {
             plan.share_rows();
         }
+        plan.counts_passthrough = btf.counts_passthrough();
         let meter = if options.cost { CostMeter::new() } else { None };
         let mut missing = Vec::new();
         if options.cost && meter.is_none() {

@@ -29,6 +29,8 @@ pub struct Plan {
     pub slots: u32,
     pub rows: u32,
     pub operation_rows: u32,
+    /// This kernel's counters hold passthrough commands, and no file says so.
+    pub counts_passthrough: bool,
 }
 
 /// One device's numbers.
@@ -93,7 +95,12 @@ impl Plan {
 
     /// The kernel's counters of all devices; None where they cannot be read.
     pub fn counters(&self, root: &Path) -> Vec<Option<Counters>> {
-        self.devices.iter().map(|d| Counters::read(root, &d.name).ok()).collect()
+        let read = |device: &PlannedDevice| {
+            let counters = Counters::read(root, &device.name).ok()?;
+            let passthrough = counters.passthrough.or(self.counts_passthrough.then_some(true));
+            Some(Counters { passthrough, ..counters })
+        };
+        self.devices.iter().map(read).collect()
     }
 
     /// Sets of four in the table of bios: four places for every request that can be out at once, since

@@ -147,7 +147,7 @@ fn seen(device: &DeviceLatency) -> String {
     let checked = match device.kernel_total() {
         Some(b) if b.min == b.max => format!("the kernel counted {}", count(b.min)),
         Some(b) => format!("the kernel counted {} to {}", count(b.min), count(b.max)),
-        None => "the kernel does not count this device".to_string(),
+        None => "the kernel's counters cannot be compared".to_string(),
     };
     format!(
         "{}: {}, {checked}; {}, {}, {}, {}, {}",

@@ -14,7 +14,8 @@ pub fn check(device: &DeviceLatency) -> String {
     };
     let Some(b) = device.kernel_total() else {
         return format!(
-            "check {name}: the kernel's counters are off or not readable, so this was not checked\n"
+            "check {name}: the kernel's counters are off, not readable, or hold passthrough commands as reads and \
+             writes, so this was not checked\n"
         );
     };
     let range = if b.min == b.max { count(b.min) } else { format!("{} to {}", count(b.min), count(b.max)) };
