@@ -1,0 +1,7 @@
+for view in discards zeroes; do
+    trusted "$view" nvme0n1
+done
+device discards nvme0n1 '.ops | keys == ["discard"] and .discard.ios == 100 and .discard.bytes == 100 * 65536'
+device discards nvme0n1 '.kernel_ios.discard.min == 100 and .kernel_ios.write.max == 0'
+device zeroes nvme0n1 '.ops | keys == ["write_zeroes"] and .write_zeroes.ios == 50'
+device zeroes nvme0n1 '.kernel_ios.write.min == 50'

@@ -1,0 +1,5 @@
+# Discards and writes of zeroes are classes of their own; the kernel counts the latter as writes.
+. /guest/lib.sh
+
+traced discards nvme0n1 -- issue discard /dev/nvme0n1 100
+traced zeroes nvme0n1 -- issue zero /dev/nvme0n1 50

@@ -1,0 +1,7 @@
+# A SCSI disk whose service time is known: scsi_debug answers each command by a timer after 500 µs. Its driver
+# says nothing before block_rq_complete, so the rest of the interrupt is in `device`.
+. /guest/lib.sh
+
+scsi_disk ndelay=500000 dev_size_mb=64
+traced latency "$scsi" -- taskset -c 1 dd if="/dev/$scsi" of=/dev/null bs=4096 count=1000 iflag=direct
+echo "$scsi" >disk

@@ -1,0 +1,22 @@
+# Four disks of three drivers at once, one of them at depth 512: each has the count of its own.
+. /guest/lib.sh
+
+null_disk nullb0 completion_nsec=1000000 submit_queues=1 hw_queue_depth=1024
+null_disk nullb1 completion_nsec=200000 submit_queues=2 hw_queue_depth=16
+scsi_disk ndelay=500000 dev_size_mb=64
+echo "$scsi" >disk
+for disk in nullb1 nvme0n1 "$scsi"; do
+    kernel_ios "$disk" >"$disk.before"
+done
+cat >load.sh <<END
+biopsy load /dev/nullb0 --iodepth 512 --runtime 2s --json -o nullb0.load &
+biopsy load /dev/nullb1 --iodepth 4 --runtime 2s --json -o nullb1.load &
+biopsy load /dev/nvme0n1 --iodepth 4 --runtime 2s --json -o nvme0n1.load &
+biopsy load /dev/$scsi --iodepth 4 --runtime 2s --json -o $scsi.load
+wait
+END
+traced latency nullb0 -d nullb1 -d nvme0n1 -d "$scsi" --max-loss 1 -- sh load.sh
+for disk in nullb1 nvme0n1 "$scsi"; do
+    echo $(($(kernel_ios "$disk") - $(cat "$disk.before"))) >"$disk.ios"
+done
+mv latency.ios nullb0.ios

@@ -1,0 +1,7 @@
+# Where the kernel does not count (iostats off), the I/Os are those of the generator, and there is no check.
+. /guest/lib.sh
+
+iostats=/sys/block/nvme0n1/queue/iostats
+trap 'echo 1 >"$iostats"' EXIT
+echo 0 >"$iostats"
+traced latency nvme0n1 -- biopsy load /dev/nvme0n1 --iodepth 8 --numjobs 2 --runtime 2s --json -o load.json
