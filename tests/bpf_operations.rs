@@ -244,7 +244,7 @@ fn a_load_that_runs_already_is_followed() {
     running.wait().unwrap();
     let device = view.device(&disk);
     live::view::within_bounds(device);
-    live::view::operations_add_up(device);
+    live::view::holds(device);
     let read = &device["ops"]["read"];
     let (ios, operations) = (number(&read["ios"]), number(&read["operations"]));
     // At most the depth on either side.

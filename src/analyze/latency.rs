@@ -103,6 +103,15 @@ pub enum KernelClass {
 
 impl KernelClass {
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Discard, Self::Flush];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Discard => "discard",
+            Self::Flush => "flush",
+        }
+    }
 }
 
 /// What the kernel's counters allow: `min` between the inner readings, `max` between the outer.

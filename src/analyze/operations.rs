@@ -75,6 +75,8 @@ pub enum NotCovered {
 }
 
 impl NotCovered {
+    pub const ALL: [Self; 4] = [Self::MoreStages, Self::Reap, Self::Complete, Self::Torn];
+
     pub fn name(self) -> &'static str {
         match self {
             Self::MoreStages => "more_stages",
@@ -111,13 +113,22 @@ pub fn summarize<'a>(rows: impl Iterator<Item = (usize, &'a OperationRow)>) -> O
         *not_covered.entry(why).or_insert(0) += n;
     }
     let shown = covers.into_iter().nth(most)?;
-    Some(OperationLatency {
-        operations,
-        not_covered,
-        by_total: shown.by_total(),
-        total: shown.stages[OPERATION_STAGES - 1].clone(),
-        stages: Stage::ALL.into_iter().zip(shown.stages).filter(|(_, hist)| !hist.is_empty()).collect(),
-    })
+    Some(OperationLatency { operations, not_covered, ..shown.shown() })
+}
+
+/// The rows of one device and class, each cover for itself; covers without operations are left out.
+pub fn by_cover<'a>(rows: impl Iterator<Item = (usize, &'a OperationRow)>) -> Vec<OperationLatency> {
+    let mut covers: [Cover; COVERS] = Default::default();
+    for (cover, row) in rows {
+        if let Some(cover) = covers.get_mut(cover) {
+            cover.add(row);
+        }
+    }
+    covers
+        .into_iter()
+        .filter(|cover| cover.stages.iter().any(|hist| !hist.is_empty()))
+        .map(Cover::shown)
+        .collect()
 }
 
 /// Everything of one cover.
@@ -143,6 +154,16 @@ impl Cover {
 
     fn count(&self) -> u64 {
         self.stages[OPERATION_STAGES - 1].count()
+    }
+
+    fn shown(self) -> OperationLatency {
+        OperationLatency {
+            operations: self.count(),
+            not_covered: BTreeMap::new(),
+            by_total: self.by_total(),
+            total: self.stages[OPERATION_STAGES - 1].clone(),
+            stages: Stage::ALL.into_iter().zip(self.stages).filter(|(_, hist)| !hist.is_empty()).collect(),
+        }
     }
 
     fn by_total(&self) -> Vec<TotalClass> {

@@ -1,7 +1,12 @@
 //! `biopsy latency` on disks of our own, and what it said about one of them.
 
+use std::collections::BTreeMap;
 use std::process::{Child, Output};
 
+use biopsy::analyze::invariants;
+use biopsy::analyze::latency::{DeviceLatency, Op, OpLatency, QueueLatency, Stage};
+use biopsy::analyze::operations::{NotCovered, OperationLatency, TotalClass};
+use biopsy::hist::{self, Histogram};
 use serde_json::Value;
 
 use super::disk::{Disk, Stat};
@@ -121,8 +126,7 @@ impl View {
                 assert_eq!(number(&of_class[key]), counted, "{key} of {class}: {stat:?} {}", brief(device));
             }
         }
-        adds_up(device);
-        operations_add_up(device);
+        holds(device);
         every_bio_was_seen(&self.json);
         device
     }
@@ -136,65 +140,88 @@ pub fn within_bounds(device: &Value) {
     assert!(bounds.contains(&seen), "{seen} is not in {bounds:?}: {}", brief(device));
 }
 
-/// Operations, queues and stages tell the same count, and every time is one.
+/// What must hold of every measurement, of a device's row as it was printed; and every time is one.
 #[track_caller]
-fn adds_up(device: &Value) {
-    let values = |of: &Value| -> Vec<Value> { of.as_object().unwrap().values().cloned().collect() };
-    let sum = |rows: &[Value], key: &str| rows.iter().map(|row| number(&row[key])).sum::<u64>();
-    let ops = values(&device["ops"]);
-    assert_eq!(sum(&ops, "ios"), number(&device["ios"]), "{}", brief(device));
-    assert_eq!(sum(&ops, "bytes"), number(&device["bytes"]), "{}", brief(device));
-    let transfers: u64 =
-        ["read", "write", "fua"].iter().filter_map(|op| device["ops"][op]["ios"].as_u64()).sum();
-    let queues = device["queues"].as_array().unwrap();
-    // Flushes and discards have no queue here.
-    assert_eq!(sum(queues, "ios"), transfers, "{}", brief(device));
-    for row in ops.iter().chain(queues) {
-        for (stage, times) in row["request_stages"].as_object().unwrap() {
-            let counts: u64 =
-                times["buckets"].as_array().unwrap().iter().map(|bucket| number(&bucket[2])).sum();
-            assert_eq!(counts, number(&times["count"]), "{stage}");
-            let [min, max, sum] = ["min_ns", "max_ns", "sum_ns"].map(|key| number(&times[key]));
-            assert!(min <= max && max <= sum, "{stage}: {min} {max} {sum}");
-            // Nothing here runs for longer: a stamp of another request would.
-            assert!(max < 20_000_000_000, "{stage} took {max} ns");
-        }
+pub fn holds(row: &Value) {
+    let device = decoded(row);
+    let broken = |why: String| panic!("{why}: {}", brief(row));
+    invariants::counts_agree(&device).unwrap_or_else(broken);
+    for (op, all) in device.ops.iter().filter_map(|(op, of)| Some((op, of.operations.as_ref()?))) {
+        invariants::add_up(all).unwrap_or_else(|why| broken(format!("{}: {why}", op.name())));
+    }
+    let operations = device.ops.values().filter_map(|of| of.operations.as_ref()).map(|all| all.operations);
+    assert_eq!(operations.sum::<u64>(), device.operations.unwrap_or(0), "{}", brief(row));
+    for (stage, hist) in device.ops.values().flat_map(|op| &op.request_stages) {
+        // Nothing here runs for longer: a stamp of another request would.
+        assert!(hist.max().is_none_or(|max| max < 20_000_000_000), "{}: {}", stage.name(), brief(row));
     }
 }
 
-/// The stages of the operations add up to their total to the nanosecond, in all and in each class of
-/// the total, over the same operations; those that are left out are named.
-#[track_caller]
-pub fn operations_add_up(device: &Value) {
-    let mut all = 0;
-    for (op, row) in device["ops"].as_object().unwrap() {
-        if row["operations"].is_null() {
-            continue;
-        }
-        all += number(&row["operations"]);
-        let covered = number(&row["total"]["count"]);
-        let left: u64 = row["not_covered"].as_object().unwrap().values().map(number).sum();
-        assert_eq!(covered + left, number(&row["operations"]), "{op}: {}", brief(device));
-        let stages = row["stages"].as_object().unwrap();
-        for (stage, times) in stages {
-            assert_eq!(number(&times["count"]), covered, "{op} {stage}: {}", brief(device));
-        }
-        let sum = |stage: &str| stages.get(stage).map_or(0, |times| number(&times["sum_ns"]));
-        let of_stages: u64 = stages.keys().map(|stage| sum(stage)).sum();
-        assert_eq!(of_stages, number(&row["total"]["sum_ns"]), "{op}: {}", brief(device));
-        let classes = row["by_total"].as_array().unwrap();
-        assert_eq!(classes.iter().map(|class| number(&class[2])).sum::<u64>(), covered, "{op}: {classes:?}");
-        for stage in stages.keys() {
-            let of_classes: u64 = classes.iter().map(|class| number(&class[3][stage])).sum();
-            assert_eq!(of_classes, sum(stage), "{op} {stage}: {classes:?}");
-        }
-        for class in classes {
-            let whole: u64 = class[3].as_object().unwrap().values().map(number).sum();
-            let mean = whole / number(&class[2]);
-            assert!((number(&class[0])..=number(&class[1])).contains(&mean), "{class}");
-        }
+/// A device's row back from JSON, as far as the invariants look at it.
+fn decoded(row: &Value) -> DeviceLatency {
+    DeviceLatency {
+        ios: number(&row["ios"]),
+        bytes: number(&row["bytes"]),
+        operations: row["operations"].as_u64(),
+        ops: Op::ALL
+            .into_iter()
+            .filter_map(|op| Some((op, decoded_op(row["ops"].get(op.name())?))))
+            .collect(),
+        queues: row["queues"].as_array().unwrap().iter().map(decoded_queue).collect(),
+        ..DeviceLatency::default()
     }
-    assert_eq!(all, number(&device["operations"]), "{}", brief(device));
+}
+
+fn decoded_op(row: &Value) -> OpLatency {
+    let operations = row.get("operations").map(|operations| OperationLatency {
+        operations: number(operations),
+        stages: decoded_stages(&row["stages"]),
+        total: decoded_times(&row["total"]),
+        by_total: row["by_total"].as_array().unwrap().iter().map(decoded_class).collect(),
+        not_covered: NotCovered::ALL
+            .into_iter()
+            .filter_map(|why| Some((why, row["not_covered"].get(why.name())?.as_u64()?)))
+            .collect(),
+    });
+    OpLatency {
+        ios: number(&row["ios"]),
+        bytes: number(&row["bytes"]),
+        request_stages: decoded_stages(&row["request_stages"]),
+        operations,
+        ..OpLatency::default()
+    }
+}
+
+fn decoded_class(class: &Value) -> TotalClass {
+    let sums = |stage: Stage| Some((stage, class[3].get(stage.name())?.as_u64()?));
+    TotalClass {
+        lower_ns: number(&class[0]),
+        upper_ns: number(&class[1]),
+        operations: number(&class[2]),
+        sums_ns: Stage::ALL.into_iter().filter_map(sums).collect(),
+    }
+}
+
+fn decoded_queue(row: &Value) -> QueueLatency {
+    QueueLatency {
+        ios: number(&row["ios"]),
+        request_stages: decoded_stages(&row["request_stages"]),
+        ..QueueLatency::default()
+    }
+}
+
+fn decoded_stages(row: &Value) -> BTreeMap<Stage, Histogram> {
+    Stage::ALL.into_iter().filter_map(|stage| Some((stage, decoded_times(row.get(stage.name())?)))).collect()
+}
+
+fn decoded_times(times: &Value) -> Histogram {
+    let mut counts = vec![0; hist::BUCKETS];
+    for bucket in times["buckets"].as_array().unwrap() {
+        counts[hist::index(number(&bucket[0]))] = number(&bucket[2]);
+    }
+    assert_eq!(counts.iter().sum::<u64>(), number(&times["count"]), "count beside buckets");
+    let value = |key: &str| times[key].as_u64().unwrap_or(0);
+    Histogram::from_parts(&counts, value("sum_ns"), value("min_ns"), value("max_ns"))
 }
 
 /// Each I/O that carries a bio has a queue stage, but for those whose stamp gave way to another one's,

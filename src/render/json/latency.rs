@@ -33,18 +33,9 @@ pub fn value(envelope: &Envelope, summary: &LatencySummary) -> Map<String, Value
 fn mapping() -> Value {
     let mut classes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for op in Op::ALL {
-        classes.entry(op.kernel_class().map_or("none", class_name)).or_default().push(op.name());
+        classes.entry(op.kernel_class().map_or("none", KernelClass::name)).or_default().push(op.name());
     }
     json!(classes)
-}
-
-fn class_name(class: KernelClass) -> &'static str {
-    match class {
-        KernelClass::Read => "read",
-        KernelClass::Write => "write",
-        KernelClass::Discard => "discard",
-        KernelClass::Flush => "flush",
-    }
 }
 
 fn stages(of: &BTreeMap<Stage, Histogram>) -> Value {
@@ -99,7 +90,7 @@ fn device(device: &DeviceLatency) -> Value {
             .iter()
             .map(|(class, b)| {
                 let of_class = json!({"min": b.min, "max": b.max, "seen": device.counted(*class)});
-                (class_name(*class).to_string(), of_class)
+                (class.name().to_string(), of_class)
             })
             .collect()
     });
