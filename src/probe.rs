@@ -5,6 +5,7 @@
 
 pub mod btf;
 pub mod cost;
+pub mod held;
 pub mod latency;
 mod libbpf;
 mod multipath;

@@ -9,7 +9,7 @@ use biopsy::{probe, render};
 
 use crate::cli::{Check, Color};
 use crate::output::Sink;
-use crate::{clock, output};
+use crate::{clock, output, self_test};
 
 pub fn run(args: &Check, color: Color) -> Result<()> {
     if let Some(directory) = &args.objects {
@@ -24,11 +24,14 @@ pub fn run(args: &Check, color: Color) -> Result<()> {
     if args.programs {
         return sink.write(&render::json::check::programs(&probe::verifier::programs()?));
     }
+    if let Some(device) = args.device.as_deref().filter(|_| args.self_test) {
+        return self_test::run(args, device, &mut sink, color);
+    }
     let host = Host::read(root)?;
     let rights = Rights::read(root);
     let abilities = probe::preflight::abilities(&host, &rights);
     let bytes = if args.output.json {
-        render::json::check::render(&clock::envelope(), &rights, &abilities)
+        render::json::check::render(&clock::envelope(), &rights, &abilities, None)
     } else {
         render::text::check::render(&host, &rights, &abilities, output::colored(color)).into_bytes()
     };

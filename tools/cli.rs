@@ -169,6 +169,19 @@ pub struct Devices {
 
 #[derive(Debug, Args)]
 pub struct Check {
+    /// Measure a device for a moment, and test the result against what must hold of every measurement.
+    #[arg(long, requires = "device")]
+    pub self_test: bool,
+    /// The device of the self-test. It is read (and never written); where it cannot be opened, only
+    /// the I/O of others is seen.
+    #[arg(short, long, value_name = "DEV", requires = "self_test")]
+    pub device: Option<String>,
+    /// Length of the self-test.
+    #[arg(long = "for", value_name = "TIME", default_value = "3s", value_parser = duration, requires = "self_test")]
+    pub length: Duration,
+    /// Ignore every Nth issue event, to test what a self-test that fails says.
+    #[arg(long, value_name = "N", hide = true, default_value_t = 0, requires = "self_test")]
+    pub fault_drop_issue: u32,
     /// For the tests: load every program of the executable, and print as JSON lines what the kernel's
     /// verifier had to do for it.
     #[arg(long, hide = true)]

@@ -11,6 +11,7 @@ mod latency;
 mod load;
 mod output;
 mod progress;
+mod self_test;
 mod stop;
 mod window;
 

@@ -6,6 +6,7 @@ pub mod diagnose;
 pub mod footer;
 pub mod latency;
 pub mod load;
+pub mod self_test;
 
 pub use crate::units::{
     bytes, common_bytes, common_time, count, counted, short, significant, time, time_unit,

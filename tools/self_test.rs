@@ -1,0 +1,150 @@
+//! `biopsy check --self-test`: a short load of our own, the probes around it, and what must hold of both.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Result;
+use biopsy::analyze::invariants::{self, Invariant, Left, Measured, Outcome};
+use biopsy::analyze::latency as analysis;
+use biopsy::host::rights::Rights;
+use biopsy::host::{BlockDevice, Host, select};
+use biopsy::load::{self, Job, LoadSummary, Pattern, Prepared, Target};
+use biopsy::probe::btf::KernelBtf;
+use biopsy::probe::held::Held;
+use biopsy::probe::latency::{LatencyProbe, Options};
+use biopsy::probe::preflight;
+use biopsy::refusal::{Refusal, plain, reason};
+use biopsy::render;
+
+use crate::cli::{Check, Color};
+use crate::output::{Sink, warn};
+use crate::progress::Line;
+use crate::{clock, output, stop, window};
+
+/// A size that every device takes or exceeds by its own block, and enough at once for batches.
+const BLOCK_BYTES: u64 = 4096;
+const DEPTH: u32 = 32;
+
+pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<()> {
+    let root = Path::new("/");
+    let host = Host::read(root)?;
+    let disk = select::resolve(&host, root, device)?;
+    let mut names = Vec::new();
+    window::add(&mut names, &select::traceable(&host, root, device)?);
+    preflight::permit(root)?;
+    stop::install();
+
+    let line = Line::default();
+    let prepared = load::prepare(&job(args, disk), stop::flag(), &|_| ());
+    let options = Options { devices: names.clone(), drop_issue: args.fault_drop_issue, ..Options::default() };
+    let mut probe = LatencyProbe::attach(&host, root, &options)?;
+    let mut envelope = clock::envelope();
+    let held = held();
+    let load = drive(args, prepared, &mut probe, &names, &line)?;
+    line.clear();
+    let start = probe.start().clone();
+    let end = probe.detach()?;
+
+    let summary = analysis::summarize(&host, &start, &end);
+    envelope.duration_ns = summary.duration_ns;
+    envelope.lost = analysis::lost(&summary, &start, &end);
+    let ios: u64 = summary.devices.iter().map(|d| d.ios).sum();
+    envelope.cost = probe.cost(ios as f64 * 1e9 / summary.duration_ns.max(1) as f64);
+    envelope.missing = [probe.missing().to_vec(), analysis::missing(&summary)].concat();
+    drop(probe);
+    let left = held.and_then(|held| {
+        let left = held.left().map_err(|error| reason(&error))?;
+        Ok(Left { held: held.count(), left })
+    });
+    let no_cost = envelope.missing.iter().find(|m| m.part.as_deref() == Some("cost"));
+    let tested = invariants::all(&Measured {
+        summary: &summary,
+        start: &start,
+        end: &end,
+        lost: &envelope.lost,
+        cost: &envelope.cost,
+        no_cost: no_cost.map(|m| m.why.as_str()),
+        misses_counted: KernelBtf::read()?.skips_nested_runs(),
+        load: load.as_ref().map_err(String::as_str),
+        left: left.as_ref().copied().map_err(String::as_str),
+    });
+    let bytes = if args.output.json {
+        let rights = Rights::read(root);
+        let abilities = preflight::abilities(&host, &rights);
+        render::json::check::render(&envelope, &rights, &abilities, Some(&tested))
+    } else {
+        let load = load.as_ref().map_err(String::as_str);
+        render::text::self_test::render(&envelope, &disk.name, load, &tested, output::colored(color))
+            .into_bytes()
+    };
+    sink.write(&bytes)?;
+    verdict(&disk.name, &tested, summary.devices.iter().any(|d| d.vanished))
+}
+
+/// Random reads of the whole device.
+fn job(args: &Check, disk: &BlockDevice) -> Job {
+    // The kernel writes a slash of a name (cciss/c0d0) as an exclamation mark.
+    let node = PathBuf::from("/dev").join(disk.name.replace('!', "/"));
+    Job {
+        target: Target::Existing(node),
+        rw: Pattern::RandRead,
+        bs: BLOCK_BYTES.max(disk.logical_block_bytes.into()),
+        iodepth: DEPTH,
+        numjobs: 1,
+        runtime: args.length,
+        size: None,
+        seed: 1,
+    }
+}
+
+/// What the probes hold by now, where the kernel's lists can be read to look for it later.
+fn held() -> Result<Held, String> {
+    let held = Held::by_this_process().map_err(|error| reason(&error))?;
+    match held.listed() {
+        Ok(listed) if listed == held.count() => Ok(held),
+        Ok(_) => Err("the kernel's lists do not show what the probes hold".to_string()),
+        Err(_) => Err("the kernel shows its lists of programs with CAP_SYS_ADMIN only".to_string()),
+    }
+}
+
+/// The load, or where there can be none as much time; why there was none.
+fn drive(
+    args: &Check,
+    prepared: Result<Prepared>,
+    probe: &mut LatencyProbe,
+    names: &[String],
+    line: &Line,
+) -> Result<Result<LoadSummary, String>> {
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(why) => {
+            if output::progress() {
+                warn(&format!("watching the I/O of others on {} for {:?}", names.join(", "), args.length));
+            }
+            probe.wait(Some(Instant::now() + args.length), &|| window::over(names));
+            return Ok(Err(plain(&format!("{why:#}"))));
+        }
+    };
+    let ticking = RefCell::new(probe);
+    let load = prepared.run(stop::flag(), &|progress| {
+        line.show(progress);
+        ticking.borrow_mut().tick();
+    })?;
+    Ok(Ok(load))
+}
+
+fn verdict(name: &str, tested: &[Invariant], vanished: bool) -> Result<()> {
+    let failed: Vec<&str> =
+        tested.iter().filter(|one| one.state == Outcome::Fail).map(|one| one.name).collect();
+    let why = match (vanished, failed.is_empty()) {
+        (true, _) => format!("{name} vanished during its self-test: run it again on a device that stays"),
+        (false, true) => return Ok(()),
+        (false, false) => format!(
+            "the self-test of {name} failed ({}): run it again, and if it fails again do not trust figures of \
+             {name} and report it with the output of --json",
+            failed.join(", ")
+        ),
+    };
+    Err(Refusal::Untrusted(why).into())
+}
