@@ -17,6 +17,7 @@ pub mod mounts;
 pub mod pci;
 pub mod rights;
 pub mod select;
+pub mod throttle;
 pub mod vectors;
 pub mod warnings;
 
@@ -43,6 +44,8 @@ pub struct Host {
     pub virtualization: Option<String>,
     /// In natural order of the names: nvme2n1 before nvme10n1.
     pub devices: Vec<BlockDevice>,
+    /// Limits of cgroups; empty until somebody looks ([`throttle::throttles`]).
+    pub throttles: Vec<Throttle>,
 }
 
 impl Host {
@@ -62,6 +65,7 @@ impl Host {
             memory_bytes: cpu::memory_bytes(root),
             virtualization: kernel::virtualization(root),
             devices: block::devices(root)?,
+            throttles: Vec::new(),
         })
     }
 
@@ -115,6 +119,9 @@ pub struct BlockDevice {
     pub nomerges: Option<u32>,
     pub iostats: Option<bool>,
     pub write_cache: Option<String>,
+    /// `queue/wbt_lat_usec`: the latency that write-back throttling keeps reads below; 0 is off, None where
+    /// the kernel or the driver has none.
+    pub writeback_throttle_us: Option<u64>,
     /// Number of poll queues where the driver tells.
     pub poll_queues: Option<u32>,
     /// True where the kernel has hardware contexts for it (`/sys/block/D/mq`): request events fire.
@@ -139,6 +146,35 @@ pub struct BlockDevice {
     pub mounted_at: Vec<String>,
     /// Swap areas on it, as `/proc/swaps` names them.
     pub swaps: Vec<String>,
+}
+
+/// What a cgroup allows on a disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Throttle {
+    /// Its path from the mount of its hierarchy on.
+    pub cgroup: String,
+    /// Name of the disk.
+    pub device: String,
+    /// This process is in it, or below it: the limit holds for its load.
+    pub own: bool,
+    pub read_bytes_per_second: Option<u64>,
+    pub write_bytes_per_second: Option<u64>,
+    pub read_ios_per_second: Option<u64>,
+    pub write_ios_per_second: Option<u64>,
+}
+
+impl Throttle {
+    /// The limits that are set.
+    pub fn limits(&self) -> impl Iterator<Item = u64> {
+        [
+            self.read_bytes_per_second,
+            self.write_bytes_per_second,
+            self.read_ios_per_second,
+            self.write_ios_per_second,
+        ]
+        .into_iter()
+        .flatten()
+    }
 }
 
 /// One hardware context, `/sys/block/D/mq/N`.

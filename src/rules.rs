@@ -1,6 +1,7 @@
 //! One pure function per finding id, listed in [`RULES`].
 
 mod command;
+mod complete_cpu_bound;
 mod cpu;
 mod deallocated_read;
 mod device_bound;
@@ -9,10 +10,13 @@ mod generator_bound;
 mod inconclusive;
 #[cfg(test)]
 mod literal;
+mod not_enough_io;
 mod queue_depth_too_low;
 mod scheduler_overhead;
 mod split_io;
 mod submit_cpu_bound;
+mod tag_starvation;
+mod throttled;
 mod unexamined;
 
 use crate::analyze::latency::LatencySummary;
@@ -57,10 +61,14 @@ pub const RULES: &[Rule] = &[
     deallocated_read::RULE,
     split_io::RULE,
     generator_bound::RULE,
+    not_enough_io::RULE,
+    throttled::RULE,
     scheduler_overhead::RULE,
     submit_cpu_bound::RULE,
     queue_depth_too_low::RULE,
+    tag_starvation::RULE,
     device_bound::RULE,
+    complete_cpu_bound::RULE,
     inconclusive::RULE,
 ];
 
@@ -240,6 +248,13 @@ mod tests {
             "device-bound",
             &[device::DEVICE_SHARE, device::FULL, device::DEPTH_SHARE, device::INTERRUPT_LIMIT],
         );
+        use complete_cpu_bound as complete;
+        let limits = [complete::COMPLETE_SHARE, device::INTERRUPT_LIMIT, complete::IO_SHARE];
+        states("complete-cpu-bound", &limits);
+        use tag_starvation as tags;
+        states("tag-starvation", &[tags::QUEUE_SHARE, tags::WAIT_SHARE, device::FULL, depth::CROWDED]);
+        states("not-enough-io", &[not_enough_io::BUSY]);
+        states("throttled", &[throttled::NEAR, throttled::HELD_SHARE, throttled::WRITEBACK_SHARE]);
         assert!(explain("inconclusive").unwrap().page.contains(&format!("{} %", facts::MAX_LOSS * 100.0)));
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use biopsy::host::counters::Counters;
 use biopsy::host::rights::Rights;
-use biopsy::host::{BlockDevice, Host, select, warnings};
+use biopsy::host::{BlockDevice, Host, select, throttle, warnings};
 use biopsy::refusal::Refusal;
 use biopsy::render::{json, text};
 use scratch::Scratch;
@@ -340,4 +340,46 @@ fn look_at_everything(root: &Path) {
         let _disk = select::disk_of_number(root, device.major, device.minor);
         assert!(select::resolve(&host, root, &device.name).is_ok());
     }
+}
+
+/// Limits of both versions of cgroups, of known disks only; a limit of the root holds for everybody.
+#[test]
+fn throttles_of_cgroups_are_found_with_who_they_hold() {
+    let (scratch, host) = machine("virtio");
+    let v2 = "25 20 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    scratch.write("proc/self/mountinfo", v2.as_bytes());
+    scratch.write("proc/self/cgroup", b"0::/jobs/db\n");
+    scratch.write("sys/fs/cgroup/cgroup.controllers", b"io\n");
+    scratch.write("sys/fs/cgroup/jobs/io.max", b"254:0 rbps=max wbps=1048576 riops=max wiops=max\n");
+    scratch.write("sys/fs/cgroup/jobs/db/io.max", b"8:0 riops=7\n254:0 rbps=2097152 riops=120\ngarbage\n");
+    scratch.write("sys/fs/cgroup/jobs/web/io.max", b"254:0 rbps=max wbps=max riops=max wiops=max\n");
+    scratch.write("sys/fs/cgroup/other/io.max", b"254:0 wiops=50\n");
+    let mut found = throttle::throttles(scratch.path(), &host.devices);
+    found.sort_by(|a, b| a.cgroup.cmp(&b.cgroup));
+    let names: Vec<(&str, bool)> = found.iter().map(|t| (t.cgroup.as_str(), t.own)).collect();
+    assert_eq!(names, [("/jobs", true), ("/jobs/db", true), ("/other", false)]);
+    assert!(found.iter().all(|t| t.device == "vda"));
+    assert_eq!((found[0].write_bytes_per_second, found[0].read_bytes_per_second), (Some(1 << 20), None));
+    assert_eq!((found[1].read_bytes_per_second, found[1].read_ios_per_second), (Some(2 << 20), Some(120)));
+    assert_eq!(found[2].limits().collect::<Vec<_>>(), [50]);
+
+    let v1 = "38 31 0:35 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n\
+              34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n";
+    scratch.write("proc/self/mountinfo", v1.as_bytes());
+    scratch.write("proc/self/cgroup", b"7:blkio:/slow\n3:cpuset:/fast\n0::/\n");
+    let blkio = "sys/fs/cgroup/blkio";
+    scratch.write(&format!("{blkio}/blkio.throttle.read_bps_device"), b"");
+    scratch.write(&format!("{blkio}/slow/blkio.throttle.read_iops_device"), b"254:0 200\n8:0 1\n");
+    scratch.write(&format!("{blkio}/slow/blkio.throttle.write_bps_device"), b"254:0 4096\n");
+    scratch.write(&format!("{blkio}/fast/blkio.throttle.read_bps_device"), b"254:0 max\n254:0 9\n254 8\n");
+    let mut found = throttle::throttles(scratch.path(), &host.devices);
+    found.sort_by(|a, b| a.cgroup.cmp(&b.cgroup));
+    let names: Vec<(&str, bool)> = found.iter().map(|t| (t.cgroup.as_str(), t.own)).collect();
+    assert_eq!(names, [("/fast", false), ("/slow", true)]);
+    assert_eq!(found[0].limits().collect::<Vec<_>>(), [9]);
+    assert_eq!((found[1].read_ios_per_second, found[1].write_bytes_per_second), (Some(200), Some(4096)));
+
+    // No cgroups, no limits.
+    scratch.write("proc/self/mountinfo", b"");
+    assert!(throttle::throttles(scratch.path(), &host.devices).is_empty());
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use biopsy::analyze::{latency as analysis, stacks};
 use biopsy::envelope::Missing;
-use biopsy::host::{Host, select};
+use biopsy::host::{Host, select, throttle};
 use biopsy::load::{self, LoadSummary, Prepared, Target};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::preflight;
@@ -44,7 +44,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     }
     let mut sink = path.as_deref().map(|p| Sink::open(Some(p))).transpose()?;
     let root = Path::new("/");
-    let host = Host::read(root)?;
+    let mut host = Host::read(root)?;
+    host.throttles = throttle::throttles(root, &host.devices);
     let mut devices = window::resolve(&host, &args.window)?;
     stop::install();
 

@@ -106,6 +106,7 @@ fn device(root: &Path, link: &Path, name: &str, numbers: &Numbers) -> BlockDevic
         nomerges: number(&queue.join("nomerges")),
         iostats: flag(&queue.join("iostats")),
         write_cache: text(&queue.join("write_cache")),
+        writeback_throttle_us: number(&queue.join("wbt_lat_usec")),
         request_based: directory.join("mq").is_dir(),
         hidden: flag(&directory.join("hidden")).unwrap_or(false),
         backing_file: backing_file(&directory),

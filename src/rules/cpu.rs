@@ -66,6 +66,19 @@ const ELEVATOR_FRAMES: &[&str] = &[
     "blk_mq_do_dispatch_sched",
 ];
 
+/// Between an interrupt and what it interrupts.
+const INTERRUPT_FRAMES: &[&str] = &[
+    "asm_common_interrupt",
+    "common_interrupt",
+    "asm_sysvec_",
+    "sysvec_",
+    "handle_softirqs",
+    "__do_softirq",
+    "run_ksoftirqd",
+    "el1_interrupt",
+    "el0_interrupt",
+];
+
 /// From these on a stack is the driver's work, whoever called it.
 const DRIVER_FRAMES: &[&str] =
     &["blk_mq_dispatch_rq_list", "blk_mq_request_issue_directly", "__blk_mq_issue_directly"];
@@ -94,6 +107,17 @@ pub fn machine_busy(profile: &ProfileSummary) -> f64 {
 /// Hard and soft interrupt time, in CPUs.
 pub fn interrupt_cpus(profile: &ProfileSummary) -> f64 {
     cpus(profile, &[CpuClass::Irq, CpuClass::Softirq])
+}
+
+/// Share of the interrupt time that is spent on block I/O: stacks with an interrupt's frame that have one of
+/// the block layer or its drivers as well. None where no such stack is known.
+pub fn interrupt_io_share(profile: &ProfileSummary) -> Option<f64> {
+    let interrupt = |stack: &str| kernel_frames(stack).any(|frame| begins(frame, INTERRUPT_FRAMES));
+    let all = folded_share(profile, interrupt);
+    let io = folded_share(profile, |stack| {
+        interrupt(stack) && kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES))
+    });
+    (all > 0.0).then(|| io / all)
 }
 
 /// Share of the busy samples whose stack satisfies `matches`.

@@ -86,6 +86,31 @@ impl Picture<'_> {
         (tags > 0).then_some(tags)
     }
 
+    /// Requests that can be out at once on the queues that carried I/O, the waiting ones included: with a
+    /// scheduler it has `nr_requests` per queue, without one at most the queue's tags.
+    pub fn requests(&self) -> Option<u64> {
+        let disk = self.disk?;
+        let each = u64::from(disk.requests?);
+        let used: Vec<u32> = self.device.queues.iter().filter(|q| q.ios > 0).map(|q| q.queue).collect();
+        let of_queue = |tags: u32| if self.scheduler().is_some() { each } else { each.min(u64::from(tags)) };
+        let all = disk.queues.iter().filter(|q| used.is_empty() || used.contains(&q.queue));
+        let sum = all.map(|q| of_queue(q.tags)).sum();
+        (sum > 0).then_some(sum)
+    }
+
+    /// Mean number of I/Os in the block layer and the device: Little's law in its exact form.
+    pub fn in_block_layer(&self) -> Option<f64> {
+        (self.duration_ns > 0).then(|| self.stages_ns() as f64 / self.duration_ns as f64)
+    }
+
+    /// A stage's share of the operations' time; None where no operation has it.
+    pub fn operation_share(&self, stage: Stage) -> Option<f64> {
+        let all = || self.device.ops.values().filter_map(|op| op.operations.as_ref());
+        let total: u64 = all().map(|operations| operations.total.sum()).sum();
+        let found: Vec<u64> = all().filter_map(|of| of.stages.get(&stage).map(Histogram::sum)).collect();
+        (!found.is_empty() && total > 0).then(|| found.iter().sum::<u64>() as f64 / total as f64)
+    }
+
     /// Hardware queues that carried I/O: as many CPUs, at most, take the completions.
     pub fn active_queues(&self) -> usize {
         self.device.queues.iter().filter(|q| q.ios > 0).count().max(1)

@@ -150,8 +150,8 @@ fn device(s: &Summaries<'_>, p: &Picture<'_>) -> Vec<String> {
         && queue >= 0.5
     {
         why.push(format!(
-            "I/Os of {name} spend {} of their time in the queue stage, the device is not full, and the parts of that \
-             stage (throttle, tags, plug, scheduler) are not examined yet",
+            "I/Os of {name} spend {} of their time in the queue stage, neither the device nor its tags are full, and \
+             the other parts of that stage (throttle, plug, scheduler) are not examined yet",
             in_percent(queue)
         ));
     }

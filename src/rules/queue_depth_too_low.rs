@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::command;
 use super::cpu;
 use super::facts::{self, Picture, percent};
-use super::{Rule, Summaries};
+use super::{Rule, Summaries, throttled};
 use crate::analyze::latency::Stage;
 use crate::findings::{Finding, Severity, Worth};
 use crate::units::{count, in_percent, time};
@@ -43,7 +43,7 @@ How it is computed
   depth = iodepth x numjobs x I/Os per operation. Found when the depth is at most 4, or at most 16
   while the median device time is below 2 times the fastest one (so that I/Os do not wait for each
   other inside the device); when the device stage has at least 50 % of the I/O's time; and when no
-  worker uses more than 70 % of its CPU and no CPU is saturated.
+  worker uses more than 70 % of its CPU, no CPU is saturated, and no throttle holds the I/O.
   Without a load of our own: between 0.7 and 4 I/Os in the device on average, median below 2 times
   the fastest. What the application could do is not known then: a note, with low confidence.
   in_device_ios is exact: the sum of all device times over the time that passed.
@@ -70,7 +70,11 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 
 /// Also asked by `device-bound`: a device that waits for work is not the limit.
 pub fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
-    if !p.sound(s) || p.share(Stage::Device)? < DEVICE_SHARE || cpu::saturation(s).is_some() {
+    if !p.sound(s)
+        || p.share(Stage::Device)? < DEVICE_SHARE
+        || cpu::saturation(s).is_some()
+        || throttled::held(s, p)
+    {
         return None;
     }
     if s.load.is_some() { with_load(s, p) } else { without_load(p) }

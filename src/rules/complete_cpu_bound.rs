@@ -1,0 +1,237 @@
+//! The CPU time to complete I/O is the limit.
+
+use std::collections::BTreeMap;
+
+use super::cpu::{self, Saturation};
+use super::device_bound::{self, INTERRUPT_LIMIT};
+use super::facts::{self, Picture, percent};
+use super::{Rule, Summaries};
+use crate::analyze::latency::Stage;
+use crate::analyze::stacks::CpuClass;
+use crate::findings::{Finding, Severity, Worth};
+use crate::units::{in_percent, time};
+
+/// Share of an operation's (or I/O's) time between the reaping of its completion entry and its result. If all
+/// of it vanished, the rate at the same depth would grow by 1 / 0.75 = 1.33.
+pub const COMPLETE_SHARE: f64 = 0.25;
+
+/// Share of the interrupt time that must be block I/O's: else it is the network's, or a timer's.
+pub const IO_SHARE: f64 = 0.5;
+
+/// One doubling is the most that is promised from one run.
+const MAX_WORTH: f64 = 2.0;
+
+pub const RULE: Rule = Rule { id: "complete-cpu-bound", page: PAGE, find };
+
+const PAGE: &str = "\
+The CPU that completes the I/Os is the limit: the device has answered, and the host is late with it.
+
+A completion is handled where its interrupt goes. One CPU carries only so many of them a second, and
+while it works on one, the others wait in the complete stage, and behind that in the device stage.
+
+How it is computed
+  Found when all of these hold:
+  - the complete stage has at least 25 % of the operations' time, or of the I/Os' time where no operation
+    is followed;
+  - hard and soft interrupts take at least 70 % of a completing CPU. The profile gives the sum over all
+    CPUs, which is spread over the queues that carried I/O; with one queue it is that CPU's;
+  - at least 50 % of the interrupt time is in functions of the block layer and its drivers;
+  - the load's workers and the loop driver's thread are not saturated themselves: a result that waits for
+    a busy worker to take it is in the complete stage too (see submit-cpu-bound).
+
+From which numbers
+  latency.devices[].ops.*.stages.complete or .request_stages.complete; the profile's classes irq and
+  softirq and its folded stacks; the queues that carried I/O.
+
+When it is wrong
+  - With several queues the interrupts may lie on one CPU or on all; only the mean is known, and the
+    confidence is lower.
+  - The device stage ends where the NVMe driver reaps a completion entry; entries that wait behind it
+    for the interrupt are in the device stage, so the share is a lower bound.
+  - Drivers without that event have complete only for io_uring, from the end of the request on.
+  - A cpu-clock profile does not see code that runs with interrupts off: too little is found there.
+  - Without a profile, or without the names of kernel functions (CAP_SYSLOG), it is not looked for.
+
+What to try
+  Let more CPUs complete: more hardware queues, interrupts of the queues on CPUs of their own
+  (/proc/irq/N/smp_affinity_list), echo 2 > /sys/block/DEV/queue/rq_affinity (each I/O completes on the
+  CPU that submitted it). Fewer and larger I/Os. Polled queues, where the driver has them.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
+}
+
+fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+    let (share, of) = match p.operation_share(Stage::Complete) {
+        Some(share) => (share, "operations"),
+        None => (p.share(Stage::Complete)?, "I/Os"),
+    };
+    let (all, each) = device_bound::interrupts_per_cpu(s, p)?;
+    let profile = cpu::profile(s)?;
+    let ours = cpu::interrupt_io_share(profile)?;
+    let waits_for_worker =
+        matches!(cpu::saturation(s), Some(Saturation::Workers(_) | Saturation::LoopThread(_)));
+    if !p.sound(s) || share < COMPLETE_SHARE || each < INTERRUPT_LIMIT || ours < IO_SHARE || waits_for_worker
+    {
+        return None;
+    }
+    let name = &p.device.name;
+    let one = p.active_queues() == 1;
+    let per_io = |class| profile.class_ns(class).unwrap_or(0) as f64 / p.ios as f64;
+    let interrupt_ns = per_io(CpuClass::Irq) + per_io(CpuClass::Softirq);
+    let mut evidence = vec![
+        format!("the {of} spend {} of their time in the complete stage", in_percent(share)),
+        format!(
+            "interrupts take {} of one CPU in all, {} of each completing one, {} for an I/O",
+            in_percent(all),
+            in_percent(each),
+            time(interrupt_ns as u64)
+        ),
+        format!("{} of the interrupt time is block I/O's", in_percent(ours)),
+    ];
+    if !one {
+        evidence.push(format!(
+            "{} queues carried I/O: whether one of their CPUs takes most interrupts is not measured yet",
+            p.active_queues()
+        ));
+    }
+    evidence.extend(profile.sampler_note.clone());
+    let noted = if profile.sampler_note.is_some() { 0.9 } else { 1.0 };
+    Some(Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: Severity::Warning,
+        confidence: noted * if one { 0.85 } else { 0.6 },
+        sentence: format!(
+            "The CPU that completes the I/Os of {name} is the limit: interrupts take {} of it, and the {of} wait {} \
+             of their time for it after the device has answered.",
+            in_percent(each),
+            in_percent(share)
+        ),
+        numbers: BTreeMap::from([
+            ("complete_share_percent", percent(share)),
+            ("interrupt_cpu_percent", percent(all)),
+            ("interrupt_per_cpu_percent", percent(each)),
+            ("interrupt_io_percent", percent(ours)),
+            ("interrupt_ns_per_io", interrupt_ns),
+            ("ios_per_second", p.rate()),
+        ]),
+        evidence,
+        advice: format!(
+            "Let more CPUs complete: spread the interrupts of {name}'s queues (/proc/irq/N/smp_affinity_list), or \
+             echo 2 > /sys/block/{name}/queue/rq_affinity, and compare the I/Os per second."
+        ),
+        check: format!("biopsy latency -d {name} --for 5s"),
+        worth: Some(Worth {
+            metric: "iops_ratio".to_string(),
+            low: 1.0,
+            high: (1.0 / (1.0 - share.min(0.9))).min(MAX_WORTH),
+        }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::operations::OperationLatency;
+    use crate::rules::literal::{Case, hist, profile};
+
+    /// One queue whose CPU is in softirqs for `softirq` of 500 samples, `complete` of 100 µs after the device.
+    fn case(softirq: u64, complete: u64) -> Case {
+        let mut case = Case::new(300_000, 32);
+        case.worker(10, 50);
+        case.stage(Stage::Queue, 1_000, 500);
+        case.stage(Stage::Device, 99_000 - complete, 20_000);
+        case.stage(Stage::Complete, complete, 1_000);
+        let mut seen = profile(&[(CpuClass::Softirq, softirq), (CpuClass::System, 100)]);
+        seen.folded = BTreeMap::from([
+            ("swapper/1;handle_softirqs_[k];blk_done_softirq_[k];bio_endio_[k]".into(), softirq),
+            ("biopsy;submit_bio_[k]".into(), 100),
+        ]);
+        case.profile = Some(seen);
+        case
+    }
+
+    #[test]
+    fn a_cpu_full_of_completions_is_the_limit() {
+        let found = find(&case(400, 40_000).summaries());
+        assert_eq!((found.len(), found[0].subject.as_str()), (1, "vda"));
+        assert!((found[0].numbers["complete_share_percent"] - 40.0).abs() < 0.1, "{:?}", found[0].numbers);
+        assert!((found[0].numbers["interrupt_per_cpu_percent"] - 80.0).abs() < 0.1);
+        assert!(found[0].confidence > 0.8);
+        let worth = found[0].worth.as_ref().unwrap();
+        assert!((worth.high - 1.0 / 0.6).abs() < 0.01, "{worth:?}");
+    }
+
+    #[test]
+    fn both_thresholds_have_two_sides() {
+        assert_eq!(find(&case(350, 25_100).summaries()).len(), 1);
+        assert!(find(&case(349, 25_100).summaries()).is_empty(), "69.8 % of the CPU");
+        assert!(find(&case(350, 24_900).summaries()).is_empty(), "24.9 % of the time");
+    }
+
+    #[test]
+    fn the_operations_time_counts_where_they_are_followed() {
+        let mut case = case(400, 1_000);
+        assert!(find(&case.summaries()).is_empty());
+        let times = |ns| hist(1000, ns, ns);
+        case.read().operations = Some(OperationLatency {
+            operations: 1000,
+            stages: BTreeMap::from([(Stage::Device, times(60_000)), (Stage::Complete, times(40_000))]),
+            total: times(100_000),
+            ..OperationLatency::default()
+        });
+        assert!(find(&case.summaries())[0].sentence.contains("the operations wait 40"));
+    }
+
+    #[test]
+    fn a_result_that_waits_for_a_busy_worker_is_not_the_interrupts_doing() {
+        let mut case = case(400, 40_000);
+        case.worker(10, 85);
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn interrupts_of_the_network_do_not_count() {
+        let mut case = case(400, 40_000);
+        let folded = &mut case.profile.as_mut().unwrap().folded;
+        folded.clear();
+        folded.insert("swapper/1;handle_softirqs_[k];net_rx_action_[k]".into(), 201);
+        folded.insert("swapper/1;handle_softirqs_[k];blk_done_softirq_[k]".into(), 199);
+        assert!(find(&case.summaries()).is_empty());
+        folded_io(&mut case, 201);
+        assert_eq!(find(&case.summaries()).len(), 1);
+    }
+
+    fn folded_io(case: &mut Case, samples: u64) {
+        let folded = &mut case.profile.as_mut().unwrap().folded;
+        folded.insert("swapper/1;handle_softirqs_[k];blk_done_softirq_[k]".into(), samples);
+    }
+
+    #[test]
+    fn several_queues_share_the_interrupts_and_nobody_knows_how() {
+        let mut case = case(400, 40_000);
+        let second = case.latency.devices[0].queues[0].clone();
+        case.latency.devices[0].queues.push(second);
+        assert!(find(&case.summaries()).is_empty(), "40 % each");
+        let mut seen = profile(&[(CpuClass::Softirq, 720)]);
+        seen.folded =
+            BTreeMap::from([("swapper/1;handle_softirqs_[k];blk_done_softirq_[k]".to_string(), 720)]);
+        case.profile = Some(seen);
+        assert!(find(&case.summaries())[0].confidence < 0.7);
+    }
+
+    #[test]
+    fn without_a_profile_or_the_stage_nothing_is_said() {
+        let mut blind = case(400, 40_000);
+        blind.profile = None;
+        assert!(find(&blind.summaries()).is_empty());
+        let mut absent = case(400, 40_000);
+        absent.read().request_stages.remove(&Stage::Complete);
+        assert!(find(&absent.summaries()).is_empty());
+        let mut lossy = case(400, 40_000);
+        lossy.latency.devices[0].lost_ios = 10_000;
+        assert!(find(&lossy.summaries()).is_empty());
+    }
+}

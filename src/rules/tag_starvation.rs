@@ -1,0 +1,263 @@
+//! I/Os wait for a request, and the device could take more.
+
+use std::collections::BTreeMap;
+
+use super::facts::{self, Picture, percent};
+use super::queue_depth_too_low::CROWDED;
+use super::{Rule, Summaries, device_bound};
+use crate::analyze::latency::Stage;
+use crate::findings::{Finding, Severity, Worth};
+use crate::units::{count, in_percent, time};
+
+/// Share of an I/O's time in the queue stage from which on it is worth a look.
+pub const QUEUE_SHARE: f64 = 0.25;
+
+/// Share of the I/Os in the block layer that must be without a request on average: below it the figures of
+/// another moment could explain it.
+pub const WAIT_SHARE: f64 = 0.10;
+
+/// All requests are in use when the mean is this near to their number.
+pub const IN_USE: f64 = 0.95;
+
+/// More than three doublings are not promised from one run.
+const MAX_WORTH: f64 = 8.0;
+
+pub const RULE: Rule = Rule { id: "tag-starvation", page: PAGE, find };
+
+const PAGE: &str = "\
+I/Os wait for a free request (a tag), while the device could take more.
+
+A queue has a fixed number of requests. When all are in use, whoever submits sleeps until one is given
+back. With nr_requests=4 a device that works on 64 I/Os at once gets 4 of them.
+
+How it is computed
+  in_block_layer_ios = sum of the queue, device and complete stages of all I/Os / time that passed: the
+  mean number of I/Os there (Little's law in its exact form). No more than the requests of the queues that
+  carried I/O can have one: nr_requests per queue with a scheduler, without one the smaller of
+  nr_requests and the queue's tags. The rest, waiting_ios, waits for one: a lower bound, since
+  moments with few I/Os lower the mean. A thread that sleeps for a request holds up all that it would
+  submit next; with biopsy's own load, and 95 % of the requests in use, the operations that the generator
+  has in flight count in place of the I/Os in the block layer.
+  Found when at least 10 % of the I/Os wait so, they spend at least 25 % of their time before the device,
+  and the device is not full (80 % of the driver's tags, else see device-bound).
+
+From which numbers
+  latency.devices[].ops.*.request_stages; load.latency; devices[].requests (queue/nr_requests), .scheduler
+  and .queues[].tags (mq/N/nr_tags).
+
+When it is wrong
+  - Write-back throttling (queue/wbt_lat_usec) and cgroups with io.latency or io.cost hold I/Os at the same
+    place, before they get a request.
+  - The setting may have been changed while it was measured; it is read at the start.
+  - When the median device time is 2 times the fastest or more, I/Os wait for each other inside the device
+    as well, and the wait may only move there: the confidence is lower.
+  - Tags that several devices of one host adapter share are counted for each of them.
+
+What to try
+  echo N > /sys/block/DEV/queue/nr_requests, with N of twice the value. Without a scheduler it cannot
+  exceed the driver's tags; those are a parameter of the driver (nvme: io_queue_depth, virtio_blk:
+  queue_depth). Or fewer I/Os at once: what waits here would wait in the application.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
+}
+
+fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+    let queue = p.share(Stage::Queue)?;
+    let requests = p.requests()?;
+    let in_device = p.in_device()?;
+    let in_layer = p.in_block_layer()?;
+    let held_up = in_flight(s, p).filter(|n| *n > in_layer && in_layer >= requests as f64 * IN_USE);
+    let present = held_up.unwrap_or(in_layer);
+    let waiting = present - requests as f64;
+    let before = if held_up.is_some() { 1.0 - in_device / present } else { queue };
+    if !p.sound(s) || before < QUEUE_SHARE || waiting < present * WAIT_SHARE || device_bound::full(p) {
+        return None;
+    }
+    let name = &p.device.name;
+    let mean = p.stages.get(&Stage::Queue)?.mean()?;
+    let setting = u64::from(p.disk?.requests?);
+    let crowded = p.crowding().is_some_and(|crowding| crowding >= CROWDED);
+    let mut evidence = vec![
+        format!(
+            "{present:.1} I/Os are {} on average and at most {} have a request: {waiting:.1} wait for one",
+            if held_up.is_some() { "in flight" } else { "in the block layer" },
+            count(requests)
+        ),
+        format!(
+            "I/Os spend {} of their time ({} on average) in the queue stage",
+            in_percent(queue),
+            time(mean as u64)
+        ),
+        match p.tags() {
+            Some(tags) => format!("the device holds {in_device:.1} I/Os on average, and has {tags} tags"),
+            None => format!("the device holds {in_device:.1} I/Os on average"),
+        },
+    ];
+    if let Some(scheduler) = p.scheduler() {
+        evidence
+            .push(format!("with the scheduler {scheduler} the limit is nr_requests, {setting} per queue"));
+    }
+    if crowded {
+        evidence
+            .push("I/Os wait for each other inside the device too: the wait may only move there".to_string());
+    }
+    let mut numbers = BTreeMap::from([
+        ("in_block_layer_ios", in_layer),
+        ("present_ios", present),
+        ("requests", requests as f64),
+        ("nr_requests", setting as f64),
+        ("waiting_ios", waiting),
+        ("in_device_ios", in_device),
+        ("queue_share_percent", percent(queue)),
+        ("queue_mean_ns", mean),
+        ("ios_per_second", p.rate()),
+    ]);
+    numbers.extend(p.tags().map(|tags| ("tags", f64::from(tags))));
+    let room = p.tags().map_or(MAX_WORTH, |tags| f64::from(tags) / in_device.max(1.0));
+    Some(Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: Severity::Warning,
+        confidence: if crowded { 0.65 } else { 0.85 },
+        sentence: format!(
+            "I/Os of {name} wait for a free request: it has {}, {present:.0} I/Os are there on average, and the device \
+             holds only {in_device:.0} of them.",
+            count(requests)
+        ),
+        numbers,
+        evidence,
+        advice: format!(
+            "echo {} > /sys/block/{name}/queue/nr_requests, and compare the I/Os per second and the queue stage.",
+            setting.saturating_mul(2)
+        ),
+        check: format!("biopsy latency -d {name} --for 5s"),
+        worth: Some(Worth {
+            metric: "iops_ratio".to_string(),
+            low: 1.0,
+            high: (present / requests as f64).min(room).clamp(1.0, MAX_WORTH),
+        }),
+    })
+}
+
+/// Operations that the generator has in flight on average; None where they are not the device's I/Os.
+fn in_flight(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
+    let load = s.load.filter(|load| load.duration_ns > 0 && load.device.as_ref() == Some(&p.device.name))?;
+    let parts = p.ios as f64 / load.operations().max(1) as f64;
+    (0.9..1.1).contains(&parts).then(|| load.latency().sum() as f64 / load.duration_ns as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::literal::Case;
+
+    /// Ten thousand reads a second, mq-deadline with 4 requests on 64 tags: 4 in the device, `waiting` before.
+    fn case(waiting: u64) -> Case {
+        let mut case = Case::new(10_000, 32);
+        case.disk().scheduler = Some("mq-deadline".into());
+        case.disk().requests = Some(4);
+        case.disk().queues[0].tags = 64;
+        case.load = None;
+        case.stage(Stage::Device, 390_000, 300_000);
+        case.stage(Stage::Queue, waiting * 100_000 + 10_000, 1_000);
+        case
+    }
+
+    #[test]
+    fn four_requests_for_sixteen_threads() {
+        let found = find(&case(12).summaries());
+        assert_eq!((found.len(), found[0].subject.as_str()), (1, "vda"));
+        assert!((found[0].numbers["waiting_ios"] - 12.0).abs() < 0.1, "{:?}", found[0].numbers);
+        assert!(found[0].advice.starts_with("echo 8 > /sys/block/vda/queue/nr_requests"));
+        assert_eq!(found[0].confidence, 0.85);
+        assert!((found[0].worth.as_ref().unwrap().high - 16.0 / 4.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn the_waiting_share_has_two_sides() {
+        let mut case = case(0);
+        // 10,000 a second: 100 µs are one I/O. 4.5 of which 0.5 wait are above 10 %.
+        case.stage(Stage::Device, 300_000, 200_000);
+        case.stage(Stage::Queue, 150_000, 1_000);
+        assert_eq!(find(&case.summaries()).len(), 1);
+        case.stage(Stage::Queue, 143_000, 1_000);
+        assert!(find(&case.summaries()).is_empty(), "0.43 of 4.43");
+    }
+
+    #[test]
+    fn the_queue_share_has_two_sides() {
+        let mut case = case(0);
+        case.disk().requests = Some(2);
+        case.stage(Stage::Device, 300_000, 200_000);
+        case.stage(Stage::Queue, 100_500, 1_000);
+        assert_eq!(find(&case.summaries()).len(), 1);
+        case.stage(Stage::Queue, 99_500, 1_000);
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    /// A scheduler that holds requests back for a device, with requests enough for all, starves nobody.
+    #[test]
+    fn a_long_queue_with_requests_to_spare_is_not_starved() {
+        let mut case = case(12);
+        case.disk().requests = Some(256);
+        assert!(find(&case.summaries()).is_empty());
+        case.disk().requests = Some(16);
+        assert!(find(&case.summaries()).is_empty(), "16 I/Os, 16 requests");
+        case.disk().requests = None;
+        assert!(find(&case.summaries()).is_empty(), "a limit that is not known is none");
+    }
+
+    #[test]
+    fn a_full_device_is_the_devices_matter() {
+        let mut case = case(12);
+        case.disk().queues[0].tags = 4;
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn without_a_scheduler_the_driver_limits_too() {
+        let mut case = case(12);
+        case.disk().scheduler = Some("none".into());
+        case.disk().requests = Some(256);
+        case.disk().queues[0].tags = 8;
+        assert_eq!(find(&case.summaries())[0].numbers["requests"], 8.0);
+        // Each queue has its own.
+        let queue = case.latency.devices[0].queues[0].clone();
+        case.latency.devices[0].queues.push(crate::analyze::latency::QueueLatency { queue: 1, ..queue });
+        let second = crate::host::HardwareQueue { queue: 1, ..case.disk().queues[0].clone() };
+        case.disk().queues.push(second);
+        assert!(find(&case.summaries()).is_empty(), "16 requests for 16 I/Os");
+        case.latency.devices[0].queues.pop();
+        assert_eq!(find(&case.summaries()).len(), 1, "the idle queue lends none");
+    }
+
+    /// One thread sleeps for a request, and 27 reads of its ring are not even submitted.
+    #[test]
+    fn a_load_that_sleeps_for_a_request_holds_up_the_rest() {
+        let mut case = case(1);
+        case.load = Case::new(10_000, 32).load;
+        let found = find(&case.summaries());
+        assert!((found[0].numbers["waiting_ios"] - 28.0).abs() < 0.1, "{:?}", found[0].numbers);
+        assert!(found[0].evidence[0].contains("in flight"));
+        case.stage(Stage::Device, 330_000, 300_000);
+        case.stage(Stage::Queue, 40_000, 1_000);
+        assert!(find(&case.summaries()).is_empty(), "3.7 of 4 requests: the load does not fill them");
+        case.stage(Stage::Device, 390_000, 300_000);
+        case.disk().requests = Some(30);
+        assert!(find(&case.summaries()).is_empty());
+        case.disk().requests = Some(4);
+        case.load.as_mut().unwrap().jobs[0].operations = 20_000;
+        assert!(find(&case.summaries()).is_empty(), "merged: an operation needs no request of its own");
+    }
+
+    #[test]
+    fn a_crowded_device_makes_it_less_sure() {
+        let mut case = case(12);
+        case.stage(Stage::Device, 390_000, 100_000);
+        assert_eq!(find(&case.summaries())[0].confidence, 0.65);
+        case.latency.devices[0].negative = 1;
+        assert!(find(&case.summaries()).is_empty());
+    }
+}

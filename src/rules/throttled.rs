@@ -1,0 +1,365 @@
+//! A cgroup's limit, or write-back throttling, holds the I/O back.
+
+use std::collections::BTreeMap;
+
+use super::device_bound;
+use super::facts::{self, Picture, percent};
+use super::{Rule, Summaries};
+use crate::analyze::latency::{Op, Stage};
+use crate::findings::{Finding, Severity};
+use crate::hist::Histogram;
+use crate::host::Throttle;
+use crate::units::{bytes, count, in_percent, time};
+
+/// A rate this near to a limit is at it: the kernel lets I/O through in slices of time, so that the mean of a
+/// few seconds is not exact.
+pub const NEAR: f64 = 0.10;
+
+/// With a load of our own: this share of the operations' time must be spent outside the device. At a limit that
+/// the load just happens to reach, nothing waits.
+pub const HELD_SHARE: f64 = 0.25;
+
+/// Share of the writes' time in the queue stage from which on write-back throttling is named.
+pub const WRITEBACK_SHARE: f64 = 0.5;
+
+const READS: &str = "reads";
+const WRITES: &str = "writes";
+
+pub const RULE: Rule = Rule { id: "throttled", page: PAGE, find };
+
+const PAGE: &str = "\
+A limit that somebody set holds the I/O back: io.max or blkio.throttle of a cgroup, or write-back
+throttling.
+
+How it is computed
+  A cgroup's limit on this device is read at the start; with a load of biopsy's own only the limits that
+  hold for biopsy itself. Found when the measured rate (I/Os or bytes a second, reads or writes) is within
+  10 % of the limit and, with a load of biopsy's own, at least 25 % of the operations' time passes outside
+  the device. The kernel holds a bio before the first event of the block layer, so that this time is
+  in no stage of the I/O yet: held_percent = 1 - sum of device times / sum of the generator's latencies.
+  Write-back throttling (queue/wbt_lat_usec above 0) is named as a possibility, with little confidence,
+  when writes of others spend at least 50 % of their time in the queue stage, nothing else explains it, and
+  the device is not full.
+
+From which numbers
+  io.max, blkio.throttle.*_device of all cgroups that can be seen; queue/wbt_lat_usec;
+  latency.devices[].ops.*.ios, .bytes and .request_stages; load.latency.
+
+When it is wrong
+  - Without a load of biopsy's own the device's rate contains everybody's I/O: a rate near a limit may be
+    chance, and a cgroup at its limit beside others' I/O is not found.
+  - Limits hold for a cgroup and all below it: the rate of the device may be the sum of several.
+  - The kernel counts bios, not requests: merges and splits move the rate against an I/O limit.
+  - Limits that change during the run, and those of cgroups that cannot be seen from here (a container's
+    host), are not known. io.latency and io.cost are not looked at.
+  - A virtual disk's limit, set by the cloud or the hypervisor, is no throttle of this kernel: it looks like
+    the device (device-bound).
+
+What to try
+  Look at the limit: cat io.max in the named cgroup (v1: blkio.throttle.*_device). Raise it, or take it away:
+  echo 'MAJ:MIN riops=max rbps=max' > io.max. For write-back throttling:
+  echo 0 > /sys/block/DEV/queue/wbt_lat_usec, and see whether reads suffer.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    facts::pictures(s).iter().filter_map(|p| by_cgroup(s, p).or_else(|| by_writeback(s, p))).collect()
+}
+
+/// A limit and the rate beside it, in one unit.
+struct Reached<'a> {
+    throttle: &'a Throttle,
+    /// `reads`, and how a rate of it is shown.
+    what: &'static str,
+    in_bytes: bool,
+    limit: f64,
+    rate: f64,
+}
+
+impl Reached<'_> {
+    fn show(&self, rate: f64) -> String {
+        if self.in_bytes { format!("{}/s", bytes(rate)) } else { format!("{} I/Os/s", count(rate as u64)) }
+    }
+}
+
+/// Whether this device's I/O is held back by a cgroup's limit: asked by rules that would blame something else.
+pub fn held(s: &Summaries<'_>, p: &Picture<'_>) -> bool {
+    by_cgroup(s, p).is_some()
+}
+
+fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+    if !p.sound(s) {
+        return None;
+    }
+    let reached = nearest(s, p)?;
+    let queue = p.share(Stage::Queue).unwrap_or(0.0);
+    let held = held_share(s, p);
+    let confidence = match held {
+        Some(share) if share >= HELD_SHARE => 0.9,
+        // Nothing waits: the load asks for no more than the limit.
+        Some(_) => return None,
+        None if queue >= HELD_SHARE => 0.7,
+        None => 0.5,
+    };
+    let name = &p.device.name;
+    let Reached { throttle, what, .. } = reached;
+    let mut evidence = vec![format!(
+        "the limit of cgroup {} for {what} of {name} is {}, and {} were measured",
+        throttle.cgroup,
+        reached.show(reached.limit),
+        reached.show(reached.rate)
+    )];
+    let mut numbers = BTreeMap::from([
+        ("rate_to_limit_ratio", reached.rate / reached.limit),
+        ("queue_share_percent", percent(queue)),
+    ]);
+    if reached.in_bytes {
+        numbers.insert("limit_bytes_per_second", reached.limit);
+        numbers.insert("measured_bytes_per_second", reached.rate);
+    } else {
+        numbers.insert("limit_ios_per_second", reached.limit);
+        numbers.insert("ios_per_second", reached.rate);
+    }
+    match held {
+        Some(share) => {
+            numbers.insert("held_percent", percent(share));
+            evidence.push(format!("operations spend {} of their time outside the device", in_percent(share)));
+        }
+        None => evidence.push(
+            "the I/O is not biopsy's own: whether it comes from that cgroup, and waits, is not measured"
+                .to_string(),
+        ),
+    }
+    Some(Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: Severity::Warning,
+        confidence,
+        sentence: format!(
+            "The I/O of {name} runs at the limit of a cgroup: {} allows {} of {what}, and that is the rate.",
+            throttle.cgroup,
+            reached.show(reached.limit)
+        ),
+        numbers,
+        evidence,
+        advice: format!(
+            "Raise the limit of cgroup {} on {name} (io.max; blkio.throttle.* in cgroup v1), or take it away, if it is \
+             not wanted.",
+            throttle.cgroup
+        ),
+        check: format!("biopsy latency -d {name} 1"),
+        worth: None,
+    })
+}
+
+/// The limit that the rate is at; of several the nearest.
+fn nearest<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<Reached<'a>> {
+    let seconds = p.duration_ns as f64 / 1e9;
+    let rates = |reads: bool| {
+        let (ios, all) = p
+            .device
+            .ops
+            .iter()
+            .filter(|(op, _)| matches!(op, Op::Read) == reads && !matches!(op, Op::Flush | Op::Passthrough))
+            .fold((0, 0), |(ios, bytes), (_, of)| (ios + of.ios, bytes + of.bytes));
+        (ios as f64 / seconds, all as f64 / seconds)
+    };
+    let ((read_ios, read_bytes), (write_ios, write_bytes)) = (rates(true), rates(false));
+    let of_device =
+        s.host.throttles.iter().filter(|t| t.device == p.device.name && (s.load.is_none() || t.own));
+    let limits = of_device.flat_map(|throttle| {
+        [
+            (READS, true, throttle.read_bytes_per_second, read_bytes),
+            (READS, false, throttle.read_ios_per_second, read_ios),
+            (WRITES, true, throttle.write_bytes_per_second, write_bytes),
+            (WRITES, false, throttle.write_ios_per_second, write_ios),
+        ]
+        .into_iter()
+        .filter_map(move |(what, in_bytes, limit, rate)| {
+            Some(Reached { throttle, what, in_bytes, limit: limit? as f64, rate })
+        })
+    });
+    let off = |reached: &Reached<'_>| (reached.rate / reached.limit - 1.0).abs();
+    limits
+        .filter(|reached| reached.limit > 0.0 && off(reached) <= NEAR)
+        .min_by(|a, b| off(a).total_cmp(&off(b)))
+}
+
+/// Share of the operations' time outside the device, by the generator's own latencies; None without a load of
+/// our own.
+fn held_share(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
+    let whole = s.load?.latency().sum();
+    let device = p.stages.get(&Stage::Device).map_or(0, Histogram::sum);
+    (whole > 0).then(|| 1.0 - (device as f64 / whole as f64).min(1.0))
+}
+
+fn by_writeback(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+    let latency_us = p.disk?.writeback_throttle_us.filter(|us| *us > 0)?;
+    let writes = p.device.ops.get(&Op::Write)?;
+    let sum = |stage| writes.request_stages.get(&stage).map_or(0, Histogram::sum);
+    let all = sum(Stage::Queue) + sum(Stage::Device) + sum(Stage::Complete);
+    let share = sum(Stage::Queue) as f64 / all.max(1) as f64;
+    if s.load.is_some()
+        || !p.sound(s)
+        || writes.ios < facts::MIN_IOS
+        || share < WRITEBACK_SHARE
+        || p.scheduler().is_some()
+        || device_bound::full(p)
+    {
+        return None;
+    }
+    let name = &p.device.name;
+    let mean = writes.request_stages.get(&Stage::Queue)?.mean()?;
+    Some(Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: Severity::Note,
+        confidence: 0.3,
+        sentence: format!(
+            "Writes of {name} may be held back by write-back throttling: they spend {} of their time before the \
+             device, which is not full.",
+            in_percent(share)
+        ),
+        numbers: BTreeMap::from([
+            ("write_queue_share_percent", percent(share)),
+            ("write_queue_mean_ns", mean),
+            ("writeback_throttle_ns", latency_us as f64 * 1e3),
+        ]),
+        evidence: vec![
+            format!(
+                "queue/wbt_lat_usec of {name} is {latency_us}: the kernel limits write-back when reads take longer"
+            ),
+            format!(
+                "the queue stage of its {} writes is {} on average",
+                count(writes.ios),
+                time(mean as u64)
+            ),
+            "no scheduler is active; that the throttle is what they wait for is not measured".to_string(),
+        ],
+        advice: format!(
+            "echo 0 > /sys/block/{name}/queue/wbt_lat_usec, and compare the queue stage of writes, and the latency of \
+             reads."
+        ),
+        check: format!("biopsy latency -d {name} --for 5s"),
+        worth: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::latency::OpLatency;
+    use crate::rules::literal::{Case, hist};
+
+    fn limit(ios: u64) -> Throttle {
+        Throttle {
+            cgroup: "/jobs/db".into(),
+            device: "vda".into(),
+            own: true,
+            read_ios_per_second: Some(ios),
+            ..Throttle::default()
+        }
+    }
+
+    /// A load at depth 4 that gets 200 reads a second of 1 ms each, and waits 19 ms for each.
+    fn case() -> Case {
+        let mut case = Case::new(200, 4);
+        case.stage(Stage::Queue, 10_000, 5_000);
+        case.stage(Stage::Device, 1_000_000, 900_000);
+        case.host.throttles = vec![limit(200)];
+        case
+    }
+
+    #[test]
+    fn a_load_at_its_cgroups_limit_is_throttled() {
+        let found = find(&case().summaries());
+        assert_eq!((found.len(), found[0].confidence), (1, 0.9));
+        assert!(found[0].sentence.contains("/jobs/db allows 200 I/Os/s of reads"), "{}", found[0].sentence);
+        assert!((found[0].numbers["held_percent"] - 95.0).abs() < 0.1, "{:?}", found[0].numbers);
+        let mut by_bytes = case();
+        by_bytes.host.throttles[0].read_ios_per_second = Some(1_000);
+        by_bytes.host.throttles[0].read_bytes_per_second = Some(200 * 4096);
+        assert!(find(&by_bytes.summaries())[0].sentence.contains("800 KiB/s"));
+    }
+
+    #[test]
+    fn the_rate_must_be_at_the_limit() {
+        for (limit, found) in [(182, 1), (222, 1), (181, 0), (223, 0), (100_000, 0)] {
+            let mut case = case();
+            case.host.throttles[0].read_ios_per_second = Some(limit);
+            assert_eq!(find(&case.summaries()).len(), found, "limit {limit}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_as_slow_as_the_limit_is_not_throttled() {
+        let mut case = case();
+        case.stage(Stage::Device, 15_100_000, 10_000_000);
+        assert!(find(&case.summaries()).is_empty(), "24.5 % outside");
+        case.stage(Stage::Device, 14_900_000, 10_000_000);
+        assert_eq!(find(&case.summaries()).len(), 1, "25.5 % outside");
+    }
+
+    #[test]
+    fn the_limit_of_another_cgroup_or_device_does_not_hold_us() {
+        let mut other = case();
+        other.host.throttles[0].own = false;
+        assert!(find(&other.summaries()).is_empty());
+        let mut elsewhere = case();
+        elsewhere.host.throttles[0].device = "vdb".into();
+        assert!(find(&elsewhere.summaries()).is_empty());
+        let mut writes = case();
+        writes.host.throttles[0] = Throttle { write_ios_per_second: Some(200), ..limit(9_999) };
+        assert!(find(&writes.summaries()).is_empty(), "a limit of writes");
+    }
+
+    #[test]
+    fn the_io_of_others_is_less_sure() {
+        let mut case = case();
+        case.load = None;
+        case.host.throttles[0].own = false;
+        assert_eq!(find(&case.summaries())[0].confidence, 0.5);
+        case.stage(Stage::Queue, 400_000, 5_000);
+        assert_eq!(find(&case.summaries())[0].confidence, 0.7);
+    }
+
+    /// The depth is not what keeps a throttled device idle, and more I/O is not what is missing.
+    #[test]
+    fn no_other_rule_blames_something_else() {
+        let verdict = |case: &Case| crate::rules::diagnose(&case.summaries()).findings[0].id;
+        assert_eq!(verdict(&case()), "throttled");
+        let mut unlimited = case();
+        unlimited.host.throttles.clear();
+        assert_eq!(verdict(&unlimited), "queue-depth-too-low");
+        let mut watched = case();
+        watched.load = None;
+        assert_eq!(verdict(&watched), "throttled");
+        watched.host.throttles.clear();
+        assert_eq!(verdict(&watched), "not-enough-io");
+    }
+
+    #[test]
+    fn writeback_throttling_is_a_guess_and_says_so() {
+        let mut case = Case::new(1_000, 1);
+        case.load = None;
+        case.disk().writeback_throttle_us = Some(2_000);
+        let times = |ns| hist(1_000, ns, ns);
+        let writes = OpLatency {
+            ios: 1_000,
+            request_stages: BTreeMap::from([(Stage::Queue, times(51_000)), (Stage::Device, times(49_000))]),
+            ..OpLatency::default()
+        };
+        case.latency.devices[0].ops.insert(Op::Write, writes);
+        let found = find(&case.summaries());
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Note, 0.3));
+        let writes = case.latency.devices[0].ops.get_mut(&Op::Write).unwrap();
+        writes.request_stages.insert(Stage::Queue, times(48_000));
+        assert!(find(&case.summaries()).is_empty(), "less than half");
+        let writes = case.latency.devices[0].ops.get_mut(&Op::Write).unwrap();
+        writes.request_stages.insert(Stage::Queue, times(80_000));
+        case.disk().scheduler = Some("bfq".into());
+        assert!(find(&case.summaries()).is_empty(), "the scheduler may be what they wait for");
+        case.disk().scheduler = Some("none".into());
+        case.disk().writeback_throttle_us = Some(0);
+        assert!(find(&case.summaries()).is_empty(), "it is off");
+    }
+}
