@@ -88,6 +88,7 @@ fn job(args: &Check, disk: &BlockDevice) -> Job {
     let node = PathBuf::from("/dev").join(disk.name.replace('!', "/"));
     Job {
         target: Target::Existing(node),
+        hipri: false,
         rw: Pattern::RandRead,
         bs: BLOCK_BYTES.max(disk.logical_block_bytes.into()),
         iodepth: DEPTH,
