@@ -76,6 +76,15 @@ static __always_inline void *argument(const unsigned long long *ctx, __u32 place
 	return value;
 }
 
+/* The same argument as a plain number, of which the verifier allows arithmetic; for cold paths. */
+static __always_inline __u64 argument_address(const unsigned long long *ctx, __u32 place)
+{
+	__u64 address = 0;
+
+	bpf_probe_read_kernel(&address, sizeof(address), ctx + place);
+	return address;
+}
+
 /* Before d152c682f03c (5.17) a request pointed to its disk; f3fa33acca9f removed the field. */
 struct request___disk {
 	struct gendisk *rq_disk;
@@ -121,6 +130,11 @@ static __always_inline const void *bio_home(struct bio *bio)
 static __always_inline __u32 fua_flag(void)
 {
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_FUA);
+}
+
+static __always_inline __u32 preflush_flag(void)
+{
+	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_PREFLUSH);
 }
 
 /*

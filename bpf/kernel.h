@@ -62,6 +62,7 @@ struct bio {
 	/* Since 309dca309fc3 (5.12). */
 	struct block_device *bi_bdev;
 	void *bi_private;
+	__u32 bi_opf;
 	struct bvec_iter bi_iter;
 	/* With CONFIG_BLK_CGROUP: whose I/O it is for the block controller. */
 	struct blkcg_gq *bi_blkg;
@@ -125,6 +126,7 @@ struct request {
 
 enum req_flag_bits {
 	__REQ_FUA = 17,
+	__REQ_PREFLUSH = 18,
 };
 
 /* Request operations, the same numbers from 5.10 to 7.2 (enum req_opf became enum req_op). */

@@ -3,6 +3,7 @@
  * Life of a request: queue, device, complete; and of the operations that it serves (operations.h).
  *
  *   block_bio_queue    queue begins: the bio enters the block layer (stamp kept by bio pointer)
+ *   block_bio_complete the whole time of a bio of a device without requests ends (bio_ios.h)
  *   block_rq_issue     queue ends, device begins: the driver takes the request
  *   nvme_sq            device ends, complete begins: the driver reaps the completion entry (NVMe
  * only) block_rq_complete  the last stage ends, the I/O is counted
@@ -25,6 +26,8 @@ const volatile struct wire_latency_config config = {};
 #include "bios.h"
 #include "submitter.h"
 #include "operations.h"
+#include "rows.h"
+#include "bio_ios.h"
 
 /* Sized by user space: Σ hardware queues × slots per queue. */
 struct {
@@ -34,15 +37,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct wire_slot);
 } slots SEC(".maps");
-
-/* Sized by user space: Σ shards × operations. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_row);
-} rows SEC(".maps");
 
 enum slot_state {
 	SLOT_ISSUED = 1,
@@ -87,13 +81,16 @@ SEC("tp_btf/block_bio_queue")
 int BPF_PROG(bio_queue)
 {
 	struct bio *bio = argument(ctx, arguments.bio_queue);
+	struct owner *owner = owner_of_bio(bio);
 	struct bio_set *set;
 	__u64 now;
 	__u32 way, index;
 
-	if (!owner_of_bio(bio))
+	if (!owner)
 		return 0;
 	now = bpf_ktime_get_ns();
+	if (is_bio_based(owner))
+		return begin_bio_io(bio, argument_address(ctx, arguments.bio_queue), owner, now);
 	set = place_bio((__u64)bio, &way, &index);
 	if (!set)
 		return 0;
@@ -102,7 +99,8 @@ int BPF_PROG(bio_queue)
 		note_submitter(bio, submitter_at(index, way));
 	if (config.want_operations)
 		/* The address as a plain number, of which the verifier allows arithmetic. */
-		link_bio(bio, *(volatile __u64 *)&set->bio[way], &set->link[way], &set->proof[way]);
+		link_bio(bio->bi_private, *(volatile __u64 *)&set->bio[way], owner->layer,
+			 &set->link[way], &set->proof[way]);
 	return 0;
 }
 
@@ -167,6 +165,8 @@ int BPF_PROG(bio_split)
 		return 0;
 	if (running)
 		COUNT(owner, splits);
+	if (is_bio_based(owner))
+		return split_bio_io(bio, argument_address(ctx, arguments.bio_split), owner);
 	if (!config.want_queue)
 		return 0;
 	/*
@@ -185,6 +185,24 @@ int BPF_PROG(bio_split)
 	}
 	if (config.want_submitter)
 		copy_submitter(submitter_at(new_index, new), submitter_at(old_index, old));
+	return 0;
+}
+
+/* A bio ends that no request has ended: on a bio-based device, or by an error on the way. */
+SEC("?tp_btf/block_bio_complete")
+int BPF_PROG(bio_complete)
+{
+	struct bio *bio = argument(ctx, arguments.bio_complete);
+	__u64 address = argument_address(ctx, arguments.bio_complete);
+	__u64 now = bpf_ktime_get_ns();
+	struct owner *owner;
+
+	if (end_bio_io(address, bio->bi_opf, now))
+		return 0;
+	owner = owner_of_bio(bio);
+	if (owner && is_bio_based(owner) && running)
+		end_unknown((__u64)BPF_CORE_READ(bio, bi_private), owner->device, op_of_bio(bio),
+			    now);
 	return 0;
 }
 
@@ -300,44 +318,6 @@ int BPF_PROG(nvme_sq, struct request *rq)
 	return 0;
 }
 
-static __always_inline __u32 classify(__u32 cmd_flags)
-{
-	__u32 op = cmd_flags & REQ_OP_MASK;
-
-	if (op == REQ_OP_READ)
-		return OP_READ;
-	if (op == REQ_OP_FLUSH)
-		return OP_FLUSH;
-	if (op == REQ_OP_DISCARD)
-		return OP_DISCARD;
-	if (op == REQ_OP_WRITE_ZEROES)
-		return OP_WRITE_ZEROES;
-	if (op >= REQ_OP_FIRST_DRIVER)
-		return OP_PASSTHROUGH;
-	if (cmd_flags & fua_flag())
-		return OP_FUA;
-	/* Zone and erase operations: the kernel counts what is odd as a write. */
-	return op & 1 ? OP_WRITE : OP_READ;
-}
-
-static __always_inline struct wire_row *row_of(struct owner *owner, __u32 op)
-{
-	__u32 index = owner->rare_row_base + op - OPS_SHARDED;
-
-	if (op < OPS_SHARDED) {
-		__u32 shard = 0, shards = owner->shards;
-
-		if (shards > 1) {
-			shard = bpf_get_smp_processor_id();
-			/* A division costs as much as the rest of this function. */
-			if (shard >= shards)
-				shard %= shards;
-		}
-		index = owner->row_base + shard * OPS_SHARDED + op;
-	}
-	return bpf_map_lookup_elem(&rows, &index);
-}
-
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 {
@@ -433,6 +413,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 
 		if (!finish_bios(&part, !bio->bi_next))
 			add(&row->unowned, 1, shared);
+		count_bios(row, owner, &part, shared);
 	}
 	return 0;
 }

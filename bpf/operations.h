@@ -33,7 +33,9 @@ const volatile __u8 syscall_kinds[WIRE_SYSCALLS] = {};
 
 struct caller {
 	__u32 tid;
-	__u16 kind;
+	__u8 kind;
+	/* It has handed in a bio to a bio-based device that is traced. */
+	__u8 layered;
 	/* Requests that finished for the system call it is in. */
 	__u16 parts;
 	__u64 entered;
@@ -100,21 +102,28 @@ struct {
 /* Operations that could not be followed: their place was taken. */
 __u64 unfollowed = 0;
 
+/* Of an I/O that is a bio. */
+#define NO_SLOT (~0u)
+
 /* What a request that completes says to the operations of its bios. */
 struct part {
 	__u64 bio;
 	struct stamps stamps;
-	/* The request's. */
+	/* The request's, or NO_SLOT. */
 	__u32 slot;
 	__u32 pad;
 	/* One of the bios belongs to an operation that is followed. A flag: the verifier would go
 	 * through every value of a count. */
 	__u64 owned;
+	/* Bios of which the entry was known, and their time from there on. */
+	__u64 bios;
+	__u64 bio_ns;
 };
 
 #ifdef NO_SWAP
 /* Kernels without compare-and-swap have no events that name an io_uring request either. */
-static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link, __u64 *proof)
+static __always_inline void link_bio(const void *private, __u64 address, __u32 layer, __u64 *link,
+				     __u64 *proof)
 {
 }
 
@@ -333,15 +342,34 @@ static __noinline struct caller *held_call(__u64 bio, __u64 private, __u64 iocb)
 /* blk-throttle held it back: its queue began when its operation was submitted. */
 #define LINK_THROTTLED	(1ull << 62)
 
-static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link, __u64 *proof)
+/*
+ * An operation belongs to the device that it was handed to. Where that is bio-based and traced, the
+ * bios below are its layer's: only those that name their kiocb themselves are the application's.
+ */
+static __always_inline int is_of_layer(struct caller *caller, __u32 layer)
+{
+	if (!config.want_bios || !caller)
+		return 0;
+	if (layer & BELOW && caller->layered)
+		return 1;
+	if (layer & BIO_BASED)
+		caller->layered = 1;
+	return 0;
+}
+
+static __always_inline void link_bio(const void *private, __u64 address, __u32 layer, __u64 *link,
+				     __u64 *proof)
 {
 	struct caller *caller = current_caller();
+	int of_layer = is_of_layer(caller, layer);
 	struct operation *operation;
 	__u64 iocb = 0, held = 0;
 	__u32 number;
 
 	*link = 0;
 	if (caller && caller->kind == CALL_WAITS) {
+		if (of_layer)
+			return;
 		*link = LINK_CALLER | caller->tid;
 		*proof = caller->entered;
 		return;
@@ -360,12 +388,12 @@ static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link
 	 * of file systems on iomap) point to what begins with it. A kiocb of io_uring is its
 	 * request.
 	 */
-	if (bio->bi_private)
-		iocb = word_at(bio->bi_private);
+	if (private)
+		iocb = word_at(private);
 	else if (has_blkdev_dio())
 		iocb = word_at(blkdev_dio_of(address));
 	if (config.want_throttle && held) {
-		caller = held_call(address, (__u64)bio->bi_private, iocb);
+		caller = held_call(address, (__u64) private, iocb);
 		if (caller) {
 			*link = LINK_CALLER | held | caller->tid;
 			*proof = caller->entered;
@@ -378,7 +406,7 @@ static __always_inline void link_bio(struct bio *bio, __u64 address, __u64 *link
 		number = iocb ? find_operation(iocb) : 0;
 	/* A buffered read, and a bio of a stacked device, know no kiocb: the request that this call
 	 * is submitting. */
-	if (!number && caller && caller->kind == CALL_RING)
+	if (!number && caller && caller->kind == CALL_RING && !of_layer)
 		number = caller->current;
 	operation = number ? operation_at(number - 1) : 0;
 	if (!operation)
@@ -410,6 +438,14 @@ static __always_inline __u64 submission(const struct operation *operation, __u32
 							      : operation->entered;
 }
 
+static __always_inline void join_parts(__u32 place, const struct part *part)
+{
+	if (part->slot == NO_SLOT)
+		parts_of_none(place, part->stamps.ended);
+	else
+		parts_joined(place, part->slot, part->stamps.ended);
+}
+
 /* True where the operation is still there. */
 static __always_inline int finish_part(__u64 link, __u64 proof, const struct part *part)
 {
@@ -425,7 +461,7 @@ static __always_inline int finish_part(__u64 link, __u64 proof, const struct par
 		caller->stamps = part->stamps;
 		caller->parts++;
 		if (config.want_parts)
-			parts_joined(call_place(link), part->slot, part->stamps.ended);
+			join_parts(call_place(link), part);
 		if (config.want_throttle && link & LINK_THROTTLED)
 			held_back(&caller->stamps, caller->entered, call_place(link));
 		return 1;
@@ -436,7 +472,7 @@ static __always_inline int finish_part(__u64 link, __u64 proof, const struct par
 	operation->stamps = part->stamps;
 	operation->parts++;
 	if (config.want_parts)
-		parts_joined(number - 1, part->slot, part->stamps.ended);
+		join_parts(number - 1, part);
 	if (config.want_throttle && link & LINK_THROTTLED)
 		held_back(&operation->stamps, submission(operation, number - 1), number - 1);
 	return 1;
@@ -450,6 +486,10 @@ static __always_inline void finish_bio(struct part *part)
 	if (!set)
 		return;
 	part->stamps.queued = set->queued[way];
+	if (config.want_bios) {
+		part->bios++;
+		part->bio_ns += part->stamps.ended - part->stamps.queued;
+	}
 	if (set->link[way] && finish_part(set->link[way], set->proof[way], part))
 		part->owned = 1;
 	set->bio[way] = 0;
@@ -478,6 +518,8 @@ VERIFIED_ONCE int finish_bios(struct part *part, int alone)
 	}
 	walk = *part;
 	bpf_loop(MOST_BIOS, finish_next, &walk, 0);
+	part->bios = walk.bios;
+	part->bio_ns = walk.bio_ns;
 	return walk.owned != 0;
 }
 
@@ -676,6 +718,7 @@ static __always_inline void call_entered(__u32 kind, struct pt_regs *regs)
 	if (kind == CALL_AIO_FETCH)
 		caller->results = BPF_CORE_READ(regs, r10);
 	caller->parts = 0;
+	caller->layered = 0;
 	if (config.want_throttle && kind == CALL_WAITS)
 		call_waits(tid, (__u64)regs);
 	caller->entered = bpf_ktime_get_ns();

@@ -51,7 +51,9 @@ struct owner {
 	__u32 shared;
 	/* Without compare-and-swap: how many CPUs wanted this place. */
 	__u64 claims;
-	__u64 pad[2];
+	/* BIO_BASED, BELOW, FLUSHES_APART. */
+	__u32 layer;
+	__u32 pad[3];
 };
 _Static_assert(sizeof(struct owner) == 64, "owner");
 
@@ -130,6 +132,7 @@ static __noinline int learn(__u64 key, __u32 place, __u32 major, __u32 minor, __
 		owner->rare_row_base = device->rare_row_base;
 		owner->shards = device->shards;
 		owner->shared = device->flags & SHARED_ROWS;
+		owner->layer = device->flags & (BIO_BASED | BELOW | FLUSHES_APART);
 		break;
 	}
 	barrier();
@@ -200,6 +203,12 @@ static __always_inline struct owner *owner_of_bio(struct bio *bio)
 			return 0;
 	}
 	return owner->traced ? owner : 0;
+}
+
+/* Whether it is, where such a device is traced at all. */
+static __always_inline int is_bio_based(struct owner *owner)
+{
+	return config.want_bios && owner->layer & BIO_BASED;
 }
 
 static __always_inline struct wire_counters *counters_of(struct owner *owner)

@@ -250,6 +250,19 @@ VERIFIED_ONCE int parts_joined(__u32 place, __u32 index, __u64 finished)
 	return 0;
 }
 
+/* A part of an operation ended that was no request, and has none of a request's parts. */
+static __always_inline void parts_of_none(__u32 place, __u64 finished)
+{
+	struct operation_parts *to = operation_parts_at(place);
+
+	if (!to)
+		return;
+	for (__u32 i = 0; i < PART_RETRY - PART_ALLOC + 1; i++)
+		to->spans[i] = NO_PART;
+	to->finished = finished;
+	to->done = 0;
+}
+
 /* All callbacks of a request's bios have run. */
 static __always_inline void parts_done(__u32 index)
 {

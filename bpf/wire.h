@@ -41,7 +41,10 @@ enum wire_stage {
 	STAGES,
 };
 
-/* What completed: one row per device, shard and operation. */
+/*
+ * What completed: one row per device, shard and operation. An I/O of a bio-based device has no
+ * stages: its whole time stands in the place of device.
+ */
 struct wire_row {
 	__u64 bytes;
 	/* With the bytes, queue and device fill one cache line: an I/O touches it and one per
@@ -59,13 +62,27 @@ struct wire_row {
 	__u64 unowned;
 	/* The kernel's side: held while an extent is raised without compare-and-swap. */
 	__u64 lock;
-	__u64 pad;
+	/* Of a bio-based device: parts of the timed bios, beyond one each, that the kernel counts
+	 * as I/Os of their own. */
+	__u64 further;
+	/* Of a device below a bio-based one: its bios, and the time of each from its own entry into
+	 * the block layer to the end of its request. */
+	__u64 bios;
+	__u64 bio_ns;
+	__u64 pad[6];
 	__u64 counts[STAGES * HIST_BUCKETS];
 };
-_Static_assert(sizeof(struct wire_row) == 128 + 3 * 8 * 592, "wire_row");
+_Static_assert(sizeof(struct wire_row) == 192 + 3 * 8 * 592, "wire_row");
 
 #define SHARED_ROWS	      1
 #define SHARED_OPERATION_ROWS 2
+/* It has no requests. */
+#define BIO_BASED 4
+/* A bio-based device that is traced stands on it. */
+#define BELOW 8
+/* Where the driver flushes first and then writes, the kernel counts a write with a flush ahead as
+ * two I/Os (dm). */
+#define FLUSHES_APART 16
 
 /* Stages of an operation, and their sum. */
 enum wire_operation_stage {
@@ -173,7 +190,8 @@ struct wire_device {
 	__u32 row_base;
 	__u32 shards;
 	__u32 rare_row_base;
-	/* SHARED_ROWS, SHARED_OPERATION_ROWS: several CPUs add to one row. */
+	/* SHARED_ROWS, SHARED_OPERATION_ROWS: several CPUs add to one row; BIO_BASED, BELOW,
+	 * FLUSHES_APART. */
 	__u32 flags;
 	/* Its first row of operations, and how many CPUs have rows of their own. */
 	__u32 operation_row_base;
@@ -203,8 +221,10 @@ struct wire_latency_config {
 	__u32 want_parts;
 	/* 0: blk-throttle does not hold anything back: nobody looks for what it held. */
 	__u32 want_throttle;
+	/* 0: no traced device is bio-based. */
+	__u32 want_bios;
 };
-_Static_assert(sizeof(struct wire_latency_config) == 40, "wire_latency_config");
+_Static_assert(sizeof(struct wire_latency_config) == 44, "wire_latency_config");
 
 /* Who handed in a bio: the task that was running when it entered the block layer. */
 struct wire_submitter {
@@ -235,7 +255,7 @@ struct wire_arguments {
 	__u32 rq_merge;
 	__u32 rq_issue;
 	__u32 rq_requeue;
-	__u32 pad;
+	__u32 bio_complete;
 };
 _Static_assert(sizeof(struct wire_arguments) == 32, "wire_arguments");
 
@@ -252,8 +272,11 @@ struct wire_counters {
 	__u64 stale;
 	/* Issued, and the time when its bio entered the block layer was not known. */
 	__u64 no_queue_start;
+	/* Bios that had to give up their place in the table, and that completed without it. */
+	__u64 evicted;
+	__u64 evicted_ended;
 };
-_Static_assert(sizeof(struct wire_counters) == 64, "wire_counters");
+_Static_assert(sizeof(struct wire_counters) == 80, "wire_counters");
 
 /*
  * A request in flight, one cache line. The slot belongs to one tag of one hardware queue; `request`
@@ -272,6 +295,26 @@ struct wire_slot {
 	__u32 pad[3];
 };
 _Static_assert(sizeof(struct wire_slot) == 64, "wire_slot");
+
+/* A bio of a bio-based device, from block_bio_queue to block_bio_complete; one cache line. */
+struct wire_bio_io {
+	/* Its address; 0: free. */
+	__u64 bio;
+	__u64 queued;
+	/* The operation that it belongs to; see operations.h. */
+	__u64 link;
+	__u64 proof;
+	__u32 device;
+	__u32 bytes;
+	__u32 op;
+	/* In how many parts the kernel counts it. */
+	__u32 parts;
+	/* It came with data and a flush ahead, and the driver counts the two apart if it does them
+	 * apart. */
+	__u32 flush_ahead;
+	__u32 pad[3];
+};
+_Static_assert(sizeof(struct wire_bio_io) == 64, "wire_bio_io");
 
 /* The kernel's own default limit (kernel.perf_event_max_stack). */
 #define STACK_FRAMES 127

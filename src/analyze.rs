@@ -2,6 +2,7 @@
 
 pub mod invariants;
 pub mod latency;
+pub mod layers;
 pub mod operations;
 pub mod parts;
 pub mod stacks;

@@ -7,6 +7,7 @@ pub mod btf;
 pub mod cost;
 pub mod held;
 pub mod latency;
+mod layers;
 mod libbpf;
 mod multipath;
 mod perf_event;

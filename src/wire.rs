@@ -27,6 +27,12 @@ pub const MAX_DEVICES: usize = 256;
 pub const SHARED_ROWS: u32 = 1;
 /// Several CPUs add to one row of operations.
 pub const SHARED_OPERATION_ROWS: u32 = 2;
+/// It has no requests.
+pub const BIO_BASED: u32 = 4;
+/// A bio-based device that is traced stands on it.
+pub const BELOW: u32 = 8;
+/// Where the driver flushes first and then writes, the kernel counts a write with a flush ahead as two I/Os.
+pub const FLUSHES_APART: u32 = 16;
 /// Stages of an operation in the order of `enum wire_operation_stage`; their sum, the total, comes last.
 pub const OPERATION_STAGES: usize = 6;
 /// Which stages an operation has, `enum wire_cover`: all, all but reap, all but complete.
@@ -60,7 +66,10 @@ pub struct WireRow {
     pub never_issued: u64,
     pub unowned: u64,
     pub lock: u64,
-    pub pad: u64,
+    pub further: u64,
+    pub bios: u64,
+    pub bio_ns: u64,
+    pub pad: [u64; 6],
     pub counts: [u64; STAGES * BUCKETS],
 }
 
@@ -114,6 +123,24 @@ pub struct WireCounters {
     pub out_of_range: u64,
     pub stale: u64,
     pub no_queue_start: u64,
+    pub evicted: u64,
+    pub evicted_ended: u64,
+}
+
+/// `struct wire_bio_io`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WireBioIo {
+    pub bio: u64,
+    pub queued: u64,
+    pub link: u64,
+    pub proof: u64,
+    pub device: u32,
+    pub bytes: u32,
+    pub op: u32,
+    pub parts: u32,
+    pub flush_ahead: u32,
+    pub pad: [u32; 3],
 }
 
 /// `struct wire_slot`.
@@ -133,11 +160,12 @@ pub struct WireSlot {
 
 const _: () = assert!(size_of::<WireSlot>() == 64);
 const _: () = assert!(size_of::<WireExtent>() == 24);
-const _: () = assert!(size_of::<WireRow>() == 128 + 3 * 8 * 592);
+const _: () = assert!(size_of::<WireRow>() == 192 + 3 * 8 * 592);
 const _: () = assert!(size_of::<WireDevice>() == 48);
 const _: () = assert!(size_of::<WireTotal>() == 48);
 const _: () = assert!(size_of::<WireOperationRow>() == 168 + 41 * 48 + 6 * 8 * 592);
-const _: () = assert!(size_of::<WireCounters>() == 64);
+const _: () = assert!(size_of::<WireCounters>() == 80);
+const _: () = assert!(size_of::<WireBioIo>() == 64);
 
 /// Bytes from the kernel that are not what they should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,7 +193,13 @@ pub struct Row {
     pub never_issued: u64,
     /// Timed, and of no operation that was followed.
     pub unowned: u64,
-    /// By `enum wire_stage`: queue, device, complete.
+    /// Parts of timed bios that the kernel counts as I/Os of their own, beyond one each.
+    pub further: u64,
+    /// Below a bio-based device: bios, and the sum of their times from their own entry on.
+    pub bios: u64,
+    pub bio_ns: u64,
+    /// By `enum wire_stage`: queue, device, complete. Of a bio-based device its bios' whole time, in the
+    /// place of device.
     pub stages: [Histogram; STAGES],
 }
 
@@ -182,6 +216,9 @@ impl Row {
             no_start: wire.no_start,
             never_issued: wire.never_issued,
             unowned: wire.unowned,
+            further: wire.further,
+            bios: wire.bios,
+            bio_ns: wire.bio_ns,
             stages: std::array::from_fn(|i| {
                 let extent = &wire.extents[i];
                 let counts = &wire.counts[i * BUCKETS..(i + 1) * BUCKETS];
@@ -198,6 +235,9 @@ impl Row {
             no_start: self.no_start.saturating_sub(earlier.no_start),
             never_issued: self.never_issued.saturating_sub(earlier.never_issued),
             unowned: self.unowned.saturating_sub(earlier.unowned),
+            further: self.further.saturating_sub(earlier.further),
+            bios: self.bios.saturating_sub(earlier.bios),
+            bio_ns: self.bio_ns.saturating_sub(earlier.bio_ns),
             stages: std::array::from_fn(|i| self.stages[i].since(&earlier.stages[i])),
         }
     }
@@ -264,6 +304,16 @@ impl WireSlot {
     }
 }
 
+impl WireBioIo {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged {
+            what: "wire_bio_io",
+            expected: size_of::<Self>(),
+            found: bytes.len(),
+        })
+    }
+}
+
 impl WireCounters {
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         Self::read_from_bytes(bytes).map_err(|_| Damaged {
@@ -284,6 +334,8 @@ impl WireCounters {
             out_of_range: self.out_of_range.saturating_sub(earlier.out_of_range),
             stale: self.stale.saturating_sub(earlier.stale),
             no_queue_start: self.no_queue_start.saturating_sub(earlier.no_queue_start),
+            evicted: self.evicted.saturating_sub(earlier.evicted),
+            evicted_ended: self.evicted_ended.saturating_sub(earlier.evicted_ended),
         }
     }
 }
@@ -314,6 +366,12 @@ pub struct DeviceSample {
     pub kernel_after: Option<Counters>,
     /// It was there at the start and is gone.
     pub vanished: bool,
+    /// It has no requests: its I/Os are bios.
+    pub bio_based: bool,
+    /// The kernel counts its I/Os when they begin: bio-based devices before 5f27571382ca (6.4).
+    pub counted_at_start: bool,
+    /// Nobody named it: it is traced as a layer of these.
+    pub added_for: Vec<String>,
 }
 
 /// All devices at one moment: the start or end of a window.
@@ -366,6 +424,9 @@ impl DeviceSample {
             kernel_before: self.kernel_before,
             kernel_after: self.kernel_after,
             vanished: self.vanished,
+            bio_based: self.bio_based,
+            counted_at_start: self.counted_at_start,
+            added_for: self.added_for.clone(),
         }
     }
 }
@@ -379,7 +440,7 @@ mod tests {
         let error = Row::decode(&[0; 100]).unwrap_err();
         assert_eq!(error.found, 100);
         assert!(error.to_string().contains("row"));
-        assert!(Row::decode(&[]).is_err() && WireCounters::decode(&[0; 63]).is_err());
+        assert!(Row::decode(&[]).is_err() && WireCounters::decode(&[0; 79]).is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
-use biopsy::analyze::latency as analysis;
+use biopsy::analyze::{latency as analysis, layers};
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::probe::latency::{LatencyProbe, Options};
@@ -19,11 +19,11 @@ use crate::{clock, output, stop, window};
 
 pub fn run(args: &Latency, color: Color) -> Result<()> {
     let host = Host::read(Path::new("/"))?;
-    let devices = window::resolve(&host, &args.window)?;
+    let devices = window::resolve_layers(&host, &args.window)?;
     let named = devices.clone();
     let mut sink = Sink::open(args.output.output.as_deref())?;
     stop::install();
-    let options = Options { parts: args.detail, ..window::options(devices, &args.window) };
+    let options = Options { layers: true, parts: args.detail, ..window::options(devices, &args.window) };
     let mut probe = LatencyProbe::attach(&host, Path::new("/"), &options)?;
     let began = Instant::now();
     let mut start_text = clock::now_rfc3339();
@@ -53,7 +53,8 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
             duration_ns: summary.duration_ns,
             lost: analysis::lost(&summary, from, to),
             cost: probe.cost(ios as f64 / seconds),
-            missing: [probe.missing().to_vec(), analysis::missing(&summary)].concat(),
+            missing: [probe.missing().to_vec(), analysis::missing(&summary), layers::missing(&summary)]
+                .concat(),
             ..clock::envelope()
         };
         let bytes = if args.output.json {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use biopsy::host::{BlockDevice, Host, select};
-use biopsy::probe::latency::Options;
+use biopsy::probe::latency::{LatencyProbe, Options};
 
 use crate::cli::Window;
 use crate::stop;
@@ -16,6 +16,18 @@ pub fn resolve(host: &Host, window: &Window) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for text in &window.devices {
         add(&mut names, &select::traceable(host, Path::new("/"), text)?);
+    }
+    Ok(names)
+}
+
+/// The same for views that see bios too.
+pub fn resolve_layers(host: &Host, window: &Window) -> Result<Vec<String>> {
+    if !LatencyProbe::sees_bios() {
+        return resolve(host, window);
+    }
+    let mut names = Vec::new();
+    for text in &window.devices {
+        add(&mut names, &select::observable(host, Path::new("/"), text)?);
     }
     Ok(names)
 }
@@ -33,6 +45,7 @@ pub fn add(names: &mut Vec<String>, disks: &[&BlockDevice]) {
 pub fn options(devices: Vec<String>, window: &Window) -> Options {
     Options {
         devices,
+        layers: false,
         queue_stage: true,
         operations: true,
         parts: false,

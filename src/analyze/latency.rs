@@ -134,11 +134,60 @@ pub struct LatencySummary {
     pub devices: Vec<DeviceLatency>,
 }
 
-/// One request-based block device.
+/// Who counts what: which of the kernel's counters an I/O of a device belongs to depends on its driver.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Counting {
+    /// The block layer counts requests.
+    #[default]
+    Requests,
+    /// Device mapper counts every bio.
+    Dm,
+    /// The RAID drivers count bios with data; discards only in some of them.
+    Md,
+    /// zram counts reads and writes.
+    Zram,
+    /// A driver whose way of counting is not known.
+    Unknown,
+}
+
+impl Counting {
+    fn of(device: &BlockDevice) -> Self {
+        match device.driver.as_deref() {
+            _ if device.request_based => Self::Requests,
+            Some("dm") => Self::Dm,
+            Some("md") => Self::Md,
+            Some("zram") => Self::Zram,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The field of `/sys/block/D/stat` that counts this class on such a device.
+    pub fn class(self, op: Op) -> Option<KernelClass> {
+        match (self, op) {
+            (Self::Requests | Self::Dm, _) => op.kernel_class(),
+            (Self::Md, Op::Read | Op::Write | Op::Fua | Op::WriteZeroes) => op.kernel_class(),
+            (Self::Zram, Op::Read | Op::Write | Op::Fua) => op.kernel_class(),
+            _ => None,
+        }
+    }
+
+    /// Whether the counters move although `queue/iostats` says 0: zram's always do, and dm's until
+    /// 526d1006d4c4, in kernels that count bios when they begin; there the flag of both is 0 from the start.
+    fn ignores_the_flag(self, sample: &DeviceSample) -> bool {
+        self == Self::Zram || self == Self::Dm && sample.counted_at_start
+    }
+
+    fn counts(self, class: KernelClass) -> bool {
+        Op::ALL.into_iter().any(|op| self.class(op) == Some(class))
+    }
+}
+
+/// One block device.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceLatency {
     pub name: String,
-    /// I/Os (requests) that completed in the window and are not in `lost`: timed ones and those
+    /// I/Os (requests; on a bio-based device bios, counted as the kernel counts them) that completed in
+    /// the window and are not in `lost`: timed ones and those
     /// that had started before the trace.
     pub ios: u64,
     pub bytes: u64,
@@ -167,6 +216,11 @@ pub struct DeviceLatency {
     pub vanished: bool,
     /// Lower devices, nearest first.
     pub layers: Vec<String>,
+    /// Nobody named it: it is here as a layer of these.
+    pub added_for: Vec<String>,
+    /// It has no requests: `bio` stands for the stages.
+    pub bio_based: bool,
+    pub counting: Counting,
     pub ops: BTreeMap<Op, OpLatency>,
     pub queues: Vec<QueueLatency>,
 }
@@ -181,6 +235,11 @@ pub struct OpLatency {
     pub unowned: Option<u64>,
     /// Per I/O. A stage that cannot be seen has no key.
     pub request_stages: BTreeMap<Stage, Histogram>,
+    /// Of a bio-based device: the whole time of each bio.
+    pub bio: Option<Histogram>,
+    /// Of a device with requests below a bio-based one: how many bios the requests carried, and the sum of
+    /// their times from their own entry into the block layer to the end of their request.
+    pub bios_ns: Option<(u64, u64)>,
     /// Per operation, of those whose last request was of this class; None where none ended or none
     /// is followed.
     pub operations: Option<OperationLatency>,
@@ -261,7 +320,7 @@ impl DeviceLatency {
 
     /// I/Os of the operations that one kernel counter counts.
     pub fn counted(&self, class: KernelClass) -> u64 {
-        self.ops.iter().filter(|(op, _)| op.kernel_class() == Some(class)).map(|(_, l)| l.ios).sum()
+        self.ops.iter().filter(|(op, _)| self.counting.class(**op) == Some(class)).map(|(_, l)| l.ios).sum()
     }
 
     /// Whether the kernel's counters agree, class by class; None where they cannot be read.
@@ -273,10 +332,11 @@ impl DeviceLatency {
         Some(total && (self.lost_ios > 0 || classes.iter().all(|(class, b)| b.holds(self.counted(*class)))))
     }
 
-    /// I/Os, lost ones included, of the classes that the kernel's counters count: all but passthrough.
+    /// I/Os, lost ones included, of the classes that the kernel's counters count: all but passthrough,
+    /// on devices with requests.
     pub fn comparable(&self) -> u64 {
-        let passthrough = self.ops.get(&Op::Passthrough).map_or(0, |op| op.ios);
-        (self.ios + self.lost_ios).saturating_sub(passthrough)
+        let uncounted = self.ops.iter().filter(|(op, _)| self.counting.class(**op).is_none());
+        (self.ios + self.lost_ios).saturating_sub(uncounted.map(|(_, l)| l.ios).sum())
     }
 
     /// I/Os that the kernel certainly counted in the window and of which no event came at all.
@@ -322,7 +382,8 @@ pub fn lost(summary: &LatencySummary, start: &Reading, end: &Reading) -> Lost {
         };
         add("no_start", delta.each().map(|(_, _, row)| row.no_start).sum());
         add("slot", delta.counters.out_of_range);
-        add("unseen_completion", unseen(last, &delta));
+        let counting = summary.devices.iter().find(|d| d.name == last.name).map(|d| d.counting);
+        add("unseen_completion", unseen(counting.unwrap_or_default(), last, &delta));
         add("no_queue_start", delta.counters.no_queue_start);
         add("started_before", delta.each().map(|(_, _, row)| row.untimed).sum());
     }
@@ -339,12 +400,13 @@ pub fn lost(summary: &LatencySummary, start: &Reading, end: &Reading) -> Lost {
 fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> DeviceLatency {
     let delta = first.map_or_else(|| last.clone(), |first| last.since(first));
     let facts = host.devices.iter().find(|d| d.name == last.name);
+    let counting = facts.map(Counting::of).unwrap_or_default();
     let mut out = DeviceLatency {
         name: last.name.clone(),
-        kernel: first.and_then(|first| kernel_brackets(first, last)),
+        kernel: first.and_then(|first| kernel_brackets(counting, first, last)),
         in_flight_start: first.and_then(|d| d.kernel_after.as_ref()).map(in_flight),
         in_flight_end: last.kernel_after.as_ref().map(in_flight),
-        lost_ios: delta.counters.out_of_range + unseen(last, &delta),
+        lost_ios: delta.counters.out_of_range + unseen(counting, last, &delta),
         splits: delta.counters.splits,
         merges: delta.counters.merges,
         requeues: delta.counters.requeues,
@@ -352,6 +414,9 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         negative: delta.counters.negative,
         vanished: last.vanished,
         layers: facts.map(|d| d.layers.clone()).unwrap_or_default(),
+        added_for: last.added_for.clone(),
+        bio_based: last.bio_based,
+        counting,
         queues: (0..last.hw_queues).map(|queue| queue_facts(facts, queue)).collect(),
         ..DeviceLatency::default()
     };
@@ -372,7 +437,18 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         if followed {
             *entry.unowned.get_or_insert(0) += row.unowned;
         }
+        if last.bio_based {
+            if !row.stages[1].is_empty() {
+                entry.bio.get_or_insert_default().merge(&row.stages[1]);
+            }
+            continue;
+        }
         add_stages(&mut entry.request_stages, row);
+        if row.bios > 0 {
+            let (bios, ns) = entry.bios_ns.get_or_insert_default();
+            *bios += row.bios;
+            *ns += row.bio_ns;
+        }
         if let Some(of_queue) = queue.and_then(|q| out.queues.get_mut(q as usize)) {
             of_queue.ios += ios;
             add_stages(&mut of_queue.request_stages, row);
@@ -387,7 +463,11 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
     for (number, op) in Op::ALL.into_iter().enumerate() {
         let rows =
             delta.each_operation().filter(|(_, of, _)| *of == number).map(|(cover, _, row)| (cover, row));
-        if let Some(operations) = operations::summarize(rows) {
+        if let Some(mut operations) = operations::summarize(rows) {
+            // Its bios are issued as they enter, for the programs: their time is all in device.
+            if last.bio_based {
+                operations.leave_out(Stage::Queue);
+            }
             out.ops.entry(op).or_default().operations = Some(operations);
         }
         if let Some(of_op) = out.ops.get_mut(&op) {
@@ -446,16 +526,19 @@ fn missing_submit(device: &DeviceLatency) -> Option<Missing> {
 /// Measured on 6.18 in a VM whose second CPU was idle: for stretches of time the completions' events do
 /// not run the program although the kernel counts the I/Os and counts no recursion miss. On virtio-blk perf
 /// misses the same ones, on a loop device it does not.
-fn unseen(last: &DeviceSample, delta: &DeviceSample) -> u64 {
+fn unseen(counting: Counting, last: &DeviceSample, delta: &DeviceSample) -> u64 {
     // With iostats off the kernel does not count what is in flight either.
-    let counted = last.kernel_before.as_ref().filter(|counters| counters.iostats != Some(false));
+    let counted = last
+        .kernel_before
+        .as_ref()
+        .filter(|counters| counters.iostats != Some(false) || counting.ignores_the_flag(last));
     let in_flight = counted.map_or(u64::MAX, in_flight);
     delta.counters.stale + last.held.saturating_sub(in_flight)
 }
 
 /// I/Os of a row that are not lost.
 fn counted(row: &Row) -> u64 {
-    row.stages[1].count() + row.untimed + row.never_issued
+    row.stages[1].count() + row.further + row.untimed + row.never_issued
 }
 
 /// A stage that saw nothing gets no key.
@@ -476,12 +559,20 @@ fn in_flight(counters: &Counters) -> u64 {
 
 /// The kernel's counters around both readings: between the inner two the I/O was certainly traced,
 /// outside the outer two it certainly was not.
-fn kernel_brackets(first: &DeviceSample, last: &DeviceSample) -> Option<BTreeMap<KernelClass, Bracket>> {
+fn kernel_brackets(
+    counting: Counting,
+    first: &DeviceSample,
+    last: &DeviceSample,
+) -> Option<BTreeMap<KernelClass, Bracket>> {
     let (a, b) = (first.kernel_before?, first.kernel_after?);
     let (c, d) = (last.kernel_before?, last.kernel_after?);
-    if [a, b, c, d].iter().any(|counters| counters.iostats == Some(false)) {
+    let off = [a, b, c, d].iter().any(|counters| counters.iostats == Some(false));
+    if counting == Counting::Unknown || off && !counting.ignores_the_flag(last) {
         return None;
     }
+    // What is counted when it begins is seen here when it ends.
+    let (begun, unended) =
+        if last.counted_at_start { (in_flight(&a), in_flight(&c)) } else { Default::default() };
     let get = |counters: &Counters, class| match class {
         KernelClass::Read => Some(counters.reads),
         KernelClass::Write => Some(counters.writes),
@@ -489,10 +580,11 @@ fn kernel_brackets(first: &DeviceSample, last: &DeviceSample) -> Option<BTreeMap
         KernelClass::Flush => counters.flushes,
     };
     let bracket = |class| {
-        let min = get(&c, class)?.saturating_sub(get(&b, class)?);
-        Some((class, Bracket { min, max: get(&d, class)?.saturating_sub(get(&a, class)?) }))
+        let min = get(&c, class)?.saturating_sub(get(&b, class)? + unended);
+        Some((class, Bracket { min, max: get(&d, class)?.saturating_sub(get(&a, class)?) + begun }))
     };
-    Some(KernelClass::ALL.into_iter().filter_map(bracket).collect())
+    let all = KernelClass::ALL.into_iter().filter(|class| counting.counts(*class));
+    Some(all.filter_map(bracket).collect())
 }
 
 fn queue_facts(facts: Option<&BlockDevice>, queue: u32) -> QueueLatency {

@@ -32,6 +32,14 @@ pub struct Slowest {
 }
 
 impl OperationLatency {
+    /// Takes out a stage that is nothing in all of them.
+    pub fn leave_out(&mut self, stage: Stage) {
+        self.stages.remove(&stage);
+        for class in &mut self.by_total {
+            class.sums_ns.remove(&stage);
+        }
+    }
+
     /// The operations of the highest powers of two of the total that are at least `share` of all of
     /// them: measured, not put together from percentiles. None where that would be more than half.
     pub fn slowest(&self, share: f64) -> Option<Slowest> {

@@ -49,6 +49,23 @@ pub fn traceable<'a>(host: &'a Host, root: &Path, text: &str) -> Result<Vec<&'a 
     requests_of(host, device).ok_or_else(|| bio_based(host, device))
 }
 
+/// As [`traceable`], for probes that see bios too: every disk stands for itself, but for multipath heads,
+/// whose bios become their paths'.
+pub fn observable<'a>(host: &'a Host, root: &Path, text: &str) -> Result<Vec<&'a BlockDevice>> {
+    let device = resolve(host, root, text)?;
+    Ok(requests_of(host, device).unwrap_or_else(|| vec![device]))
+}
+
+/// All disks below one, nearest first.
+pub fn below<'a>(host: &'a Host, device: &'a BlockDevice) -> Vec<&'a BlockDevice> {
+    with_layers(host, device).split_off(1)
+}
+
+/// Whether it is an NVMe multipath head.
+pub fn is_head(host: &Host, device: &BlockDevice) -> bool {
+    !device.request_based && requests_of(host, device).is_some()
+}
+
 /// A disk and all disks below it, as far as they have requests; a refusal where none has.
 pub fn stack<'a>(host: &'a Host, disk: &str) -> Result<Vec<&'a BlockDevice>> {
     let device = host.device(disk).ok_or_else(|| unknown(disk))?;

@@ -128,14 +128,7 @@ impl KernelBtf {
 
     /// The places of bios and requests among the arguments of their events.
     pub fn arguments(&self) -> Result<wire_arguments> {
-        let place = |event, wanted| {
-            self.prototype(event).and_then(|arguments| place(&arguments, wanted)).ok_or_else(|| {
-                Refusal::Refused(format!(
-                    "the event {event} of this kernel has no {wanted} among its arguments: \
-                     `biopsy check` shows what this kernel allows"
-                ))
-            })
-        };
+        let place = |event, wanted| self.place(event, wanted);
         // All of them moved to the front in 5.11, and looking for one takes a millisecond.
         if place("block_bio_queue", "bio")? == 0 {
             return Ok(wire_arguments::default());
@@ -148,8 +141,31 @@ impl KernelBtf {
             rq_merge: place("block_rq_merge", "request")?,
             rq_issue: place("block_rq_issue", "request")?,
             rq_requeue: place("block_rq_requeue", "request")?,
-            pad: 0,
+            bio_complete: 0,
         })
+    }
+
+    /// The place of the bio among the arguments of block_bio_complete: behind the request queue, in all
+    /// kernels so far.
+    pub fn bio_complete(&self) -> Result<u32> {
+        self.place("block_bio_complete", "bio")
+    }
+
+    /// Whether the kernel counts an I/O of a bio-based device when it begins, and not when it ends; until
+    /// 5f27571382ca (6.4), of which the function that begins it was told the sectors.
+    pub fn counts_bios_at_start(&self) -> bool {
+        let Some(begin) = self.vmlinux.type_by_name::<Func<'_>>("bdev_start_io_acct") else { return true };
+        FuncProto::try_from(begin.referenced_type()).is_ok_and(|arguments| arguments.len() > 3)
+    }
+
+    fn place(&self, event: &str, wanted: &str) -> Result<u32> {
+        let found = self.prototype(event).and_then(|arguments| place(&arguments, wanted));
+        Ok(found.ok_or_else(|| {
+            Refusal::Refused(format!(
+                "the event {event} of this kernel has no {wanted} among its arguments: \
+                 `biopsy check` shows what this kernel allows"
+            ))
+        })?)
     }
 
     /// What an event hands to its programs, as the structs that the arguments point to; empty for other

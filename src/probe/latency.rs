@@ -11,6 +11,7 @@ use zerocopy::IntoBytes;
 
 use super::btf::{EventHome, KernelBtf, RingSubmit};
 use super::cost::{CostMeter, Metered, metered};
+use super::layers;
 use super::libbpf;
 use super::multipath;
 use super::plan::Plan;
@@ -24,7 +25,7 @@ use crate::host::counters::Counters;
 use crate::refusal::Refusal;
 use crate::wire::parts::{PART_UNITS, PartRow};
 use crate::wire::{
-    COVERS, DeviceSample, OPS, OPS_SHARDED, OperationRow, Reading, Row, WireCounters, WireSlot,
+    COVERS, DeviceSample, OPS, OPS_SHARDED, OperationRow, Reading, Row, WireBioIo, WireCounters, WireSlot,
 };
 
 /// The kernel's counter of an I/O follows its completion event within one interrupt's batch; between
@@ -42,8 +43,10 @@ const STACK_OWNERS: u32 = 1 << 14;
 /// What to trace.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Names of disks; empty: every request-based device.
+    /// Names of disks; empty: every one that is in use.
     pub devices: Vec<String>,
+    /// Trace bio-based disks too, and what lies below the disks that are named.
+    pub layers: bool,
     /// Without it `block_bio_queue` is not attached and there is no queue stage.
     pub queue_stage: bool,
     /// Follow operations: io_uring requests, and system calls that read or write. Needs `queue_stage`.
@@ -60,6 +63,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             devices: Vec::new(),
+            layers: false,
             queue_stage: true,
             operations: true,
             parts: false,
@@ -78,6 +82,8 @@ struct Wanted {
     /// Stages are taken apart; and whether the end of the bios' callbacks can be seen (6.5).
     parts: bool,
     io_done: bool,
+    /// The place of the bio in block_bio_complete, where a bio-based device is traced.
+    bio_complete: Option<u32>,
     drop_issue: u32,
 }
 
@@ -89,6 +95,8 @@ pub struct LatencyProbe {
     /// The programs that were attached; they stay loaded after their links are gone.
     attached: BTreeSet<&'static str>,
     plan: Plan,
+    /// The kernel counts I/Os of bio-based devices when they begin.
+    counted_at_start: bool,
     root: PathBuf,
     meter: Option<CostMeter>,
     missing: Vec<Missing>,
@@ -121,6 +129,11 @@ fn refusal(what: &str, error: &libbpf_rs::Error) -> anyhow::Error {
 }
 
 impl LatencyProbe {
+    /// Whether bios of devices without requests can be followed on this kernel.
+    pub fn sees_bios() -> bool {
+        layers::sees_bios()
+    }
+
     /// Loads and attaches. `root` is where sysfs is read from, `/` on this machine.
     ///
     /// Refused when rights, BTF or a device are missing; a single optional program that the kernel
@@ -128,8 +141,7 @@ impl LatencyProbe {
     pub fn attach(host: &Host, root: &Path, options: &Options) -> Result<Self> {
         preflight::permit(root)?;
         libbpf::listen();
-        let chosen = |name: &str| options.devices.is_empty() || options.devices.iter().any(|d| d == name);
-        let mut plan = Plan::new(host.devices.iter().filter(|d| chosen(&d.name)), host.cpus_possible)?;
+        let mut plan = layers::plan(host, options)?;
         if plan.devices.is_empty() {
             let what = "none of the block devices to trace has requests of its own, which are what the probes see: \
                         name others, `biopsy devices` lists them";
@@ -152,16 +164,20 @@ impl LatencyProbe {
         }
         let nvme = nvme_sq_reason(&btf);
         missing.extend(missing_complete(host, &plan, nvme.as_ref()));
+        missing.extend(layers::missing_stages(&plan));
         let follow = options.operations && options.queue_stage && libbpf::has_swap();
         let ring = if follow { btf.ring_submit() } else { None };
         let parts = options.parts && ring.is_some();
         let io_done = parts && btf.event("block_io_done", None).is_there();
+        let bio_complete = if plan.has_bios() { Some(btf.bio_complete()?) } else { None };
+        let counted_at_start = plan.has_bios() && btf.counts_bios_at_start();
         let mut wanted = Wanted {
             nvme: nvme.is_none(),
-            queue: options.queue_stage,
+            queue: options.queue_stage || bio_complete.is_some(),
             ring,
             parts,
             io_done,
+            bio_complete,
             drop_issue: options.drop_issue,
         };
         if options.parts && !parts {
@@ -206,6 +222,7 @@ impl LatencyProbe {
             links: BTreeMap::new(),
             attached: BTreeSet::new(),
             plan,
+            counted_at_start,
             root: root.to_path_buf(),
             meter,
             missing,
@@ -236,7 +253,11 @@ impl LatencyProbe {
                 }
             }
         }
+        if let Some(place) = wanted.bio_complete {
+            told.arguments.bio_complete = place;
+        }
         let config = &mut told.config;
+        config.want_bios = wanted.bio_complete.is_some().into();
         config.rqf_flush_seq = btf.rqf_flush_seq();
         config.rqf_timed_out = btf.rqf_timed_out();
         config.devices = plan.devices.len() as u32;
@@ -247,6 +268,7 @@ impl LatencyProbe {
         config.want_throttle = wanted.parts.into();
         config.bio_mask = plan.bio_sets() - 1;
         open.progs.nvme_sq.set_autoload(wanted.nvme);
+        open.progs.bio_complete.set_autoload(wanted.bio_complete.is_some());
         let queue_only: [&mut OpenProgramMut<'_>; 3] =
             [&mut open.progs.bio_queue, &mut open.progs.bio_backmerge, &mut open.progs.bio_frontmerge];
         for program in queue_only {
@@ -281,7 +303,13 @@ impl LatencyProbe {
     }
 
     fn size(open: &mut OpenLatencySkel<'_>, plan: &Plan, wanted: &Wanted) -> Result<()> {
-        open.maps.slots.set_max_entries(plan.slots).map_err(|e| refusal("sizing the slots", &e))?;
+        if wanted.bio_complete.is_none() {
+            open.maps
+                .bio_ios
+                .set_max_entries(1)
+                .map_err(|e| refusal("sizing the table of bios without requests", &e))?;
+        }
+        open.maps.slots.set_max_entries(plan.slots.max(1)).map_err(|e| refusal("sizing the slots", &e))?;
         open.maps
             .bios
             .set_max_entries(plan.bio_sets())
@@ -328,8 +356,9 @@ impl LatencyProbe {
     /// before what begins it.
     fn attach_programs(&mut self) -> Result<()> {
         let progs = &mut self.skel.progs;
-        let order: [(&'static str, &mut ProgramMut<'_>); 20] = [
+        let order: [(&'static str, &mut ProgramMut<'_>); 21] = [
             ("rq_complete", &mut progs.rq_complete),
+            ("bio_complete", &mut progs.bio_complete),
             ("rq_merge", &mut progs.rq_merge),
             ("rq_requeue", &mut progs.rq_requeue),
             ("bio_split", &mut progs.bio_split),
@@ -409,6 +438,7 @@ impl LatencyProbe {
             metered("rq_complete", &progs.rq_complete),
             metered("rq_issue", &progs.rq_issue),
             metered("bio_queue", &progs.bio_queue),
+            metered("bio_complete", &progs.bio_complete),
             metered("nvme_sq", &progs.nvme_sq),
             metered("sys_enter", &progs.sys_enter),
             metered("sys_exit", &progs.sys_exit),
@@ -437,7 +467,9 @@ impl LatencyProbe {
                 devices
                     .iter()
                     .flat_map(|d| d.rows.iter().chain(&d.rare))
-                    .map(|row| row.stages[1].count() + row.untimed + row.no_start + row.never_issued)
+                    .map(|row| {
+                        row.stages[1].count() + row.further + row.untimed + row.no_start + row.never_issued
+                    })
                     .sum()
             })
             .unwrap_or(0)
@@ -521,6 +553,17 @@ impl LatencyProbe {
                 *count += 1;
             }
         }
+        if self.attached.contains("bio_complete") {
+            for (_, io) in self.skel.maps.bio_ios.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
+                let io = WireBioIo::decode(&io)?;
+                if io.bio == 0 || io.queued >= before_ns {
+                    continue;
+                }
+                if let Some(count) = held.get_mut(io.device as usize) {
+                    *count += 1;
+                }
+            }
+        }
         Ok(held)
     }
 
@@ -555,6 +598,9 @@ impl LatencyProbe {
                 operation_shards: wire.operation_shards,
                 parts: (0..units).map(|i| part(index as u32 * units + i)).collect::<Result<_>>()?,
                 counters: WireCounters::decode(&element(&maps.counters, index as u32)?)?,
+                bio_based: device.is_bio_based(),
+                counted_at_start: device.is_bio_based() && self.counted_at_start,
+                added_for: device.added_for.clone(),
                 ..DeviceSample::default()
             });
         }
@@ -615,7 +661,7 @@ fn missing_complete(
             .any(|d| d.name == name && d.driver.as_deref().is_some_and(|v| v.starts_with("nvme")))
     };
     let mut all = Vec::new();
-    for device in &plan.devices {
+    for device in plan.devices.iter().filter(|d| !d.is_bio_based()) {
         let (reason, why, remedy) = match (is_nvme(&device.name), nvme) {
             (true, None) => continue,
             (true, Some((reason, why, remedy))) => (*reason, why.clone(), remedy.clone()),

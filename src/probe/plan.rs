@@ -9,8 +9,8 @@ use crate::host::counters::Counters;
 use crate::refusal::Refusal;
 use crate::wire::parts::PART_UNITS;
 use crate::wire::{
-    COVERS, MAX_DEVICES, OPS, OPS_SHARDED, SHARED_OPERATION_ROWS, SHARED_ROWS, WireDevice, WireOperationRow,
-    WireRow,
+    BIO_BASED, COVERS, FLUSHES_APART, MAX_DEVICES, OPS, OPS_SHARDED, SHARED_OPERATION_ROWS, SHARED_ROWS,
+    WireDevice, WireOperationRow, WireRow,
 };
 
 /// With a scheduler the kernel gives a queue 2 × min(tags, 128) requests when it is switched, so 256
@@ -38,14 +38,23 @@ pub struct Plan {
 pub struct PlannedDevice {
     pub name: String,
     pub wire: WireDevice,
+    /// Nobody named it: it is traced as a layer of these.
+    pub added_for: Vec<String>,
+}
+
+impl PlannedDevice {
+    pub fn is_bio_based(&self) -> bool {
+        self.wire.flags & BIO_BASED != 0
+    }
 }
 
 impl Plan {
     /// Lays out exclusive ranges: queue `q`, tag `t` of a device has slot
     /// `slot_base + q × slots_per_queue + t`, and the last slot of each queue is the flush request's.
+    /// Bio-based devices have no slots.
     pub fn new<'a>(devices: impl Iterator<Item = &'a BlockDevice>, cpus: u32) -> Result<Self> {
         let mut plan = Self::default();
-        for device in devices.filter(|d| d.request_based) {
+        for device in devices {
             if plan.devices.len() == MAX_DEVICES {
                 return Err(Refusal::Refused(format!(
                     "more than {MAX_DEVICES} block devices cannot be traced at once: name some with -d"
@@ -55,7 +64,7 @@ impl Plan {
             let hw_queues = device.queues.iter().map(|q| q.queue + 1).max().unwrap_or(1);
             let tags =
                 device.queues.iter().map(|q| q.tags.saturating_add(q.reserved_tags)).max().unwrap_or(0);
-            let slots_per_queue = tags.max(device.requests.unwrap_or(0)).clamp(LEAST_SLOTS, 1 << 16) + 1;
+            let mut slots_per_queue = tags.max(device.requests.unwrap_or(0)).clamp(LEAST_SLOTS, 1 << 16) + 1;
             // One shard per CPU on a single queue; fewer as the queues become more, never CPU × queue.
             let shards = (cpus.clamp(1, MOST_SHARDS) / hw_queues).max(1);
             let exclusive = hw_queues == 1 && shards >= cpus;
@@ -63,6 +72,13 @@ impl Plan {
             let mut flags = if exclusive { 0 } else { SHARED_ROWS };
             if operation_shards < cpus {
                 flags |= SHARED_OPERATION_ROWS;
+            }
+            if !device.request_based {
+                slots_per_queue = 0;
+                flags |= BIO_BASED;
+                if device.driver.as_deref() == Some("dm") {
+                    flags |= FLUSHES_APART;
+                }
             }
             let wire = WireDevice {
                 major: device.major,
@@ -82,9 +98,14 @@ impl Plan {
                 (COVERS * (operation_shards as usize * OPS_SHARDED + OPS - OPS_SHARDED)) as u32;
             plan.slots += slots_per_queue * hw_queues;
             plan.rows = wire.rare_row_base + (OPS - OPS_SHARDED) as u32;
-            plan.devices.push(PlannedDevice { name: device.name.clone(), wire });
+            plan.devices.push(PlannedDevice { name: device.name.clone(), wire, added_for: Vec::new() });
         }
         Ok(plan)
+    }
+
+    /// Whether one of the devices has no requests.
+    pub fn has_bios(&self) -> bool {
+        self.devices.iter().any(PlannedDevice::is_bio_based)
     }
 
     /// For kernels that run a program inside itself: plain additions to a row of one CPU's own could then
@@ -183,9 +204,21 @@ mod tests {
         assert_eq!((plan.devices[0].wire.shards, plan.devices[0].wire.flags), (1, SHARED_ROWS));
     }
 
+    /// The slot of a request must lead to its device, whichever stands beside it in the plan.
     #[test]
-    fn bio_based_devices_are_left_out() {
-        let zram = BlockDevice { name: "zram0".into(), ..BlockDevice::default() };
-        assert!(Plan::new([zram].iter(), 2).unwrap().devices.is_empty());
+    fn bio_based_devices_have_rows_and_no_slots() {
+        let zram =
+            BlockDevice { name: "zram0".into(), driver: Some("zram".into()), ..BlockDevice::default() };
+        let dm = BlockDevice { name: "dm-0".into(), driver: Some("dm".into()), ..BlockDevice::default() };
+        let plan = Plan::new([device("sda", 1, 32), zram, dm].iter(), 2).unwrap();
+        let wires: Vec<WireDevice> = plan.devices.iter().map(|d| d.wire).collect();
+        assert_eq!(wires.iter().map(|w| w.slots_per_queue).collect::<Vec<_>>(), [257, 0, 0]);
+        assert_eq!((wires[1].slot_base, wires[2].slot_base, plan.slots), (257, 257, 257));
+        assert!(wires[2].row_base > wires[1].rare_row_base && plan.rows > wires[2].rare_row_base);
+        assert_eq!(
+            (wires[0].flags, wires[1].flags, wires[2].flags),
+            (0, BIO_BASED, BIO_BASED | FLUSHES_APART)
+        );
+        assert!(plan.has_bios());
     }
 }

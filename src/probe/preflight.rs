@@ -88,6 +88,13 @@ const LATENCY: &[Known] = &[
         without: "merges are not counted",
         needed: true,
     },
+    Known {
+        program: "bio_complete",
+        event: "block_bio_complete",
+        module: None,
+        without: "bio-based devices (dm, md, zram) are not seen, only the disks below them",
+        needed: false,
+    },
     Known { program: "sys_enter", event: "sys_enter", module: None, without: FOLLOWS, needed: false },
     Known { program: "sys_exit", event: "sys_exit", module: None, without: FOLLOWS, needed: false },
     Known {
@@ -157,6 +164,10 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
         let why = "this kernel has no event that names the io_uring request which is submitted";
         return state(State::Missing, lost(why), Some("use Linux 6.1 or newer"));
     }
+    if known.program == "bio_complete" && !libbpf::has_swap() {
+        let why = "the kernel's own counts of bios are no bios' in all drivers before Linux 5.12";
+        return state(State::Missing, lost(why), Some("use Linux 6.1 or newer"));
+    }
     match btf.event(known.event, known.module) {
         EventHome::Absent => return state(State::Missing, lost("this kernel does not have the event"), None),
         EventHome::Untyped(module) => {
@@ -193,7 +204,9 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
 fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
     libbpf::listen();
     let mut open = LatencySkelBuilder::default().open(libbpf::object_place())?;
-    open.maps.rodata_data.as_mut().context("the object has read-only data")?.arguments = btf.arguments()?;
+    let told = open.maps.rodata_data.as_mut().context("the object has read-only data")?;
+    told.arguments = btf.arguments()?;
+    told.arguments.bio_complete = btf.bio_complete()?;
     for mut program in open.open_object_mut().progs_mut() {
         let wanted = program.name() == name;
         program.set_autoload(wanted);

@@ -20,7 +20,9 @@ use self::generated::latency_old;
 
 use super::libbpf;
 use crate::wire::parts::WirePartRow;
-use crate::wire::{WireCounters, WireDevice, WireExtent, WireOperationRow, WireRow, WireSlot, WireTotal};
+use crate::wire::{
+    WireBioIo, WireCounters, WireDevice, WireExtent, WireOperationRow, WireRow, WireSlot, WireTotal,
+};
 
 macro_rules! compiled {
     ($name:literal) => {
@@ -51,7 +53,7 @@ macro_rules! same_layout {
 }
 
 same_layout!(WireExtent, latency::types::wire_extent: sum not_min max);
-same_layout!(WireRow, latency::types::wire_row: bytes untimed no_start never_issued unowned extents counts);
+same_layout!(WireRow, latency::types::wire_row: bytes untimed no_start never_issued unowned further bios bio_ns extents counts);
 same_layout!(WirePartRow, latency::types::wire_part_row: extents counts);
 same_layout!(WireTotal, latency::types::wire_total: operations sums);
 same_layout!(WireOperationRow, latency::types::wire_operation_row: torn bare extents by_total counts);
@@ -59,7 +61,9 @@ same_layout!(WireDevice, latency::types::wire_device:
     major first_minor slot_base slots_per_queue hw_queues row_base shards rare_row_base flags
     operation_row_base operation_shards);
 same_layout!(WireCounters, latency::types::wire_counters:
-    splits merges requeues retries negative out_of_range stale no_queue_start);
+    splits merges requeues retries negative out_of_range stale no_queue_start evicted evicted_ended);
 same_layout!(latency_old::types::rodata, latency::types::rodata: config arguments syscall_kinds);
 same_layout!(latency_old::types::bss, latency::types::bss: running unlearned unfollowed);
 same_layout!(WireSlot, latency::types::wire_slot: request queued issued reaped state used sector bytes);
+same_layout!(WireBioIo, latency::types::wire_bio_io: bio queued link proof device bytes op parts
+    flush_ahead);

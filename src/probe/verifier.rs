@@ -95,10 +95,12 @@ fn tell(object: &mut OpenObject, btf: &KernelBtf) -> Result<()> {
     // this map, in both latency objects (asserted in skel.rs) and with this size.
     let constants = unsafe { &mut *bytes.as_mut_ptr().cast::<latency::types::rodata>() };
     constants.arguments = btf.arguments()?;
+    constants.arguments.bio_complete = btf.bio_complete()?;
     constants.config.rqf_flush_seq = btf.rqf_flush_seq();
     constants.config.rqf_timed_out = btf.rqf_timed_out();
     constants.config.devices = 1;
     constants.config.want_queue = 1;
+    constants.config.want_bios = libbpf::has_swap().into();
     constants.config.want_operations = libbpf::has_swap().into();
     constants.config.bio_mask = 127;
     Ok(())

@@ -125,3 +125,49 @@ nvme_driver() {
     modprobe nvme "$@"
     wait_for [ -b /dev/nvme0n1 ]
 }
+
+# A device-mapper disk over another one, of its whole length: mapped NAME TARGET DISK [ARGUMENT...]
+# Prints the kernel's name of it.
+mapped() {
+    modprobe dm_mod
+    name=$1 target=$2 below=$3
+    shift 3
+    # Nobody in the guest listens for udev's events.
+    dmsetup create --noudevsync "$name" --table "0 $(cat "/sys/block/$below/size") $target /dev/$below 0 $*" >&2
+    dmsetup info -c --noheadings -o blkdevname "$name"
+}
+
+# An array without metadata: array NAME LEVEL DISK...
+array() {
+    array_name=$1 level=$2
+    shift 2
+    modprobe "raid$level"
+    # The chunk is one of raid0's only.
+    [ "$level" -ne 0 ] || level="$level --chunk=64"
+    # shellcheck disable=SC2086 # two words
+    mdadm --build "/dev/$array_name" --run --level=$level --assume-clean --raid-devices=$# "$@"
+}
+
+# An ext4 with a journal on a disk, mounted: mounted_ext4 DISK FOLDER
+mounted_ext4() {
+    # The kernel would load the checksum's module through a program that the guest does not have; in 7.2 it
+    # needs none.
+    modprobe crc32c_generic || true
+    modprobe ext4
+    # Not the one that is within busybox.
+    /bin/mke2fs -q -t ext4 -O has_journal -E lazy_itable_init=0,lazy_journal_init=0 "/dev/$1"
+    mkdir -p "$2"
+    mount -t ext4 "/dev/$1" "$2"
+}
+
+# Takes all stacked devices apart, the upper ones first.
+no_layers() {
+    grep -q device-mapper /proc/misc && dmsetup remove_all --noudevsync
+    for folder in /sys/block/md*/md; do
+        [ ! -d "$folder" ] || MDADM_NO_UDEV=1 mdadm --stop "/dev/$(basename "$(dirname "$folder")")"
+    done
+    for disk in /dev/loop[0-9]*; do
+        [ ! -e "/sys/block/${disk##*/}/loop" ] || losetup -d "$disk"
+    done
+    true
+}

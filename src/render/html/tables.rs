@@ -132,6 +132,11 @@ pub fn percentiles(s: &Summaries<'_>) -> String {
                     hists.push(&all.total);
                 }
             }
+            if let Some(bio) = &latency.bio {
+                let names = [&device.name, op.name(), Unit::Io.name(), "bio"].map(text);
+                rows.push(names.into_iter().chain([Cell::Number(count(bio.count()))]).collect());
+                hists.push(bio);
+            }
         }
     }
     let whole =

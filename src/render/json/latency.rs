@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{line, object, times};
-use crate::analyze::latency::{DeviceLatency, KernelClass, LatencySummary, Op, OpLatency, Stage};
+use crate::analyze::latency::{Counting, DeviceLatency, KernelClass, LatencySummary, Op, OpLatency, Stage};
+use crate::analyze::layers::{self, Layer};
 use crate::analyze::operations::TotalClass;
 use crate::analyze::parts::Parts;
 use crate::envelope::Envelope;
@@ -23,17 +24,17 @@ pub fn render(envelope: &Envelope, summary: &LatencySummary, command_status: Opt
 /// The object, for results that contain it.
 pub fn value(envelope: &Envelope, summary: &LatencySummary) -> Map<String, Value> {
     let mut all = object("biopsy.latency/1", envelope);
-    all.insert("devices".to_string(), summary.devices.iter().map(device).collect());
+    all.insert("devices".to_string(), summary.devices.iter().map(|of| device(summary, of)).collect());
     all.insert("groups".to_string(), json!([]));
-    all.insert("kernel_classes".to_string(), mapping());
+    all.insert("kernel_classes".to_string(), mapping(Counting::Requests));
     all
 }
 
 /// Which classes each field of `/sys/block/D/stat` counts.
-fn mapping() -> Value {
+fn mapping(counting: Counting) -> Value {
     let mut classes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for op in Op::ALL {
-        classes.entry(op.kernel_class().map_or("none", KernelClass::name)).or_default().push(op.name());
+        classes.entry(counting.class(op).map_or("none", KernelClass::name)).or_default().push(op.name());
     }
     json!(classes)
 }
@@ -61,6 +62,9 @@ fn of_op(latency: &OpLatency) -> Value {
             map.insert(key.to_string(), parts(of));
         }
     }
+    if let Some(bio) = &latency.bio {
+        map.insert("bio".to_string(), times(bio));
+    }
     // Absent is absent: nothing is known of operations where they are not followed.
     if let Some(unowned) = latency.unowned {
         map.insert("ios_without_operation".to_string(), json!(unowned));
@@ -83,7 +87,32 @@ fn class(class: &TotalClass) -> Value {
     json!([class.lower_ns, class.upper_ns, class.operations, sums])
 }
 
-fn device(device: &DeviceLatency) -> Value {
+fn layer(layer: &Layer) -> Value {
+    let mut one = Map::from_iter([("name".to_string(), json!(layer.name))]);
+    if let Some(traced) = layer.traced {
+        one.insert("ios".to_string(), json!(traced.ios));
+        one.insert("bytes".to_string(), json!(traced.bytes));
+        if let Some(mean) = traced.mean_ns {
+            one.insert("mean_ns".to_string(), json!(mean));
+        }
+    }
+    Value::Object(one)
+}
+
+/// A class of I/O, with the time in its layer where that can be said.
+fn of_layered_op(summary: &LatencySummary, of: &DeviceLatency, op: Op, latency: &OpLatency) -> Value {
+    let mut one = of_op(latency);
+    if let (Some(Ok(inside)), Value::Object(map)) = (layers::inside(summary, of, op), &mut one) {
+        let of_layer = json!({
+            "ios": inside.ios, "mean_ns": inside.mean_ns(),
+            "upper_mean_ns": inside.upper_mean_ns(), "lower_mean_ns": inside.lower_mean_ns(),
+        });
+        map.insert("layer".to_string(), of_layer);
+    }
+    one
+}
+
+fn device(summary: &LatencySummary, device: &DeviceLatency) -> Value {
     let bracket = device.kernel_total();
     let classes: Option<Map<String, Value>> = device.kernel.as_ref().map(|classes| {
         classes
@@ -94,8 +123,11 @@ fn device(device: &DeviceLatency) -> Value {
             })
             .collect()
     });
-    let ops: Map<String, Value> =
-        device.ops.iter().map(|(op, l)| (op.name().to_string(), of_op(l))).collect();
+    let ops: Map<String, Value> = device
+        .ops
+        .iter()
+        .map(|(op, l)| (op.name().to_string(), of_layered_op(summary, device, *op, l)))
+        .collect();
     let queues: Vec<Value> = device
         .queues
         .iter()
@@ -124,12 +156,20 @@ fn device(device: &DeviceLatency) -> Value {
         "retries": device.retries,
         "negative": device.negative,
         "vanished": device.vanished,
-        "layers": device.layers,
+        "layers": layers::lower(summary, device).iter().map(layer).collect::<Vec<_>>(),
+        "bio_based": device.bio_based,
         "ops": ops,
         "queues": queues,
     });
-    if let (Some(operations), Value::Object(map)) = (device.operations, &mut all) {
+    let Value::Object(map) = &mut all else { return all };
+    if let Some(operations) = device.operations {
         map.insert("operations".to_string(), json!(operations));
+    }
+    if device.counting != Counting::Requests {
+        map.insert("kernel_classes".to_string(), mapping(device.counting));
+    }
+    if !device.added_for.is_empty() {
+        map.insert("added_for".to_string(), json!(device.added_for));
     }
     all
 }

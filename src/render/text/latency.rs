@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{bytes, clean, count, counted, footer, short, significant, table, time, time_unit};
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Stage, Unit};
+use crate::analyze::layers;
 use crate::analyze::operations::{NotCovered, OperationLatency};
 use crate::analyze::parts::Parts;
 use crate::envelope::Envelope;
@@ -30,7 +31,7 @@ pub fn render(
     let shown: Vec<&DeviceLatency> =
         summary.devices.iter().filter(|d| style.all || d.ios + d.lost_ios > 0).collect();
     for device in &shown {
-        out.push_str(&of_device(device, summary.duration_ns, style));
+        out.push_str(&of_device(device, summary, style));
         out.push('\n');
     }
     if shown.is_empty() {
@@ -47,11 +48,14 @@ fn bold(text: &str, style: Style) -> String {
     if style.color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() }
 }
 
-fn of_device(device: &DeviceLatency, duration_ns: u64, style: Style) -> String {
-    let seconds = (duration_ns as f64 / 1e9).max(1e-9);
+fn of_device(device: &DeviceLatency, summary: &LatencySummary, style: Style) -> String {
+    let seconds = (summary.duration_ns as f64 / 1e9).max(1e-9);
     let mut out = bold(&clean(&device.name), style);
     if !device.layers.is_empty() {
         out.push_str(&format!(" (on {})", clean(&device.layers.join(", "))));
+    }
+    if !device.added_for.is_empty() {
+        out.push_str(&format!(" (added: below {})", clean(&device.added_for.join(", "))));
     }
     let mut facts = vec![counted(device.ios, "I/O"), bytes(device.bytes as f64)];
     let notable = [
@@ -75,17 +79,17 @@ fn of_device(device: &DeviceLatency, duration_ns: u64, style: Style) -> String {
         ));
         let (unit, stages) = latency.stages();
         let scale = unit_of(latency);
-        if stages.is_empty() {
+        if stages.is_empty() && latency.bio.is_none() {
             continue;
         }
-        let total = match &latency.operations {
+        let whole = match &latency.operations {
             Some(all) if unit == Unit::Operation => {
                 out.push_str(&format!("    {}\n", operations_line(all, latency)));
-                Some(&all.total)
+                Some(("total", &all.total))
             }
-            _ => None,
+            _ => bio(latency),
         };
-        out.push_str(&indent(&stages_table(unit, stages, latency.parts(), total, scale), 4));
+        out.push_str(&indent(&stages_table(unit, stages, latency.parts(), whole, scale), 4));
         out.push('\n');
         if let Some(line) = latency.operations.as_ref().filter(|_| unit == Unit::Operation).and_then(slowest)
         {
@@ -94,14 +98,35 @@ fn of_device(device: &DeviceLatency, duration_ns: u64, style: Style) -> String {
         // A request of the block layer that is not one operation has stages of its own.
         if unit == Unit::Operation && !alike(latency) {
             out.push_str(&indent(
-                &stages_table(Unit::Io, &latency.request_stages, &latency.request_parts, None, scale),
+                &stages_table(Unit::Io, &latency.request_stages, &latency.request_parts, bio(latency), scale),
                 4,
             ));
             out.push('\n');
         }
-        out.push_str(&indent(&histograms(stages, scale), 4));
+        if let Some(Ok(inside)) = layers::inside(summary, device, *op) {
+            out.push_str(&format!("    {}\n\n", layer_line(&inside, device)));
+        }
+        let drawn = if unit == Unit::Io { bio(latency) } else { None };
+        let of_stages = Stage::ALL.iter().filter_map(|stage| Some((stage.name(), stages.get(stage)?)));
+        out.push_str(&indent(&histograms(of_stages.chain(drawn).collect(), scale), 4));
     }
     out
+}
+
+/// What stands for the stages of an I/O without requests.
+fn bio(latency: &OpLatency) -> Option<(&'static str, &Histogram)> {
+    latency.bio.as_ref().map(|bio| ("bio", bio))
+}
+
+/// The time in a layer, as a difference.
+fn layer_line(inside: &layers::Inside, device: &DeviceLatency) -> String {
+    format!(
+        "mean in the layer itself {}: {} here less {} on {}, I/O by I/O",
+        time(inside.mean_ns() as u64),
+        time(inside.upper_mean_ns() as u64),
+        time(inside.lower_mean_ns() as u64),
+        clean(&device.layers.join(", "))
+    )
 }
 
 fn indent(text: &str, by: usize) -> String {
@@ -161,16 +186,17 @@ fn alike(latency: &OpLatency) -> bool {
 /// The unit of all times of one class of I/O: that of the largest median.
 fn unit_of(latency: &OpLatency) -> (f64, &'static str) {
     let total = latency.operations.iter().map(|all| &all.total);
-    let medians = latency.request_stages.values().chain(total).filter_map(|h| h.quantile(0.5).or(h.max()));
+    let times = latency.request_stages.values().chain(&latency.bio).chain(total);
+    let medians = times.filter_map(|h| h.quantile(0.5).or(h.max()));
     time_unit(medians.max().unwrap_or(0))
 }
 
-/// Percentiles per stage, and of the whole.
+/// Percentiles per stage, and of the whole by its name.
 fn stages_table(
     of: Unit,
     stages: &BTreeMap<Stage, Histogram>,
     parts: &Parts,
-    total: Option<&Histogram>,
+    whole: Option<(&str, &Histogram)>,
     (scale, unit): (f64, &'static str),
 ) -> String {
     let cell = |value: Option<u64>| value.map_or("-".to_string(), |v| figure(v as f64 / scale));
@@ -181,7 +207,7 @@ fn stages_table(
             let part = of_stage.map(|(part, h)| (format!("  {}", part.name()), h));
             stages.get(stage).map(|h| (stage.name().to_string(), h)).into_iter().chain(part)
         })
-        .chain(total.map(|h| ("total".to_string(), h)))
+        .chain(whole.map(|(name, h)| (name.to_string(), h)))
         .map(|(name, h)| {
             vec![
                 name,
@@ -232,26 +258,26 @@ fn octaves(hist: &Histogram) -> BTreeMap<u32, u64> {
 }
 
 /// One row per power of two, the stages side by side. What would be one bar, or a few stars, is a line.
-fn histograms(stages: &BTreeMap<Stage, Histogram>, unit: (f64, &'static str)) -> String {
-    let present = || Stage::ALL.iter().filter_map(|stage| stages.get(stage).map(|hist| (*stage, hist)));
+fn histograms(stages: Vec<(&str, &Histogram)>, unit: (f64, &'static str)) -> String {
     let is_drawn = |hist: &Histogram| hist.count() >= FEW && octaves(hist).len() > 1;
-    let drawn: Vec<(Stage, BTreeMap<u32, u64>)> =
-        present().filter(|(_, hist)| is_drawn(hist)).map(|(stage, hist)| (stage, octaves(hist))).collect();
+    let (drawn, told): (Vec<_>, Vec<_>) = stages.into_iter().partition(|(_, hist)| is_drawn(hist));
+    let drawn: Vec<(&str, BTreeMap<u32, u64>)> =
+        drawn.into_iter().map(|(stage, hist)| (stage, octaves(hist))).collect();
     let mut out = picture(&drawn, unit);
-    for (stage, hist) in present().filter(|(_, hist)| !is_drawn(hist)) {
+    for (stage, hist) in told {
         let edge = |ns: Option<u64>| ns.map_or("-".to_string(), |ns| figure(ns as f64 / unit.0));
         let (least, most) = (edge(hist.min()), edge(hist.max()));
         let (n, unit) = (counted(hist.count(), "I/O"), unit.1);
         out.push_str(&match hist.count() {
             0 => continue,
-            _ if least == most => format!("{}: {n} of {least} {unit}\n", stage.name()),
-            _ => format!("{}: {n} of {least} to {most} {unit}\n", stage.name()),
+            _ if least == most => format!("{stage}: {n} of {least} {unit}\n"),
+            _ => format!("{stage}: {n} of {least} to {most} {unit}\n"),
         });
     }
     out
 }
 
-fn picture(stages: &[(Stage, BTreeMap<u32, u64>)], (scale, unit): (f64, &'static str)) -> String {
+fn picture(stages: &[(&str, BTreeMap<u32, u64>)], (scale, unit): (f64, &'static str)) -> String {
     let all = || stages.iter().flat_map(|(_, rows)| rows.keys().copied());
     let (Some(first), Some(last)) = (all().min(), all().max()) else { return String::new() };
     let label = |octave: u32| {
@@ -261,13 +287,11 @@ fn picture(stages: &[(Stage, BTreeMap<u32, u64>)], (scale, unit): (f64, &'static
     let width = (first..=last).map(|o| label(o).chars().count()).max().unwrap_or(0);
     let counts: Vec<usize> = stages
         .iter()
-        .map(|(stage, rows)| {
-            rows.values().map(|n| count(*n).len()).chain([stage.name().len()]).max().unwrap_or(0)
-        })
+        .map(|(stage, rows)| rows.values().map(|n| count(*n).len()).chain([stage.len()]).max().unwrap_or(0))
         .collect();
     let mut out = format!("{}{unit}", " ".repeat(width.saturating_sub(unit.chars().count())));
     for ((stage, _), wide) in stages.iter().zip(&counts) {
-        out.push_str(&format!("  {:>wide$}{}", stage.name(), " ".repeat(BAR + 3)));
+        out.push_str(&format!("  {:>wide$}{}", stage, " ".repeat(BAR + 3)));
     }
     out = out.trim_end().to_string();
     out.push('\n');
@@ -288,7 +312,7 @@ fn picture(stages: &[(Stage, BTreeMap<u32, u64>)], (scale, unit): (f64, &'static
 
 /// How much, how sure, at what cost, and what is not here.
 fn ending(envelope: &Envelope, summary: &LatencySummary, shown: &[&DeviceLatency], style: Style) -> String {
-    let ios: u64 = summary.devices.iter().map(|d| d.ios).sum();
+    let ios = layers::ios_once(summary);
     let mut out = format!(
         "n = {} in {} from {}, kernel {}\n",
         counted(ios, "I/O"),
@@ -349,7 +373,8 @@ mod tests {
         values.for_each(|ns| hist.record(ns));
         let stages = BTreeMap::from([(Stage::Device, hist)]);
         let latency = OpLatency { request_stages: stages, ..OpLatency::default() };
-        histograms(&latency.request_stages, unit_of(&latency))
+        let all = latency.request_stages.iter().map(|(stage, hist)| (stage.name(), hist));
+        histograms(all.collect(), unit_of(&latency))
     }
 
     #[test]
@@ -385,6 +410,34 @@ mod tests {
         assert!(text.contains(": 1 I/O, 0 B, 1 merge, 2 retries\n"), "{text}");
         assert!(text.contains("read  1 I/O  1/s") && text.contains("n = 1 I/O in"), "{text}");
         assert!(text.contains("lost 0 I/Os, 0 events, 0 samples"), "{text}");
+    }
+
+    #[test]
+    fn a_bio_stands_where_the_stages_of_a_request_would() {
+        let of = |each: u64| {
+            let mut hist = Histogram::default();
+            (0..20).for_each(|_| hist.record(each));
+            hist
+        };
+        let whole = |name: &str, layers: &[&str], each: u64| {
+            let op = OpLatency { ios: 20, bytes: 4096, bio: Some(of(each)), ..OpLatency::default() };
+            DeviceLatency {
+                name: name.into(),
+                ios: 20,
+                bio_based: true,
+                layers: layers.iter().map(|l| l.to_string()).collect(),
+                ops: BTreeMap::from([(Op::Read, op)]),
+                ..DeviceLatency::default()
+            }
+        };
+        let mut lower = whole("dm-0", &[], 2_000_000);
+        lower.added_for = vec!["dm-1".into()];
+        let devices = vec![whole("dm-1", &["dm-0"], 102_000_000), lower];
+        let summary = LatencySummary { duration_ns: 1_000_000_000, devices };
+        let text = render(&Envelope::default(), &summary, None, Style::default());
+        assert!(text.contains("mean in the layer itself 100 ms: 102 ms here less 2.00 ms on dm-0"), "{text}");
+        assert!(text.contains("dm-0 (added: below dm-1)") && text.contains("n = 20 I/Os"), "{text}");
+        assert!(text.lines().any(|line| line.trim_start().starts_with("bio ")), "{text}");
     }
 
     #[test]

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * I/Os of devices without requests (bio-based: dm, md, zram): a bio, from block_bio_queue to
+ * block_bio_complete. For the latency programs, whose `config` must stand before it.
+ *
+ * The kernel tells of a bio's end where no request has ended it, once for a bio that was queued:
+ * for one that was split when its last part has ended, and for each part that was split off too.
+ * Whose bio it was is kept from the beginning: on its way down a driver may make it another's.
+ */
+#ifndef BIOPSY_BIO_IOS_H
+#define BIOPSY_BIO_IOS_H
+
+#include "compat.h"
+#include "wire.h"
+#include "hist.h"
+#include "operations.h"
+#include "rows.h"
+
+/* Bios of one slab page share a row, as in bios.h; a row that is taken sends them to the next. */
+#define BIO_IO_BITS	14
+#define BIO_IO_ROW_BITS 5
+#define BIO_IO_PROBES	8
+
+/* Of one place where no traced device is bio-based. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1 << BIO_IO_BITS);
+	__type(key, __u32);
+	__type(value, struct wire_bio_io);
+} bio_ios SEC(".maps");
+
+/* The class of a bio: its flags are those of its request. */
+static __always_inline __u32 op_of_bio(struct bio *bio)
+{
+	__u32 flags = bio->bi_opf;
+	__u32 op = classify(flags);
+
+	if (!bio->bi_iter.bi_size && (op == OP_WRITE || op == OP_FUA) && flags & preflush_flag())
+		return OP_EMPTY_FLUSH;
+	return op;
+}
+
+#ifdef NO_SWAP
+/* Kernels without compare-and-swap count bio-based devices in other ways, each its own. */
+static __always_inline int begin_bio_io(struct bio *bio, __u64 address, struct owner *owner,
+					__u64 now)
+{
+	return 0;
+}
+
+static __always_inline int split_bio_io(struct bio *bio, __u64 address, struct owner *owner)
+{
+	return 0;
+}
+
+static __always_inline int end_bio_io(__u64 address, __u32 flags, __u64 now)
+{
+	return 0;
+}
+
+static __always_inline void count_bios(struct wire_row *row, struct owner *owner,
+				       const struct part *part, int shared)
+{
+}
+
+static __always_inline int end_unknown(__u64 parent, __u32 device, __u32 op, __u64 now)
+{
+	return 0;
+}
+#else
+static __always_inline struct wire_bio_io *bio_io_at(__u64 bio, __u32 probe)
+{
+	__u32 row = ((__u32)bio >> 12) * 0x9e3779b1u >> 16;
+	__u32 index = (row << BIO_IO_ROW_BITS | ((__u32)bio >> 7 & ((1 << BIO_IO_ROW_BITS) - 1)));
+
+	index = (index + (probe << BIO_IO_ROW_BITS)) & ((1 << BIO_IO_BITS) - 1);
+	return bpf_map_lookup_elem(&bio_ios, &index);
+}
+
+static __always_inline struct wire_bio_io *find_bio_io(__u64 bio)
+{
+	for (__u32 i = 0; i < BIO_IO_PROBES; i++) {
+		struct wire_bio_io *io = bio_io_at(bio, i);
+
+		if (io && io->bio == bio)
+			return io;
+	}
+	return 0;
+}
+
+#define COUNT_OF(number, field)                                                                    \
+	({                                                                                         \
+		__u32 key = (number);                                                              \
+		struct wire_counters *c = bpf_map_lookup_elem(&counters, &key);                    \
+		if (c)                                                                             \
+			__sync_fetch_and_add(&c->field, 1);                                        \
+	})
+
+/* A place for a bio. */
+static __always_inline struct wire_bio_io *place_bio_io(__u64 bio)
+{
+	struct wire_bio_io *oldest = find_bio_io(bio);
+
+	/* Its last life's end was not seen. */
+	if (oldest) {
+		if (running)
+			COUNT_OF(oldest->device, stale);
+		return oldest;
+	}
+	for (__u32 i = 0; i < BIO_IO_PROBES; i++) {
+		struct wire_bio_io *io = bio_io_at(bio, i);
+
+		if (!io)
+			return 0;
+		if (!io->bio && !__sync_val_compare_and_swap(&io->bio, 0, bio))
+			return io;
+		if (!oldest || io->queued < oldest->queued)
+			oldest = io;
+	}
+	if (oldest) {
+		COUNT_OF(oldest->device, evicted);
+		oldest->bio = bio;
+	}
+	return oldest;
+}
+
+/* A bio as it enters the block layer; `private` is the bio's own word. */
+__noinline int keep_bio_io(const struct wire_bio_io *fresh, __u64 private, __u32 layer)
+{
+	struct wire_bio_io *io;
+
+	if (!fresh)
+		return 0;
+	io = place_bio_io(fresh->bio);
+	if (!io)
+		return 0;
+	io->queued = fresh->queued;
+	io->device = fresh->device;
+	io->bytes = fresh->bytes;
+	io->op = fresh->op;
+	io->parts = fresh->parts;
+	io->flush_ahead = fresh->flush_ahead;
+	io->link = 0;
+	if (config.want_operations)
+		link_bio((const void *)private, fresh->bio, layer, &io->link, &io->proof);
+	return 0;
+}
+
+static __always_inline int begin_bio_io(struct bio *bio, __u64 address, struct owner *owner,
+					__u64 now)
+{
+	struct wire_bio_io fresh = {
+	    .bio = address,
+	    .queued = now,
+	    .device = owner->device,
+	    .bytes = bio->bi_iter.bi_size,
+	    .op = op_of_bio(bio),
+	    .parts = 1,
+	};
+
+	fresh.flush_ahead =
+	    owner->layer & FLUSHES_APART && fresh.bytes && bio->bi_opf & preflush_flag();
+	return keep_bio_io(&fresh, (__u64)BPF_CORE_READ(bio, bi_private), owner->layer);
+}
+
+/*
+ * A part is split off. dm goes on with the bio itself behind it; others make a bio for the part in
+ * front, which has no block_bio_queue of its own and is chained to the rest.
+ */
+__noinline int part_bio_io(__u64 bio, __u64 parent, __u32 device, __u32 bytes)
+{
+	struct wire_bio_io *io = find_bio_io(bio);
+	struct wire_bio_io *rest, *front;
+
+	if (io) {
+		io->parts++;
+		return 0;
+	}
+	rest = find_bio_io(parent);
+	if (!rest || rest->device != device)
+		return 0;
+	front = place_bio_io(bio);
+	if (!front)
+		return 0;
+	front->queued = rest->queued;
+	front->device = device;
+	front->bytes = bytes;
+	front->op = rest->op;
+	front->parts = 1;
+	front->flush_ahead = 0;
+	front->link = rest->link;
+	front->proof = rest->proof;
+	rest->bytes -= bytes;
+	return 0;
+}
+
+static __always_inline int split_bio_io(struct bio *bio, __u64 address, struct owner *owner)
+{
+	return part_bio_io(address, (__u64)BPF_CORE_READ(bio, bi_private), owner->device,
+			   bio->bi_iter.bi_size);
+}
+
+static __always_inline struct wire_row *row_of_device(__u32 device, __u32 op, int *shared)
+{
+	struct wire_device *facts = bpf_map_lookup_elem(&devices, &device);
+	__u32 shard, index;
+
+	if (!facts || op >= OPS)
+		return 0;
+	*shared = 1;
+	index = facts->rare_row_base + op - OPS_SHARDED;
+	if (op < OPS_SHARDED) {
+		*shared = facts->flags & SHARED_ROWS;
+		shard = bpf_get_smp_processor_id();
+		if (facts->shards && shard >= facts->shards)
+			shard %= facts->shards;
+		index = facts->row_base + shard * OPS_SHARDED + op;
+	}
+	return bpf_map_lookup_elem(&rows, &index);
+}
+
+static __always_inline void count_bio_io(const struct wire_bio_io *io, __u64 now)
+{
+	struct part part = {
+	    .stamps =
+		{
+		    .queued = io->queued,
+		    .issued = io->queued,
+		    .reaped = now,
+		    .ended = now,
+		    .device = io->device,
+		    .op = io->op,
+		    .fused = 1,
+		},
+	    .slot = NO_SLOT,
+	};
+	struct wire_row *row;
+	int shared = 1;
+
+	row = row_of_device(io->device, io->op, &shared);
+	if (!row)
+		return;
+	add(&row->bytes, io->bytes, shared);
+	if (now < io->queued) {
+		COUNT_OF(io->device, negative);
+		add(&row->untimed, 1, shared);
+		return;
+	}
+	add_time(row->extents, row->counts, &row->lock, STAGE_DEVICE, now - io->queued, shared);
+	if (io->parts > 1)
+		add(&row->further, io->parts - 1, shared);
+	if (config.want_operations && !(io->link && finish_part(io->link, io->proof, &part)))
+		add(&row->unowned, 1, shared);
+}
+
+/* True where the bio was one that began on a traced bio-based device. */
+__noinline int end_bio_io(__u64 address, __u32 flags, __u64 now)
+{
+	struct wire_bio_io *io = find_bio_io(address);
+
+	if (!io)
+		return 0;
+	/* dm, where it does the two apart (not in 7.2), takes the flag away in between. */
+	if (io->flush_ahead && !(flags & preflush_flag()))
+		io->parts++;
+	if (running)
+		count_bio_io(io, now);
+	io->bio = 0;
+	return 1;
+}
+
+/* What the bios of a request took, each from its own entry on: a layer above is measured by them.
+ */
+static __always_inline void count_bios(struct wire_row *row, struct owner *owner,
+				       const struct part *part, int shared)
+{
+	if (!config.want_bios || !(owner->layer & BELOW))
+		return;
+	add(&row->bios, part->bios, shared);
+	add(&row->bio_ns, part->bio_ns, shared);
+}
+
+/* A bio ends of which no beginning is known. */
+__noinline int end_unknown(__u64 parent, __u32 device, __u32 op, __u64 now)
+{
+	struct wire_counters *counts = bpf_map_lookup_elem(&counters, &device);
+	struct wire_bio_io *rest = find_bio_io(parent);
+	struct wire_row *row;
+	int shared = 1;
+
+	/* md splits bios and tells nobody: the part in front is chained to the rest. */
+	if (rest && rest->device == device) {
+		struct wire_bio_io front = *rest;
+
+		front.bytes = 0;
+		front.parts = 1;
+		count_bio_io(&front, now);
+		return 0;
+	}
+	row = row_of_device(device, op, &shared);
+	if (!row || !counts)
+		return 0;
+	if (counts->evicted > counts->evicted_ended) {
+		__sync_fetch_and_add(&counts->evicted_ended, 1);
+		add(&row->no_start, 1, shared);
+	} else {
+		add(&row->untimed, 1, shared);
+	}
+	return 0;
+}
+#endif /* NO_SWAP */
+
+#endif

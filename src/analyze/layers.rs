@@ -1,0 +1,274 @@
+//! What lies below a device, and the time that an I/O spends between the two: a difference of means.
+
+use super::latency::{DeviceLatency, LatencySummary, Op, OpLatency, Stage};
+use crate::envelope::Missing;
+
+/// A device below another one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layer {
+    pub name: String,
+    /// None: it is not traced.
+    pub traced: Option<Traced>,
+}
+
+/// The I/Os of a device, whoever they serve.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Traced {
+    pub ios: u64,
+    pub bytes: u64,
+    /// From the entry into the block layer to the end, of those that were timed; None: of none.
+    pub mean_ns: Option<f64>,
+}
+
+/// The time of a class of I/O in a layer: what an I/O takes on the device less what the one below it takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Inside {
+    pub ios: u64,
+    pub upper_ns: u64,
+    pub lower_ns: u64,
+}
+
+impl Inside {
+    pub fn upper_mean_ns(&self) -> f64 {
+        self.upper_ns as f64 / self.ios as f64
+    }
+
+    pub fn lower_mean_ns(&self) -> f64 {
+        self.lower_ns as f64 / self.ios as f64
+    }
+
+    pub fn mean_ns(&self) -> f64 {
+        (self.upper_ns - self.lower_ns) as f64 / self.ios as f64
+    }
+}
+
+/// Why the time in a layer cannot be said.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Unsaid {
+    /// A device below is not traced.
+    NotTraced(String),
+    /// Some I/Os have no time, or not all of their time.
+    NotTimed,
+    /// Not one I/O below for each above: split, merged, repeated, cached, or another's.
+    NotOneToOne { upper: (u64, u64), lower: (u64, u64) },
+}
+
+/// The devices directly below.
+pub fn lower(summary: &LatencySummary, device: &DeviceLatency) -> Vec<Layer> {
+    let layer = |name: &String| Layer { name: name.clone(), traced: find(summary, name).map(traced) };
+    device.layers.iter().map(layer).collect()
+}
+
+fn find<'a>(summary: &'a LatencySummary, name: &str) -> Option<&'a DeviceLatency> {
+    summary.devices.iter().find(|device| device.name == name)
+}
+
+fn traced(device: &DeviceLatency) -> Traced {
+    let (count, sum) =
+        device.ops.values().map(time).fold((0, 0), |(count, all), (n, sum)| (count + n, all + sum));
+    Traced { ios: device.ios, bytes: device.bytes, mean_ns: (count > 0).then(|| sum as f64 / count as f64) }
+}
+
+/// How many I/Os of a class were timed, and their time.
+fn time(latency: &OpLatency) -> (u64, u64) {
+    match (&latency.bio, latency.request_stages.get(&Stage::Device)) {
+        (Some(bio), _) => (bio.count(), bio.sum()),
+        (None, Some(device)) => {
+            (device.count(), latency.request_stages.values().map(|stage| stage.sum()).sum())
+        }
+        (None, None) => (0, 0),
+    }
+}
+
+/// The same of the bios, or of requests of one bio each, where every one of the class was timed from its
+/// entry into the block layer on.
+fn whole_time(latency: &OpLatency) -> Option<(u64, u64)> {
+    if let Some(bios) = latency.bios_ns {
+        return Some(bios);
+    }
+    let (count, sum) = time(latency);
+    let queued = latency.request_stages.get(&Stage::Queue).map_or(0, |queue| queue.count());
+    (count == latency.ios && (latency.bio.is_some() || queued == count)).then_some((count, sum))
+}
+
+/// The time of a class of I/O between a device and those below it; None where nothing lies below.
+///
+/// Only where there is exactly one I/O below, of the same class, for each I/O above, which their numbers
+/// and bytes say. Then the lower one lies inside the upper one, and the means may be subtracted.
+pub fn inside(summary: &LatencySummary, device: &DeviceLatency, op: Op) -> Option<Result<Inside, Unsaid>> {
+    let upper = device.ops.get(&op).filter(|latency| latency.ios > 0)?;
+    if device.layers.is_empty() {
+        return None;
+    }
+    let mut of_lower = Vec::new();
+    for name in &device.layers {
+        match find(summary, name) {
+            Some(layer) => of_lower.extend(layer.ops.get(&op)),
+            None => return Some(Err(Unsaid::NotTraced(name.clone()))),
+        }
+    }
+    let Some(whole) = whole_time(upper) else { return Some(Err(Unsaid::NotTimed)) };
+    let mut sums = (0, 0, 0);
+    for lower in of_lower {
+        let Some((ios, ns)) = whole_time(lower) else { return Some(Err(Unsaid::NotTimed)) };
+        sums = (sums.0 + ios, sums.1 + lower.bytes, sums.2 + ns);
+    }
+    if (sums.0, sums.1) != (upper.ios, upper.bytes) {
+        let lower = (sums.0, sums.1);
+        return Some(Err(Unsaid::NotOneToOne { upper: (upper.ios, upper.bytes), lower }));
+    }
+    // The parts of the sums are not those of the same I/Os, then.
+    if sums.2 > whole.1 {
+        return Some(Err(Unsaid::NotTimed));
+    }
+    Some(Ok(Inside { ios: upper.ios, upper_ns: whole.1, lower_ns: sums.2 }))
+}
+
+/// The layers whose time cannot be said, with the reason.
+pub fn missing(summary: &LatencySummary) -> Vec<Missing> {
+    let gaps = summary.devices.iter().flat_map(|device| {
+        device.ops.keys().filter_map(|op| match inside(summary, device, *op) {
+            Some(Err(unsaid)) => Some(gap(device, *op, &unsaid)),
+            _ => None,
+        })
+    });
+    gaps.collect()
+}
+
+fn gap(device: &DeviceLatency, op: Op, unsaid: &Unsaid) -> Missing {
+    let op = op.name();
+    let below = device.layers.join(", ");
+    let (reason, why) = match unsaid {
+        Unsaid::NotTraced(name) => ("not-traced", format!("{name} below it is not traced")),
+        Unsaid::NotTimed => {
+            ("not-timed", format!("not every {op} was timed as a whole, on it and on {below} below it"))
+        }
+        Unsaid::NotOneToOne { upper, lower } => (
+            "not-one-to-one",
+            format!(
+                "{op}: {} I/Os of {} bytes, and {} of {} bytes on {below} below it: they are split, merged, \
+                 repeated or cached on the way, or others' are among them, so no time there is one I/O's",
+                upper.0, upper.1, lower.0, lower.1
+            ),
+        ),
+    };
+    Missing {
+        device: Some(device.name.clone()),
+        part: Some("layer".to_string()),
+        reason: reason.to_string(),
+        why,
+        ..Missing::default()
+    }
+}
+
+/// How many I/Os there were, none of them twice: without devices that are here as layers only, and of the
+/// others without those that stand on one of them.
+pub fn ios_once(summary: &LatencySummary) -> u64 {
+    let own = || summary.devices.iter().filter(|device| device.added_for.is_empty());
+    let stands_on_another = |device: &&DeviceLatency| own().any(|lower| device.layers.contains(&lower.name));
+    own().filter(|device| !stands_on_another(device)).map(|device| device.ios).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::hist::Histogram;
+
+    fn hist(count: u64, each: u64) -> Histogram {
+        let mut hist = Histogram::default();
+        (0..count).for_each(|_| hist.record(each));
+        hist
+    }
+
+    fn device(name: &str, layers: &[&str], reads: OpLatency) -> DeviceLatency {
+        DeviceLatency {
+            name: name.to_string(),
+            ios: reads.ios,
+            bytes: reads.bytes,
+            layers: layers.iter().map(|layer| layer.to_string()).collect(),
+            ops: BTreeMap::from([(Op::Read, reads)]),
+            ..DeviceLatency::default()
+        }
+    }
+
+    fn bios(ios: u64, each: u64) -> OpLatency {
+        OpLatency { ios, bytes: ios * 4096, bio: Some(hist(ios, each)), ..OpLatency::default() }
+    }
+
+    fn requests(ios: u64, queue: u64, of_device: u64) -> OpLatency {
+        let request_stages =
+            BTreeMap::from([(Stage::Queue, hist(ios, queue)), (Stage::Device, hist(ios, of_device))]);
+        OpLatency { ios, bytes: ios * 4096, request_stages, ..OpLatency::default() }
+    }
+
+    fn summary(devices: Vec<DeviceLatency>) -> LatencySummary {
+        LatencySummary { devices, ..LatencySummary::default() }
+    }
+
+    fn read(all: &LatencySummary) -> Result<Inside, Unsaid> {
+        inside(all, &all.devices[0], Op::Read).unwrap()
+    }
+
+    #[test]
+    fn the_time_in_a_layer_is_what_the_disk_below_does_not_take() {
+        let lower = device("sda", &[], requests(10, 20, 300));
+        let all = summary(vec![device("dm-0", &["sda"], bios(10, 1000)), lower]);
+        let found = read(&all).unwrap();
+        assert_eq!((found.mean_ns(), found.upper_mean_ns(), found.lower_mean_ns()), (680.0, 1000.0, 320.0));
+        let traced = Some(Traced { ios: 10, bytes: 40960, mean_ns: Some(320.0) });
+        assert_eq!(super::lower(&all, &all.devices[0]), [Layer { name: "sda".into(), traced }]);
+        assert_eq!(inside(&all, &all.devices[1], Op::Read), None);
+        assert!(missing(&all).is_empty());
+    }
+
+    #[test]
+    fn no_io_is_counted_on_two_devices() {
+        let lower = device("sda", &[], requests(15, 20, 300));
+        let mut all = summary(vec![device("dm-0", &["sda"], bios(10, 1000)), lower]);
+        assert_eq!(ios_once(&all), 15);
+        all.devices[1].added_for = vec!["dm-0".into()];
+        assert_eq!(ios_once(&all), 10);
+    }
+
+    #[test]
+    fn a_stripe_has_its_ios_on_several_disks() {
+        let disks = [device("sda", &[], requests(6, 0, 300)), device("sdb", &[], requests(4, 0, 100))];
+        let mut all = summary(vec![device("md0", &["sda", "sdb"], bios(10, 1000))]);
+        all.devices.extend(disks);
+        assert_eq!(read(&all).unwrap().lower_ns, 2200);
+    }
+
+    #[test]
+    fn what_others_do_below_hides_the_layer() {
+        let lower = device("sda", &[], requests(11, 0, 300));
+        let all = summary(vec![device("dm-0", &["sda"], bios(10, 1000)), lower]);
+        assert_eq!(read(&all), Err(Unsaid::NotOneToOne { upper: (10, 40960), lower: (11, 45056) }));
+        let missing = missing(&all);
+        assert_eq!((missing.len(), missing[0].part.as_deref()), (1, Some("layer")));
+        let gone = summary(vec![device("dm-0", &["sda"], bios(10, 1000))]);
+        assert_eq!(read(&gone), Err(Unsaid::NotTraced("sda".into())));
+    }
+
+    /// Two of ten bios are merged into one request below: each of them has a time of its own.
+    #[test]
+    fn merges_below_do_not_hide_the_layer() {
+        let mut merged = requests(9, 20, 300);
+        (merged.bytes, merged.bios_ns) = (40960, Some((10, 3190)));
+        let all = summary(vec![device("dm-0", &["sda"], bios(10, 1000)), device("sda", &[], merged)]);
+        assert_eq!(read(&all).unwrap().mean_ns(), 681.0);
+    }
+
+    #[test]
+    fn half_a_time_is_no_time() {
+        let mut half = requests(10, 0, 300);
+        half.request_stages.remove(&Stage::Queue);
+        let all = summary(vec![device("dm-0", &["sda"], bios(10, 1000)), device("sda", &[], half)]);
+        assert_eq!(read(&all), Err(Unsaid::NotTimed));
+        let mut split = bios(9, 1000);
+        (split.ios, split.bytes) = (10, 40960);
+        let all = summary(vec![device("dm-0", &["sda"], split), device("sda", &[], requests(10, 0, 300))]);
+        assert_eq!(read(&all), Err(Unsaid::NotTimed));
+    }
+}

@@ -1,0 +1,183 @@
+//! Which devices are traced together: bio-based ones, and what lies below those that are named.
+
+use anyhow::Result;
+
+use super::latency::Options;
+use super::libbpf;
+use super::plan::Plan;
+use crate::envelope::Missing;
+use crate::host::{BlockDevice, Host, select};
+use crate::wire::{BELOW, MAX_DEVICES};
+
+/// Drivers whose bios are known to end by themselves and to be counted by the kernel: these are traced
+/// without being named.
+const KNOWN: [&str; 3] = ["dm", "md", "zram"];
+
+/// Whether bios of devices without requests can be followed here. Kernels without compare-and-swap are
+/// those in which the drivers still counted in ways of their own.
+pub fn sees_bios() -> bool {
+    libbpf::has_swap()
+}
+
+/// Everything that is traced for these options: disks with requests first, each once.
+pub fn plan(host: &Host, options: &Options) -> Result<Plan> {
+    let mut chosen = if options.devices.is_empty() { in_use(host, options) } else { named(host, options) };
+    if !sees_bios() {
+        chosen.retain(|(device, _)| device.request_based);
+    }
+    // Stable: a disk whose slots are looked for by their number has some.
+    chosen.sort_by_key(|(device, _)| !device.request_based);
+    let mut plan = Plan::new(chosen.iter().map(|(device, _)| *device), host.cpus_possible)?;
+    for (planned, (_, added_for)) in plan.devices.iter_mut().zip(&chosen) {
+        planned.added_for = added_for.clone();
+    }
+    let uppers: Vec<&BlockDevice> =
+        chosen.iter().map(|(device, _)| *device).filter(|device| !device.request_based).collect();
+    let lower: Vec<&str> =
+        uppers.iter().flat_map(|upper| select::below(host, upper)).map(|disk| disk.name.as_str()).collect();
+    for planned in plan.devices.iter_mut().filter(|d| lower.contains(&d.name.as_str())) {
+        planned.wire.flags |= BELOW;
+    }
+    Ok(plan)
+}
+
+type Chosen<'a> = Vec<(&'a BlockDevice, Vec<String>)>;
+
+/// All disks with requests, and the stacked ones that somebody uses, as far as there is room.
+fn in_use<'a>(host: &'a Host, options: &Options) -> Chosen<'a> {
+    let mut all: Vec<&BlockDevice> = host.devices.iter().filter(|d| d.request_based).collect();
+    if options.layers {
+        let stacked = host.devices.iter().filter(|d| {
+            let known = d.driver.as_deref().is_some_and(|driver| KNOWN.contains(&driver));
+            !d.request_based && known && d.size_bytes > 0
+        });
+        let room = MAX_DEVICES.saturating_sub(all.len());
+        all.extend(stacked.take(room));
+    }
+    all.into_iter().map(|device| (device, Vec::new())).collect()
+}
+
+/// The named disks, and with layers all below them, each with the names that it is there for.
+fn named<'a>(host: &'a Host, options: &Options) -> Chosen<'a> {
+    let is_named = |device: &BlockDevice| options.devices.iter().any(|name| *name == device.name);
+    let mut all: Chosen<'_> = host
+        .devices
+        .iter()
+        .filter(|device| is_named(device) && (device.request_based || options.layers))
+        .map(|device| (device, Vec::new()))
+        .collect();
+    if !options.layers {
+        return all;
+    }
+    let uppers: Vec<&BlockDevice> = all.iter().map(|(device, _)| *device).collect();
+    for upper in uppers {
+        for lower in select::below(host, upper) {
+            // A head's bios become its paths', which stand below it.
+            if is_named(lower) || select::is_head(host, lower) {
+                continue;
+            }
+            match all.iter_mut().find(|(device, _)| device.name == lower.name) {
+                Some((_, added_for)) => added_for.push(upper.name.clone()),
+                None => all.push((lower, vec![upper.name.clone()])),
+            }
+        }
+    }
+    all
+}
+
+/// A bio has no stages: it is not known when a driver takes it, nor when a device ends it.
+pub fn missing_stages(plan: &Plan) -> Vec<Missing> {
+    let devices = plan.devices.iter().filter(|device| device.is_bio_based());
+    let gaps = devices.flat_map(|device| {
+        ["queue", "device", "complete"].map(|stage| Missing {
+            device: Some(device.name.clone()),
+            stage: Some(stage.to_string()),
+            reason: "bio-based".to_string(),
+            included_in: Some("bio".to_string()),
+            why: "it has no requests, so of an I/O only the whole is seen, from block_bio_queue to \
+                  block_bio_complete; of an operation that time is device"
+                .to_string(),
+            ..Missing::default()
+        })
+    });
+    gaps.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk(name: &str, driver: &str, layers: &[&str]) -> BlockDevice {
+        BlockDevice {
+            name: name.to_string(),
+            driver: Some(driver.to_string()),
+            request_based: !["dm", "md", "zram", "bcache"].contains(&driver),
+            size_bytes: 1 << 30,
+            layers: layers.iter().map(|layer| layer.to_string()).collect(),
+            ..BlockDevice::default()
+        }
+    }
+
+    fn host() -> Host {
+        let devices = vec![
+            disk("bcache0", "bcache", &["sdb"]),
+            disk("dm-0", "dm", &["md0"]),
+            disk("loop0", "loop", &["sdc"]),
+            disk("md0", "md", &["sda", "sdb"]),
+            disk("sda", "sd", &[]),
+            disk("sdb", "sd", &[]),
+            disk("sdc", "sd", &[]),
+            BlockDevice { size_bytes: 0, ..disk("zram0", "zram", &[]) },
+        ];
+        Host { devices, cpus_possible: 2, ..Host::default() }
+    }
+
+    fn planned(devices: &[&str], layers: bool) -> Vec<(String, Vec<String>)> {
+        let devices = devices.iter().map(|name| name.to_string()).collect();
+        let plan = plan(&host(), &Options { devices, layers, ..Options::default() }).unwrap();
+        plan.devices.into_iter().map(|device| (device.name, device.added_for)).collect()
+    }
+
+    fn names(planned: Vec<(String, Vec<String>)>) -> Vec<String> {
+        planned.into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn what_lies_below_a_named_disk_is_added_for_it() {
+        let found = planned(&["dm-0", "sdb"], true);
+        let expected = [("sdb", &[][..]), ("sda", &["dm-0"]), ("dm-0", &[]), ("md0", &["dm-0"])];
+        let found: Vec<(&str, Vec<&str>)> = found
+            .iter()
+            .map(|(name, added)| (name.as_str(), added.iter().map(String::as_str).collect()))
+            .collect();
+        assert_eq!(found, expected.map(|(name, added)| (name, added.to_vec())));
+        assert_eq!(names(planned(&["loop0"], true)), ["loop0", "sdc"]);
+        assert_eq!(names(planned(&["loop0", "dm-0"], false)), ["loop0"]);
+    }
+
+    #[test]
+    fn without_a_name_only_known_kinds_of_bios_are_traced() {
+        assert_eq!(names(planned(&[], true)), ["loop0", "sda", "sdb", "sdc", "dm-0", "md0"]);
+        assert_eq!(names(planned(&[], false)), ["loop0", "sda", "sdb", "sdc"]);
+        assert_eq!(names(planned(&["bcache0"], true)), ["sdb", "bcache0"]);
+    }
+
+    /// Else the bios of a layer would be taken for the application's.
+    #[test]
+    fn what_lies_below_a_bio_based_disk_is_told_so() {
+        let plan = plan(&host(), &Options { layers: true, ..Options::default() }).unwrap();
+        let below: Vec<&str> =
+            plan.devices.iter().filter(|d| d.wire.flags & BELOW != 0).map(|d| d.name.as_str()).collect();
+        assert_eq!(below, ["sda", "sdb", "md0"]);
+    }
+
+    #[test]
+    fn a_stage_of_a_bio_is_part_of_the_whole() {
+        let plan =
+            plan(&host(), &Options { devices: vec!["md0".into()], layers: true, ..Options::default() });
+        let missing = missing_stages(&plan.unwrap());
+        let stages: Vec<&str> = missing.iter().filter_map(|m| m.stage.as_deref()).collect();
+        assert_eq!(stages, ["queue", "device", "complete"]);
+        assert!(missing.iter().all(|m| m.device.as_deref() == Some("md0")));
+    }
+}

@@ -1,0 +1,34 @@
+# dm-linear over NVMe: bios are counted as the kernel counts them, reads and writes, those that a flush goes
+# ahead of and those that are split, and the drive below has its own rows.
+. /guest/lib.sh
+
+uname -r >release
+upper=$(mapped linear linear nvme0n1)
+echo "$upper" >name
+limit=/sys/block/nvme0n1/queue/max_sectors_kb
+usual=$(cat "$limit")
+trap 'echo "$usual" >"$limit"' EXIT
+
+traced reads "$upper" -- dd if="/dev/$upper" of=/dev/null bs=4096 count=300 iflag=direct
+case $(cat release) in 5.10.*) exit 0 ;; esac
+traced ring "$upper" -- biopsy load "/dev/$upper" --iodepth 8 --runtime 2s --json -o load.json
+# Two pieces of dm's own, which splits at its targets' borders: half the disk, and half the disk.
+half=$(($(cat /sys/block/nvme0n1/size) / 2))
+printf '0 %d linear /dev/nvme0n1 0\n%d %d linear /dev/nvme0n1 %d\n' $half $half $half $half |
+    dmsetup create --noudevsync halves
+halves=dm-1
+dd if=/dev/$halves of=/dev/null bs=512 count=1 iflag=direct
+traced border $halves -- dd if=/dev/$halves of=/dev/null bs=128k skip=$((half * 512 / 131072 - 1)) count=1 iflag=direct
+before=$((half * 512 / 4096 - 5))
+traced borders $halves -- dd if=/dev/$halves of=/dev/null bs=40k skip=$((before / 10)) count=2 iflag=direct
+dmsetup remove --noudevsync halves
+
+mounted_ext4 "$upper" /tmp/mounted
+cat >load.sh <<'END'
+for n in 1 2 3 4 5; do
+    dd if=/dev/zero of=/tmp/mounted/$n bs=64k count=8 conv=fsync
+done
+END
+sync
+traced journal "$upper" -- sh load.sh
+umount /tmp/mounted

@@ -1,0 +1,16 @@
+# zram: reads and writes of one page and of many are one I/O each, as the kernel counts them.
+. /guest/lib.sh
+
+uname -r >release
+modprobe zram num_devices=1
+echo 64M >/sys/block/zram0/disksize
+cat >load.sh <<'END'
+dd if=/dev/urandom of=/dev/zram0 bs=64k count=100 oflag=direct
+dd if=/dev/zram0 of=/dev/null bs=4096 count=500 iflag=direct
+biopsy load /dev/zram0 --iodepth 8 --runtime 1s --json -o load.json
+END
+# What opening it for the first time does, a look for partitions, must be over.
+dd if=/dev/zram0 of=/dev/null bs=4096 count=1 iflag=direct
+usleep 500000
+traced zram zram0 -- sh load.sh
+echo 1 >/sys/block/zram0/reset
