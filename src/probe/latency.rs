@@ -22,6 +22,7 @@ use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::Host;
 use crate::host::counters::Counters;
+use crate::host::throttle;
 use crate::refusal::Refusal;
 use crate::wire::parts::{PART_UNITS, PartRow};
 use crate::wire::{
@@ -82,6 +83,8 @@ struct Wanted {
     /// Stages are taken apart; and whether the end of the bios' callbacks can be seen (6.5).
     parts: bool,
     io_done: bool,
+    /// A limit is set on a traced device: what blk-throttle holds back is looked for.
+    throttle: bool,
     /// The place of the bio in block_bio_complete, where a bio-based device is traced.
     bio_complete: Option<u32>,
     drop_issue: u32,
@@ -176,6 +179,7 @@ impl LatencyProbe {
             queue: options.queue_stage || bio_complete.is_some(),
             ring,
             parts,
+            throttle: ring.is_some() && (parts || throttled(root, host, &plan)),
             io_done,
             bio_complete,
             drop_issue: options.drop_issue,
@@ -265,7 +269,7 @@ impl LatencyProbe {
         config.want_operations = wanted.ring.is_some().into();
         config.drop_issue = wanted.drop_issue;
         config.want_parts = wanted.parts.into();
-        config.want_throttle = wanted.parts.into();
+        config.want_throttle = wanted.throttle.into();
         config.bio_mask = plan.bio_sets() - 1;
         open.progs.nvme_sq.set_autoload(wanted.nvme);
         open.progs.bio_complete.set_autoload(wanted.bio_complete.is_some());
@@ -324,26 +328,30 @@ impl LatencyProbe {
                 map.set_max_entries(1).map_err(|e| refusal("sizing the tables of operations", &e))?;
             }
         }
+        if wanted.throttle {
+            Self::size_calls(open)?;
+        }
         if wanted.parts {
             Self::size_parts(open, plan)?;
         }
         open.maps.rows.set_max_entries(plan.rows).map_err(|e| refusal("sizing the rows", &e))
     }
 
-    /// The tables of parts lie beside those of slots, bios, operations and calls.
-    fn size_parts(open: &mut OpenLatencySkel<'_>, plan: &Plan) -> Result<()> {
+    /// What is known of operations and calls lies beside their own tables.
+    fn size_calls(open: &mut OpenLatencySkel<'_>) -> Result<()> {
         let places = open.maps.operations.max_entries() + open.maps.callers.max_entries();
-        let sizes: [(&mut OpenMapMut<'_>, u32); 5] = [
+        let sizes = [(&mut open.maps.operation_parts, places), (&mut open.maps.stack_owners, STACK_OWNERS)];
+        resize(sizes, "sizing the tables of parts of operations")
+    }
+
+    /// What is known of requests lies beside the tables of slots and bios.
+    fn size_parts(open: &mut OpenLatencySkel<'_>, plan: &Plan) -> Result<()> {
+        let sizes = [
             (&mut open.maps.slot_parts, plan.slots),
             (&mut open.maps.bio_parts, plan.bio_sets()),
-            (&mut open.maps.operation_parts, places),
-            (&mut open.maps.stack_owners, STACK_OWNERS),
             (&mut open.maps.part_rows, plan.part_rows()),
         ];
-        for (map, entries) in sizes {
-            map.set_max_entries(entries).map_err(|e| refusal("sizing the tables of parts", &e))?;
-        }
-        Ok(())
+        resize(sizes, "sizing the tables of parts")
     }
 
     /// Opens or closes the window for all programs at once.
@@ -625,6 +633,19 @@ fn missing_operations(reason: &str, why: &str) -> Vec<Missing> {
             ..Missing::default()
         })
         .collect()
+}
+
+fn resize<const N: usize>(sizes: [(&mut OpenMapMut<'_>, u32); N], what: &str) -> Result<()> {
+    for (map, entries) in sizes {
+        map.set_max_entries(entries).map_err(|e| refusal(what, &e))?;
+    }
+    Ok(())
+}
+
+/// Whether a cgroup's limit on one of the traced devices is set now.
+fn throttled(root: &Path, host: &Host, plan: &Plan) -> bool {
+    let limits = throttle::throttles(root, &host.devices);
+    limits.iter().any(|limit| plan.devices.iter().any(|device| device.name == limit.device))
 }
 
 fn missing_parts(reason: &str, why: &str) -> Missing {
