@@ -35,8 +35,9 @@ pub struct Rights {
     pub perf_event_paranoid: Option<i32>,
     /// `kernel.kptr_restrict`: 0 addresses are shown, 1 with CAP_SYSLOG, 2 never.
     pub kptr_restrict: Option<u32>,
-    /// `none`, `integrity` or `confidentiality` (which forbids BPF reads of kernel memory); None on
-    /// kernels without lockdown, or where securityfs is not mounted.
+    /// `none`, `integrity` or `confidentiality` (which forbids BPF reads of kernel memory); where securityfs
+    /// is not mounted, what the kernel was booted with. None on kernels without lockdown, or where nothing
+    /// tells.
     pub lockdown: Option<String>,
     /// `kernel.io_uring_disabled`: 0 no, 1 for the unprivileged, 2 for all. Since 6.6.
     pub io_uring_disabled: Option<u32>,
@@ -62,6 +63,7 @@ impl Rights {
         let has = |capability: u32| effective >> capability & 1 == 1;
         let sysctl = root.join("proc/sys/kernel");
         let lockdown = text(&root.join("sys/kernel/security/lockdown"));
+        let booted = || booted_with(&file(&root.join("proc/cmdline")).unwrap_or_default());
         Self {
             sys_admin: has(CAP_SYS_ADMIN),
             bpf: has(CAP_BPF),
@@ -75,7 +77,7 @@ impl Rights {
             unprivileged_bpf_disabled: number(&sysctl.join("unprivileged_bpf_disabled")),
             perf_event_paranoid: number(&sysctl.join("perf_event_paranoid")),
             kptr_restrict: number(&sysctl.join("kptr_restrict")),
-            lockdown: lockdown.and_then(|value| bracketed(&value).map(str::to_string)),
+            lockdown: lockdown.and_then(|value| bracketed(&value).map(str::to_string)).or_else(booted),
             io_uring_disabled: number(&sysctl.join("io_uring_disabled")),
             btf: File::open(root.join("sys/kernel/btf/vmlinux")).is_ok(),
         }
@@ -84,6 +86,11 @@ impl Rights {
     /// May load tracing programs: the kernel takes CAP_SYS_ADMIN for both capabilities.
     pub fn can_trace(&self) -> bool {
         self.initial_user_namespace && (self.sys_admin || (self.bpf && self.perfmon))
+    }
+
+    /// The kernel lets nobody read its memory by BPF, whatever the rights.
+    pub fn locked_down(&self) -> bool {
+        self.lockdown.as_deref() == Some("confidentiality")
     }
 
     /// May sample every CPU, in kernel and user space.
@@ -96,6 +103,12 @@ impl Rights {
 /// The `CapEff` mask of a status file.
 fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(field(status, "CapEff")?, 16).ok()
+}
+
+/// `lockdown=LEVEL` of a kernel's command line; the level can only rise later.
+fn booted_with(line: &str) -> Option<String> {
+    let level = line.split_whitespace().filter_map(|word| word.strip_prefix("lockdown=")).next_back()?;
+    matches!(level, "integrity" | "confidentiality").then(|| level.to_string())
 }
 
 /// The first user namespace maps every id to itself. Where there is no map (a kernel without user
@@ -123,6 +136,19 @@ mod tests {
         assert!(!initial_namespace("0 100000 65536\n"));
         let container = Rights { sys_admin: true, ..Rights::default() };
         assert!(!container.can_trace());
+    }
+
+    #[test]
+    fn the_command_line_tells_of_a_lockdown_where_nothing_else_does() {
+        let level = |line| booted_with(line);
+        assert_eq!(
+            level("root=/dev/sda1 lockdown=confidentiality quiet\n").as_deref(),
+            Some("confidentiality")
+        );
+        assert_eq!(level("lockdown=none lockdown=integrity").as_deref(), Some("integrity"));
+        assert_eq!((level("lockdown=x"), level("nolockdown=integrity"), level("")), (None, None, None));
+        assert!(Rights { lockdown: level("lockdown=confidentiality"), ..Rights::default() }.locked_down());
+        assert!(!Rights { lockdown: level("lockdown=integrity"), ..Rights::default() }.locked_down());
     }
 
     #[test]

@@ -124,18 +124,25 @@ const RIGHTS_REMEDY: &str = "run as root, or grant the capabilities: setcap cap_
 const NO_BTF_HERE: &str = "this kernel has no BTF, by which it checks the probes: no file can stand in";
 const NO_BTF_REMEDY: &str = "boot a kernel built with CONFIG_DEBUG_INFO_BTF";
 
+const LOCKED: &str = "this kernel is locked down (confidentiality), which forbids every program, root's too, to read \
+                      kernel memory by BPF";
+const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown=integrity is no hindrance";
+
 /// Refuses what cannot work, before anything is made or attached.
 pub fn permit(root: &Path) -> Result<()> {
     let rights = Rights::read(root);
     let why = if !rights.btf {
-        NO_BTF
+        NO_BTF.to_string()
+    } else if rights.locked_down() {
+        format!("{LOCKED}: {LOCKED_REMEDY}")
     } else if !rights.can_trace() {
         "tracing block I/O needs CAP_BPF and CAP_PERFMON: run as root, or grant them with \
          setcap cap_bpf,cap_perfmon+ep"
+            .to_string()
     } else {
         return Ok(());
     };
-    Err(Refusal::Refused(why.to_string()).into())
+    Err(Refusal::Refused(why).into())
 }
 
 /// Looks at everything. Works without any rights; what it then cannot try it says so.
@@ -160,6 +167,9 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
         return state(State::Missing, Some(NO_BTF_HERE.to_string()), Some(NO_BTF_REMEDY));
     };
     let lost = |why: &str| Some(format!("{why}: {}", known.without));
+    if rights.locked_down() {
+        return state(State::Missing, Some(LOCKED.to_string()), Some(LOCKED_REMEDY));
+    }
     if known.without == FOLLOWS && (!libbpf::has_swap() || btf.ring_submit().is_none()) {
         let why = "this kernel has no event that names the io_uring request which is submitted";
         return state(State::Missing, lost(why), Some("use Linux 6.1 or newer"));
@@ -228,6 +238,8 @@ fn reach(programs: &[ProgramState]) -> &'static str {
 fn sampler(rights: &Rights) -> ProgramState {
     let (reason, remedy) = if !rights.btf {
         (Some(NO_BTF_HERE), Some(NO_BTF_REMEDY))
+    } else if rights.locked_down() {
+        (Some(LOCKED), Some(LOCKED_REMEDY))
     } else if rights.can_sample() && rights.can_trace() {
         (None, None)
     } else {
