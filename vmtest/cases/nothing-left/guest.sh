@@ -12,8 +12,11 @@ gone() {
     cmp -s before after
 }
 
+uname -r >release
 state >before
 start_latency -d nvme0n1 --for 60s >/dev/null
+# All of them, and not only the first.
+sleep 1
 dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=100 iflag=direct 2>/dev/null
 state >during
 kill -KILL "$tool"
