@@ -383,3 +383,39 @@ fn throttles_of_cgroups_are_found_with_who_they_hold() {
     scratch.write("proc/self/mountinfo", b"");
     assert!(throttle::throttles(scratch.path(), &host.devices).is_empty());
 }
+
+/// A storage server's thousands: volumes on disks, each with a queue, read and searched in seconds.
+#[test]
+fn thousands_of_devices_are_read_and_found() {
+    const DISKS: u32 = 2_500;
+    let scratch = Scratch::new("thousands");
+    for number in 0..DISKS {
+        let disk = format!("sys/block/sd{number}");
+        scratch.write(&format!("{disk}/dev"), format!("{}:{}\n", 8 + number / 256, number % 256).as_bytes());
+        scratch.write(&format!("{disk}/mq/0/nr_tags"), b"32\n");
+        let volume = format!("sys/block/dm-{number}");
+        scratch.write(&format!("{volume}/dev"), format!("253:{number}\n").as_bytes());
+        scratch.write(&format!("{volume}/dm/name"), format!("vg-{number}\n").as_bytes());
+        scratch.link(&format!("{volume}/slaves/sd{number}"), "../..");
+    }
+    let mounts: String =
+        (0..DISKS).map(|n| format!("{n} 1 253:{n} / /srv/{n} rw - ext4 /dev/mapper/vg-{n} rw\n")).collect();
+    scratch.write("proc/self/mountinfo", mounts.as_bytes());
+    let begin = std::time::Instant::now();
+    let host = Host::read(scratch.path()).unwrap();
+    assert_eq!(host.devices.len(), 2 * DISKS as usize);
+    let last = device(&host, "dm-2499");
+    assert_eq!(
+        (&last.layers[..], &last.mounted_at[..]),
+        (&["sd2499".to_string()][..], &["/srv/2499".to_string()][..])
+    );
+    let names: Vec<String> = (0..300).map(|n| format!("vg-{n}")).collect();
+    let selection = select::selection(&host, scratch.path(), &names, false).unwrap();
+    assert_eq!(selection.devices.len(), 300);
+    let all = select::selection(&host, scratch.path(), &[], true).unwrap();
+    let shown = text::devices::devices(&host, &all, &warnings::warnings(&host, &all.devices));
+    let took = begin.elapsed();
+    println!("{} devices in {took:?}", host.devices.len());
+    assert!(shown.contains("vg-2499"), "{}", &shown[..300]);
+    assert!(took < std::time::Duration::from_secs(20), "{took:?}");
+}

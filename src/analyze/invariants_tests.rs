@@ -84,6 +84,7 @@ impl World {
                 device: Some("sda".into()),
                 rw: Pattern::RandRead,
                 bs: 4096,
+                hipri: false,
                 iodepth: 32,
                 numjobs: 1,
                 size: 1 << 30,

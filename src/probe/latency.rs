@@ -144,7 +144,7 @@ impl LatencyProbe {
     pub fn attach(host: &Host, root: &Path, options: &Options) -> Result<Self> {
         preflight::permit(root)?;
         libbpf::listen();
-        let mut plan = layers::plan(host, options)?;
+        let (mut plan, left_out) = layers::plan(host, options)?;
         if plan.devices.is_empty() {
             let what = "none of the block devices to trace has requests of its own, which are what the probes see: \
                         name others, `biopsy devices` lists them";
@@ -156,7 +156,7 @@ impl LatencyProbe {
         }
         plan.counts_passthrough = btf.counts_passthrough();
         let meter = if options.cost { CostMeter::new() } else { None };
-        let mut missing = Vec::new();
+        let mut missing = missing_devices(left_out);
         if options.cost && meter.is_none() {
             missing.push(Missing {
                 part: Some("cost".to_string()),
@@ -619,6 +619,19 @@ impl LatencyProbe {
 /// An element of an array map.
 fn element(map: &impl MapCore, index: u32) -> Result<Vec<u8>> {
     map.lookup(&index.to_ne_bytes(), MapFlags::ANY)?.context("the kernel lost an element of an array")
+}
+
+fn missing_devices(left_out: usize) -> Vec<Missing> {
+    let why = format!(
+        "{left_out} loop, RAM or network block devices that nobody uses are not traced, so that all others can be"
+    );
+    let missing = Missing {
+        reason: "not-traced".to_string(),
+        why,
+        remedy: Some("name one with -d".to_string()),
+        ..Missing::default()
+    };
+    (left_out > 0).then_some(missing).into_iter().collect()
 }
 
 const NO_RING: &str = "this kernel has no event that names the io_uring request which is submitted";

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::latency::Options;
 use super::libbpf;
-use super::plan::Plan;
+use super::plan::{self, Plan};
 use crate::envelope::Missing;
 use crate::host::{BlockDevice, Host, select};
 use crate::wire::{BELOW, MAX_DEVICES};
@@ -19,9 +19,11 @@ pub fn sees_bios() -> bool {
     libbpf::has_swap()
 }
 
-/// Everything that is traced for these options: disks with requests first, each once.
-pub fn plan(host: &Host, options: &Options) -> Result<Plan> {
-    let mut chosen = if options.devices.is_empty() { in_use(host, options) } else { named(host, options) };
+/// Everything that is traced for these options: disks with requests first, each once. With how many that
+/// nobody uses were left out.
+pub fn plan(host: &Host, options: &Options) -> Result<(Plan, usize)> {
+    let (mut chosen, left_out) =
+        if options.devices.is_empty() { in_use(host, options) } else { (named(host, options), 0) };
     if !sees_bios() {
         chosen.retain(|(device, _)| device.request_based);
     }
@@ -38,14 +40,14 @@ pub fn plan(host: &Host, options: &Options) -> Result<Plan> {
     for planned in plan.devices.iter_mut().filter(|d| lower.contains(&d.name.as_str())) {
         planned.wire.flags |= BELOW;
     }
-    Ok(plan)
+    Ok((plan, left_out))
 }
 
 type Chosen<'a> = Vec<(&'a BlockDevice, Vec<String>)>;
 
 /// All disks with requests, and the stacked ones that somebody uses, as far as there is room.
-fn in_use<'a>(host: &'a Host, options: &Options) -> Chosen<'a> {
-    let mut all: Vec<&BlockDevice> = host.devices.iter().filter(|d| d.request_based).collect();
+fn in_use<'a>(host: &'a Host, options: &Options) -> (Chosen<'a>, usize) {
+    let (mut all, left_out) = plan::in_use(&host.devices);
     if options.layers {
         let stacked = host.devices.iter().filter(|d| {
             let known = d.driver.as_deref().is_some_and(|driver| KNOWN.contains(&driver));
@@ -54,7 +56,7 @@ fn in_use<'a>(host: &'a Host, options: &Options) -> Chosen<'a> {
         let room = MAX_DEVICES.saturating_sub(all.len());
         all.extend(stacked.take(room));
     }
-    all.into_iter().map(|device| (device, Vec::new())).collect()
+    (all.into_iter().map(|device| (device, Vec::new())).collect(), left_out)
 }
 
 /// The named disks, and with layers all below them, each with the names that it is there for.
@@ -134,7 +136,7 @@ mod tests {
 
     fn planned(devices: &[&str], layers: bool) -> Vec<(String, Vec<String>)> {
         let devices = devices.iter().map(|name| name.to_string()).collect();
-        let plan = plan(&host(), &Options { devices, layers, ..Options::default() }).unwrap();
+        let (plan, _) = plan(&host(), &Options { devices, layers, ..Options::default() }).unwrap();
         plan.devices.into_iter().map(|device| (device.name, device.added_for)).collect()
     }
 
@@ -165,7 +167,7 @@ mod tests {
     /// Else the bios of a layer would be taken for the application's.
     #[test]
     fn what_lies_below_a_bio_based_disk_is_told_so() {
-        let plan = plan(&host(), &Options { layers: true, ..Options::default() }).unwrap();
+        let (plan, _) = plan(&host(), &Options { layers: true, ..Options::default() }).unwrap();
         let below: Vec<&str> =
             plan.devices.iter().filter(|d| d.wire.flags & BELOW != 0).map(|d| d.name.as_str()).collect();
         assert_eq!(below, ["sda", "sdb", "md0"]);
@@ -175,7 +177,7 @@ mod tests {
     fn a_stage_of_a_bio_is_part_of_the_whole() {
         let plan =
             plan(&host(), &Options { devices: vec!["md0".into()], layers: true, ..Options::default() });
-        let missing = missing_stages(&plan.unwrap());
+        let missing = missing_stages(&plan.unwrap().0);
         let stages: Vec<&str> = missing.iter().filter_map(|m| m.stage.as_deref()).collect();
         assert_eq!(stages, ["queue", "device", "complete"]);
         assert!(missing.iter().all(|m| m.device.as_deref() == Some("md0")));

@@ -48,19 +48,34 @@ impl PlannedDevice {
     }
 }
 
+/// All devices with requests, but those that a driver made in advance and nobody uses where else not all fit
+/// into the tables. With how many were left out.
+pub fn in_use(devices: &[BlockDevice]) -> (Vec<&BlockDevice>, usize) {
+    let mut all: Vec<&BlockDevice> = devices.iter().filter(|d| d.request_based).collect();
+    let many = all.len();
+    if many > MAX_DEVICES {
+        all.retain(|d| !d.is_placeholder());
+    }
+    let left_out = many - all.len();
+    (all, left_out)
+}
+
 impl Plan {
     /// Lays out exclusive ranges: queue `q`, tag `t` of a device has slot
     /// `slot_base + q × slots_per_queue + t`, and the last slot of each queue is the flush request's.
     /// Bio-based devices have no slots.
     pub fn new<'a>(devices: impl Iterator<Item = &'a BlockDevice>, cpus: u32) -> Result<Self> {
         let mut plan = Self::default();
+        let devices: Vec<&BlockDevice> = devices.collect();
+        if devices.len() > MAX_DEVICES {
+            return Err(Refusal::Refused(format!(
+                "{} block devices are more than the {MAX_DEVICES} that can be traced at once: name at most \
+                 {MAX_DEVICES} of them with -d",
+                devices.len()
+            ))
+            .into());
+        }
         for device in devices {
-            if plan.devices.len() == MAX_DEVICES {
-                return Err(Refusal::Refused(format!(
-                    "more than {MAX_DEVICES} block devices cannot be traced at once: name some with -d"
-                ))
-                .into());
-            }
             let hw_queues = device.queues.iter().map(|q| q.queue + 1).max().unwrap_or(1);
             let tags =
                 device.queues.iter().map(|q| q.tags.saturating_add(q.reserved_tags)).max().unwrap_or(0);
@@ -177,6 +192,33 @@ mod tests {
             assert!(d.wire.slots_per_queue > 1023 || d.name == "c");
         }
         assert!(seen.iter().all(|s| *s));
+    }
+
+    #[test]
+    fn too_many_devices_are_refused_with_their_number() {
+        let many: Vec<_> = (0..MAX_DEVICES + 1).map(|i| device(&format!("sd{i}"), 1, 32)).collect();
+        assert_eq!(Plan::new(many[1..].iter(), 4).unwrap().devices.len(), MAX_DEVICES);
+        let error = Plan::new(many.iter(), 4).unwrap_err();
+        let why =
+            "257 block devices are more than the 256 that can be traced at once: name at most 256 of them";
+        assert!(error.to_string().starts_with(why), "{error}");
+        assert_eq!(error.downcast_ref::<Refusal>().map(Refusal::exit_code), Some(3));
+    }
+
+    #[test]
+    fn empty_loop_devices_give_way_where_not_all_fit() {
+        let mut all: Vec<_> = (0..300).map(|i| device(&format!("loop{i}"), 1, 32)).collect();
+        for empty in &mut all {
+            empty.driver = Some("loop".into());
+        }
+        all.push(BlockDevice { size_bytes: 1 << 40, ..device("sda", 1, 32) });
+        all[7].size_bytes = 1 << 20;
+        let names = |(devices, left): (Vec<&BlockDevice>, usize)| {
+            (devices.iter().map(|d| d.name.clone()).collect::<Vec<_>>(), left)
+        };
+        assert_eq!(names(in_use(&all)), (vec!["loop7".to_string(), "sda".to_string()], 299));
+        let (few, left) = in_use(&all[..200]);
+        assert_eq!((few.len(), left), (200, 0), "they fit, and may get a file while they are traced");
     }
 
     #[test]
