@@ -46,6 +46,7 @@ vmtest:
 bench: build
 	@setup/packages bench
 	@cargo bench --locked --bench overhead
+	@cargo bench --locked --bench loss
 
 clean:
 	@cargo clean

@@ -8,6 +8,8 @@
 //!
 //! `$ROUNDS` and `$ARMS` (their names, with commas) choose. `$BIOLATENCY` names the peer; without one on the machine our own arms are measured alone.
 
+mod disk;
+
 use std::collections::HashSet;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -21,39 +23,11 @@ use biopsy::host::counters::Counters;
 use biopsy::load::{self, Job, Pattern, Target};
 use biopsy::probe::cost::{self, Baseline, ClockReads};
 use biopsy::probe::latency::{LatencyProbe, Options};
+use disk::{Loop, median};
 
 const ROUNDS: usize = 12;
 const WINDOW: Duration = Duration::from_millis(500);
 const SETTLE: Duration = Duration::from_millis(100);
-const FILE_BYTES: u64 = 256 << 20;
-
-/// A loop device over a file in /dev/shm that has no name any more.
-struct Loop(String);
-
-impl Loop {
-    fn new() -> Result<Self> {
-        let file = format!("/dev/shm/biopsy-overhead-{}", std::process::id());
-        let fill = Command::new("dd")
-            .args(["if=/dev/urandom", &format!("of={file}"), "bs=1M", &format!("count={}", FILE_BYTES >> 20)])
-            .stderr(Stdio::null())
-            .status()?;
-        let made = Command::new("losetup").args(["-f", "--show", &file]).output();
-        std::fs::remove_file(&file)?;
-        let made = made.context("losetup is in the package util-linux or mount")?;
-        ensure!(fill.success() && made.status.success(), "no loop device could be made: run as root");
-        Ok(Self(String::from_utf8(made.stdout)?.trim().to_string()))
-    }
-
-    fn name(&self) -> &str {
-        self.0.trim_start_matches("/dev/")
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _gone = Command::new("losetup").args(["-d", &self.0]).status();
-    }
-}
 
 /// What is measured in turn.
 #[derive(Clone, Copy, PartialEq)]
@@ -110,9 +84,8 @@ fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
         devices: vec![device.to_string()],
         queue_stage: arm != Arm::DeviceOnly,
         operations: arm == Arm::AllStages,
-        parts: false,
         cost: false,
-        drop_issue: 0,
+        ..Options::default()
     };
     Ok(Attached::Ours(Box::new(LatencyProbe::attach(host, Path::new("/"), &options)?)))
 }
@@ -172,12 +145,6 @@ fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline)
         }
     }
     Ok(Cost { net: programs.iter().map(|(_, net)| net).sum(), raw, programs })
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
 }
 
 fn summary(values: &[f64]) -> String {

@@ -61,7 +61,7 @@ fn in_use<'a>(host: &'a Host, options: &Options) -> (Chosen<'a>, usize) {
 
 /// The named disks, and with layers all below them, each with the names that it is there for.
 fn named<'a>(host: &'a Host, options: &Options) -> Chosen<'a> {
-    let is_named = |device: &BlockDevice| options.devices.iter().any(|name| *name == device.name);
+    let is_named = |device: &BlockDevice| options.devices.contains(&device.name);
     let mut all: Chosen<'_> = host
         .devices
         .iter()

@@ -25,17 +25,34 @@ pub fn programs() -> Result<Vec<VerifiedProgram>> {
     let btf = KernelBtf::read()?;
     let mut all = Vec::new();
     for (object, bytes) in objects() {
-        let open = open(bytes)?;
-        let names: Vec<String> = open.progs().map(|p| p.name().to_string_lossy().into_owned()).collect();
-        for program in names {
-            let (instructions, reason) = match verify(bytes, &program, &btf) {
-                Ok(instructions) => (Some(instructions), None),
-                Err(error) => (None, Some(format!("{error:#}"))),
-            };
-            all.push(VerifiedProgram { object: object.to_string(), program, instructions, reason });
+        all.extend(of_object(object, bytes, View::Usual, &btf)?);
+        if object.starts_with("latency") {
+            all.extend(of_object(&format!("{object}-full"), bytes, View::Full, &btf)?);
         }
     }
     Ok(all)
+}
+
+/// What the constants switch on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum View {
+    /// `latency` without options, on disks with requests.
+    Usual,
+    /// All that any view can ask for.
+    Full,
+}
+
+fn of_object(object: &str, bytes: &[u8], view: View, btf: &KernelBtf) -> Result<Vec<VerifiedProgram>> {
+    let open = open(bytes)?;
+    let names: Vec<String> = open.progs().map(|p| p.name().to_string_lossy().into_owned()).collect();
+    let one = |program: String| {
+        let (instructions, reason) = match verify(bytes, &program, view, btf) {
+            Ok(instructions) => (Some(instructions), None),
+            Err(error) => (None, Some(format!("{error:#}"))),
+        };
+        VerifiedProgram { object: object.to_string(), program, instructions, reason }
+    };
+    Ok(names.into_iter().map(one).collect())
 }
 
 fn open(bytes: &[u8]) -> Result<OpenObject> {
@@ -44,9 +61,9 @@ fn open(bytes: &[u8]) -> Result<OpenObject> {
 }
 
 /// The instructions that the verifier went through.
-fn verify(bytes: &[u8], name: &str, btf: &KernelBtf) -> Result<u64> {
+fn verify(bytes: &[u8], name: &str, view: View, btf: &KernelBtf) -> Result<u64> {
     let mut object = open(bytes)?;
-    tell(&mut object, btf)?;
+    tell(&mut object, view, btf)?;
     let mut log = vec![0u8; LOG_BYTES];
     for mut program in object.progs_mut() {
         let wanted = program.name() == name;
@@ -83,7 +100,7 @@ fn verify(bytes: &[u8], name: &str, btf: &KernelBtf) -> Result<u64> {
 }
 
 /// What a live view would write into the constants: they decide which branches there are.
-fn tell(object: &mut OpenObject, btf: &KernelBtf) -> Result<()> {
+fn tell(object: &mut OpenObject, view: View, btf: &KernelBtf) -> Result<()> {
     // The latency objects' are the only ones so far.
     let Some(mut constants) = object.maps_mut().find(|m| m.name().to_string_lossy().ends_with(".rodata"))
     else {
@@ -100,9 +117,16 @@ fn tell(object: &mut OpenObject, btf: &KernelBtf) -> Result<()> {
     constants.config.rqf_timed_out = btf.rqf_timed_out();
     constants.config.devices = 1;
     constants.config.want_queue = 1;
-    constants.config.want_bios = libbpf::has_swap().into();
     constants.config.want_operations = libbpf::has_swap().into();
     constants.config.bio_mask = 127;
+    if view == View::Full {
+        // Without compare-and-swap the views leave these out.
+        let wanted = libbpf::has_swap().into();
+        constants.config.want_bios = wanted;
+        constants.config.want_parts = wanted;
+        constants.config.want_throttle = wanted;
+        constants.config.want_submitter = wanted;
+    }
     Ok(())
 }
 

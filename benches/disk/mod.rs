@@ -1,0 +1,42 @@
+//! A disk to measure on.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+const FILE_BYTES: u64 = 256 << 20;
+
+/// A loop device over a file in /dev/shm that has no name any more.
+pub struct Loop(pub String);
+
+impl Loop {
+    pub fn new() -> Result<Self> {
+        let file = format!("/dev/shm/biopsy-bench-{}", std::process::id());
+        let fill = Command::new("dd")
+            .args(["if=/dev/urandom", &format!("of={file}"), "bs=1M", &format!("count={}", FILE_BYTES >> 20)])
+            .stderr(Stdio::null())
+            .status()?;
+        let made = Command::new("losetup").args(["-f", "--show", &file]).output();
+        std::fs::remove_file(&file)?;
+        let made = made.context("losetup is in the package util-linux or mount")?;
+        ensure!(fill.success() && made.status.success(), "no loop device could be made: run as root");
+        Ok(Self(String::from_utf8(made.stdout)?.trim().to_string()))
+    }
+
+    pub fn name(&self) -> &str {
+        self.0.trim_start_matches("/dev/")
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _gone = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+/// The middle one, or the mean of the two in the middle; sorts them.
+pub fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
+}
