@@ -16,3 +16,10 @@ device late "$disk" ".ops.read.request_stages | (.device | $above) == \$n and (.
 [ "$busy" -ge 10 ] || fail "only $busy times busy"
 device busy "$disk" '.requeues == $n and .retries == 0 and .ops.read.ios == 200' n "$busy"
 device busy "$disk" '.ops.read.request_stages.device | .min_ns >= 2e6 and .p50_ns <= 2.4e6'
+[[ $(cat release) != 5.10.* ]] || exit 0
+for view in answered late; do
+    device "$view" "$disk" '.retries as $n | .ops.read.request_parts | .device.retry.count == $n and (.queue | has("requeue") | not)'
+done
+# The driver may refuse an I/O several times before it takes it.
+refused=$(sed -n 's/.* block_rq_requeue: .* \([0-9]*\) + .*/\1/p' busy.trace | sort -u | wc -l)
+device busy "$disk" '.ops.read.request_parts | .queue.requeue.count == $n and (has("device") | not)' n "$refused"

@@ -4,6 +4,7 @@
 # timeout: 120
 . /guest/lib.sh
 
+uname -r >release
 scsi_disk ndelay=2000000 dev_size_mb=64 statistics=1
 echo "$scsi" >disk
 driver=/sys/bus/pseudo/drivers/scsi_debug
@@ -12,7 +13,7 @@ reads() { # FILE OPTS NTH COUNT
     record "$scsi" block_rq_requeue
     echo "$2" >$driver/opts
     echo "$3" >$driver/every_nth
-    traced "$1" "$scsi" -- dd if="/dev/$scsi" of=/dev/null bs=4096 count="$4" iflag=direct
+    traced "$1" "$scsi" --detail -- dd if="/dev/$scsi" of=/dev/null bs=4096 count="$4" iflag=direct
     echo 0 >$driver/every_nth
     echo 0 >$driver/opts
     recorded "$1.trace"

@@ -1,8 +1,9 @@
 # Sixteen readers share four tags of a disk that takes 10 ms for each read: a reader waits for a tag three
-# times as long as for the disk (Little's law: 16 in the system, 4 of them served at 10 ms). Judged by the
-# mean, since the kernel wakes who waits in batches.
+# times as long as for the disk (Little's law: 16 in the system, 4 of them served). Judged by the mean, since
+# the kernel wakes who waits in batches.
 . /guest/lib.sh
 
+uname -r >release
 null_disk nullb0 completion_nsec=10000000 submit_queues=1 hw_queue_depth=64
 echo mq-deadline >/sys/block/nullb0/queue/scheduler
 echo 4 >/sys/block/nullb0/queue/nr_requests
@@ -14,5 +15,5 @@ for _ in $(seq 16); do
 done
 wait
 END
-traced waits nullb0 -- sh waits.sh
+traced waits nullb0 --detail -- sh waits.sh
 traced ring nullb0 -- biopsy load /dev/nullb0 --iodepth 1 --numjobs 16 --runtime 2s --json -o load.json

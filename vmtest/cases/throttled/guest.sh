@@ -10,7 +10,7 @@ reads() { # FILE CGROUP
 echo \$\$ >$2/cgroup.procs
 exec dd if=/dev/nullb0 of=/dev/null bs=4096 count=200 iflag=direct
 END
-    traced "$1" nullb0 -- sh load.sh
+    traced "$1" nullb0 --detail -- sh load.sh
 }
 echo +io >/sys/fs/cgroup/cgroup.subtree_control
 mkdir /sys/fs/cgroup/slow
