@@ -33,6 +33,19 @@ pub struct Stat {
 }
 
 impl Stat {
+    pub fn read(name: &str) -> Self {
+        let text = fs::read_to_string(Path::new("/sys/block").join(name).join("stat")).unwrap();
+        let fields: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        let field = |index: usize| fields.get(index).copied().unwrap_or(0);
+        Self {
+            reads: field(0),
+            read_merges: field(1),
+            writes: field(4),
+            discards: field(11),
+            flushes: field(15),
+        }
+    }
+
     pub fn since(self, then: Self) -> Self {
         Self {
             reads: self.reads - then.reads,
@@ -67,6 +80,15 @@ impl Disk {
                 None
             }
         }
+    }
+
+    /// A loop device over another one, past its page cache: an I/O of the one is an I/O of the other.
+    pub fn over(lower: &str, bytes: u64) -> Self {
+        let made = Command::new("losetup").args(["-f", "--show", "--direct-io=on", lower]).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let path = String::from_utf8_lossy(&made.stdout).trim().to_string();
+        fs::File::open(&path).unwrap();
+        Self { name: path.trim_start_matches("/dev/").to_string(), path, bytes, settings: Vec::new() }
     }
 
     fn attach(mib: u64) -> Result<Self, String> {
@@ -119,16 +141,7 @@ impl Disk {
     }
 
     pub fn stat(&self) -> Stat {
-        let text = fs::read_to_string(Path::new("/sys/block").join(&self.name).join("stat")).unwrap();
-        let fields: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
-        let field = |index: usize| fields.get(index).copied().unwrap_or(0);
-        Stat {
-            reads: field(0),
-            read_merges: field(1),
-            writes: field(4),
-            discards: field(11),
-            flushes: field(15),
-        }
+        Stat::read(&self.name)
     }
 }
 

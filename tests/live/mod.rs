@@ -6,3 +6,4 @@ pub mod aio;
 pub mod disk;
 pub mod tool;
 pub mod view;
+pub mod zram;
