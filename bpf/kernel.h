@@ -73,9 +73,15 @@ struct blkdev_dio {
 	struct bio bio;
 } CORE;
 
+struct io_cqe {
+	__u64 user_data;
+} CORE;
+
 /* The kiocb of a read or write is its first member (since 5.1), so the addresses are equal. */
 struct io_kiocb {
 	__u8 opcode;
+	/* Since cef216fc32d7 (5.19), and so in each kernel whose events name a request. */
+	struct io_cqe cqe;
 } CORE;
 
 struct io_ring_ctx;

@@ -27,6 +27,7 @@ const volatile struct wire_latency_config config = {};
 #include "submitter.h"
 #include "operations.h"
 #include "rows.h"
+#include "events.h"
 #include "bio_ios.h"
 
 /* Sized by user space: Σ hardware queues × slots per queue. */
@@ -318,6 +319,30 @@ int BPF_PROG(nvme_sq, struct request *rq)
 	return 0;
 }
 
+/* What the event of an I/O says of its request; nothing of when it began. */
+static __always_inline struct counted counted_io(struct request *rq, struct bio *bio,
+						 struct owner *owner, __u32 op, __u64 ended,
+						 __u32 marks)
+{
+	struct counted counted = {
+	    .bio = (__u64)bio,
+	    .alone = !bio || !bio->bi_next,
+	    .io =
+		{
+		    .marks = marks,
+		    .ended = ended,
+		    .sector = rq->__sector,
+		    .bytes = rq->__data_len,
+		    .cmd_flags = rq->cmd_flags,
+		    .device = owner->device,
+		    .slot_base = owner->slot_base,
+		    .op = op,
+		},
+	};
+
+	return counted;
+}
+
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 {
@@ -332,7 +357,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	if (!owner)
 		return 0;
 	/* Here and not where it is needed: see request_disk. */
-	if (config.want_operations)
+	if (config.want_operations || config.want_events)
 		bio = rq->bio;
 	now = bpf_ktime_get_ns();
 	flags = rq->cmd_flags;
@@ -378,6 +403,12 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 			add(&row->no_start, 1, shared);
 		else
 			add(&row->untimed, 1, shared);
+		if (config.want_events && (op == OP_EMPTY_FLUSH || !slot->used)) {
+			__u32 before = op == OP_EMPTY_FLUSH ? 0 : IO_STARTED_BEFORE;
+			struct counted counted = counted_io(rq, bio, owner, op, now, before);
+
+			emit_io(&counted);
+		}
 		return 0;
 	}
 	slot->request = 0;
@@ -385,6 +416,12 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	if (end < slot->issued || now < end || slot->queued > slot->issued) {
 		COUNT(owner, negative);
 		add(&row->untimed, 1, shared);
+		if (config.want_events) {
+			__u32 marks = IO_NEGATIVE;
+			struct counted counted = counted_io(rq, bio, owner, op, now, marks);
+
+			emit_io(&counted);
+		}
 		return 0;
 	}
 	add_time(row->extents, row->counts, &row->lock, STAGE_DEVICE, end - slot->issued, shared);
@@ -396,6 +433,19 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 			 shared);
 	if (config.want_parts)
 		parts_completed(slot, index, owner->device, op);
+	if (config.want_events) {
+		__u32 marks = slot->reaped ? 0 : IO_FUSED;
+		struct counted counted = counted_io(rq, bio, owner, op, now, marks);
+
+		if (slot->state == SLOT_FLUSHING)
+			counted.io.marks |= IO_FLUSHED;
+		counted.io.queued = slot->queued;
+		counted.io.issued = slot->issued;
+		counted.io.reaped = end;
+		counted.io.sector = slot->sector;
+		counted.io.bytes = slot->bytes;
+		emit_io(&counted);
+	}
 	if (config.want_operations && bio) {
 		struct part part = {
 		    .bio = (__u64)bio,

@@ -20,6 +20,7 @@
 #include "wire.h"
 #include "hist.h"
 #include "bios.h"
+#include "emit.h"
 #include "owner.h"
 #include "parts.h"
 #include "stamps.h"
@@ -266,11 +267,61 @@ static __always_inline __u32 call_place(__u32 tid)
 	return (1 << OPERATION_BITS) + (tid & ((1 << CALLER_BITS) - 1));
 }
 
+_Static_assert((1 << OPERATION_BITS) + (1 << CALLER_BITS) == 1 << FACTS_BITS, "facts");
+
+/* I/Os that finished for the operation in a place. */
+static __always_inline __u32 parts_at(__u32 place)
+{
+	struct operation *operation;
+	struct caller *caller;
+
+	if (place >> OPERATION_BITS) {
+		caller = place_of(place - (1 << OPERATION_BITS));
+		return caller ? caller->parts : 0;
+	}
+	operation = operation_at(place);
+	return operation ? operation->parts : 0;
+}
+
+/* Sends an operation that is counted, where an I/O with an event belongs to it. */
+__noinline int emit_operation(struct wire_operation *operation, const struct stamps *of,
+			      __u32 place)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct facts *facts = facts_at(place);
+	struct wire_emitter *emitter;
+
+	if (!operation || !of || !facts || !facts->io)
+		return 0;
+	operation->kind = EVENT_OPERATION;
+	operation->opcode = facts->opcode;
+	operation->operation = facts->id;
+	operation->user_data = facts->user_data;
+	operation->queued = of->queued;
+	operation->issued = of->issued;
+	operation->reaped = of->reaped;
+	operation->ended = of->ended;
+	operation->io = facts->io;
+	operation->leader = facts->leader;
+	operation->from = facts->from;
+	operation->parts = parts_at(place);
+	operation->fused = of->fused;
+	emitter = bpf_map_lookup_elem(&emitters, &cpu);
+	if (!emit(cpu, operation, sizeof(*operation)) && emitter)
+		__sync_fetch_and_add(&emitter->lost_operations, 1);
+	return 0;
+}
+
 /* Counts an operation that ended, and its parts. */
 static __always_inline void count_whole(const struct stamps *of, __u64 entered, __u64 seen,
 					__u32 place, __u32 waiter)
 {
 	count_operation(of, entered, seen);
+	if (config.want_events) {
+		struct wire_operation operation = {.entered = entered, .seen = seen};
+
+		emit_operation(&operation, of, place);
+	}
 	if (config.want_parts) {
 		struct whole whole = {.stamps = *of, .entered = entered, .seen = seen};
 
@@ -305,7 +356,14 @@ VERIFIED_ONCE __u32 aio_operation(__u64 kiocb, __u64 entered)
 		if (operation->parts && running)
 			count_whole(&operation->stamps, operation->entered, 0, number - 1, 0);
 	}
-	return begin_operation(key, entered);
+	number = begin_operation(key, entered);
+	if (config.want_events && number) {
+		struct facts *facts = begin_facts(number - 1, CALL_AIO);
+
+		if (facts)
+			facts->user_data = data;
+	}
+	return number;
 }
 
 /* The call whose task has this address on its kernel stack. */
@@ -722,6 +780,8 @@ static __always_inline void call_entered(__u32 kind, struct pt_regs *regs)
 	if (config.want_throttle && kind == CALL_WAITS)
 		call_waits(tid, (__u64)regs);
 	caller->entered = bpf_ktime_get_ns();
+	if (config.want_events)
+		begin_facts(call_place(tid), kind);
 	barrier();
 	caller->kind = kind;
 }
@@ -810,6 +870,18 @@ static __always_inline void task_runs(__u32 tid)
 		parts->ran = bpf_ktime_get_ns();
 }
 
+/* What the event of an operation of io_uring will say. */
+static __always_inline void note_request(__u32 place, struct io_kiocb *req)
+{
+	struct facts *facts = begin_facts(place, CALL_RING);
+
+	if (!facts)
+		return;
+	facts->opcode = req->opcode;
+	if (bpf_core_field_exists(struct io_kiocb, cqe))
+		facts->user_data = BPF_CORE_READ(req, cqe.user_data);
+}
+
 static __always_inline void ring_submitted(struct io_kiocb *req)
 {
 	struct caller *caller;
@@ -827,6 +899,8 @@ static __always_inline void ring_submitted(struct io_kiocb *req)
 	}
 	if ((config.want_parts || config.want_throttle) && number)
 		submitted(number - 1);
+	if (config.want_events && number)
+		note_request(number - 1, req);
 }
 
 /* An io_uring request's result becomes visible. */

@@ -223,8 +223,14 @@ struct wire_latency_config {
 	__u32 want_throttle;
 	/* 0: no traced device is bio-based. */
 	__u32 want_bios;
+	/* 0: there is no event per I/O. Else want_submitter is set too. */
+	__u32 want_events;
+	/* Which I/Os have one: a bit per class, every Nth, and those that took at least as long. */
+	__u32 event_ops;
+	__u32 event_every;
+	__u64 event_slower_ns;
 };
-_Static_assert(sizeof(struct wire_latency_config) == 44, "wire_latency_config");
+_Static_assert(sizeof(struct wire_latency_config) == 64, "wire_latency_config");
 
 /* Who handed in a bio: the task that was running when it entered the block layer. */
 struct wire_submitter {
@@ -245,6 +251,95 @@ struct wire_submitter {
 _Static_assert(sizeof(struct wire_submitter) == 56, "wire_submitter");
 
 #define SUBMITTER_KERNEL 1
+
+/* Records of the event stream begin with what they are. */
+enum wire_event {
+	EVENT_IO = 1,
+	EVENT_OPERATION,
+};
+
+enum wire_io_marks {
+	/* `by` says who handed it in. */
+	IO_HAS_SUBMITTER = 1,
+	/* Several bios make up the request: it may serve more operations than `operation`. */
+	IO_MERGED = 2,
+	/* It was issued before the trace. */
+	IO_STARTED_BEFORE = 4,
+	/* One of its stages ended before it began. */
+	IO_NEGATIVE = 8,
+	/* The driver did not say when it reaped the completion: `reaped` is `ended`. */
+	IO_FUSED = 16,
+	/* From `reaped` on it waited for a flush, which is no stage. */
+	IO_FLUSHED = 32,
+};
+
+/* An I/O that was counted. */
+struct wire_io {
+	__u32 kind;
+	__u32 marks;
+	/* Its number, unique in the run; 0: there is no event of it. */
+	__u64 io;
+	/* The number of the operation that its first bio belongs to; 0: none is known. */
+	__u64 operation;
+	/* CLOCK_MONOTONIC; 0: not known. */
+	__u64 queued;
+	__u64 issued;
+	__u64 reaped;
+	__u64 ended;
+	/* Of the request at its issue. */
+	__u64 sector;
+	__u32 bytes;
+	__u32 cmd_flags;
+	__u32 device;
+	/* The first slot of its hardware queue. */
+	__u32 slot_base;
+	__u32 op;
+	/* Where it completed. */
+	__u32 cpu;
+	struct wire_submitter by;
+};
+_Static_assert(sizeof(struct wire_io) == 88 + 56, "wire_io");
+
+/* An operation that was counted, of whose I/Os at least one has an event. */
+struct wire_operation {
+	__u32 kind;
+	/* Of io_uring. */
+	__u32 opcode;
+	__u64 operation;
+	/* Of io_uring and libaio: what the application gave it. */
+	__u64 user_data;
+	__u64 entered;
+	/* Of the part that finished last, and the operation that its I/O names. */
+	__u64 queued;
+	__u64 issued;
+	__u64 reaped;
+	__u64 ended;
+	__u64 io;
+	__u64 leader;
+	/* When its application saw the result; 0: that is not known. */
+	__u64 seen;
+	/* enum wire_call. */
+	__u32 from;
+	__u32 parts;
+	/* The driver did not say when it reaped the completion. */
+	__u32 fused;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct wire_operation) == 104, "wire_operation");
+
+/* Of one CPU: what it sent to user space, and what it could not send. */
+struct wire_emitter {
+	/* I/Os of the classes and times that are asked for. */
+	__u64 matched;
+	/* How many of them to pass by next; user space begins it anywhere below `event_every`. */
+	__u64 skip;
+	/* I/Os that were given a number, which have an event or are lost. */
+	__u64 numbers;
+	__u64 lost_ios;
+	__u64 lost_operations;
+	__u64 pad[3];
+};
+_Static_assert(sizeof(struct wire_emitter) == 64, "wire_emitter");
 
 /* The places of bios and requests among the arguments of their events, counted from 0. */
 struct wire_arguments {

@@ -6,3 +6,4 @@ pub mod layers;
 pub mod operations;
 pub mod parts;
 pub mod stacks;
+pub mod trace;

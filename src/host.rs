@@ -9,6 +9,7 @@
 pub mod abilities;
 mod attribute;
 pub mod block;
+pub mod cgroups;
 pub mod counters;
 pub mod cpu;
 pub mod kernel;

@@ -5,6 +5,7 @@
 
 pub mod btf;
 pub mod cost;
+pub mod events;
 pub mod held;
 pub mod latency;
 mod layers;

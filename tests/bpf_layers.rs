@@ -6,7 +6,7 @@ mod scratch;
 
 use live::disk::{Disk, Stat};
 use live::tool::{binary, object, refused, run};
-use live::view::{brief, during_script, load, number, operations_add_up, within_bounds};
+use live::view::{brief, during_script, holds, load, number, within_bounds};
 use live::zram::Zram;
 use scratch::Scratch;
 use serde_json::Value;
@@ -33,7 +33,7 @@ fn exact(zram: &Zram, script: &str) -> (Value, Stat) {
         "{}",
         brief(device)
     );
-    operations_add_up(device);
+    holds(device);
     (view, stat)
 }
 

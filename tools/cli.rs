@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use biopsy::analyze::latency::Op;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -42,6 +43,8 @@ pub enum Verb {
     Diagnose(Diagnose),
     /// Where an I/O spends its time: stages per device and operation.
     Latency(Latency),
+    /// Each I/O, one line: every stage, who handed it in, where it ran, what the application called it.
+    Trace(Trace),
     /// How fast a device goes: drive it with io_uring reads.
     Load(Load),
     /// What block devices this machine has and how they are set up.
@@ -102,6 +105,40 @@ pub struct Latency {
     #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An I/O is shown when its operation has ended, or a second after it ended itself, so lines are not quite in order:
+sort by at_ns. Times of an operation are those of its I/O that finished last; other I/Os show their own.
+
+With --json there is one object per I/O, and after them one with the key summary: what was lost, what it cost, and
+the check against the kernel's own counters. Without it these stand on stderr. What a slow reader loses is counted,
+and exit code 4 where it is more than --max-loss. Do not write to a disk that is traced.")]
+pub struct Trace {
+    #[command(flatten)]
+    pub window: Window,
+    #[command(flatten)]
+    pub output: Output,
+    /// Only I/Os that took at least this long in the block layer, from the bio's entry (or else the issue)
+    /// to block_rq_complete (500us, 1ms, 2s). Filtered in the kernel, as the next three.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub slower_than: Option<Duration>,
+    /// Only one of N I/Os, counted per CPU from a random one on.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub every: Option<u32>,
+    /// Only these: read, write, fua, flush, empty_flush, discard, write_zeroes, passthrough.
+    #[arg(long = "op", value_name = "OP", value_delimiter = ',', value_parser = op)]
+    pub ops: Vec<Op>,
+    /// The N slowest, at the end, the slowest first.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub top: Option<u32>,
+    /// Bytes of each CPU's ring buffer, to test what a full one does.
+    #[arg(long, value_name = "BYTES", hide = true)]
+    pub fault_ring_bytes: Option<u32>,
+    /// Run this command and trace until it ends (or --for is over: then the command goes on by itself).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -264,6 +301,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// A class of requests by its name.
+fn op(text: &str) -> Result<Op, String> {
+    let names = || Op::ALL.map(Op::name).join(", ");
+    Op::ALL.into_iter().find(|op| op.name() == text).ok_or_else(|| format!("no such class: use {}", names()))
+}
+
 /// 0 to 100.
 fn percent(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "a percentage is a number, as in 0.1".to_string())?;
@@ -338,6 +381,12 @@ mod tests {
         assert_eq!(size("1MiB"), Ok(1 << 20));
         assert_eq!(size("512"), Ok(512));
         assert!(size("0").is_err() && size("4x").is_err() && size("99999999t").is_err() && size("").is_err());
+    }
+
+    #[test]
+    fn classes_are_named_as_in_the_output() {
+        assert_eq!(op("write_zeroes"), Ok(Op::WriteZeroes));
+        assert!(op("reads").unwrap_err().ends_with("write_zeroes, passthrough"));
     }
 
     #[test]

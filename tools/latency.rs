@@ -14,7 +14,7 @@ use biopsy::wire::Reading;
 
 use crate::child::Running;
 use crate::cli::{Color, Latency};
-use crate::output::{Sink, warn};
+use crate::output::Sink;
 use crate::{clock, output, stop, window};
 
 pub fn run(args: &Latency, color: Color) -> Result<()> {
@@ -27,15 +27,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     let mut probe = LatencyProbe::attach(&host, Path::new("/"), &options)?;
     let began = Instant::now();
     let mut start_text = clock::now_rfc3339();
-    if output::progress() {
-        let what = if named.is_empty() { "all block devices".to_string() } else { named.join(", ") };
-        let how_long = match (args.window.length, args.command.is_empty()) {
-            (Some(length), _) => format!("for {length:?}"),
-            (None, false) => "until the command ends".to_string(),
-            (None, true) => "until Ctrl-C".to_string(),
-        };
-        warn(&format!("tracing {what} {how_long}"));
-    }
+    window::announce(&named, &args.window, &args.command);
     let mut child = match args.command.is_empty() {
         true => None,
         false => Some(Running::start(&args.command, args.output.json)?),

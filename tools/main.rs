@@ -13,6 +13,7 @@ mod output;
 mod progress;
 mod self_test;
 mod stop;
+mod trace;
 mod window;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let result = match &cli.verb {
         cli::Verb::Diagnose(args) => diagnose::run(args, cli.color),
         cli::Verb::Latency(args) => latency::run(args, cli.color),
+        cli::Verb::Trace(args) => trace::run(args),
         cli::Verb::Load(args) => load::run(args),
         cli::Verb::Devices(args) => devices::run(args),
         cli::Verb::Check(args) => check::run(args, cli.color),

@@ -7,8 +7,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::thread::JoinHandle;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use biopsy::refusal::{Refusal, reason};
 
 use crate::cli::Color;
@@ -112,9 +114,53 @@ impl Drop for Sink {
     }
 }
 
+/// A sink that is written to by a thread of its own: a reader that is slow or gone stops nobody else.
+#[derive(Debug)]
+pub struct Stream {
+    to: SyncSender<Vec<u8>>,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Stream {
+    pub fn start(mut sink: Sink) -> Result<Self> {
+        let (to, from) = mpsc::sync_channel::<Vec<u8>>(1);
+        let thread = std::thread::Builder::new()
+            .name("biopsy-output".to_string())
+            .spawn(move || from.into_iter().try_for_each(|bytes| sink.write(&bytes)))
+            .context("the thread that writes the output cannot be started")?;
+        Ok(Self { to, thread })
+    }
+
+    /// Hands the bytes over, or gives them back where others still wait to be written.
+    pub fn offer(&self, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        match self.to.try_send(bytes) {
+            Ok(()) => None,
+            Err(TrySendError::Full(bytes) | TrySendError::Disconnected(bytes)) => Some(bytes),
+        }
+    }
+
+    /// Nobody writes any more: the sink failed.
+    pub fn failed(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Writes the last bytes, however long that takes.
+    pub fn finish(self, bytes: Vec<u8>) -> Result<()> {
+        // Not sent: then the thread has ended, and says why.
+        let _ended = self.to.send(bytes);
+        drop(self.to);
+        self.thread.join().map_err(|_| anyhow!("the thread that writes the output panicked"))?
+    }
+}
+
 /// A line on stderr; a closed stderr is not an error.
 pub fn warn(text: &str) {
     let _closed = writeln!(io::stderr().lock(), "biopsy: {}", biopsy::render::text::clean(text));
+}
+
+/// Lines on stderr that are rendered already.
+pub fn note(text: &str) {
+    let _closed = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// A closed pipe on stdout ends quietly (`| head`).

@@ -9,7 +9,7 @@ use biopsy::host::{BlockDevice, Host, select};
 use biopsy::probe::latency::{LatencyProbe, Options};
 
 use crate::cli::Window;
-use crate::stop;
+use crate::{output, stop};
 
 /// The disks to trace for what `-d` names, each once; empty: all.
 pub fn resolve(host: &Host, window: &Window) -> Result<Vec<String>> {
@@ -41,6 +41,20 @@ pub fn add(names: &mut Vec<String>, disks: &[&BlockDevice]) {
     }
 }
 
+/// Says on a terminal what is measured, and until when.
+pub fn announce(named: &[String], window: &Window, command: &[String]) {
+    if !output::progress() {
+        return;
+    }
+    let what = if named.is_empty() { "all block devices".to_string() } else { named.join(", ") };
+    let how_long = match (window.length, command.is_empty()) {
+        (Some(length), _) => format!("for {length:?}"),
+        (None, false) => "until the command ends".to_string(),
+        (None, true) => "until Ctrl-C".to_string(),
+    };
+    output::warn(&format!("tracing {what} {how_long}"));
+}
+
 /// What the probe is told.
 pub fn options(devices: Vec<String>, window: &Window) -> Options {
     Options {
@@ -49,6 +63,7 @@ pub fn options(devices: Vec<String>, window: &Window) -> Options {
         queue_stage: true,
         operations: true,
         parts: false,
+        events: None,
         cost: !window.no_cost,
         drop_issue: window.fault_drop_issue,
     }

@@ -1,6 +1,7 @@
 //! What this kernel's BTF says: which events exist, and values that the programs need. The Rust side
 //! of `bpf/compat.h`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use libbpf_rs::btf::types::{Enum, Func, FuncProto, Ptr, Struct, Typedef};
@@ -117,6 +118,24 @@ impl KernelBtf {
         self.vmlinux
             .type_by_kind::<Enum<'_>>()
             .find_map(|kind| kind.iter().find(|m| m.name.is_some_and(|n| n == name)).map(|m| m.value))
+    }
+
+    /// The flags of a request by bit, in the kernel's own words (`sync`, `fua`): they move from one version
+    /// to the next. The low 8 bits are the operation.
+    pub fn request_flags(&self) -> BTreeMap<u32, String> {
+        let Some(flags) = self.vmlinux.type_by_name::<Enum<'_>>("req_flag_bits") else {
+            return BTreeMap::new();
+        };
+        flags
+            .iter()
+            .map(|flag| (flag.value, flag.name))
+            .filter_map(|(bit, name)| {
+                let bit = u32::try_from(bit).ok().filter(|bit| (8..32).contains(bit))?;
+                let name = name?.to_string_lossy();
+                let word = name.strip_prefix("__REQ_")?;
+                (word != "NR_BITS").then(|| (bit, word.to_lowercase()))
+            })
+            .collect()
     }
 
     /// Whether the kernel skips a program that would run inside itself on one CPU, and counts the skipped

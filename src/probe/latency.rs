@@ -11,6 +11,7 @@ use zerocopy::IntoBytes;
 
 use super::btf::{EventHome, KernelBtf, RingSubmit};
 use super::cost::{CostMeter, Metered, metered};
+use super::events::{self, EventOptions, Rings, Taken};
 use super::layers;
 use super::libbpf;
 use super::multipath;
@@ -24,9 +25,11 @@ use crate::host::Host;
 use crate::host::counters::Counters;
 use crate::host::throttle;
 use crate::refusal::Refusal;
+use crate::wire::events::Emitted;
 use crate::wire::parts::{PART_UNITS, PartRow};
 use crate::wire::{
-    COVERS, DeviceSample, OPS, OPS_SHARDED, OperationRow, Reading, Row, WireBioIo, WireCounters, WireSlot,
+    COVERS, DeviceSample, OPS, OPS_SHARDED, OperationRow, Reading, Row, WireBioIo, WireCounters, WireDevice,
+    WireSlot,
 };
 
 /// The kernel's counter of an I/O follows its completion event within one interrupt's batch; between
@@ -54,6 +57,8 @@ pub struct Options {
     pub operations: bool,
     /// Take stages apart (`--detail`). Needs `operations`.
     pub parts: bool,
+    /// Send an event per I/O; None: nobody looks at each.
+    pub events: Option<EventOptions>,
     /// Measure the probes' cost with the kernel's program statistics.
     pub cost: bool,
     /// Test aid: forget every Nth issue event; 0: none.
@@ -68,6 +73,7 @@ impl Default for Options {
             queue_stage: true,
             operations: true,
             parts: false,
+            events: None,
             cost: true,
             drop_issue: 0,
         }
@@ -87,7 +93,16 @@ struct Wanted {
     throttle: bool,
     /// The place of the bio in block_bio_complete, where a bio-based device is traced.
     bio_complete: Option<u32>,
+    events: Option<EventOptions>,
+    cpus: u32,
     drop_issue: u32,
+}
+
+impl Wanted {
+    /// Somebody asks who handed an I/O in.
+    fn submitter(&self) -> bool {
+        self.events.is_some()
+    }
 }
 
 /// The attached probe. Dropping it detaches everything.
@@ -103,6 +118,8 @@ pub struct LatencyProbe {
     root: PathBuf,
     meter: Option<CostMeter>,
     missing: Vec<Missing>,
+    rings: Option<Rings>,
+    flags: BTreeMap<u32, String>,
     start: Reading,
 }
 
@@ -182,6 +199,8 @@ impl LatencyProbe {
             throttle: ring.is_some() && (parts || throttled(root, host, &plan)),
             io_done,
             bio_complete,
+            events: options.events.clone(),
+            cpus: host.cpus_possible,
             drop_issue: options.drop_issue,
         };
         if options.parts && !parts {
@@ -221,6 +240,8 @@ impl LatencyProbe {
                 return Err(error);
             }
         };
+        let rings =
+            options.events.as_ref().map(|events| Rings::new(&skel, events, wanted.cpus)).transpose()?;
         let mut probe = Self {
             skel,
             links: BTreeMap::new(),
@@ -230,6 +251,8 @@ impl LatencyProbe {
             root: root.to_path_buf(),
             meter,
             missing,
+            flags: if rings.is_some() { btf.request_flags() } else { BTreeMap::new() },
+            rings,
             start: Reading::default(),
         };
         probe.attach_programs()?;
@@ -271,6 +294,10 @@ impl LatencyProbe {
         config.want_parts = wanted.parts.into();
         config.want_throttle = wanted.throttle.into();
         config.bio_mask = plan.bio_sets() - 1;
+        config.want_submitter = wanted.submitter().into();
+        if let Some(asked) = &wanted.events {
+            events::prepare(&mut open, asked, wanted.cpus)?;
+        }
         open.progs.nvme_sq.set_autoload(wanted.nvme);
         open.progs.bio_complete.set_autoload(wanted.bio_complete.is_some());
         let queue_only: [&mut OpenProgramMut<'_>; 3] =
@@ -318,6 +345,12 @@ impl LatencyProbe {
             .bios
             .set_max_entries(plan.bio_sets())
             .map_err(|e| refusal("sizing the table of bios", &e))?;
+        if wanted.submitter() {
+            open.maps
+                .submitters
+                .set_max_entries(plan.bio_sets())
+                .map_err(|e| refusal("sizing the table of submitters", &e))?;
+        }
         if wanted.ring.is_some() {
             open.maps
                 .operation_rows
@@ -403,6 +436,33 @@ impl LatencyProbe {
     /// Stages that cannot be seen, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
+    }
+
+    /// What came out of the rings since the last time, where events were asked for.
+    pub fn events(&self) -> Result<Taken> {
+        self.rings.as_ref().map_or_else(|| Ok(Taken { emptied: true, ..Taken::default() }), Rings::take)
+    }
+
+    /// What the event stream's side in the kernel counted.
+    pub fn emitted(&self) -> Result<Emitted> {
+        self.rings.as_ref().map_or_else(|| Ok(Emitted::default()), |rings| rings.emitted(&self.skel))
+    }
+
+    /// From now on only I/Os that took at least as long have an event.
+    pub fn raise_floor(&mut self, ns: u64) {
+        if let Some(data) = self.skel.maps.bss_data.as_mut() {
+            data.event_floor_ns = ns;
+        }
+    }
+
+    /// The bits of a request's flags with the kernel's names, where events were asked for.
+    pub fn request_flags(&self) -> &BTreeMap<u32, String> {
+        &self.flags
+    }
+
+    /// The traced devices by their numbers in events.
+    pub fn planned(&self) -> impl Iterator<Item = (&str, &WireDevice)> {
+        self.plan.devices.iter().map(|d| (d.name.as_str(), &d.wire))
     }
 
     /// Names of the traced devices.
@@ -521,7 +581,9 @@ impl LatencyProbe {
 
     /// Bytes of all maps' values.
     fn map_bytes(&self) -> u64 {
-        self.skel.object().maps().map(|m| u64::from(m.value_size()) * u64::from(m.max_entries())).sum()
+        let rings = self.rings.as_ref().map_or(0, Rings::bytes);
+        let maps = self.skel.object().maps();
+        maps.map(|m| u64::from(m.value_size()) * u64::from(m.max_entries())).sum::<u64>() + rings
     }
 
     fn reading(&self, before: Vec<Option<Counters>>) -> Result<Reading> {

@@ -19,6 +19,7 @@ pub use generated::{baseline, latency};
 use self::generated::latency_old;
 
 use super::libbpf;
+use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 use crate::wire::parts::WirePartRow;
 use crate::wire::{
     WireBioIo, WireCounters, WireDevice, WireExtent, WireOperationRow, WireRow, WireSlot, WireTotal,
@@ -63,7 +64,14 @@ same_layout!(WireDevice, latency::types::wire_device:
 same_layout!(WireCounters, latency::types::wire_counters:
     splits merges requeues retries negative out_of_range stale no_queue_start evicted evicted_ended);
 same_layout!(latency_old::types::rodata, latency::types::rodata: config arguments syscall_kinds);
-same_layout!(latency_old::types::bss, latency::types::bss: running unlearned unfollowed);
+same_layout!(latency_old::types::bss, latency::types::bss: running unlearned unfollowed event_floor_ns);
+same_layout!(WireSubmitter, latency::types::wire_submitter:
+    cgroup pid tid cpu flags comm sector bytes);
+same_layout!(WireIo, latency::types::wire_io:
+    kind marks io operation queued issued reaped ended sector bytes cmd_flags device slot_base op cpu by);
+same_layout!(WireOperation, latency::types::wire_operation:
+    kind opcode operation user_data entered queued issued reaped ended io leader seen from parts fused);
+same_layout!(WireEmitter, latency::types::wire_emitter: matched skip numbers lost_ios lost_operations);
 same_layout!(WireSlot, latency::types::wire_slot: request queued issued reaped state used sector bytes);
 same_layout!(WireBioIo, latency::types::wire_bio_io: bio queued link proof device bytes op parts
     flush_ahead);

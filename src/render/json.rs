@@ -5,6 +5,7 @@ pub mod devices;
 pub mod diagnose;
 pub mod latency;
 pub mod load;
+pub mod trace;
 
 use serde_json::{Map, Value, json};
 

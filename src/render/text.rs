@@ -7,6 +7,7 @@ pub mod footer;
 pub mod latency;
 pub mod load;
 pub mod self_test;
+pub mod trace;
 
 pub use crate::units::{
     bytes, common_bytes, common_time, count, counted, short, significant, time, time_unit,

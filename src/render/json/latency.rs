@@ -112,7 +112,8 @@ fn of_layered_op(summary: &LatencySummary, of: &DeviceLatency, op: Op, latency: 
     one
 }
 
-fn device(summary: &LatencySummary, device: &DeviceLatency) -> Value {
+/// One device of the view.
+pub(super) fn device(summary: &LatencySummary, device: &DeviceLatency) -> Value {
     let bracket = device.kernel_total();
     let classes: Option<Map<String, Value>> = device.kernel.as_ref().map(|classes| {
         classes

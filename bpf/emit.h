@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * How events leave the kernel, for those who want to see each I/O. Each CPU has a ring of its own,
+ * and nobody is woken: user space looks by the clock. What finds no room is counted. For the
+ * latency programs, whose `config` must stand before it.
+ */
+#ifndef BIOPSY_EMIT_H
+#define BIOPSY_EMIT_H
+
+#include "kernel.h"
+#include "wire.h"
+
+/* User space makes the rings, one per CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(
+	    values, struct {
+		    __uint(type, BPF_MAP_TYPE_RINGBUF);
+		    __uint(max_entries, 4096);
+	    });
+} event_rings SEC(".maps");
+
+/* One per CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_emitter);
+} emitters SEC(".maps");
+
+/* 0: the ring of this CPU has no room, or there is none. */
+static __always_inline int emit(__u32 cpu, void *event, __u64 size)
+{
+	void *ring = bpf_map_lookup_elem(&event_rings, &cpu);
+
+	return ring && !bpf_ringbuf_output(ring, event, size, BPF_RB_NO_WAKEUP);
+}
+
+/*
+ * What an operation's event says beside its stamps: of each place in the tables of operations and
+ * of callers, in this order.
+ */
+struct facts {
+	/* Unique in the run: the number of its lives, and the place. */
+	__u64 id;
+	__u64 lives;
+	__u64 user_data;
+	/* The last I/O with an event that finished for it; 0: none did. */
+	__u64 io;
+	/* The operation that this I/O names: another one where they share a request. */
+	__u64 leader;
+	__u32 from;
+	__u32 opcode;
+	__u64 pad[2];
+};
+_Static_assert(sizeof(struct facts) == 64, "facts");
+
+/* As many as OPERATION_BITS and CALLER_BITS give; user space sizes it where it is used. */
+#define FACTS_BITS 15
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct facts);
+} operation_facts SEC(".maps");
+
+static __always_inline struct facts *facts_at(__u32 number)
+{
+	return bpf_map_lookup_elem(&operation_facts, &number);
+}
+
+/* Another operation begins in this place. */
+static __always_inline struct facts *begin_facts(__u32 number, __u32 from)
+{
+	struct facts *facts = facts_at(number);
+
+	if (!facts)
+		return 0;
+	facts->lives++;
+	/* Below 2^53, up to which numbers are exact in JSON. */
+	facts->id = facts->lives << FACTS_BITS | number;
+	facts->user_data = 0;
+	facts->io = 0;
+	facts->from = from;
+	facts->opcode = 0;
+	return facts;
+}
+
+#endif

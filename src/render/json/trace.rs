@@ -1,0 +1,289 @@
+//! `biopsy.trace/1`: an object per I/O, then one with the envelope.
+//!
+//! Written by hand: hundreds of thousands a second.
+
+use serde_json::json;
+
+use super::latency::device;
+use super::{line, object};
+use crate::analyze::latency::LatencySummary;
+use crate::analyze::trace::{Scene, Stages, TraceSummary, TracedIo, TracedOperation};
+use crate::envelope::Envelope;
+
+const SCHEMA: &str = "biopsy.trace/1";
+
+/// Adds the line of one I/O.
+pub fn io(out: &mut Vec<u8>, scene: &Scene, io: &TracedIo) {
+    let mut object = Object::begin(out);
+    object.text("schema", SCHEMA);
+    object.number("io", io.number);
+    object.number("at_ns", scene.at_ns(io));
+    object.text("device", scene.name(io));
+    object.number("queue", io.queue);
+    object.optional("qid", scene.qid(io));
+    if let Some(op) = io.op {
+        object.text("op", op.name());
+    }
+    object.key("flags");
+    list(object.out, scene.flag_names(io), |out, name| string(out, name));
+    object.optional("offset", io.offset);
+    object.number("bytes", io.bytes);
+    object.optional("queued_ns", io.queued_ns);
+    object.optional("issued_ns", io.issued_ns);
+    object.stages("request_stages", &io.stages);
+    object.optional("request_total_ns", io.total_ns);
+    for (key, set) in
+        [("started_before", io.started_before), ("negative", io.negative), ("flushed", io.flushed)]
+    {
+        if set {
+            object.flag(key, set);
+        }
+    }
+    let node = |cpu: u32| scene.nodes.get(&cpu).copied();
+    if let Some(owner) = &io.owner {
+        object.number("submit_cpu", owner.cpu);
+        object.optional("submit_node", node(owner.cpu));
+    }
+    object.number("completion_cpu", io.completion_cpu);
+    object.optional("completion_node", node(io.completion_cpu));
+    if let Some(owner) = &io.owner {
+        object.key("owner");
+        let mut inner = Object::begin(object.out);
+        inner.number("pid", owner.pid);
+        inner.number("tid", owner.tid);
+        inner.text("comm", &owner.name());
+        inner.flag("kernel_thread", owner.kernel);
+        if let Some(path) = owner.cgroup.and_then(|id| scene.cgroup(id)) {
+            inner.text("cgroup", path);
+        }
+        inner.optional("cgroup_id", owner.cgroup);
+        inner.end();
+    }
+    if let Some(of) = &io.operation {
+        object.key("operation");
+        operation(object.out, of);
+    }
+    if !io.merged.is_empty() {
+        object.key("merged_operations");
+        list(object.out, io.merged.iter(), operation);
+    }
+    object.end();
+    out.push(b'\n');
+}
+
+fn operation(out: &mut Vec<u8>, operation: &TracedOperation) {
+    let mut object = Object::begin(out);
+    object.number("id", operation.id);
+    if let Some(end) = &operation.end {
+        object.text("kind", end.kind.name());
+        object.optional("user_data", end.user_data);
+        object.optional("opcode", end.opcode);
+        object.number("ios", end.ios);
+        object.flag("last", end.last);
+        if let Some(stages) = &end.stages {
+            object.stages("stages", stages);
+        }
+        object.optional("total_ns", end.total_ns);
+    }
+    object.end();
+}
+
+/// The last line. `command_status` is there when a command was measured.
+pub fn summary(
+    envelope: &Envelope,
+    latency: &LatencySummary,
+    trace: &TraceSummary,
+    command_status: Option<i32>,
+) -> Vec<u8> {
+    let mut all = object(SCHEMA, envelope);
+    all.insert("summary".to_string(), json!(true));
+    all.insert("shown".to_string(), json!(trace.shown));
+    all.insert("matched".to_string(), json!(trace.emitted.matched));
+    all.insert("ios_without_end".to_string(), json!(trace.unjoined));
+    all.insert("operations_without_io".to_string(), json!(trace.unshown));
+    all.insert("devices".to_string(), latency.devices.iter().map(|one| device(latency, one)).collect());
+    if let Some(status) = command_status {
+        all.insert("command_status".to_string(), json!(status));
+    }
+    line(all)
+}
+
+/// An object that is being written.
+struct Object<'a> {
+    out: &'a mut Vec<u8>,
+    first: bool,
+}
+
+impl<'a> Object<'a> {
+    fn begin(out: &'a mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, first: true }
+    }
+
+    fn end(self) {
+        self.out.push(b'}');
+    }
+
+    /// Keys are our own words and need no escapes.
+    fn key(&mut self, key: &str) {
+        if !std::mem::take(&mut self.first) {
+            self.out.push(b',');
+        }
+        self.out.push(b'"');
+        self.out.extend(key.as_bytes());
+        self.out.extend(b"\":");
+    }
+
+    fn number(&mut self, key: &str, value: impl Into<u64>) {
+        self.key(key);
+        number(self.out, value.into());
+    }
+
+    /// What has no value has no key.
+    fn optional(&mut self, key: &str, value: Option<impl Into<u64>>) {
+        if let Some(value) = value {
+            self.number(key, value);
+        }
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        self.key(key);
+        string(self.out, value);
+    }
+
+    fn flag(&mut self, key: &str, value: bool) {
+        self.key(key);
+        self.out.extend(if value { &b"true"[..] } else { b"false" });
+    }
+
+    fn stages(&mut self, key: &str, stages: &Stages) {
+        self.key(key);
+        let mut inner = Object::begin(self.out);
+        for (stage, ns) in stages.iter() {
+            inner.number(stage.name(), ns);
+        }
+        inner.end();
+    }
+}
+
+fn list<T>(out: &mut Vec<u8>, items: impl Iterator<Item = T>, mut write: impl FnMut(&mut Vec<u8>, T)) {
+    out.push(b'[');
+    for (i, item) in items.enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write(out, item);
+    }
+    out.push(b']');
+}
+
+fn string(out: &mut Vec<u8>, value: &str) {
+    // Writing to memory and to JSON's own string cannot fail.
+    let _never = serde_json::to_writer(&mut *out, value);
+}
+
+/// A third of the time of `write!`, and a line has thirty of them.
+fn number(out: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::analyze::latency::Op;
+    use crate::analyze::trace::{Owner, TracedDevice};
+
+    fn scene() -> Scene {
+        let device = TracedDevice { name: "nvme0n1".into(), nvme: true, ..TracedDevice::default() };
+        Scene {
+            start_ns: 100,
+            devices: vec![device],
+            nodes: BTreeMap::from([(3, 1)]),
+            flags: BTreeMap::from([(11, "sync".into()), (12, "meta".into())]),
+            cgroups: BTreeMap::from([(7, "/a\"b".into())]),
+        }
+    }
+
+    fn rendered(io: &TracedIo) -> Value {
+        let mut out = Vec::new();
+        super::io(&mut out, &scene(), io);
+        assert_eq!(out.iter().filter(|b| **b == b'\n').count(), 1);
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    #[test]
+    fn numbers_are_written_to_the_last_digit() {
+        for value in [0, 9, 10, 1234567890, u64::MAX] {
+            let mut out = Vec::new();
+            number(&mut out, value);
+            assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
+        }
+    }
+
+    #[test]
+    fn a_line_is_json_whatever_the_names_are() {
+        let owner = Owner {
+            pid: 4,
+            tid: 5,
+            comm: *b"\"\x1b\n\xff\\\0rubbish...",
+            cgroup: Some(7),
+            cpu: 3,
+            kernel: true,
+        };
+        let io = TracedIo {
+            number: 9,
+            queue: 2,
+            op: Some(Op::WriteZeroes),
+            flags: 1 << 12 | 9,
+            offset: Some(0),
+            bytes: 512,
+            ended_ns: 350,
+            owner: Some(owner),
+            completion_cpu: 8,
+            operation: Some(TracedOperation { id: 1, end: None }),
+            ..TracedIo::default()
+        };
+        let line = rendered(&io);
+        assert_eq!(line["owner"]["comm"], "\"\u{1b}\n\u{fffd}\\");
+        assert_eq!((&line["owner"]["cgroup"], &line["owner"]["cgroup_id"]), (&"/a\"b".into(), &7.into()));
+        assert_eq!(
+            (&line["at_ns"], &line["qid"], &line["op"]),
+            (&250.into(), &3.into(), &"write_zeroes".into())
+        );
+        assert_eq!((&line["flags"], &line["submit_node"]), (&json!(["meta"]), &1.into()));
+        assert_eq!(line["operation"], json!({"id": 1}));
+    }
+
+    #[test]
+    fn what_is_not_known_has_no_key() {
+        let line = rendered(&TracedIo::default());
+        let keys: Vec<&String> = line.as_object().unwrap().keys().collect();
+        let always = [
+            "at_ns",
+            "bytes",
+            "completion_cpu",
+            "device",
+            "flags",
+            "io",
+            "qid",
+            "queue",
+            "request_stages",
+            "schema",
+        ];
+        assert_eq!(keys, always);
+    }
+}

@@ -1,0 +1,116 @@
+//! One line per I/O.
+
+use super::{clean, count, counted, footer, time};
+use crate::analyze::latency::{LatencySummary, Stage};
+use crate::analyze::trace::{Scene, TraceSummary, TracedIo};
+use crate::envelope::Envelope;
+
+/// What the columns are, once.
+pub fn header() -> String {
+    format!(
+        "{:>11} {:<9} {:>3} {:<6} {:>13} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>8} {:<15} {:<18} {}\n",
+        "at s",
+        "disk",
+        "q",
+        "op",
+        "offset",
+        "bytes",
+        "submit",
+        "queue",
+        "device",
+        "complete",
+        "reap",
+        "total µs",
+        "cpus",
+        "pid",
+        "comm",
+        "user_data",
+        "flags"
+    )
+}
+
+/// One I/O: the stages of its operation where it ended that, else its own.
+pub fn io(scene: &Scene, io: &TracedIo) -> String {
+    let end = io.operation.and_then(|operation| operation.end);
+    let ended = end.filter(|end| end.last);
+    let stages = ended.and_then(|end| end.stages).unwrap_or(io.stages);
+    let stage = |stage| micros(stages.get(stage));
+    let owner = io.owner.as_ref();
+    let cpus = match owner {
+        Some(owner) => format!("{}>{}", owner.cpu, io.completion_cpu),
+        None => format!(">{}", io.completion_cpu),
+    };
+    let flags: Vec<&str> = scene.flag_names(io).collect();
+    let user_data = end.and_then(|end| end.user_data);
+    let line = format!(
+        "{:>11.6} {:<9} {:>3} {:<6} {:>13} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>8} {:<15} {:<18} {}",
+        scene.at_ns(io) as f64 / 1e9,
+        clean(scene.name(io)),
+        io.queue,
+        io.op.map_or("-", |op| op.name()),
+        or_dash(io.offset),
+        io.bytes,
+        stage(Stage::Submit),
+        stage(Stage::Queue),
+        stage(Stage::Device),
+        stage(Stage::Complete),
+        stage(Stage::Reap),
+        micros(ended.and_then(|end| end.total_ns).or(io.total_ns)),
+        cpus,
+        or_dash(owner.map(|owner| owner.pid)),
+        owner.map_or("-".to_string(), |owner| clean(&owner.name())),
+        user_data.map_or("-".to_string(), |data| format!("{data:#x}")),
+        flags.join(",")
+    );
+    format!("{}\n", line.trim_end())
+}
+
+fn micros(ns: Option<u64>) -> String {
+    ns.map_or("-".to_string(), |ns| format!("{:.1}", ns as f64 / 1e3))
+}
+
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or("-".to_string(), |value| value.to_string())
+}
+
+/// What stands below the lines, on stderr.
+pub fn summary(
+    envelope: &Envelope,
+    latency: &LatencySummary,
+    trace: &TraceSummary,
+    command_status: Option<i32>,
+) -> String {
+    let ios: u64 = latency.devices.iter().map(|device| device.ios).sum();
+    let mut out = format!(
+        "{} of {} shown in {} from {}, kernel {}\n",
+        count(trace.shown),
+        counted(ios, "I/O"),
+        time(envelope.duration_ns),
+        clean(&envelope.start),
+        clean(&envelope.kernel)
+    );
+    let busy: Vec<&str> =
+        latency.devices.iter().filter(|device| device.ios > 0).map(|device| device.name.as_str()).collect();
+    for device in latency.devices.iter().filter(|device| busy.contains(&device.name.as_str())) {
+        out.push_str(&footer::check(device));
+    }
+    out.push_str(&footer::lost(envelope));
+    if trace.unjoined > 0 {
+        out.push_str(&format!(
+            "{} named an operation whose end was not seen\n",
+            counted(trace.unjoined, "shown I/O")
+        ));
+    }
+    if trace.unshown > 0 {
+        out.push_str(&format!(
+            "{} ended and belong to no I/O that is shown\n",
+            counted(trace.unshown, "operation")
+        ));
+    }
+    out.push_str(&footer::cost(envelope));
+    out.push_str(&footer::missing(&envelope.missing, &busy));
+    if let Some(status) = command_status {
+        out.push_str(&format!("command ended with status {status}\n"));
+    }
+    out
+}

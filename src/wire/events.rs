@@ -1,0 +1,204 @@
+//! Events: one per I/O and one per operation, as they come out of the kernel's rings.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::Damaged;
+
+/// `enum wire_event`.
+const EVENT_IO: u32 = 1;
+const EVENT_OPERATION: u32 = 2;
+
+/// `enum wire_io_marks`.
+pub const IO_HAS_SUBMITTER: u32 = 1;
+pub const IO_MERGED: u32 = 2;
+pub const IO_STARTED_BEFORE: u32 = 4;
+pub const IO_NEGATIVE: u32 = 8;
+pub const IO_FUSED: u32 = 16;
+pub const IO_FLUSHED: u32 = 32;
+
+/// `SUBMITTER_KERNEL`.
+pub const SUBMITTER_KERNEL: u32 = 1;
+
+/// `struct wire_submitter`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WireSubmitter {
+    pub cgroup: u64,
+    pub pid: u32,
+    pub tid: u32,
+    pub cpu: u32,
+    pub flags: u32,
+    pub comm: [u8; 16],
+    pub sector: u64,
+    pub bytes: u32,
+    pub pad: u32,
+}
+
+/// `struct wire_io`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WireIo {
+    pub kind: u32,
+    pub marks: u32,
+    pub io: u64,
+    pub operation: u64,
+    pub queued: u64,
+    pub issued: u64,
+    pub reaped: u64,
+    pub ended: u64,
+    pub sector: u64,
+    pub bytes: u32,
+    pub cmd_flags: u32,
+    pub device: u32,
+    pub slot_base: u32,
+    pub op: u32,
+    pub cpu: u32,
+    pub by: WireSubmitter,
+}
+
+/// `struct wire_operation`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WireOperation {
+    pub kind: u32,
+    pub opcode: u32,
+    pub operation: u64,
+    pub user_data: u64,
+    pub entered: u64,
+    pub queued: u64,
+    pub issued: u64,
+    pub reaped: u64,
+    pub ended: u64,
+    pub io: u64,
+    pub leader: u64,
+    pub seen: u64,
+    pub from: u32,
+    pub parts: u32,
+    pub fused: u32,
+    pub pad: u32,
+}
+
+/// `struct wire_emitter`: of one CPU.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireEmitter {
+    pub matched: u64,
+    pub skip: u64,
+    pub numbers: u64,
+    pub lost_ios: u64,
+    pub lost_operations: u64,
+    pub pad: [u64; 3],
+}
+
+const _: () = assert!(size_of::<WireSubmitter>() == 56);
+const _: () = assert!(size_of::<WireIo>() == 88 + 56);
+const _: () = assert!(size_of::<WireOperation>() == 104);
+const _: () = assert!(size_of::<WireEmitter>() == 64);
+
+/// One record of a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    Io(WireIo),
+    Operation(WireOperation),
+}
+
+impl Event {
+    /// Takes a record of exactly the length that its kind has.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        let damaged = |what, expected| Damaged { what, expected, found: bytes.len() };
+        let Ok((kind, _)) = u32::read_from_prefix(bytes) else {
+            return Err(damaged("kind of event", size_of::<u32>()));
+        };
+        match kind {
+            EVENT_IO => WireIo::read_from_bytes(bytes)
+                .map(Self::Io)
+                .map_err(|_| damaged("wire_io", size_of::<WireIo>())),
+            EVENT_OPERATION => WireOperation::read_from_bytes(bytes)
+                .map(Self::Operation)
+                .map_err(|_| damaged("wire_operation", size_of::<WireOperation>())),
+            _ => Err(damaged("event of a known kind", size_of::<WireIo>())),
+        }
+    }
+}
+
+impl WireEmitter {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged {
+            what: "wire_emitter",
+            expected: size_of::<Self>(),
+            found: bytes.len(),
+        })
+    }
+}
+
+/// What the kernel's side of the event stream counted, over all CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Emitted {
+    /// I/Os of the classes and times that were asked for.
+    pub matched: u64,
+    /// I/Os that were to have an event: each came, or is in `lost_ios`.
+    pub ios: u64,
+    /// I/Os whose event found no room in its ring.
+    pub lost_ios: u64,
+    /// Operations whose event found no room.
+    pub lost_operations: u64,
+    /// Records that came and were no events.
+    pub damaged: u64,
+}
+
+impl Emitted {
+    /// Adds one CPU's.
+    pub fn add(&mut self, emitter: &WireEmitter) {
+        self.matched += emitter.matched;
+        self.ios += emitter.numbers;
+        self.lost_ios += emitter.lost_ios;
+        self.lost_operations += emitter.lost_operations;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u32, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        bytes[..4].copy_from_slice(&kind.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_record_is_what_its_kind_and_length_say() {
+        let mut bytes = record(EVENT_IO, 144);
+        bytes[8..16].copy_from_slice(&7u64.to_ne_bytes());
+        let Ok(Event::Io(io)) = Event::decode(&bytes) else { panic!("no I/O") };
+        assert_eq!((io.io, io.by), (7, WireSubmitter::default()));
+        let Ok(Event::Operation(_)) = Event::decode(&record(EVENT_OPERATION, 104)) else {
+            panic!("no operation")
+        };
+    }
+
+    #[test]
+    fn every_other_length_is_an_error_value() {
+        for kind in 0..4 {
+            let good = [None, Some(144), Some(104), None][kind as usize];
+            for length in (4..300).filter(|length| Some(*length) != good) {
+                let error = Event::decode(&record(kind, length)).unwrap_err();
+                assert_eq!(error.found, length);
+            }
+        }
+        for length in 0..4 {
+            assert!(Event::decode(&vec![1; length]).is_err());
+        }
+        assert!(WireEmitter::decode(&[0; 65]).is_err() && WireEmitter::decode(&[0; 64]).is_ok());
+    }
+
+    #[test]
+    fn the_cpus_add_up() {
+        let mut all = Emitted::default();
+        let one =
+            WireEmitter { matched: 5, numbers: 3, lost_ios: 1, lost_operations: 2, ..WireEmitter::default() };
+        all.add(&one);
+        all.add(&one);
+        assert_eq!((all.matched, all.ios, all.lost_ios, all.lost_operations), (10, 6, 2, 4));
+    }
+}
