@@ -16,6 +16,7 @@ pub mod kernel;
 mod layers;
 pub mod mounts;
 pub mod pci;
+pub mod processes;
 pub mod rights;
 pub mod select;
 pub mod throttle;

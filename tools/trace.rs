@@ -9,7 +9,7 @@ use biopsy::analyze::trace::{self, Join, Scene, Slowest, TraceSummary, TracedIo}
 use biopsy::clock::now_ns;
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
-use biopsy::host::cgroups::Cgroups;
+use biopsy::host::cgroups::Hierarchy;
 use biopsy::probe::events::{EventOptions, Taken};
 use biopsy::probe::latency::{LatencyProbe, Options};
 use biopsy::refusal::Refusal;
@@ -27,6 +27,11 @@ const NAP: Duration = Duration::from_millis(5);
 const MANY: usize = 4096;
 /// How often the groups are read again for an I/O of an unknown one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Paths of all cgroups by id; none where no hierarchy is mounted.
+fn cgroups() -> BTreeMap<u64, String> {
+    Hierarchy::read(Path::new("/")).map(|all| all.paths()).unwrap_or_default()
+}
 
 pub fn run(args: &Trace) -> Result<()> {
     let root = Path::new("/");
@@ -48,7 +53,7 @@ pub fn run(args: &Trace) -> Result<()> {
     let end_at = args.window.length.map(|length| began + length);
     let first = probe.start().clone();
     let mut scene = Scene::new(&host, probe.planned(), probe.request_flags(), first.at_ns);
-    scene.cgroups = Cgroups::read(root).paths;
+    scene.cgroups = cgroups();
     let mut page = Page::new(args, scene);
 
     let mut waiting = Some(page.take());
@@ -148,7 +153,7 @@ impl Page {
         let ios = self.join.round(now_ns(), taken.events, taken.emptied);
         if !self.scene.knows_cgroups(&ios) && self.looked.elapsed() >= LOOK_EVERY {
             self.looked = Instant::now();
-            self.scene.cgroups.extend(Cgroups::read(Path::new("/")).paths);
+            self.scene.cgroups.extend(cgroups());
         }
         self.show_or_keep(ios);
         !taken.emptied

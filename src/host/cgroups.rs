@@ -1,135 +1,167 @@
-//! Control groups: the paths behind the numbers that the kernel knows them by.
+//! Control groups: the hierarchy of the block controller, its folders and their ids.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{DirEntryExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 
-use super::mounts::mounts;
+use anyhow::Result;
 
-/// The groups of the hierarchy that the block controller is in.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Cgroups {
-    /// By the inode of the group's folder, which is the kernel's id; `/` is the root.
-    pub paths: BTreeMap<u64, String>,
+use super::attribute::file;
+use super::mounts::unescape;
+use crate::refusal::Refusal;
+
+/// Where the groups are that the kernel charges I/O to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hierarchy {
+    /// Where it is mounted, as the kernel prints it.
+    pub point: String,
+    /// True for the one hierarchy of all controllers (v2); false for the block controller's own (v1).
+    pub unified: bool,
+    /// The same below the root of the machine that is read.
+    folder: PathBuf,
 }
 
-/// A machine full of containers has thousands.
-const MOST: usize = 1 << 16;
-
-impl Cgroups {
-    /// Walks the hierarchy that is mounted below `root`: the block controller's of version 1 where there
-    /// is one, since I/O is charged there then, else that of version 2. Empty where none is mounted.
-    pub fn read(root: &Path) -> Self {
-        let mut groups = Self::default();
-        if let Some(top) = hierarchy(root) {
-            groups.walk(&top);
-        }
-        groups
+impl Hierarchy {
+    /// The first of the mounts that has the block controller: the v1 hierarchy `blkio`, else v2. None
+    /// where neither is mounted.
+    pub fn read(root: &Path) -> Option<Self> {
+        Self::of_mounts(root, &file(&root.join("proc/self/mounts")).ok()?)
     }
 
-    /// The path of a group; None for one that is not known, or gone.
-    pub fn path(&self, id: u64) -> Option<&str> {
-        self.paths.get(&id).map(String::as_str)
+    /// From lines as in `/proc/self/mounts`.
+    fn of_mounts(root: &Path, mounts: &str) -> Option<Self> {
+        let of_line = |line: &str| {
+            let mut words = line.split(' ').skip(1);
+            let (point, kind, options) = (unescape(words.next()?), words.next()?, words.next()?);
+            let unified = kind == "cgroup2";
+            let has_blocks = unified || (kind == "cgroup" && options.split(',').any(|word| word == "blkio"));
+            let folder = root.join(point.trim_start_matches('/'));
+            has_blocks.then_some(Self { point, unified, folder })
+        };
+        let all: Vec<Self> = mounts.lines().filter_map(of_line).collect();
+        all.iter().find(|hierarchy| !hierarchy.unified).or(all.first()).cloned()
     }
 
-    fn walk(&mut self, top: &Path) {
-        if let Ok(facts) = fs::metadata(top) {
-            self.paths.insert(facts.ino(), "/".to_string());
+    /// All groups by id, with their paths from the root of the hierarchy on, which is `/`.
+    pub fn paths(&self) -> BTreeMap<u64, String> {
+        let path = |folder: &Path| {
+            let below = folder.strip_prefix(&self.folder).unwrap_or(folder);
+            format!("/{}", below.to_string_lossy())
+        };
+        folders(&self.folder).into_iter().map(|(folder, id)| (id, path(&folder))).collect()
+    }
+
+    /// The folder that a user names: a path from the root of the hierarchy on, or where it is mounted.
+    pub fn find(&self, text: &str) -> Result<PathBuf> {
+        let whole = Path::new(text);
+        let below = whole.strip_prefix(&self.point).unwrap_or(whole);
+        let names =
+            below.components().filter(|part| *part != Component::RootDir && *part != Component::CurDir);
+        let below: PathBuf = names.collect();
+        let folder = self.folder.join(&below);
+        if below.components().all(|part| matches!(part, Component::Normal(_))) && folder.is_dir() {
+            return Ok(folder);
         }
-        let mut folders: Vec<(PathBuf, String)> = vec![(top.to_path_buf(), String::new())];
-        while let Some((folder, path)) = folders.pop() {
-            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                // Not through links: there are none in a cgroup file system.
-                if self.paths.len() >= MOST || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    continue;
-                }
-                let below = format!("{path}/{}", entry.file_name().to_string_lossy());
-                self.paths.insert(entry.ino(), below.clone());
-                folders.push((entry.path(), below));
+        let (name, point) = (text.escape_debug(), self.point.escape_debug());
+        Err(Refusal::Refused(format!(
+            "no cgroup '{name}' in {point}, where the block controller's are: name a folder of it"
+        ))
+        .into())
+    }
+
+    /// The ids of a group and of all below it.
+    pub fn ids(&self, folder: &Path) -> Vec<u64> {
+        folders(folder).into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+/// A folder and all below it, with their inode numbers, which are the kernel's ids of the groups. What goes
+/// away meanwhile is left out.
+fn folders(top: &Path) -> Vec<(PathBuf, u64)> {
+    let mut found = Vec::new();
+    let mut next = vec![top.to_path_buf()];
+    while let Some(folder) = next.pop() {
+        let Ok(data) = fs::symlink_metadata(&folder) else { continue };
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                next.push(entry.path());
             }
         }
+        found.push((folder, data.ino()));
     }
-}
-
-/// Where the hierarchy is mounted, as seen below `root`. Only a mount of the whole of it has the paths that
-/// everybody uses.
-fn hierarchy(root: &Path) -> Option<PathBuf> {
-    let mounts = mounts(root);
-    let below = |point: &str| root.join(point.trim_start_matches('/'));
-    // Version 1's options name the controllers; the folder's name is a habit, its files are not.
-    let first = mounts.iter().filter(|mount| mount.kind == "cgroup").map(|mount| below(&mount.point));
-    let blkio = first.into_iter().find(|top| has_blkio(top));
-    let second = || mounts.iter().find(|mount| mount.kind == "cgroup2").map(|mount| below(&mount.point));
-    blkio.or_else(second)
-}
-
-fn has_blkio(top: &Path) -> bool {
-    let files = fs::read_dir(top).into_iter().flatten().flatten();
-    files.into_iter().any(|file| file.file_name().to_string_lossy().starts_with("blkio."))
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A tree with these folders and files, and what is mounted there.
+    const V1: &str = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
+                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n\
+                      cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n\
+                      cgroup /sys/fs/cgroup/blkio cgroup rw,relatime,blkio 0 0\n";
+    const V2: &str = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,nsdelegate 0 0\n";
+
+    #[test]
+    fn the_block_controllers_hierarchy_is_found() {
+        let of = |mounts| Hierarchy::of_mounts(Path::new("/"), mounts).map(|h| (h.point, h.unified));
+        assert_eq!(of(V1), Some(("/sys/fs/cgroup/blkio".to_string(), false)));
+        assert_eq!(of(V2), Some(("/sys/fs/cgroup".to_string(), true)));
+        let both = "cgroup /c cgroup rw,cpu,blkio 0 0\n";
+        assert_eq!(of(both), Some(("/c".to_string(), false)));
+        assert_eq!(of("tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup\n\n"), None);
+    }
+
+    /// A tree of folders below the temporary ones, removed at the end.
     struct Tree(PathBuf);
 
     impl Tree {
-        fn new(name: &str, mounts: &str, folders: &[&str], files: &[&str]) -> Self {
-            let root = std::env::temp_dir().join(format!("biopsy-cgroups-{}-{name}", std::process::id()));
-            for folder in ["proc/self"].iter().chain(folders) {
-                fs::create_dir_all(root.join(folder)).unwrap();
+        fn new(name: &str, folders: &[&str]) -> Self {
+            let root = std::env::temp_dir().join(format!("biopsy-cgroups-{name}-{}", std::process::id()));
+            for folder in folders {
+                fs::create_dir_all(root.join("sys/fs/cgroup").join(folder)).unwrap();
             }
-            for file in files {
-                fs::write(root.join(file), "").unwrap();
-            }
-            fs::write(root.join("proc/self/mountinfo"), mounts).unwrap();
+            fs::write(root.join("sys/fs/cgroup/cgroup.procs"), "").unwrap();
             Self(root)
         }
 
-        fn id(&self, folder: &str) -> u64 {
-            fs::metadata(self.0.join(folder)).unwrap().ino()
+        fn hierarchy(&self) -> Hierarchy {
+            Hierarchy::of_mounts(&self.0, V2).unwrap()
         }
     }
 
     impl Drop for Tree {
         fn drop(&mut self) {
-            let _gone = fs::remove_dir_all(&self.0);
+            fs::remove_dir_all(&self.0).unwrap();
         }
     }
 
-    const V2: &str = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
-    const HYBRID: &str = "30 20 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
-                          31 20 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
-                          32 20 0:28 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n";
-
     #[test]
-    fn a_group_is_found_by_the_inode_of_its_folder() {
-        let tree = Tree::new("two", V2, &["sys/fs/cgroup/system.slice/a b.service"], &["sys/fs/cgroup/x"]);
-        let groups = Cgroups::read(&tree.0);
-        assert_eq!(groups.path(tree.id("sys/fs/cgroup")), Some("/"));
-        let service = tree.id("sys/fs/cgroup/system.slice/a b.service");
-        assert_eq!(groups.path(service), Some("/system.slice/a b.service"));
-        assert_eq!(groups.path(tree.id("sys/fs/cgroup/x")), None, "a file is no group");
-        assert_eq!(groups.paths.len(), 3);
+    fn a_group_is_named_by_its_path_and_has_its_descendants() {
+        let tree = Tree::new("paths", &["a/b", "a/c/d", "e"]);
+        let hierarchy = tree.hierarchy();
+        let paths: Vec<String> = {
+            let mut all: Vec<String> = hierarchy.paths().into_values().collect();
+            all.sort();
+            all
+        };
+        assert_eq!(paths, ["/", "/a", "/a/b", "/a/c", "/a/c/d", "/e"]);
+        for name in ["a", "/a", "a/", "./a", "/sys/fs/cgroup/a"] {
+            let ids = hierarchy.ids(&hierarchy.find(name).unwrap());
+            let mut names: Vec<String> = ids.iter().map(|id| hierarchy.paths()[id].clone()).collect();
+            names.sort();
+            assert_eq!(names, ["/a", "/a/b", "/a/c", "/a/c/d"], "{name}");
+        }
+        assert_eq!(hierarchy.ids(&hierarchy.find("/").unwrap()).len(), 6);
     }
 
     #[test]
-    fn the_first_version_charges_where_the_controller_is_in_it() {
-        let folders = ["sys/fs/cgroup/unified/u", "sys/fs/cgroup/cpu/c", "sys/fs/cgroup/blkio/b"];
-        let tree = Tree::new("one", HYBRID, &folders, &["sys/fs/cgroup/blkio/blkio.throttle.io_serviced"]);
-        let groups = Cgroups::read(&tree.0);
-        assert_eq!(groups.paths.values().collect::<Vec<_>>().len(), 2);
-        assert_eq!(groups.path(tree.id("sys/fs/cgroup/blkio/b")), Some("/b"));
-        let tree = Tree::new("hybrid", HYBRID, &folders, &[]);
-        assert_eq!(Cgroups::read(&tree.0).path(tree.id("sys/fs/cgroup/unified/u")), Some("/u"));
-    }
-
-    #[test]
-    fn without_a_mount_there_are_none() {
-        let tree = Tree::new("none", "", &["sys/fs/cgroup/a"], &[]);
-        assert_eq!(Cgroups::read(&tree.0), Cgroups::default());
+    fn what_is_no_group_is_refused() {
+        let tree = Tree::new("refused", &["a"]);
+        for name in ["b", "../cgroup/a", "a/..", "cgroup.procs", "/sys/fs/cgroup/x"] {
+            let error = tree.hierarchy().find(name).unwrap_err().to_string();
+            assert!(error.contains("no cgroup") && error.contains("/sys/fs/cgroup,"), "{error}");
+        }
     }
 }

@@ -75,7 +75,7 @@ fn swap(line: &str) -> Option<Swap> {
 }
 
 /// The kernel writes blanks, tabs, newlines and backslashes of paths as `\` and three octal digits.
-fn unescape(word: &str) -> String {
+pub(super) fn unescape(word: &str) -> String {
     let bytes = word.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
