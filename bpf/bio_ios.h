@@ -64,6 +64,10 @@ static __always_inline void count_bios(struct wire_row *row, struct owner *owner
 {
 }
 
+static __always_inline void forget_bio_io(__u64 bio)
+{
+}
+
 static __always_inline int end_unknown(__u64 parent, __u32 device, __u32 op, __u64 now)
 {
 	return 0;
@@ -96,6 +100,15 @@ static __always_inline struct wire_bio_io *find_bio_io(__u64 bio)
 		if (c)                                                                             \
 			__sync_fetch_and_add(&c->field, 1);                                        \
 	})
+
+/* Forgets a bio that was followed once and has this address. */
+static __always_inline void forget_bio_io(__u64 bio)
+{
+	struct wire_bio_io *io = find_bio_io(bio);
+
+	if (io)
+		io->bio = 0;
+}
 
 /* A place for a bio. */
 static __always_inline struct wire_bio_io *place_bio_io(__u64 bio)
@@ -141,10 +154,30 @@ __noinline int keep_bio_io(const struct wire_bio_io *fresh, __u64 private, __u32
 	io->op = fresh->op;
 	io->parts = fresh->parts;
 	io->flush_ahead = fresh->flush_ahead;
+	if (config.most_groups) {
+		io->group = fresh->group;
+		io->cpu = fresh->cpu;
+	}
 	io->link = 0;
 	if (config.want_operations)
 		link_bio((const void *)private, fresh->bio, layer, &io->link, &io->proof);
 	return 0;
+}
+
+/* The group of a bio that enters the block layer. */
+static __noinline void find_group(struct bio *bio, struct wire_bio_io *fresh)
+{
+	struct wire_submitter submitter = {};
+	struct wire_group_key all = {
+	    .device = fresh->device,
+	    .op = fresh->op,
+	    .queue = NO_QUEUE,
+	    .size = size_class(fresh->bytes),
+	};
+
+	note_submitter(bio, &submitter);
+	fresh->group = group_of_bio(&all, &submitter);
+	fresh->cpu = submitter.cpu + 1;
 }
 
 static __always_inline int begin_bio_io(struct bio *bio, __u64 address, struct owner *owner,
@@ -161,12 +194,15 @@ static __always_inline int begin_bio_io(struct bio *bio, __u64 address, struct o
 
 	fresh.flush_ahead =
 	    owner->layer & FLUSHES_APART && fresh.bytes && bio->bi_opf & preflush_flag();
+	if (config.most_groups)
+		find_group(bio, &fresh);
 	return keep_bio_io(&fresh, (__u64)BPF_CORE_READ(bio, bi_private), owner->layer);
 }
 
 /*
- * A part is split off. dm goes on with the bio itself behind it; others make a bio for the part in
- * front, which has no block_bio_queue of its own and is chained to the rest.
+ * True where a part is split off a bio that is known. dm goes on with the bio itself behind it;
+ * others make a bio for the part in front, which has no block_bio_queue of its own and is chained
+ * to the rest.
  */
 __noinline int part_bio_io(__u64 bio, __u64 parent, __u32 device, __u32 bytes)
 {
@@ -175,7 +211,7 @@ __noinline int part_bio_io(__u64 bio, __u64 parent, __u32 device, __u32 bytes)
 
 	if (io) {
 		io->parts++;
-		return 0;
+		return 1;
 	}
 	rest = find_bio_io(parent);
 	if (!rest || rest->device != device)
@@ -191,8 +227,12 @@ __noinline int part_bio_io(__u64 bio, __u64 parent, __u32 device, __u32 bytes)
 	front->flush_ahead = 0;
 	front->link = rest->link;
 	front->proof = rest->proof;
+	if (config.most_groups) {
+		front->group = rest->group;
+		front->cpu = rest->cpu;
+	}
 	rest->bytes -= bytes;
-	return 0;
+	return 1;
 }
 
 static __always_inline int split_bio_io(struct bio *bio, __u64 address, struct owner *owner)
@@ -220,6 +260,15 @@ static __always_inline struct wire_row *row_of_device(__u32 device, __u32 op, in
 	return bpf_map_lookup_elem(&rows, &index);
 }
 
+static __always_inline void count_bio_in_group(const struct wire_bio_io *io, __u64 device)
+{
+	time_in_group(io->group, NO_TIME, device, NO_TIME);
+	if (io->parts > 1)
+		COUNT_GROUP(io->group, further, io->parts - 1);
+	if (config.matrix_cpus)
+		count_in_matrix(io->cpu, io->parts);
+}
+
 static __always_inline void count_bio_io(const struct wire_bio_io *io, __u64 now)
 {
 	struct part part = {
@@ -232,6 +281,7 @@ static __always_inline void count_bio_io(const struct wire_bio_io *io, __u64 now
 		    .device = io->device,
 		    .op = io->op,
 		    .fused = 1,
+		    .group = io->group + 1,
 		},
 	    .slot = NO_SLOT,
 	};
@@ -242,16 +292,25 @@ static __always_inline void count_bio_io(const struct wire_bio_io *io, __u64 now
 	if (!row)
 		return;
 	add(&row->bytes, io->bytes, shared);
+	if (config.most_groups)
+		COUNT_GROUP(io->group, bytes, io->bytes);
 	if (now < io->queued) {
 		COUNT_OF(io->device, negative);
 		add(&row->untimed, 1, shared);
+		if (config.most_groups)
+			COUNT_GROUP(io->group, untimed, 1);
 		return;
 	}
 	add_time(row->extents, row->counts, &row->lock, STAGE_DEVICE, now - io->queued, shared);
 	if (io->parts > 1)
 		add(&row->further, io->parts - 1, shared);
-	if (config.want_operations && !(io->link && finish_part(io->link, io->proof, &part)))
+	if (config.most_groups)
+		count_bio_in_group(io, now - io->queued);
+	if (config.want_operations && !(io->link && finish_part(io->link, io->proof, &part))) {
 		add(&row->unowned, 1, shared);
+		if (config.most_groups)
+			COUNT_GROUP(io->group, unowned, 1);
+	}
 }
 
 /* True where the bio was one that began on a traced bio-based device. */
@@ -299,13 +358,18 @@ __noinline int end_unknown(__u64 parent, __u32 device, __u32 op, __u64 now)
 		return 0;
 	}
 	row = row_of_device(device, op, &shared);
-	if (!row || !counts)
+	if (!row || !counts || config.want_filter)
 		return 0;
 	if (counts->evicted > counts->evicted_ended) {
 		__sync_fetch_and_add(&counts->evicted_ended, 1);
 		add(&row->no_start, 1, shared);
-	} else {
-		add(&row->untimed, 1, shared);
+		return 0;
+	}
+	add(&row->untimed, 1, shared);
+	if (config.most_groups) {
+		struct wire_group_key all = {.device = device, .op = op, .queue = NO_QUEUE};
+
+		COUNT_GROUP(group_of_bio(&all, 0), untimed, 1);
 	}
 	return 0;
 }

@@ -18,7 +18,7 @@
 volatile __u64 event_floor_ns = 0;
 
 /* Whether an I/O is among those that have an event. */
-static __always_inline int is_wanted(const struct wire_io *io, struct wire_emitter *emitter)
+static __always_inline int is_asked_for(const struct wire_io *io, struct wire_emitter *emitter)
 {
 	__u64 begin = io->queued ? io->queued : io->issued;
 	__u64 took = begin ? io->ended - begin : 0;
@@ -137,7 +137,7 @@ __noinline int emit_io(struct counted *counted)
 	if (!counted || !emitter)
 		return 0;
 	io = &counted->io;
-	if (!is_wanted(io, emitter))
+	if (!is_asked_for(io, emitter))
 		return 0;
 	io->kind = EVENT_IO;
 	io->io = ++emitter->numbers << IO_CPU_BITS | (cpu & ((1 << IO_CPU_BITS) - 1));

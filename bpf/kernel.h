@@ -43,6 +43,8 @@ struct kernfs_node {
 
 struct cgroup {
 	struct kernfs_node *kn;
+	/* Below the root, which is 0. */
+	int level;
 } CORE;
 
 struct cgroup_subsys_state {
@@ -151,6 +153,8 @@ enum req_flag_bits {
 struct task_struct {
 	unsigned int flags;
 	int pid;
+	struct task_struct *group_leader;
+	char comm[16];
 } CORE;
 
 /* The registers in front of it differ by architecture: CO-RE finds the offset. */

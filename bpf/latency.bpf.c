@@ -25,6 +25,8 @@ const volatile struct wire_latency_config config = {};
 #include "owner.h"
 #include "bios.h"
 #include "submitter.h"
+#include "filter.h"
+#include "groups.h"
 #include "operations.h"
 #include "rows.h"
 #include "events.h"
@@ -78,6 +80,26 @@ static __always_inline __u32 op_of(struct request *rq)
 	return rq->cmd_flags & REQ_OP_MASK;
 }
 
+static __always_inline int is_issued(struct wire_slot *slot, struct request *rq)
+{
+	return slot && slot->request == (__u64)rq;
+}
+
+/*
+ * Whether a bio of a traced device is to be left alone. Its address may be that of one that was
+ * followed and ended without a request.
+ */
+static __always_inline int is_left_out(struct bio *bio, __u64 address, struct owner *owner)
+{
+	if (!config.want_filter || is_wanted(bio))
+		return 0;
+	if (is_bio_based(owner))
+		forget_bio_io(address);
+	else
+		take_bio(address);
+	return 1;
+}
+
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(bio_queue)
 {
@@ -87,7 +109,7 @@ int BPF_PROG(bio_queue)
 	__u64 now;
 	__u32 way, index;
 
-	if (!owner)
+	if (!owner || is_left_out(bio, argument_address(ctx, arguments.bio_queue), owner))
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (is_bio_based(owner))
@@ -112,7 +134,7 @@ int BPF_PROG(bio_backmerge)
 	struct bio *bio = argument(ctx, arguments.bio_backmerge);
 	struct owner *owner = owner_of_bio(bio);
 
-	if (!owner)
+	if (!owner || !is_followed((__u64)bio))
 		return 0;
 	if (!keep_bios())
 		take_bio((__u64)bio);
@@ -131,7 +153,7 @@ int BPF_PROG(bio_frontmerge)
 	struct bio *bio = argument(ctx, arguments.bio_frontmerge);
 	struct owner *owner = owner_of_bio(bio);
 
-	if (owner && running)
+	if (owner && running && is_followed((__u64)bio))
 		COUNT(owner, merges);
 	return 0;
 }
@@ -147,7 +169,8 @@ int BPF_PROG(rq_merge)
 
 	if (!owner)
 		return 0;
-	COUNT(owner, merges);
+	if (!config.want_filter || is_followed((__u64)rq->bio))
+		COUNT(owner, merges);
 	slot = slot_of(rq, owner, op_of(rq), &index);
 	if (slot && slot->request == (__u64)rq)
 		slot->request = 0;
@@ -164,10 +187,15 @@ int BPF_PROG(bio_split)
 
 	if (!owner)
 		return 0;
-	if (running)
+	if (running && !config.want_filter)
 		COUNT(owner, splits);
-	if (is_bio_based(owner))
-		return split_bio_io(bio, argument_address(ctx, arguments.bio_split), owner);
+	if (is_bio_based(owner)) {
+		int known = split_bio_io(bio, argument_address(ctx, arguments.bio_split), owner);
+
+		if (config.want_filter && running && known)
+			COUNT(owner, splits);
+		return 0;
+	}
 	if (!config.want_queue)
 		return 0;
 	/*
@@ -177,8 +205,15 @@ int BPF_PROG(bio_split)
 	 */
 	from = find_bio_at((__u64)bio->bi_private, &old, &old_index);
 	to = from ? place_bio((__u64)bio, &new, &new_index) : 0;
+	if (config.want_filter && !from) {
+		/* Once this may have been the address of a bio that was followed. */
+		take_bio((__u64)bio);
+		return 0;
+	}
 	if (!to)
 		return 0;
+	if (config.want_filter && running)
+		COUNT(owner, splits);
 	to->queued[new] = from->queued[old];
 	if (config.want_operations) {
 		to->link[new] = from->link[old];
@@ -201,6 +236,7 @@ int BPF_PROG(bio_complete)
 	if (end_bio_io(address, bio->bi_opf, now))
 		return 0;
 	owner = owner_of_bio(bio);
+	/* With a filter: one that did not pass. */
 	if (owner && is_bio_based(owner) && running)
 		end_unknown((__u64)BPF_CORE_READ(bio, bi_private), owner->device, op_of_bio(bio),
 			    now);
@@ -244,8 +280,12 @@ int BPF_PROG(rq_issue)
 	slot->queued = 0;
 	if (config.want_queue && op != REQ_OP_FLUSH && op < REQ_OP_FIRST_DRIVER) {
 		slot->queued = first_queued(rq->bio);
-		if (!slot->queued)
+		if (!slot->queued && !config.want_filter)
 			COUNT(owner, no_queue_start);
+	}
+	if (config.want_filter && !slot->queued) {
+		slot->request = 0;
+		return 0;
 	}
 	slot->issued = now;
 	slot->reaped = 0;
@@ -255,6 +295,9 @@ int BPF_PROG(rq_issue)
 		slot->sector = rq->__sector;
 		slot->bytes = rq->__data_len;
 	}
+	if (config.most_groups)
+		slot->group = group_of_request(rq, owner->device, classify(rq->cmd_flags),
+					       rq->__data_len, &slot->cpu);
 	if (config.want_parts)
 		parts_issued(index, (__u64)rq, (__u64)rq->bio, now);
 	slot->request = (__u64)rq;
@@ -283,12 +326,14 @@ int BPF_PROG(rq_requeue)
 	if (!owner)
 		return 0;
 	tried = was_tried(rq);
+	slot = slot_of(rq, owner, op_of(rq), &index);
+	if (config.want_filter && !is_issued(slot, rq))
+		return 0;
 	if (tried)
 		COUNT(owner, retries);
 	else
 		COUNT(owner, requeues);
-	slot = slot_of(rq, owner, op_of(rq), &index);
-	if (!slot || slot->request != (__u64)rq)
+	if (!is_issued(slot, rq))
 		return 0;
 	slot->reaped = 0;
 	if (tried || slot->state == SLOT_RETRIED || slot->state == SLOT_REISSUED)
@@ -343,6 +388,25 @@ static __always_inline struct counted counted_io(struct request *rq, struct bio 
 	return counted;
 }
 
+/* The group of a request that completes: the one that it was issued with, where it was. */
+static __always_inline __u32 group_at_completion(struct request *rq, struct owner *owner,
+						 struct wire_slot *slot, __u32 op, __u32 bytes)
+{
+	__u32 cpu;
+
+	if (is_issued(slot, rq))
+		return slot->group;
+	return group_of_request(rq, owner->device, op, bytes, &cpu);
+}
+
+static __always_inline void count_unissued(__u32 group, __u32 op, __u32 used)
+{
+	if (op == OP_EMPTY_FLUSH)
+		COUNT_GROUP(group, never_issued, 1);
+	else if (!used)
+		COUNT_GROUP(group, untimed, 1);
+}
+
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 {
@@ -357,12 +421,14 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	if (!owner)
 		return 0;
 	/* Here and not where it is needed: see request_disk. */
-	if (config.want_operations || config.want_events)
+	if (keep_bios())
 		bio = rq->bio;
 	now = bpf_ktime_get_ns();
 	flags = rq->cmd_flags;
 	op = classify(flags);
 	slot = slot_of(rq, owner, flags & REQ_OP_MASK, &index);
+	if (config.want_filter && !is_issued(slot, rq))
+		return 0;
 	/*
 	 * A write without data and without an issue only waited for a flush. (Its FUA flag may be
 	 * set or not; data with a flush behind it was issued and completes a second time with 0
@@ -376,6 +442,8 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		return 0;
 	if (nr_bytes)
 		add(&row->bytes, nr_bytes, shared);
+	if (config.most_groups)
+		COUNT_GROUP(group_at_completion(rq, owner, slot, op, nr_bytes), bytes, nr_bytes);
 	/* More to come: a partial completion, or the data of a write that a flush will follow. */
 	if (nr_bytes < rq->__data_len)
 		return 0;
@@ -409,6 +477,9 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 
 			emit_io(&counted);
 		}
+		if (config.most_groups)
+			count_unissued(group_at_completion(rq, owner, slot, op, nr_bytes), op,
+				       slot->used);
 		return 0;
 	}
 	slot->request = 0;
@@ -422,6 +493,8 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 
 			emit_io(&counted);
 		}
+		if (config.most_groups)
+			COUNT_GROUP(slot->group, untimed, 1);
 		return 0;
 	}
 	add_time(row->extents, row->counts, &row->lock, STAGE_DEVICE, end - slot->issued, shared);
@@ -446,7 +519,16 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		counted.io.bytes = slot->bytes;
 		emit_io(&counted);
 	}
-	if (config.want_operations && bio) {
+	if (config.most_groups) {
+		__u64 queue = slot->queued ? slot->issued - slot->queued : NO_TIME;
+		int reaped = slot->reaped && slot->state != SLOT_FLUSHING;
+
+		time_in_group(slot->group, queue, end - slot->issued,
+			      reaped ? now - slot->reaped : NO_TIME);
+		if (config.matrix_cpus)
+			count_in_matrix(slot->cpu, 1);
+	}
+	if (keep_bios() && bio) {
 		struct part part = {
 		    .bio = (__u64)bio,
 		    .stamps =
@@ -457,12 +539,16 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 			    .device = owner->device,
 			    .op = op,
 			    .fused = !slot->reaped,
+			    .group = slot->group + 1,
 			},
 		    .slot = index,
 		};
 
-		if (!finish_bios(&part, !bio->bi_next))
+		if (!finish_bios(&part, !bio->bi_next)) {
 			add(&row->unowned, 1, shared);
+			if (config.most_groups)
+				COUNT_GROUP(slot->group, unowned, 1);
+		}
 		count_bios(row, owner, &part, shared);
 	}
 	return 0;

@@ -21,6 +21,7 @@
 #include "hist.h"
 #include "bios.h"
 #include "emit.h"
+#include "groups.h"
 #include "owner.h"
 #include "parts.h"
 #include "stamps.h"
@@ -260,6 +261,7 @@ static __always_inline __u32 begin_operation(__u64 request, __u64 entered)
 }
 
 int count_operation(const struct stamps *of, __u64 entered, __u64 seen);
+int count_in_group(const struct stamps *of, __u64 entered, __u64 seen);
 
 /* The calls' places in `operation_parts` lie behind the operations'. */
 static __always_inline __u32 call_place(__u32 tid)
@@ -316,7 +318,15 @@ __noinline int emit_operation(struct wire_operation *operation, const struct sta
 static __always_inline void count_whole(const struct stamps *of, __u64 entered, __u64 seen,
 					__u32 place, __u32 waiter)
 {
-	count_operation(of, entered, seen);
+	if (config.most_groups) {
+		/* Both rows are told the same, whatever part writes over it meanwhile. */
+		struct stamps once = *of;
+
+		count_operation(&once, entered, seen);
+		count_in_group(&once, entered, seen);
+	} else {
+		count_operation(of, entered, seen);
+	}
 	if (config.want_events) {
 		struct wire_operation operation = {.entered = entered, .seen = seen};
 
@@ -608,8 +618,10 @@ static __always_inline struct wire_operation_row *operation_row(__u32 device, __
 
 /*
  * The stages of one operation. `seen` is when its application saw the result; 0: that is not known.
+ * `in_group`: in the row of its group and not in that of the device.
  */
-VERIFIED_ONCE int count_operation(const struct stamps *of, __u64 entered, __u64 seen)
+static __always_inline int add_operation(const struct stamps *of, __u64 entered, __u64 seen,
+					 int in_group)
 {
 	__u64 queued, issued, reaped, ended, last, submit, queue, device, complete, reap, total;
 	struct wire_operation_row *row;
@@ -629,7 +641,10 @@ VERIFIED_ONCE int count_operation(const struct stamps *of, __u64 entered, __u64 
 		cover = COVER_NO_REAP;
 	else if (of->fused)
 		cover = COVER_NO_COMPLETE;
-	row = operation_row(of->device, of->op, cover, &shared);
+	if (in_group)
+		row = group_operation_row(of->group, cover);
+	else
+		row = operation_row(of->device, of->op, cover, &shared);
 	if (!row)
 		return 0;
 	/* Neither is known: no other operations have just these stages. */
@@ -678,6 +693,18 @@ VERIFIED_ONCE int count_operation(const struct stamps *of, __u64 entered, __u64 
 	if (seen)
 		add(&class->sums[OPERATION_REAP], reap, shared);
 	return 0;
+}
+
+/* Not static: verified once. */
+__noinline int count_operation(const struct stamps *of, __u64 entered, __u64 seen)
+{
+	return add_operation(of, entered, seen, 0);
+}
+
+__noinline int count_in_group(const struct stamps *of, __u64 entered, __u64 seen)
+{
+	/* Before 94e1c70a3452 (6.8) it is verified where it is not called as well. */
+	return config.most_groups ? add_operation(of, entered, seen, 1) : 0;
 }
 
 /* The operations whose results a returning io_uring_enter brings. */

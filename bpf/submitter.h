@@ -10,16 +10,28 @@
 #include "compat.h"
 #include "wire.h"
 
-/* The cgroup that the block controller charges, which for write-back is not the current task's. */
+/*
+ * The cgroup that the block controller charges, which for write-back is not the current task's. In
+ * v2 that is the nearest above the task's with the controller switched on, often the root: there
+ * the task's own says more.
+ */
 static __always_inline __u64 cgroup_of_bio(struct bio *bio)
 {
+	__u64 charged = 0;
+	int level = 0;
+
 	if (bpf_core_field_exists(struct bio, bi_blkg)) {
 		struct blkcg_gq *group = BPF_CORE_READ(bio, bi_blkg);
 
-		if (group)
-			return BPF_CORE_READ(group, blkcg, css.cgroup, kn, id);
+		if (group) {
+			charged = BPF_CORE_READ(group, blkcg, css.cgroup, kn, id);
+			level = BPF_CORE_READ(group, blkcg, css.cgroup, level);
+		}
 	}
-	return 0;
+	if (config.unified_cgroups &&
+	    (!charged || bpf_get_current_ancestor_cgroup_id(level) == charged))
+		return bpf_get_current_cgroup_id();
+	return charged;
 }
 
 static __noinline void note_submitter(struct bio *bio, struct wire_submitter *submitter)
@@ -34,7 +46,11 @@ static __noinline void note_submitter(struct bio *bio, struct wire_submitter *su
 	submitter->tid = id;
 	submitter->cpu = bpf_get_smp_processor_id();
 	submitter->flags = BPF_CORE_READ(task, flags) & PF_KTHREAD ? SUBMITTER_KERNEL : 0;
-	bpf_get_current_comm(submitter->comm, sizeof(submitter->comm));
+	/* A process has the name of its first thread. */
+	if (config.group_by & BY_PROCESS)
+		BPF_CORE_READ_STR_INTO(&submitter->comm, task, group_leader, comm);
+	else
+		bpf_get_current_comm(submitter->comm, sizeof(submitter->comm));
 	submitter->sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
 	submitter->bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
 }

@@ -229,8 +229,67 @@ struct wire_latency_config {
 	__u32 event_ops;
 	__u32 event_every;
 	__u64 event_slower_ns;
+	/* How many rows of groups there are, the others' included; 0: no groups. */
+	__u32 most_groups;
+	/* BY_*: what tells groups apart. */
+	__u32 group_by;
+	/* FILTER_*: only what these submitters hand in is followed; 0: everything is. */
+	__u32 want_filter;
+	/* CPUs on either side of the matrix; 0: there is none. */
+	__u32 matrix_cpus;
+	/* The block controller lives in the one hierarchy that all tasks are in (v2). */
+	__u32 unified_cgroups;
+	__u32 pad;
 };
-_Static_assert(sizeof(struct wire_latency_config) == 64, "wire_latency_config");
+_Static_assert(sizeof(struct wire_latency_config) == 88, "wire_latency_config");
+
+/* What an I/O can be told apart by. */
+enum wire_dimension {
+	BY_DEVICE = 1,
+	BY_OP = 2,
+	BY_QUEUE = 4,
+	BY_SIZE = 8,
+	BY_CPU = 16,
+	BY_PROCESS = 32,
+	BY_CGROUP = 64,
+};
+
+/* A group of I/Os; what was not asked for is 0. */
+struct wire_group_key {
+	__u64 cgroup;
+	__u32 device;
+	__u32 queue;
+	/* Of the submitter. */
+	__u32 cpu;
+	__u32 pid;
+	__u16 op;
+	/* 0: no bytes, else 1 + the highest bit of their number. */
+	__u16 size;
+	/* GROUP_SUBMITTER: cpu, pid and cgroup are known. */
+	__u32 known;
+};
+_Static_assert(sizeof(struct wire_group_key) == 32, "wire_group_key");
+
+#define GROUP_SUBMITTER 1
+/* The queue of an I/O of a device without requests. */
+#define NO_QUEUE (~0u)
+
+/* Where a group's I/Os are counted. */
+struct wire_group {
+	/* Of its rows. Row 0 is that of the I/Os for whose group there was no room. */
+	__u32 number;
+	__u32 pad;
+	/* Of the process, as its first I/O named it: any bytes. */
+	char comm[16];
+};
+_Static_assert(sizeof(struct wire_group) == 24, "wire_group");
+
+/* Which of a submitter's features must be among those that were named. */
+enum wire_filter {
+	FILTER_PID = 1,
+	FILTER_COMM = 2,
+	FILTER_CGROUP = 4,
+};
 
 /* Who handed in a bio: the task that was running when it entered the block layer. */
 struct wire_submitter {
@@ -241,7 +300,7 @@ struct wire_submitter {
 	__u32 cpu;
 	/* SUBMITTER_KERNEL: a kernel thread, which writes back or serves a layer. */
 	__u32 flags;
-	/* Any bytes. */
+	/* Of the thread; of the process where groups are made by process. Any bytes. */
 	char comm[16];
 	/* Of the bio as it came: where it begins on the disk, and its length. */
 	__u64 sector;
@@ -387,7 +446,10 @@ struct wire_slot {
 	/* Of the request at its issue, where `want_submitter`. */
 	__u64 sector;
 	__u32 bytes;
-	__u32 pad[3];
+	/* Where there are groups: that of the I/O, and the CPU that it was handed in on, + 1. */
+	__u32 group;
+	__u32 cpu;
+	__u32 pad;
 };
 _Static_assert(sizeof(struct wire_slot) == 64, "wire_slot");
 
@@ -407,7 +469,10 @@ struct wire_bio_io {
 	/* It came with data and a flush ahead, and the driver counts the two apart if it does them
 	 * apart. */
 	__u32 flush_ahead;
-	__u32 pad[3];
+	/* Where there are groups: as in a slot. */
+	__u32 group;
+	__u32 cpu;
+	__u32 pad;
 };
 _Static_assert(sizeof(struct wire_bio_io) == 64, "wire_bio_io");
 

@@ -6,6 +6,8 @@
 pub mod btf;
 pub mod cost;
 pub mod events;
+pub mod filter;
+pub mod groups;
 pub mod held;
 pub mod latency;
 mod layers;

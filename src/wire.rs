@@ -5,6 +5,7 @@
 //! error value, never a panic.
 
 pub mod events;
+pub mod groups;
 pub mod parts;
 pub mod stacks;
 
@@ -141,7 +142,9 @@ pub struct WireBioIo {
     pub op: u32,
     pub parts: u32,
     pub flush_ahead: u32,
-    pub pad: [u32; 3],
+    pub group: u32,
+    pub cpu: u32,
+    pub pad: u32,
 }
 
 /// `struct wire_slot`.
@@ -156,7 +159,9 @@ pub struct WireSlot {
     pub used: u32,
     pub sector: u64,
     pub bytes: u32,
-    pub pad: [u32; 3],
+    pub group: u32,
+    pub cpu: u32,
+    pub pad: u32,
 }
 
 const _: () = assert!(size_of::<WireSlot>() == 64);
@@ -385,6 +390,10 @@ pub struct Reading {
     pub missed: BTreeMap<&'static str, u64>,
     /// Operations that began and could not be followed: their place in the table was taken.
     pub unfollowed: u64,
+    /// None: nobody asked for groups.
+    pub groups: Option<groups::GroupsSample>,
+    /// Only what some submitters hand in was followed.
+    pub filtered: bool,
 }
 
 impl DeviceSample {

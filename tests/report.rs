@@ -138,6 +138,7 @@ fn virtio() -> Case {
                 queues,
                 ..DeviceLatency::default()
             }],
+            ..LatencySummary::default()
         },
         load: Some(LoadSummary {
             target: "scratch file in /var/tmp".into(),

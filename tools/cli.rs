@@ -86,13 +86,47 @@ pub struct Window {
     pub fault_drop_issue: u32,
 }
 
+/// Whose I/O: that of who handed it in, and not of the task that its completion interrupted.
+#[derive(Debug, Clone, Args)]
+pub struct Submitters {
+    /// Only the I/O of this process, with all its threads. Can be repeated.
+    #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pids: Vec<u32>,
+    /// Only the I/O of threads of this name. Can be repeated.
+    #[arg(long = "comm", value_name = "NAME", value_parser = comm)]
+    pub comms: Vec<String>,
+    /// Only the I/O of this cgroup and of those that are below it at the start: a path from the root of the
+    /// block controller's hierarchy on, or an absolute one. Can be repeated.
+    #[arg(long = "cgroup", value_name = "PATH")]
+    pub cgroups: Vec<String>,
+}
+
+/// `--by`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    Device,
+    Op,
+    Queue,
+    Size,
+    Cpu,
+    Process,
+    Cgroup,
+    Stage,
+}
+
 #[derive(Debug, Args)]
 pub struct Latency {
     #[command(flatten)]
     pub window: Window,
     #[command(flatten)]
     pub output: Output,
-    /// Show idle devices as well.
+    /// Count I/Os apart by these, in any order, with commas between them. A request of several bios belongs to
+    /// the submitter of the first.
+    #[arg(long, value_name = "WORD,...", value_enum, value_delimiter = ',', num_args = 1)]
+    pub by: Vec<By>,
+    #[command(flatten)]
+    pub submitters: Submitters,
+    /// Show idle devices as well, and with --by every group.
     #[arg(long)]
     pub all: bool,
     /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
@@ -120,6 +154,8 @@ and exit code 4 where it is more than --max-loss. Do not write to a disk that is
 pub struct Trace {
     #[command(flatten)]
     pub window: Window,
+    #[command(flatten)]
+    pub submitters: Submitters,
     #[command(flatten)]
     pub output: Output,
     /// Only I/Os that took at least this long in the block layer, from the bio's entry (or else the issue)
@@ -305,6 +341,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 fn op(text: &str) -> Result<Op, String> {
     let names = || Op::ALL.map(Op::name).join(", ");
     Op::ALL.into_iter().find(|op| op.name() == text).ok_or_else(|| format!("no such class: use {}", names()))
+}
+
+/// A thread's name as the kernel keeps it.
+fn comm(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=15 => Ok(text.to_string()),
+        _ => Err("the kernel keeps 1 to 15 bytes of a thread's name: `ps -eLo comm` shows them".to_string()),
+    }
 }
 
 /// 0 to 100.

@@ -1,29 +1,79 @@
 //! `biopsy latency`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
+use biopsy::analyze::groups::{self, Dimension};
 use biopsy::analyze::{latency as analysis, layers};
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
+use biopsy::host::cgroups::Hierarchy;
 use biopsy::probe::latency::{LatencyProbe, Options};
 use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::wire::Reading;
 
 use crate::child::Running;
-use crate::cli::{Color, Latency};
+use crate::cli::{By, Color, Latency};
 use crate::output::Sink;
+use crate::submitters::{self, Chosen};
 use crate::{clock, output, stop, window};
+
+/// The paths of cgroups by id, where they are asked for: what ends within the window keeps its name.
+struct Cgroups {
+    hierarchy: Option<Hierarchy>,
+    paths: BTreeMap<u64, String>,
+}
+
+impl Cgroups {
+    fn new(by: &[By]) -> Result<Self> {
+        let hierarchy = if by.contains(&By::Cgroup) { Some(submitters::hierarchy()?) } else { None };
+        let paths = hierarchy.as_ref().map(Hierarchy::paths).unwrap_or_default();
+        Ok(Self { hierarchy, paths })
+    }
+
+    fn now(&mut self) -> &BTreeMap<u64, String> {
+        self.paths.extend(self.hierarchy.as_ref().map(Hierarchy::paths).unwrap_or_default());
+        &self.paths
+    }
+}
+
+fn dimension(by: By) -> Dimension {
+    match by {
+        By::Device => Dimension::Device,
+        By::Op => Dimension::Op,
+        By::Queue => Dimension::Queue,
+        By::Size => Dimension::Size,
+        By::Cpu => Dimension::Cpu,
+        By::Process => Dimension::Process,
+        By::Cgroup => Dimension::Cgroup,
+        By::Stage => Dimension::Stage,
+    }
+}
 
 pub fn run(args: &Latency, color: Color) -> Result<()> {
     let host = Host::read(Path::new("/"))?;
     let devices = window::resolve_layers(&host, &args.window)?;
     let named = devices.clone();
+    let chosen = Chosen::new(&args.submitters)?;
+    let mut cgroups = Cgroups::new(&args.by)?;
     let mut sink = Sink::open(args.output.output.as_deref())?;
     stop::install();
-    let options = Options { layers: true, parts: args.detail, ..window::options(devices, &args.window) };
+    let mut by: Vec<Dimension> = Vec::new();
+    for word in args.by.iter().map(|by| dimension(*by)) {
+        if !by.contains(&word) {
+            by.push(word);
+        }
+    }
+    let options = Options {
+        group_by: (!by.is_empty()).then(|| groups::mask(&by)),
+        filter: chosen.filter.clone(),
+        layers: true,
+        parts: args.detail,
+        ..window::options(devices, &args.window)
+    };
     let mut probe = LatencyProbe::attach(&host, Path::new("/"), &options)?;
     let began = Instant::now();
     let mut start_text = clock::now_rfc3339();
@@ -36,8 +86,9 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     let first = probe.start().clone();
     let mut last = first.clone();
     let mut shown = 0;
-    let view = |probe: &LatencyProbe, from: &Reading, to: &Reading, start: &str, status: Option<i32>| {
-        let summary = analysis::summarize(&host, from, to);
+    let mut view = |probe: &LatencyProbe, from: &Reading, to: &Reading, start: &str, status: Option<i32>| {
+        let mut summary = analysis::summarize(&host, from, to);
+        summary.groups = groups::summarize(&host, &by, cgroups.now(), from, to);
         let seconds = (summary.duration_ns as f64 / 1e9).max(1e-9);
         let ios: u64 = summary.devices.iter().map(|d| d.ios).sum();
         let envelope = Envelope {
@@ -66,7 +117,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         let mut due = began + interval;
         loop {
             let deadline = end_at.map_or(due, |end| end.min(due));
-            let reached = probe.wait(Some(deadline), &|| window::over(&named));
+            let reached = probe.wait(Some(deadline), &|| window::over(&named) || chosen.are_gone());
             if !reached
                 || child.as_mut().is_some_and(Running::ended)
                 || end_at.is_some_and(|end| deadline >= end)
@@ -87,7 +138,9 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     } else {
         let ended = std::cell::RefCell::new(child.as_mut());
         probe.wait(end_at, &|| {
-            window::over(&named) || ended.borrow_mut().as_mut().is_some_and(|running| running.ended())
+            window::over(&named)
+                || chosen.are_gone()
+                || ended.borrow_mut().as_mut().is_some_and(|running| running.ended())
         });
     }
     // What the command still does after the window is not ours to measure.

@@ -13,6 +13,7 @@ mod output;
 mod progress;
 mod self_test;
 mod stop;
+mod submitters;
 mod trace;
 mod window;
 

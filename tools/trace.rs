@@ -1,5 +1,6 @@
 //! `biopsy trace`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use biopsy::wire::events::Emitted;
 use crate::child::Running;
 use crate::cli::Trace;
 use crate::output::{Sink, Stream};
+use crate::submitters::Chosen;
 use crate::{clock, output, stop, window};
 
 /// Between two looks at the rings, which hold many times what comes meanwhile.
@@ -40,7 +42,12 @@ pub fn run(args: &Trace) -> Result<()> {
     let named = devices.clone();
     let stream = Stream::start(Sink::open(args.output.output.as_deref())?)?;
     stop::install();
-    let options = Options { events: Some(events(args)), ..window::options(devices, &args.window) };
+    let chosen = Chosen::new(&args.submitters)?;
+    let options = Options {
+        events: Some(events(args)),
+        filter: chosen.filter.clone(),
+        ..window::options(devices, &args.window)
+    };
     let mut probe = LatencyProbe::attach(&host, root, &options)?;
     let began = Instant::now();
     let start_text = clock::now_rfc3339();
@@ -59,6 +66,7 @@ pub fn run(args: &Trace) -> Result<()> {
     let mut waiting = Some(page.take());
     while !window::over(&named)
         && !stream.failed()
+        && !chosen.are_gone()
         && !child.as_mut().is_some_and(Running::ended)
         && end_at.is_none_or(|end| Instant::now() < end)
     {

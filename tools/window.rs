@@ -66,6 +66,7 @@ pub fn options(devices: Vec<String>, window: &Window) -> Options {
         events: None,
         cost: !window.no_cost,
         drop_issue: window.fault_drop_issue,
+        ..Options::default()
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::groups::Groups;
 use super::operations::{self, OperationLatency};
 use super::parts::{self, Parts};
 use crate::envelope::{Lost, Missing};
@@ -132,6 +133,10 @@ impl Bracket {
 pub struct LatencySummary {
     pub duration_ns: u64,
     pub devices: Vec<DeviceLatency>,
+    /// Only what some submitters handed in was followed.
+    pub filtered: bool,
+    /// None: nobody asked for groups.
+    pub groups: Option<Groups>,
 }
 
 /// Who counts what: which of the kernel's counters an I/O of a device belongs to depends on its driver.
@@ -197,7 +202,10 @@ pub struct DeviceLatency {
     pub started_before: u64,
     /// Operations of applications that ended; None where they are not followed.
     pub operations: Option<u64>,
-    /// None: the kernel does not count this device (`iostats` off) or its counter was not readable.
+    /// With a filter, what the kernel counted of all submitters; None else, and where `kernel` would be.
+    pub all_ios: Option<Bracket>,
+    /// None: the kernel does not count this device (`iostats` off), its counter was not readable, or a
+    /// filter was set, of which it does not know.
     pub kernel: Option<BTreeMap<KernelClass, Bracket>>,
     /// I/Os in flight as the kernel counted them when the probes were attached and detached.
     pub in_flight_start: Option<u64>,
@@ -344,6 +352,14 @@ impl DeviceLatency {
         self.kernel_total().map_or(0, |b| b.min.saturating_sub(self.comparable()))
     }
 
+    /// What the kernel counts is of all submitters.
+    fn hide_kernel(&mut self) {
+        self.all_ios = self.kernel_total();
+        self.kernel = None;
+        self.in_flight_start = None;
+        self.in_flight_end = None;
+    }
+
     /// Sum of the kernel's brackets over its classes.
     pub fn kernel_total(&self) -> Option<Bracket> {
         self.kernel.as_ref().map(|classes| {
@@ -361,11 +377,20 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> LatencySummary 
         .iter()
         .map(|last| {
             let first = start.devices.iter().find(|d| d.name == last.name);
-            device(host, first, last)
+            let mut device = device(host, first, last);
+            if end.filtered {
+                device.hide_kernel();
+            }
+            device
         })
         .collect();
     devices.sort_by(|a, b| b.ios.cmp(&a.ios).then_with(|| a.name.cmp(&b.name)));
-    LatencySummary { duration_ns: end.at_ns.saturating_sub(start.at_ns), devices }
+    LatencySummary {
+        duration_ns: end.at_ns.saturating_sub(start.at_ns),
+        devices,
+        filtered: end.filtered,
+        groups: None,
+    }
 }
 
 /// What was lost in the window, by kind.
@@ -534,6 +559,13 @@ fn unseen(counting: Counting, last: &DeviceSample, delta: &DeviceSample) -> u64 
         .filter(|counters| counters.iostats != Some(false) || counting.ignores_the_flag(last));
     let in_flight = counted.map_or(u64::MAX, in_flight);
     delta.counters.stale + last.held.saturating_sub(in_flight)
+}
+
+/// The I/Os of a row that are not lost, and their stages.
+pub(super) fn io_row(row: &Row) -> (u64, BTreeMap<Stage, Histogram>) {
+    let mut stages = BTreeMap::new();
+    add_stages(&mut stages, row);
+    (counted(row), stages)
 }
 
 /// I/Os of a row that are not lost.

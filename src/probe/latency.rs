@@ -12,8 +12,10 @@ use zerocopy::IntoBytes;
 use super::btf::{EventHome, KernelBtf, RingSubmit};
 use super::cost::{CostMeter, Metered, metered};
 use super::events::{self, EventOptions, Rings, Taken};
+use super::filter::Filter;
+use super::groups::Grouping;
 use super::layers;
-use super::libbpf;
+use super::libbpf::{self, element};
 use super::multipath;
 use super::plan::Plan;
 use super::preflight;
@@ -22,6 +24,7 @@ use super::syscalls;
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::Host;
+use crate::host::cgroups::Hierarchy;
 use crate::host::counters::Counters;
 use crate::host::throttle;
 use crate::refusal::Refusal;
@@ -59,6 +62,10 @@ pub struct Options {
     pub parts: bool,
     /// Send an event per I/O; None: nobody looks at each.
     pub events: Option<EventOptions>,
+    /// What I/Os are counted apart by, `BY_*` of the wire; None: they are not.
+    pub group_by: Option<u32>,
+    /// Whose I/O is followed.
+    pub filter: Filter,
     /// Measure the probes' cost with the kernel's program statistics.
     pub cost: bool,
     /// Test aid: forget every Nth issue event; 0: none.
@@ -74,6 +81,8 @@ impl Default for Options {
             operations: true,
             parts: false,
             events: None,
+            group_by: None,
+            filter: Filter::default(),
             cost: true,
             drop_issue: 0,
         }
@@ -95,13 +104,16 @@ struct Wanted {
     bio_complete: Option<u32>,
     events: Option<EventOptions>,
     cpus: u32,
+    grouping: Option<Grouping>,
+    filter: Filter,
+    unified_cgroups: bool,
     drop_issue: u32,
 }
 
 impl Wanted {
     /// Somebody asks who handed an I/O in.
     fn submitter(&self) -> bool {
-        self.events.is_some()
+        self.events.is_some() || self.grouping.is_some()
     }
 }
 
@@ -120,6 +132,8 @@ pub struct LatencyProbe {
     missing: Vec<Missing>,
     rings: Option<Rings>,
     flags: BTreeMap<u32, String>,
+    grouping: Option<Grouping>,
+    filtered: bool,
     start: Reading,
 }
 
@@ -168,6 +182,10 @@ impl LatencyProbe {
             return Err(Refusal::Refused(what.to_string()).into());
         }
         let btf = KernelBtf::read()?;
+        if options.group_by.is_some() || !options.filter.is_empty() {
+            knows_submitters(host, &plan, &options.filter)?;
+        }
+        let grouping = options.group_by.map(|by| Grouping::new(by, &plan, host.cpus_possible)).transpose()?;
         if !btf.skips_nested_runs() {
             plan.share_rows();
         }
@@ -201,8 +219,12 @@ impl LatencyProbe {
             bio_complete,
             events: options.events.clone(),
             cpus: host.cpus_possible,
+            grouping,
+            filter: options.filter.clone(),
+            unified_cgroups: Hierarchy::read(root).is_some_and(|hierarchy| hierarchy.unified),
             drop_issue: options.drop_issue,
         };
+        missing.extend(wanted.filter.missing());
         if options.parts && !parts {
             missing.push(missing_parts("no-event", "without operations stages are not taken apart"));
         }
@@ -253,6 +275,8 @@ impl LatencyProbe {
             missing,
             flags: if rings.is_some() { btf.request_flags() } else { BTreeMap::new() },
             rings,
+            grouping: wanted.grouping,
+            filtered: !wanted.filter.is_empty(),
             start: Reading::default(),
         };
         probe.attach_programs()?;
@@ -295,6 +319,11 @@ impl LatencyProbe {
         config.want_throttle = wanted.throttle.into();
         config.bio_mask = plan.bio_sets() - 1;
         config.want_submitter = wanted.submitter().into();
+        config.want_filter = wanted.filter.kinds();
+        config.unified_cgroups = wanted.unified_cgroups.into();
+        if let Some(grouping) = &wanted.grouping {
+            grouping.tell(config);
+        }
         if let Some(asked) = &wanted.events {
             events::prepare(&mut open, asked, wanted.cpus)?;
         }
@@ -330,6 +359,7 @@ impl LatencyProbe {
                 .update(&(index as u32).to_ne_bytes(), device.wire.as_bytes(), MapFlags::ANY)
                 .map_err(|e| refusal("writing the table of devices", &e))?;
         }
+        wanted.filter.fill(&skel).context("writing the filter")?;
         Ok(skel)
     }
 
@@ -367,6 +397,10 @@ impl LatencyProbe {
         if wanted.parts {
             Self::size_parts(open, plan)?;
         }
+        if let Some(grouping) = &wanted.grouping {
+            grouping.size(open).map_err(|e| refusal("sizing the tables of groups", &e))?;
+        }
+        wanted.filter.size(open).map_err(|e| refusal("sizing the filter", &e))?;
         open.maps.rows.set_max_entries(plan.rows).map_err(|e| refusal("sizing the rows", &e))
     }
 
@@ -588,7 +622,9 @@ impl LatencyProbe {
 
     fn reading(&self, before: Vec<Option<Counters>>) -> Result<Reading> {
         let at_ns = now_ns();
-        let mut devices = self.samples(self.attached.contains("ring_complete"))?;
+        let with_operations = self.attached.contains("ring_complete");
+        let mut devices = self.samples(with_operations)?;
+        let groups = self.grouping.map(|all| all.read(&self.skel, with_operations)).transpose()?;
         let after = self.kernel_counters();
         let had = self.start.devices.iter().map(|d| d.kernel_after.is_some()).chain(std::iter::repeat(false));
         for (((device, before), after), had) in devices.iter_mut().zip(before).zip(after).zip(had) {
@@ -597,7 +633,7 @@ impl LatencyProbe {
             device.vanished = had && !self.root.join("sys/block").join(&device.name).exists();
         }
         let unfollowed = self.skel.maps.bss_data.as_ref().map_or(0, |bss| bss.unfollowed);
-        Ok(Reading { at_ns, devices, missed: self.missed(), unfollowed })
+        Ok(Reading { at_ns, devices, missed: self.missed(), unfollowed, groups, filtered: self.filtered })
     }
 
     fn missed(&self) -> BTreeMap<&'static str, u64> {
@@ -678,9 +714,23 @@ impl LatencyProbe {
     }
 }
 
-/// An element of an array map.
-fn element(map: &impl MapCore, index: u32) -> Result<Vec<u8>> {
-    map.lookup(&index.to_ne_bytes(), MapFlags::ANY)?.context("the kernel lost an element of an array")
+/// Refused where nothing says who hands in the bios of a device.
+fn knows_submitters(host: &Host, plan: &Plan, filter: &Filter) -> Result<()> {
+    if !libbpf::has_swap() {
+        let why = "this kernel is too old to tell submitters and groups of I/Os apart (--by, -p, --comm, --cgroup): use \
+                   Linux 6.1 or newer";
+        return Err(Refusal::Refused(why.to_string()).into());
+    }
+    if let Some(blind) = multipath::missing_queue(host, plan).first().filter(|_| !filter.is_empty()) {
+        let name = blind.device.clone().unwrap_or_default();
+        let why = format!(
+            "nothing tells whose the I/O of {} is, a path of a multipath drive: name other devices with -d, or leave \
+             -p, --comm and --cgroup out",
+            name.escape_debug()
+        );
+        return Err(Refusal::Refused(why).into());
+    }
+    Ok(())
 }
 
 fn missing_devices(left_out: usize) -> Vec<Missing> {

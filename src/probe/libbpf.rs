@@ -5,8 +5,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Mutex, OnceLock};
 
+use anyhow::{Context, Result};
 use libbpf_rs::libbpf_sys;
-use libbpf_rs::{OpenObject, PrintLevel};
+use libbpf_rs::{MapCore, MapFlags, OpenObject, PrintLevel};
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -128,4 +129,9 @@ pub fn enable_stats() -> std::io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor was just made for us and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// An element of an array map.
+pub fn element(map: &impl MapCore, index: u32) -> Result<Vec<u8>> {
+    map.lookup(&index.to_ne_bytes(), MapFlags::ANY)?.context("the kernel lost an element of an array")
 }

@@ -20,6 +20,7 @@ use self::generated::latency_old;
 
 use super::libbpf;
 use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
+use crate::wire::groups::{WireGroup, WireGroupKey};
 use crate::wire::parts::WirePartRow;
 use crate::wire::{
     WireBioIo, WireCounters, WireDevice, WireExtent, WireOperationRow, WireRow, WireSlot, WireTotal,
@@ -64,7 +65,7 @@ same_layout!(WireDevice, latency::types::wire_device:
 same_layout!(WireCounters, latency::types::wire_counters:
     splits merges requeues retries negative out_of_range stale no_queue_start evicted evicted_ended);
 same_layout!(latency_old::types::rodata, latency::types::rodata: config arguments syscall_kinds);
-same_layout!(latency_old::types::bss, latency::types::bss: running unlearned unfollowed event_floor_ns);
+same_layout!(latency_old::types::bss, latency::types::bss: running unlearned unfollowed event_floor_ns groups_made);
 same_layout!(WireSubmitter, latency::types::wire_submitter:
     cgroup pid tid cpu flags comm sector bytes);
 same_layout!(WireIo, latency::types::wire_io:
@@ -72,6 +73,8 @@ same_layout!(WireIo, latency::types::wire_io:
 same_layout!(WireOperation, latency::types::wire_operation:
     kind opcode operation user_data entered queued issued reaped ended io leader seen from parts fused);
 same_layout!(WireEmitter, latency::types::wire_emitter: matched skip numbers lost_ios lost_operations);
-same_layout!(WireSlot, latency::types::wire_slot: request queued issued reaped state used sector bytes);
+same_layout!(WireSlot, latency::types::wire_slot: request queued issued reaped state used sector bytes group cpu);
 same_layout!(WireBioIo, latency::types::wire_bio_io: bio queued link proof device bytes op parts
-    flush_ahead);
+    flush_ahead group cpu);
+same_layout!(WireGroupKey, latency::types::wire_group_key: cgroup device queue cpu pid op size known);
+same_layout!(WireGroup, latency::types::wire_group: number comm);

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod devices;
 pub mod diagnose;
+pub mod groups;
 pub mod latency;
 pub mod load;
 pub mod trace;

@@ -4,6 +4,7 @@ pub mod check;
 pub mod devices;
 pub mod diagnose;
 pub mod footer;
+pub mod groups;
 pub mod latency;
 pub mod load;
 pub mod self_test;

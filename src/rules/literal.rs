@@ -59,6 +59,7 @@ impl Case {
                     queues: vec![QueueLatency { ios, ..QueueLatency::default() }],
                     ..DeviceLatency::default()
                 }],
+                ..LatencySummary::default()
             },
             load: Some(LoadSummary {
                 target: "/dev/vda".into(),

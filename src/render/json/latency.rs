@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{line, object, times};
+use super::{groups, line, object, times};
 use crate::analyze::latency::{Counting, DeviceLatency, KernelClass, LatencySummary, Op, OpLatency, Stage};
 use crate::analyze::layers::{self, Layer};
 use crate::analyze::operations::TotalClass;
@@ -26,6 +26,9 @@ pub fn value(envelope: &Envelope, summary: &LatencySummary) -> Map<String, Value
     let mut all = object("biopsy.latency/1", envelope);
     all.insert("devices".to_string(), summary.devices.iter().map(|of| device(summary, of)).collect());
     all.insert("groups".to_string(), json!([]));
+    if let Some(of) = &summary.groups {
+        groups::insert(&mut all, of);
+    }
     all.insert("kernel_classes".to_string(), mapping(Counting::Requests));
     all
 }
@@ -52,7 +55,7 @@ fn parts(of: &Parts) -> Value {
     json!(all)
 }
 
-fn of_op(latency: &OpLatency) -> Value {
+pub(super) fn of_op(latency: &OpLatency) -> Value {
     let mut one = json!({
         "ios": latency.ios, "bytes": latency.bytes, "request_stages": stages(&latency.request_stages),
     });
@@ -171,6 +174,10 @@ pub(super) fn device(summary: &LatencySummary, device: &DeviceLatency) -> Value 
     }
     if !device.added_for.is_empty() {
         map.insert("added_for".to_string(), json!(device.added_for));
+    }
+    if let Some(of_all) = device.all_ios {
+        map.insert("all_ios_min".to_string(), json!(of_all.min));
+        map.insert("all_ios_max".to_string(), json!(of_all.max));
     }
     all
 }

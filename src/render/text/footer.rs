@@ -12,6 +12,17 @@ pub fn check(device: &DeviceLatency) -> String {
         (Some(start), Some(end)) => format!(", in flight {start} at the start and {end} at the end"),
         _ => String::new(),
     };
+    if let Some(all) = device.all_ios {
+        let all = if all.min == all.max {
+            count(all.min)
+        } else {
+            format!("{} to {}", count(all.min), count(all.max))
+        };
+        return format!(
+            "check {name}: seen {}, of {all} that the kernel counted of all submitters\n",
+            count(seen)
+        );
+    }
     let Some(b) = device.kernel_total() else {
         return format!(
             "check {name}: the kernel's counters are off, not readable, or hold passthrough commands as reads and \

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{bytes, clean, count, counted, footer, short, significant, table, time, time_unit};
+use super::{bytes, clean, count, counted, footer, groups, short, significant, table, time, time_unit};
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Stage, Unit};
 use crate::analyze::layers;
 use crate::analyze::operations::{NotCovered, OperationLatency};
@@ -13,7 +13,7 @@ use crate::hist::Histogram;
 /// How the text looks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style {
-    /// Idle devices as well.
+    /// Idle devices as well, and every group.
     pub all: bool,
     pub color: bool,
     /// Without what is the same in every interval.
@@ -31,11 +31,22 @@ pub fn render(
     let shown: Vec<&DeviceLatency> =
         summary.devices.iter().filter(|d| style.all || d.ios + d.lost_ios > 0).collect();
     for device in &shown {
-        out.push_str(&of_device(device, summary, style));
-        out.push('\n');
+        match summary.groups {
+            // The table of groups is what was asked for.
+            Some(_) => out.push_str(&headline(device, style)),
+            None => {
+                out.push_str(&of_device(device, summary, style));
+                out.push('\n');
+            }
+        }
     }
-    if shown.is_empty() {
+    if let Some(nothing) = groups::nothing_passed(summary) {
+        out.push_str(&format!("{nothing}\n\n"));
+    } else if shown.is_empty() {
         out.push_str("No I/O completed on the traced devices.\n\n");
+    }
+    if let Some(all) = &summary.groups {
+        out.push_str(&groups::render(all, style.all));
     }
     out.push_str(&ending(envelope, summary, &shown, style));
     if let Some(status) = command_status {
@@ -48,8 +59,8 @@ fn bold(text: &str, style: Style) -> String {
     if style.color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() }
 }
 
-fn of_device(device: &DeviceLatency, summary: &LatencySummary, style: Style) -> String {
-    let seconds = (summary.duration_ns as f64 / 1e9).max(1e-9);
+/// One line: how much of what.
+fn headline(device: &DeviceLatency, style: Style) -> String {
     let mut out = bold(&clean(&device.name), style);
     if !device.layers.is_empty() {
         out.push_str(&format!(" (on {})", clean(&device.layers.join(", "))));
@@ -69,6 +80,12 @@ fn of_device(device: &DeviceLatency, summary: &LatencySummary, style: Style) -> 
         facts.push("VANISHED in mid-run".to_string());
     }
     out.push_str(&format!(": {}\n", facts.join(", ")));
+    out
+}
+
+fn of_device(device: &DeviceLatency, summary: &LatencySummary, style: Style) -> String {
+    let seconds = (summary.duration_ns as f64 / 1e9).max(1e-9);
+    let mut out = headline(device, style);
     for (op, latency) in &device.ops {
         out.push_str(&format!(
             "\n  {}  {}  {}/s  {}/s\n",
@@ -229,7 +246,7 @@ fn stages_table(
 }
 
 /// Three significant digits, and no more decimals than two.
-fn figure(value: f64) -> String {
+pub(super) fn figure(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.0}")
     } else if value >= 10.0 {
@@ -361,7 +378,11 @@ mod tests {
 
     #[test]
     fn numbers_stand_with_their_check_and_names_are_escaped() {
-        let summary = LatencySummary { duration_ns: 1_000_000_000, devices: vec![device()] };
+        let summary = LatencySummary {
+            duration_ns: 1_000_000_000,
+            devices: vec![device()],
+            ..LatencySummary::default()
+        };
         let text = render(&Envelope::default(), &summary, None, Style::default());
         assert!(text.contains("seen 2,000, kernel counted 2,000: ok"), "{text}");
         assert!(!text.contains('\x1b'), "{text}");
@@ -405,7 +426,8 @@ mod tests {
         let mut device = device();
         (device.ios, device.merges, device.retries) = (1, 1, 2);
         device.ops.values_mut().for_each(|op| op.ios = 1);
-        let summary = LatencySummary { duration_ns: 1_000_000_000, devices: vec![device] };
+        let summary =
+            LatencySummary { duration_ns: 1_000_000_000, devices: vec![device], ..LatencySummary::default() };
         let text = render(&Envelope::default(), &summary, None, Style::default());
         assert!(text.contains(": 1 I/O, 0 B, 1 merge, 2 retries\n"), "{text}");
         assert!(text.contains("read  1 I/O  1/s") && text.contains("n = 1 I/O in"), "{text}");
@@ -433,7 +455,7 @@ mod tests {
         let mut lower = whole("dm-0", &[], 2_000_000);
         lower.added_for = vec!["dm-1".into()];
         let devices = vec![whole("dm-1", &["dm-0"], 102_000_000), lower];
-        let summary = LatencySummary { duration_ns: 1_000_000_000, devices };
+        let summary = LatencySummary { duration_ns: 1_000_000_000, devices, ..LatencySummary::default() };
         let text = render(&Envelope::default(), &summary, None, Style::default());
         assert!(text.contains("mean in the layer itself 100 ms: 102 ms here less 2.00 ms on dm-0"), "{text}");
         assert!(text.contains("dm-0 (added: below dm-1)") && text.contains("n = 20 I/Os"), "{text}");

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Whose bios are followed. Decided when a bio enters the block layer, where the task that runs is
+ * the one that hands it in. For the latency programs, whose `config` must stand before it.
+ */
+#ifndef BIOPSY_FILTER_H
+#define BIOPSY_FILTER_H
+
+#include "bios.h"
+#include "submitter.h"
+#include "wire.h"
+
+struct comm {
+	char bytes[16];
+};
+
+/* What was named, of each kind; user space fills them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u8);
+} wanted_pids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct comm);
+	__type(value, __u8);
+} wanted_comms SEC(".maps");
+
+/* With all that were below them when the view began. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u8);
+} wanted_cgroups SEC(".maps");
+
+/* Whether the current task, which hands in this bio, is among those that were named. */
+static __noinline int is_wanted(struct bio *bio)
+{
+	if (config.want_filter & FILTER_PID) {
+		__u32 pid = bpf_get_current_pid_tgid() >> 32;
+
+		if (!bpf_map_lookup_elem(&wanted_pids, &pid))
+			return 0;
+	}
+	if (config.want_filter & FILTER_COMM) {
+		struct comm comm = {};
+
+		bpf_get_current_comm(comm.bytes, sizeof(comm.bytes));
+		if (!bpf_map_lookup_elem(&wanted_comms, &comm))
+			return 0;
+	}
+	if (config.want_filter & FILTER_CGROUP) {
+		__u64 cgroup = cgroup_of_bio(bio);
+
+		if (!bpf_map_lookup_elem(&wanted_cgroups, &cgroup))
+			return 0;
+	}
+	return 1;
+}
+
+/* Whether a bio that is in the block layer passed the filter. */
+static __always_inline int is_followed(__u64 bio)
+{
+	__u32 way;
+
+	return !config.want_filter || find_bio(bio, &way);
+}
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * I/Os and operations once more, by what the user wants to tell them apart by. For the latency
+ * programs, whose `config` must stand before it.
+ *
+ * A request gets its group when it is issued, when all of its bios are known, and belongs to the
+ * submitter of the first of them, and so do the operations that it serves.
+ */
+#ifndef BIOPSY_GROUPS_H
+#define BIOPSY_GROUPS_H
+
+#include "bios.h"
+#include "hist.h"
+#include "wire.h"
+
+/* All maps are sized by user space: `config.most_groups`, with the covers for operations. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct wire_group_key);
+	__type(value, struct wire_group);
+} groups SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_row);
+} group_rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_operation_row);
+} group_operation_rows SEC(".maps");
+
+/* I/Os by the CPU that they were handed in on and the CPU that they completed on. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} matrix SEC(".maps");
+
+/* Rows that were given out, that of the others not counted. */
+__u64 groups_made = 0;
+
+#define BY_SUBMITTER (BY_CPU | BY_PROCESS | BY_CGROUP)
+
+static __always_inline struct wire_row *group_row(__u32 group)
+{
+	return bpf_map_lookup_elem(&group_rows, &group);
+}
+
+/* The row of the operations of a group, given as its number + 1. */
+static __always_inline struct wire_operation_row *group_operation_row(__u32 group, __u32 cover)
+{
+	__u32 index = (group - 1) * COVERS + cover;
+
+	return group ? bpf_map_lookup_elem(&group_operation_rows, &index) : 0;
+}
+
+/* A request, as far as groups go. */
+struct grouped {
+	struct wire_group_key all;
+	/* Its first bio, as a number; 0: none that somebody handed in. */
+	__u64 bio;
+};
+
+#ifdef NO_SWAP
+static __always_inline __u32 group_of(struct grouped *request)
+{
+	return 0;
+}
+
+static __always_inline __u32 group_of_bio(const struct wire_group_key *all,
+					  const struct wire_submitter *submitter)
+{
+	return 0;
+}
+#else
+/* Who handed in a bio; NULL: not known. */
+static __always_inline struct wire_submitter *submitter_of(__u64 bio)
+{
+	__u32 way, index;
+
+	return find_bio_at(bio, &way, &index) ? submitter_at(index, way) : 0;
+}
+
+struct known {
+	__u64 bio;
+	__u64 found;
+};
+
+static long known_bio(__u32 i, struct known *known)
+{
+	__u32 way;
+
+	if (find_bio(known->bio, &way)) {
+		known->found = known->bio;
+		return 1;
+	}
+	known->bio = next_bio(known->bio);
+	return !known->bio;
+}
+
+/* The first of a request's bios; with a filter, the first that passed it. */
+static __always_inline __u64 first_bio(__u64 bio)
+{
+	struct known known = {.bio = bio};
+
+	if (!config.want_filter)
+		return bio;
+	bpf_loop(MOST_BIOS, known_bio, &known, 0);
+	return known.found;
+}
+
+static __always_inline __u32 make_group(const struct wire_group_key *key,
+					const struct wire_submitter *submitter)
+{
+	struct wire_group group = {}, *other;
+
+	if (*(volatile __u64 *)&groups_made + 1 >= config.most_groups)
+		return 0;
+	group.number = __sync_fetch_and_add(&groups_made, 1) + 1;
+	if (group.number >= config.most_groups)
+		return 0;
+	if (submitter && config.group_by & BY_PROCESS)
+		__builtin_memcpy(group.comm, submitter->comm, sizeof(group.comm));
+	if (!bpf_map_update_elem(&groups, key, &group, BPF_NOEXIST))
+		return group.number;
+	/* Another CPU was faster. */
+	other = bpf_map_lookup_elem(&groups, key);
+	return other ? other->number : 0;
+}
+
+/* The number of the group of an I/O; 0: there was no room for it. `all` has what it has of itself.
+ */
+static __always_inline __u32 number_of(const struct wire_group_key *all,
+				       const struct wire_submitter *submitter)
+{
+	struct wire_group_key key = {};
+	struct wire_group *group;
+	__u32 by = config.group_by;
+
+	if (by & BY_DEVICE)
+		key.device = all->device;
+	if (by & BY_OP)
+		key.op = all->op;
+	if (by & BY_QUEUE)
+		key.queue = all->queue;
+	if (by & BY_SIZE)
+		key.size = all->size;
+	if (by & BY_SUBMITTER && submitter) {
+		key.known = GROUP_SUBMITTER;
+		if (by & BY_CPU)
+			key.cpu = submitter->cpu;
+		if (by & BY_PROCESS)
+			key.pid = submitter->pid;
+		if (by & BY_CGROUP)
+			key.cgroup = submitter->cgroup;
+	}
+	group = bpf_map_lookup_elem(&groups, &key);
+	return group ? group->number : make_group(&key, submitter);
+}
+
+/*
+ * The group of a request, which gets the submitter's CPU + 1 as well; 0: not known. Not static:
+ * verified once, but before 94e1c70a3452 (6.8) also where it is not called.
+ */
+__noinline __u32 group_of(struct grouped *request)
+{
+	struct wire_submitter *submitter = 0;
+
+	if (!request || !config.most_groups)
+		return 0;
+	if (config.group_by & BY_SUBMITTER && request->bio)
+		submitter = submitter_of(first_bio(request->bio));
+	if (submitter)
+		request->all.cpu = submitter->cpu + 1;
+	return number_of(&request->all, submitter);
+}
+
+/* The group of an I/O whose submitter is at hand. */
+__noinline __u32 group_of_bio(const struct wire_group_key *all,
+			      const struct wire_submitter *submitter)
+{
+	return all && config.most_groups ? number_of(all, submitter) : 0;
+}
+#endif
+
+/* Where an I/O of this many bytes stands among sizes. */
+static __always_inline __u16 size_class(__u32 bytes)
+{
+	return bytes ? msb64(bytes) + 1 : 0;
+}
+
+/* Of a request with data; device flushes and passthrough have bios that nobody handed in. */
+static __always_inline __u32 group_of_request(struct request *rq, __u32 device, __u32 op,
+					      __u32 bytes, __u32 *cpu)
+{
+	struct grouped request = {
+	    .all =
+		{
+		    .device = device,
+		    .op = op,
+		    .queue = rq->mq_hctx->queue_num,
+		    .size = size_class(bytes),
+		},
+	    .bio = op == OP_FLUSH || op == OP_PASSTHROUGH ? 0 : (__u64)rq->bio,
+	};
+	__u32 group = group_of(&request);
+
+	*cpu = request.all.cpu;
+	return group;
+}
+
+/* A stage that an I/O does not have. */
+#define NO_TIME (~0ull)
+
+static __always_inline void add_stage(struct wire_row *row, __u32 stage, __u64 time)
+{
+	if (time != NO_TIME)
+		add_time(row->extents, row->counts, &row->lock, stage, time, 1);
+}
+
+/* The stages of one I/O. */
+#ifdef NO_SWAP
+static __always_inline
+#else
+__noinline
+#endif
+    int
+    time_in_group(__u32 group, __u64 queue, __u64 device, __u64 complete)
+{
+	struct wire_row *row;
+
+	/* Verified where it is not called as well, as group_of is. */
+	if (!config.most_groups)
+		return 0;
+	row = group_row(group);
+	if (!row)
+		return 0;
+	add_stage(row, STAGE_QUEUE, queue);
+	add_stage(row, STAGE_DEVICE, device);
+	add_stage(row, STAGE_COMPLETE, complete);
+	return 0;
+}
+
+/* Adds to what is counted apart in a group's row. */
+#define COUNT_GROUP(group, field, value)                                                           \
+	({                                                                                         \
+		struct wire_row *of_group = group_row(group);                                      \
+		if (of_group)                                                                      \
+			__sync_fetch_and_add(&of_group->field, value);                             \
+	})
+
+/* I/Os from the CPU that they were handed in on, + 1, to this one. */
+static __always_inline void count_in_matrix(__u32 cpu, __u64 ios)
+{
+	__u32 here = bpf_get_smp_processor_id(), index;
+	__u64 *cell;
+
+	if (!cpu || cpu > config.matrix_cpus || here >= config.matrix_cpus)
+		return;
+	index = (cpu - 1) * config.matrix_cpus + here;
+	cell = bpf_map_lookup_elem(&matrix, &index);
+	if (cell)
+		__sync_fetch_and_add(cell, ios);
+}
+
+#endif

@@ -1,0 +1,100 @@
+//! Whose I/O the latency probe follows.
+
+use anyhow::Result;
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::skel::latency::{LatencySkel, OpenLatencySkel};
+use crate::envelope::Missing;
+use crate::wire::groups::{FILTER_CGROUP, FILTER_COMM, FILTER_PID};
+
+/// A thread's name in the kernel has this many bytes, the last of which is 0.
+pub const COMM_BYTES: usize = 16;
+
+/// Submitters. Who is among those of each kind that is named passes; a kind without names lets all pass.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub pids: Vec<u32>,
+    /// Names of threads as the kernel has them.
+    pub comms: Vec<String>,
+    /// Ids, with those of all descendants.
+    pub cgroups: Vec<u64>,
+}
+
+impl Filter {
+    /// `FILTER_*`; 0: everything passes.
+    pub fn kinds(&self) -> u32 {
+        let kinds = [
+            (FILTER_PID, self.pids.is_empty()),
+            (FILTER_COMM, self.comms.is_empty()),
+            (FILTER_CGROUP, self.cgroups.is_empty()),
+        ];
+        kinds.iter().filter(|(_, empty)| !empty).map(|(kind, _)| kind).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.kinds() == 0
+    }
+
+    /// Makes room in the maps.
+    pub fn size(&self, open: &mut OpenLatencySkel<'_>) -> libbpf_rs::Result<()> {
+        let room = |n: usize| n.max(1) as u32;
+        let maps = &mut open.maps;
+        maps.wanted_pids.set_max_entries(room(self.pids.len()))?;
+        maps.wanted_comms.set_max_entries(room(self.comms.len()))?;
+        maps.wanted_cgroups.set_max_entries(room(self.cgroups.len()))
+    }
+
+    /// Writes the names; before anything is attached.
+    pub fn fill(&self, skel: &LatencySkel<'_>) -> Result<()> {
+        let maps = &skel.maps;
+        for pid in &self.pids {
+            maps.wanted_pids.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)?;
+        }
+        for comm in &self.comms {
+            let mut bytes = [0; COMM_BYTES];
+            let name = &comm.as_bytes()[..comm.len().min(COMM_BYTES - 1)];
+            bytes[..name.len()].copy_from_slice(name);
+            maps.wanted_comms.update(&bytes, &[1], MapFlags::ANY)?;
+        }
+        for cgroup in &self.cgroups {
+            maps.wanted_cgroups.update(&cgroup.to_ne_bytes(), &[1], MapFlags::ANY)?;
+        }
+        Ok(())
+    }
+
+    /// What a filter leaves unknown.
+    pub fn missing(&self) -> Vec<Missing> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let gap = |part: &str, why: &str| Missing {
+            part: Some(part.to_string()),
+            reason: "filtered".to_string(),
+            why: why.to_string(),
+            ..Missing::default()
+        };
+        vec![
+            gap(
+                "kernel_ios",
+                "the kernel's counters do not tell submitters apart, so the count of those that were asked for cannot \
+                 be held against them",
+            ),
+            gap("flush, passthrough", "no submitter is known of them, so a filter leaves them out"),
+            gap("started_before", "whose I/Os were in the driver when the window began is not known"),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_without_names_lets_all_pass() {
+        let none = Filter::default();
+        assert!(none.is_empty() && none.missing().is_empty());
+        let some = Filter { pids: vec![1], cgroups: vec![2], ..Filter::default() };
+        assert_eq!(some.kinds(), FILTER_PID | FILTER_CGROUP);
+        assert!(some.missing().iter().any(|gap| gap.part.as_deref() == Some("kernel_ios")));
+    }
+}

@@ -1,0 +1,164 @@
+//! Groups of I/Os, as the latency programs count them.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{COVERS, Damaged, OperationRow, Row};
+
+/// `enum wire_dimension`.
+pub const BY_DEVICE: u32 = 1;
+pub const BY_OP: u32 = 2;
+pub const BY_QUEUE: u32 = 4;
+pub const BY_SIZE: u32 = 8;
+pub const BY_CPU: u32 = 16;
+pub const BY_PROCESS: u32 = 32;
+pub const BY_CGROUP: u32 = 64;
+
+/// `enum wire_filter`.
+pub const FILTER_PID: u32 = 1;
+pub const FILTER_COMM: u32 = 2;
+pub const FILTER_CGROUP: u32 = 4;
+
+/// CPU, process and cgroup of a group are known.
+pub const GROUP_SUBMITTER: u32 = 1;
+
+/// The queue of an I/O of a device without requests.
+pub const NO_QUEUE: u32 = u32::MAX;
+
+/// `struct wire_group_key`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireGroupKey {
+    pub cgroup: u64,
+    pub device: u32,
+    pub queue: u32,
+    pub cpu: u32,
+    pub pid: u32,
+    pub op: u16,
+    pub size: u16,
+    pub known: u32,
+}
+
+/// `struct wire_group`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireGroup {
+    pub number: u32,
+    pub pad: u32,
+    pub comm: [u8; 16],
+}
+
+const _: () = assert!(size_of::<WireGroupKey>() == 32);
+const _: () = assert!(size_of::<WireGroup>() == 24);
+
+impl WireGroupKey {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged {
+            what: "wire_group_key",
+            expected: size_of::<Self>(),
+            found: bytes.len(),
+        })
+    }
+}
+
+impl WireGroup {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged {
+            what: "wire_group",
+            expected: size_of::<Self>(),
+            found: bytes.len(),
+        })
+    }
+
+    /// What the kernel calls the process; any bytes but 0.
+    pub fn comm(&self) -> String {
+        let end = self.comm.iter().position(|byte| *byte == 0).unwrap_or(self.comm.len());
+        String::from_utf8_lossy(&self.comm[..end]).into_owned()
+    }
+}
+
+/// One group at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GroupSample {
+    /// Of its rows; 0: the I/Os for whose group there was no room.
+    pub number: u32,
+    pub key: WireGroupKey,
+    pub comm: String,
+    pub row: Row,
+    /// By `enum wire_cover`; all empty where operations are not followed.
+    pub operations: [OperationRow; COVERS],
+}
+
+impl GroupSample {
+    /// What came since `earlier`, an older sample of the same group.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            row: self.row.since(&earlier.row),
+            operations: std::array::from_fn(|i| self.operations[i].since(&earlier.operations[i])),
+            ..self.clone()
+        }
+    }
+}
+
+/// All groups at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GroupsSample {
+    /// `BY_*` that tell them apart.
+    pub by: u32,
+    /// How many there can be.
+    pub most: u32,
+    /// That of the others first.
+    pub groups: Vec<GroupSample>,
+    /// I/Os by CPU of the submitter, then by CPU of the completion; empty where nobody asks for CPUs.
+    pub matrix: Vec<u64>,
+}
+
+impl GroupsSample {
+    /// What came since `earlier`; groups are never given back.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let since = |group: &GroupSample| match earlier.groups.iter().find(|g| g.number == group.number) {
+            Some(then) => group.since(then),
+            None => group.clone(),
+        };
+        let then = earlier.matrix.iter().copied().chain(std::iter::repeat(0));
+        Self {
+            groups: self.groups.iter().map(since).collect(),
+            matrix: self.matrix.iter().zip(then).map(|(now, then)| now.saturating_sub(then)).collect(),
+            ..self.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_ends_at_its_first_zero_and_damage_is_an_error_value() {
+        let mut bytes = [0u8; 24];
+        bytes[8..13].copy_from_slice(b"dd\0xx");
+        assert_eq!(WireGroup::decode(&bytes).unwrap().comm(), "dd");
+        bytes[8..].copy_from_slice(b"sixteen bytes !\xff");
+        assert_eq!(WireGroup::decode(&bytes).unwrap().comm(), "sixteen bytes !\u{fffd}");
+        assert!(WireGroup::decode(&bytes[..23]).is_err() && WireGroupKey::decode(&[0; 31]).is_err());
+    }
+
+    #[test]
+    fn a_group_that_is_new_counts_from_zero() {
+        let sample = |number, bytes| GroupSample {
+            number,
+            row: Row { bytes, ..Row::default() },
+            ..GroupSample::default()
+        };
+        let all = |groups, matrix: &[u64]| GroupsSample {
+            groups,
+            matrix: matrix.to_vec(),
+            ..GroupsSample::default()
+        };
+        let earlier = all(vec![sample(0, 0), sample(1, 10)], &[1, 2]);
+        let now = all(vec![sample(0, 5), sample(2, 7), sample(1, 30)], &[1, 5]);
+        let since = now.since(&earlier);
+        let bytes: Vec<u64> = since.groups.iter().map(|group| group.row.bytes).collect();
+        assert_eq!((bytes, since.matrix), (vec![5, 7, 20], vec![0, 3]));
+        assert_eq!(now.since(&GroupsSample::default()).matrix, [1, 5]);
+    }
+}

@@ -1,0 +1,28 @@
+# Each I/O has the group of who handed it in: two processes in two cgroups of v2, of which the block
+# controller charges neither (it is not switched on), and filters by name and by cgroup.
+. /guest/lib.sh
+
+uname -r >release
+upper=/sys/fs/cgroup/groups
+mkdir "$upper" "$upper/lower"
+gone() { rmdir "$upper/lower" "$upper"; }
+trap 'no_layers; wait_for gone' EXIT
+cat >load.sh <<EOF
+(echo 0 >$upper/cgroup.procs; exec dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=300 iflag=direct) &
+(echo 0 >$upper/lower/cgroup.procs; exec dd if=/dev/nvme0n1 of=/dev/null bs=16k count=200 iflag=direct) &
+
+EOF
+traced groups nvme0n1 --by cgroup,process,size,op,cpu,queue,device -- sh load.sh
+traced ring nvme0n1 --by process,size -- biopsy load /dev/nvme0n1 --iodepth 8 --numjobs 2 --runtime 2s --json -o load.json
+traced named nvme0n1 --comm dd -- sh load.sh
+traced below nvme0n1 --by process --cgroup groups/lower -- sh load.sh
+traced nothing nvme0n1 --comm nobody -- sh load.sh
+
+# A layer's bios are I/Os of those who hand them in, and so are the requests below.
+case $(cat release) in 5.10.*) exit 0 ;; esac
+mapped linear linear nvme0n1 >name
+upper_disk=$(cat name)
+echo "dd if=/dev/$upper_disk of=/dev/null bs=4096 count=300 iflag=direct & dd if=/dev/$upper_disk of=/dev/null bs=8k count=100 iflag=direct; wait" >layer.sh
+traced layer "$upper_disk" --by device,process,cpu -- sh layer.sh
+traced layered-dd "$upper_disk" --by device,queue --comm dd -- sh layer.sh
+traced layered "$upper_disk" --by device,queue --comm cat -- sh layer.sh
