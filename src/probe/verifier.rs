@@ -121,11 +121,17 @@ fn tell(object: &mut OpenObject, view: View, btf: &KernelBtf) -> Result<()> {
     constants.config.bio_mask = 127;
     if view == View::Full {
         // Without compare-and-swap the views leave these out.
-        let wanted = libbpf::has_swap().into();
+        let wanted: u32 = libbpf::has_swap().into();
         constants.config.want_bios = wanted;
         constants.config.want_parts = wanted;
         constants.config.want_throttle = wanted;
         constants.config.want_submitter = wanted;
+        constants.config.want_events = wanted;
+        constants.config.event_ops = u32::MAX;
+        constants.config.most_groups = 2 * wanted;
+        constants.config.group_by = u32::MAX;
+        constants.config.matrix_cpus = 2 * wanted;
+        constants.config.want_filter = u32::MAX * wanted;
     }
     Ok(())
 }
