@@ -30,8 +30,7 @@ impl Fio {
     fn start(device: &Loop, rate: Option<u64>) -> Result<Self> {
         let mut fio = Command::new("fio");
         fio.args(["--name=load", "--rw=randread", "--bs=4k", "--iodepth=32", "--direct=1"]);
-        // A job of its own process would outlive the one that is killed.
-        fio.args(["--thread", "--ioengine=io_uring", "--time_based", "--runtime=900", "--output=/dev/null"]);
+        fio.args(["--ioengine=io_uring", "--time_based", "--runtime=3600", "--output=/dev/null"]);
         fio.arg(format!("--filename={}", device.0)).args(rate.map(|rate| format!("--rate_iops={rate}")));
         let child = fio.stdout(Stdio::null()).spawn().context("fio is in the package fio")?;
         thread::sleep(Duration::from_secs(2));

@@ -26,12 +26,19 @@ accelerator() { # CPUS
 # Into FOLDER go `console` (the kernel's), `terminal` (the guest's second serial line),
 # `results.tar` (one archive per case, one behind the other) and `qemu` (its complaints).
 start_guest() {
-    local kernel=$1 initramfs=$2 folder=$3 smp=$4 limit=$5 append=$6 image
+    local kernel=$1 initramfs=$2 folder=$3 smp=$4 limit=$5 append=$6 image drive
     # In /boot, or since 7.x among the modules.
     image=$(find "$kernels/$kernel" -maxdepth 5 -name 'vmlinuz*' -type f | head -n1)
     # Random, so that no layer can answer a read without the drive.
     head -c 128M /dev/urandom >"$folder/drive.img"
     : >"$folder/terminal"
+    drive=(-device 'nvme,serial=biopsy0,drive=drive,max_ioqpairs=4')
+    # A drive of a subsystem says that it may have several paths; the kernel then puts a head above it.
+    if [[ $append == *nvme_core.multipath=Y* ]]; then
+        drive=(-device 'nvme-subsys,id=subsystem'
+            -device 'nvme,serial=biopsy0,subsys=subsystem,max_ioqpairs=4'
+            -device 'nvme-ns,drive=drive,shared=on')
+    fi
     # A panic or an oops ends the guest (panic=-1 with -no-reboot), a hang the time limit.
     timeout -k 5 "$limit" "${emulator[@]}" -nodefaults -no-user-config -display none -no-reboot \
         -accel "${BIOPSY_VM_ACCEL:-$(accelerator "$smp")}" -cpu max -smp "$smp" -m 1536 \
@@ -41,7 +48,7 @@ start_guest() {
         -device virtio-serial-pci -chardev "file,id=results,path=$folder/results.tar" \
         -device virtserialport,chardev=results,nr=1 \
         -drive "if=none,id=drive,format=raw,file=$folder/drive.img" \
-        -device nvme,serial=biopsy0,drive=drive,max_ioqpairs=4 \
+        "${drive[@]}" \
         >"$folder/qemu" 2>&1 &
     guest_pid=$!
 }

@@ -10,6 +10,7 @@ use super::parts::{self, Parts};
 use crate::envelope::{Lost, Missing};
 use crate::hist::Histogram;
 use crate::host::counters::Counters;
+use crate::host::select::is_head;
 use crate::host::{BlockDevice, Host};
 use crate::wire::{DeviceSample, Reading, Row};
 
@@ -438,7 +439,7 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         retries: delta.counters.retries,
         negative: delta.counters.negative,
         vanished: last.vanished,
-        layers: facts.map(|d| d.layers.clone()).unwrap_or_default(),
+        layers: facts.map(|d| layers_of(host, d)).unwrap_or_default(),
         added_for: last.added_for.clone(),
         bio_based: last.bio_based,
         counting,
@@ -503,6 +504,15 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
     out.operations = followed
         .then(|| out.ops.values().filter_map(|op| op.operations.as_ref()).map(|all| all.operations).sum());
     out
+}
+
+/// The devices below; where one of them is a multipath head, its paths, which have the requests.
+fn layers_of(host: &Host, device: &BlockDevice) -> Vec<String> {
+    let below = |name: &String| match host.device(name) {
+        Some(head) if is_head(host, head) => head.layers.clone(),
+        _ => vec![name.clone()],
+    };
+    device.layers.iter().flat_map(below).collect()
 }
 
 /// Stages that the devices of this run could have had and did not show, with the reason.

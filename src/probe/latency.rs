@@ -311,7 +311,7 @@ impl LatencyProbe {
         config.want_bios = wanted.bio_complete.is_some().into();
         config.rqf_flush_seq = btf.rqf_flush_seq();
         config.rqf_timed_out = btf.rqf_timed_out();
-        config.devices = plan.devices.len() as u32;
+        config.devices = (plan.devices.len() + plan.heads.len()) as u32;
         config.want_queue = wanted.queue.into();
         config.want_operations = wanted.ring.is_some().into();
         config.drop_issue = wanted.drop_issue;
@@ -353,7 +353,7 @@ impl LatencyProbe {
         }
         open.progs.io_done.set_autoload(wanted.parts && wanted.io_done);
         let skel = open.load().map_err(|e| refusal("loading the probes", &e))?;
-        for (index, device) in plan.devices.iter().enumerate() {
+        for (index, device) in plan.devices.iter().chain(&plan.heads).enumerate() {
             skel.maps
                 .devices
                 .update(&(index as u32).to_ne_bytes(), device.wire.as_bytes(), MapFlags::ANY)

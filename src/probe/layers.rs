@@ -33,11 +33,16 @@ pub fn plan(host: &Host, options: &Options) -> Result<(Plan, usize)> {
     for (planned, (_, added_for)) in plan.devices.iter_mut().zip(&chosen) {
         planned.added_for = added_for.clone();
     }
+    let is_above = |head: &BlockDevice| chosen.iter().any(|(path, _)| head.layers.contains(&path.name));
+    for head in host.devices.iter().filter(|device| is_above(device) && select::is_head(host, device)) {
+        plan.add_head(head);
+    }
     let uppers: Vec<&BlockDevice> =
         chosen.iter().map(|(device, _)| *device).filter(|device| !device.request_based).collect();
     let lower: Vec<&str> =
         uppers.iter().flat_map(|upper| select::below(host, upper)).map(|disk| disk.name.as_str()).collect();
-    for planned in plan.devices.iter_mut().filter(|d| lower.contains(&d.name.as_str())) {
+    for planned in plan.devices.iter_mut().chain(&mut plan.heads).filter(|d| lower.contains(&d.name.as_str()))
+    {
         planned.wire.flags |= BELOW;
     }
     Ok((plan, left_out))
@@ -107,6 +112,7 @@ pub fn missing_stages(plan: &Plan) -> Vec<Missing> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::PlannedDevice;
     use super::*;
 
     fn disk(name: &str, driver: &str, layers: &[&str]) -> BlockDevice {
@@ -171,6 +177,30 @@ mod tests {
         let below: Vec<&str> =
             plan.devices.iter().filter(|d| d.wire.flags & BELOW != 0).map(|d| d.name.as_str()).collect();
         assert_eq!(below, ["sda", "sdb", "md0"]);
+    }
+
+    /// The bios of a path entered the block layer at its head.
+    #[test]
+    fn the_head_of_a_path_is_known_and_not_shown() {
+        let mut host = host();
+        let path = BlockDevice { hidden: true, ..disk("nvme0c0n1", "nvme", &[]) };
+        let head = BlockDevice { request_based: false, ..disk("nvme0n1", "nvme", &["nvme0c0n1"]) };
+        let above = disk("dm-7", "dm", &["nvme0n1"]);
+        host.devices.extend([path, head, above]);
+        let of = |devices: &[&str]| {
+            let devices = devices.iter().map(|name| name.to_string()).collect();
+            let (plan, _) = plan(&host, &Options { devices, layers: true, ..Options::default() }).unwrap();
+            let names = |all: &[PlannedDevice]| {
+                all.iter().map(|d| (d.name.clone(), d.wire.flags & BELOW != 0)).collect::<Vec<_>>()
+            };
+            (names(&plan.devices), names(&plan.heads))
+        };
+        let named = |name: &str, below| (name.to_string(), below);
+        assert_eq!(of(&["nvme0c0n1"]), (vec![named("nvme0c0n1", false)], vec![named("nvme0n1", false)]));
+        let (devices, heads) = of(&["dm-7"]);
+        assert_eq!(devices, [named("nvme0c0n1", true), named("dm-7", false)]);
+        assert_eq!(heads, [named("nvme0n1", true)]);
+        assert_eq!(of(&["sda"]).1, []);
     }
 
     #[test]

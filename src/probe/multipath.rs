@@ -2,13 +2,15 @@
 
 use super::plan::Plan;
 use crate::envelope::Missing;
-use crate::host::Host;
+use crate::host::{BlockDevice, Host};
 
-/// The kernel tells once that a bio enters the block layer, and names the head: on a path, which gets the
-/// bio from there, the queue stage has no beginning.
+/// The kernel tells once that a bio enters the block layer, and names the head: on a path whose head is not
+/// known, the queue stage has no beginning.
 pub fn missing_queue(host: &Host, plan: &Plan) -> Vec<Missing> {
+    let is_known = |path: &&BlockDevice| plan.heads.iter().any(|head| path.holders.contains(&head.name));
     let paths = plan.devices.iter().filter_map(|d| host.device(&d.name)).filter(|d| d.hidden);
     paths
+        .filter(|path| !is_known(path))
         .map(|path| Missing {
             device: Some(path.name.clone()),
             stage: Some("queue".to_string()),
@@ -26,10 +28,9 @@ pub fn missing_queue(host: &Host, plan: &Plan) -> Vec<Missing> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::BlockDevice;
 
     #[test]
-    fn only_paths_have_no_queue_stage() {
+    fn only_paths_of_unknown_heads_have_no_queue_stage() {
         let disk = |name: &str, hidden, above: &[&str]| BlockDevice {
             name: name.to_string(),
             hidden,
@@ -39,12 +40,15 @@ mod tests {
         };
         let devices = vec![disk("nvme0c0n1", true, &["nvme0n1"]), disk("vda", false, &["dm-0"])];
         let host = Host { devices, ..Host::default() };
-        let missing = missing_queue(&host, &Plan::new(host.devices.iter(), 2).unwrap());
+        let mut plan = Plan::new(host.devices.iter(), 2).unwrap();
+        let missing = missing_queue(&host, &plan);
         assert_eq!(missing.len(), 1);
         assert_eq!(
             (missing[0].device.as_deref(), missing[0].stage.as_deref()),
             (Some("nvme0c0n1"), Some("queue"))
         );
         assert!(missing[0].why.starts_with("a path of the multipath drive nvme0n1,"), "{}", missing[0].why);
+        plan.add_head(&disk("nvme0n1", false, &[]));
+        assert!(missing_queue(&host, &plan).is_empty());
     }
 }

@@ -26,6 +26,9 @@ const MOST_OPERATION_SHARDS: u32 = 8;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     pub devices: Vec<PlannedDevice>,
+    /// NVMe multipath heads above them, where their bios enter the block layer: known behind the devices, and
+    /// without anything of their own.
+    pub heads: Vec<PlannedDevice>,
     pub slots: u32,
     pub rows: u32,
     pub operation_rows: u32,
@@ -116,6 +119,19 @@ impl Plan {
             plan.devices.push(PlannedDevice { name: device.name.clone(), wire, added_for: Vec::new() });
         }
         Ok(plan)
+    }
+
+    /// Knows a head too; without room its paths have no queue stage.
+    pub fn add_head(&mut self, head: &BlockDevice) {
+        if self.devices.len() + self.heads.len() < MAX_DEVICES {
+            let wire = WireDevice {
+                major: head.major,
+                first_minor: head.minor,
+                hw_queues: 1,
+                ..WireDevice::default()
+            };
+            self.heads.push(PlannedDevice { name: head.name.clone(), wire, added_for: Vec::new() });
+        }
     }
 
     /// Whether one of the devices has no requests.
