@@ -54,6 +54,19 @@ enum slot_state {
 	SLOT_FLUSHING = 4,
 };
 
+static __always_inline struct wire_slot *slot_at(struct owner *owner, int tag, __u32 op,
+						 __u32 *index)
+{
+	__u32 last = owner->slots - 1;
+
+	if (op == REQ_OP_FLUSH)
+		tag = last;
+	else if ((__u32)tag >= last)
+		return 0;
+	*index = owner->slot_base + tag;
+	return bpf_map_lookup_elem(&slots, index);
+}
+
 /*
  * The slot of a request. With a scheduler internal_tag is fixed for the request's life while the
  * driver's tag comes and goes; without one it is -1 and tag is fixed. The flush machinery's own
@@ -63,16 +76,10 @@ static __always_inline struct wire_slot *slot_of(struct request *rq, struct owne
 						 __u32 *index)
 {
 	int tag = rq->internal_tag;
-	__u32 last = owner->slots - 1;
 
 	if (tag < 0)
 		tag = rq->tag;
-	if (op == REQ_OP_FLUSH)
-		tag = last;
-	else if ((__u32)tag >= last)
-		return 0;
-	*index = owner->slot_base + tag;
-	return bpf_map_lookup_elem(&slots, index);
+	return slot_at(owner, tag, op, index);
 }
 
 static __always_inline __u32 op_of(struct request *rq)
@@ -359,6 +366,34 @@ int BPF_PROG(nvme_sq, struct request *rq)
 	if (!owner)
 		return 0;
 	slot = slot_of(rq, owner, op_of(rq), &index);
+	if (slot && slot->request == (__u64)rq)
+		slot->reaped = bpf_ktime_get_ns();
+	return 0;
+}
+
+/*
+ * The same for those who may not read the types of a module (CAP_SYS_ADMIN): the arguments of a raw
+ * event are plain numbers, so that each field is copied. The hardware queue is known since the
+ * issue.
+ */
+SEC("?raw_tp/nvme_sq")
+int BPF_PROG(nvme_sq_raw, struct request *rq)
+{
+	struct blk_mq_hw_ctx *hctx = BPF_CORE_READ(rq, mq_hctx);
+	struct owner *owner;
+	struct wire_slot *slot;
+	__u32 index;
+	int tag;
+
+	if (!running)
+		return 0;
+	owner = find_owner((__u64)hctx, owner_place(low_half(hctx)));
+	if (!owner || !owner->traced)
+		return 0;
+	tag = BPF_CORE_READ(rq, internal_tag);
+	if (tag < 0)
+		tag = BPF_CORE_READ(rq, tag);
+	slot = slot_at(owner, tag, BPF_CORE_READ(rq, cmd_flags) & REQ_OP_MASK, &index);
 	if (slot && slot->request == (__u64)rq)
 		slot->reaped = bpf_ktime_get_ns();
 	return 0;

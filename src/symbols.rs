@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
@@ -108,8 +109,17 @@ impl Symbolizer {
             return;
         }
         // It has ended, or CAP_SYS_ADMIN for /proc/PID/map_files is not there.
-        let live = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let maps = mappings(if live.is_empty() { kept.map_or(&[], Vec::as_slice) } else { &live });
+        let live = fs::read(format!("/proc/{pid}/maps"));
+        let kept = kept.map_or(&[][..], Vec::as_slice);
+        let refused = live.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+        if refused
+            && kept.is_empty()
+            && !names.missing.iter().any(|m| m.part.as_deref() == Some(USER_SYMBOLS))
+        {
+            names.missing.push(no_user_names());
+        }
+        let live = live.unwrap_or_default();
+        let maps = mappings(if live.is_empty() { kept } else { &live });
         for address in rest {
             let map = maps.iter().find(|m| (m.start..m.end).contains(&address));
             let name = map.and_then(|m| self.in_file(m, address)).or_else(|| map.map(|m| m.place(address)));
@@ -145,6 +155,19 @@ fn no_kernel_names() -> Missing {
               interrupts is counted as system time"
             .to_string(),
         remedy: Some("run as root, or give biopsy CAP_SYSLOG and set kernel.kptr_restrict to 1 or 0".into()),
+        ..Missing::default()
+    }
+}
+
+const USER_SYMBOLS: &str = "user-symbols";
+
+fn no_user_names() -> Missing {
+    Missing {
+        part: Some(USER_SYMBOLS.to_string()),
+        reason: "refused".to_string(),
+        why: "the memory maps of other users' processes cannot be read: their functions have no names"
+            .to_string(),
+        remedy: Some("run as root, or give biopsy CAP_SYS_PTRACE".into()),
         ..Missing::default()
     }
 }

@@ -26,6 +26,7 @@ use crate::envelope::{Cost, Missing};
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
 use crate::host::counters::Counters;
+use crate::host::rights::Rights;
 use crate::host::throttle;
 use crate::refusal::Refusal;
 use crate::wire::events::Emitted;
@@ -91,7 +92,7 @@ impl Default for Options {
 
 /// What is loaded: what was asked for, less what this kernel does not have or refuses.
 struct Wanted {
-    nvme: bool,
+    nvme: Option<NvmeEvent>,
     queue: bool,
     /// Operations are followed, with this event of io_uring.
     ring: Option<RingSubmit>,
@@ -137,20 +138,33 @@ pub struct LatencyProbe {
     start: Reading,
 }
 
-/// Whether the end of the device stage can be seen on NVMe drives, else why not.
-fn nvme_sq_reason(btf: &KernelBtf) -> Option<(&'static str, String, Option<String>)> {
+/// The program on the event by which the device stage of NVMe drives ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NvmeEvent {
+    /// `nvme_sq`, with the types of its module.
+    Typed,
+    /// `nvme_sq_raw`, without.
+    Raw,
+}
+
+/// How the end of the device stage can be seen on NVMe drives, else why not.
+fn nvme_sq(btf: &KernelBtf, rights: &Rights) -> Result<NvmeEvent, Reason> {
     match btf.event("nvme_sq", Some("nvme_core")) {
-        EventHome::Vmlinux | EventHome::Module(_) => None,
-        EventHome::Untyped(module) => Some((
+        EventHome::Module(_) if !rights.sys_admin => Ok(NvmeEvent::Raw),
+        EventHome::Vmlinux | EventHome::Module(_) => Ok(NvmeEvent::Typed),
+        EventHome::Untyped(module) => Err((
             "no-btf",
             format!("module {module} has no BTF, so its event nvme_sq cannot be typed"),
             Some("use a kernel from 5.11 on with CONFIG_DEBUG_INFO_BTF_MODULES".to_string()),
         )),
         EventHome::NotLoaded(_) | EventHome::Absent => {
-            Some(("no-event", "this kernel has no event nvme_sq".to_string(), None))
+            Err(("no-event", "this kernel has no event nvme_sq".to_string(), None))
         }
     }
 }
+
+/// A word for scripts, a sentence, and a remedy.
+type Reason = (&'static str, String, Option<String>);
 
 fn refusal(what: &str, error: &libbpf_rs::Error) -> anyhow::Error {
     let said = libbpf::last_words().map(|words| format!(" ({words})")).unwrap_or_default();
@@ -197,11 +211,12 @@ impl LatencyProbe {
                 part: Some("cost".to_string()),
                 reason: "refused".to_string(),
                 why: "the kernel's program statistics need CAP_SYS_ADMIN and Linux 5.8".to_string(),
+                remedy: Some("run as root".to_string()),
                 ..Missing::default()
             });
         }
-        let nvme = nvme_sq_reason(&btf);
-        missing.extend(missing_complete(host, &plan, nvme.as_ref()));
+        let nvme = nvme_sq(&btf, &Rights::read(root));
+        missing.extend(missing_complete(host, &plan, nvme.as_ref().err()));
         missing.extend(layers::missing_stages(&plan));
         let follow = options.operations && options.queue_stage && libbpf::has_swap();
         let ring = if follow { btf.ring_submit() } else { None };
@@ -210,7 +225,7 @@ impl LatencyProbe {
         let bio_complete = if plan.has_bios() { Some(btf.bio_complete()?) } else { None };
         let counted_at_start = plan.has_bios() && btf.counts_bios_at_start();
         let mut wanted = Wanted {
-            nvme: nvme.is_none(),
+            nvme: nvme.ok(),
             queue: options.queue_stage || bio_complete.is_some(),
             ring,
             parts,
@@ -255,7 +270,7 @@ impl LatencyProbe {
                     "refused",
                     &format!("the kernel refused the programs that follow operations: {why}"),
                 ));
-            } else if std::mem::take(&mut wanted.nvme) {
+            } else if wanted.nvme.take().is_some() {
                 let reason = ("refused", format!("the kernel refused the program on nvme_sq: {why}"), None);
                 missing.extend(missing_complete(host, &plan, Some(&reason)));
             } else {
@@ -327,7 +342,8 @@ impl LatencyProbe {
         if let Some(asked) = &wanted.events {
             events::prepare(&mut open, asked, wanted.cpus)?;
         }
-        open.progs.nvme_sq.set_autoload(wanted.nvme);
+        open.progs.nvme_sq.set_autoload(wanted.nvme == Some(NvmeEvent::Typed));
+        open.progs.nvme_sq_raw.set_autoload(wanted.nvme == Some(NvmeEvent::Raw));
         open.progs.bio_complete.set_autoload(wanted.bio_complete.is_some());
         let queue_only: [&mut OpenProgramMut<'_>; 3] =
             [&mut open.progs.bio_queue, &mut open.progs.bio_backmerge, &mut open.progs.bio_frontmerge];
@@ -431,13 +447,14 @@ impl LatencyProbe {
     /// before what begins it.
     fn attach_programs(&mut self) -> Result<()> {
         let progs = &mut self.skel.progs;
-        let order: [(&'static str, &mut ProgramMut<'_>); 21] = [
+        let order: [(&'static str, &mut ProgramMut<'_>); 22] = [
             ("rq_complete", &mut progs.rq_complete),
             ("bio_complete", &mut progs.bio_complete),
             ("rq_merge", &mut progs.rq_merge),
             ("rq_requeue", &mut progs.rq_requeue),
             ("bio_split", &mut progs.bio_split),
             ("nvme_sq", &mut progs.nvme_sq),
+            ("nvme_sq_raw", &mut progs.nvme_sq_raw),
             ("sys_exit", &mut progs.sys_exit),
             ("ring_complete", &mut progs.ring_complete),
             ("bio_backmerge", &mut progs.bio_backmerge),
@@ -542,6 +559,7 @@ impl LatencyProbe {
             metered("bio_queue", &progs.bio_queue),
             metered("bio_complete", &progs.bio_complete),
             metered("nvme_sq", &progs.nvme_sq),
+            metered("nvme_sq_raw", &progs.nvme_sq_raw),
             metered("sys_enter", &progs.sys_enter),
             metered("sys_exit", &progs.sys_exit),
             metered("ring_submit_req", &progs.ring_submit_req),
@@ -796,11 +814,7 @@ fn missing_endio() -> Missing {
 }
 
 /// `complete` exists on NVMe only, and there only with its event.
-fn missing_complete(
-    host: &Host,
-    plan: &Plan,
-    nvme: Option<&(&'static str, String, Option<String>)>,
-) -> Vec<Missing> {
+fn missing_complete(host: &Host, plan: &Plan, nvme: Option<&Reason>) -> Vec<Missing> {
     let is_nvme = |name: &str| {
         host.devices
             .iter()

@@ -201,8 +201,16 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
     if !rights.can_trace() {
         return state(State::Missing, Some("needs CAP_BPF and CAP_PERFMON".to_string()), Some(RIGHTS_REMEDY));
     }
-    match try_load(known.program, btf) {
-        Ok(()) => state(State::Ok, None, None),
+    // The types of a module are root's to read; its event can be had without them.
+    let raw = known.program == "nvme_sq" && !rights.sys_admin;
+    let (loaded, reason) = if raw {
+        let why = "as a raw event, since reading the types of a module needs CAP_SYS_ADMIN";
+        (try_load("nvme_sq_raw", btf), Some(why.to_string()))
+    } else {
+        (try_load(known.program, btf), None)
+    };
+    match loaded {
+        Ok(()) => state(State::Ok, reason, None),
         Err(error) => {
             let why = libbpf::last_words().unwrap_or_else(|| plain(&error.to_string()));
             state(State::Missing, lost(&format!("the kernel refused it: {why}")), None)

@@ -33,6 +33,11 @@ fn piped(mut command: Command, arguments: &[&str]) -> Command {
 
 /// The same without root's rights, from a place that everybody can read.
 pub fn without_rights(arguments: &[&str]) -> Command {
+    with_rights(&[], arguments)
+}
+
+/// The same as nobody, who has these capabilities (`bpf`, `perfmon`) when root runs the tests.
+pub fn with_rights(capabilities: &[&str], arguments: &[&str]) -> Command {
     static COPY: OnceLock<PathBuf> = OnceLock::new();
     let copy = COPY.get_or_init(|| {
         let path = std::env::temp_dir().join(format!("biopsy-test-binary-{}", std::process::id()));
@@ -44,9 +49,16 @@ pub fn without_rights(arguments: &[&str]) -> Command {
         return piped(Command::new(copy), arguments);
     }
     let mut command = Command::new("setpriv");
-    command.args(["--reuid", NOBODY, "--clear-groups", "--inh-caps=-all", "--bounding-set", "-all"]);
-    command.arg(copy);
+    as_nobody(&mut command, capabilities).arg(copy);
     piped(command, arguments)
+}
+
+/// Arguments of setpriv.
+pub fn as_nobody<'a>(setpriv: &'a mut Command, capabilities: &[&str]) -> &'a mut Command {
+    let only: String = capabilities.iter().map(|name| format!(",+{name}")).collect();
+    setpriv.args(["--reuid", NOBODY, "--clear-groups"]);
+    // What is ambient must be inheritable.
+    setpriv.args(["--inh-caps", "--ambient-caps", "--bounding-set"].map(|set| format!("{set}=-all{only}")))
 }
 
 /// The user id of [`without_rights`] when root runs the tests.

@@ -45,7 +45,7 @@ pub fn render(host: &Host, rights: &Rights, abilities: &Abilities, color: bool) 
     let yes = |has: bool, without: &str| if has { "yes".to_string() } else { format!("no: {without}") };
     let number = |value: Option<i64>| value.map_or("unknown".to_string(), |v| v.to_string());
     let rows = vec![
-        vec!["CAP_SYS_ADMIN".into(), yes(rights.sys_admin, "no cost figures, no events of modules")],
+        vec!["CAP_SYS_ADMIN".into(), yes(rights.sys_admin, "no cost figures")],
         vec!["CAP_BPF".into(), yes(rights.bpf || rights.sys_admin, "no probes")],
         vec!["CAP_PERFMON".into(), yes(rights.perfmon || rights.sys_admin, "no probes, no profile")],
         vec!["CAP_SYSLOG".into(), yes(rights.syslog, "kernel functions without names")],

@@ -61,6 +61,9 @@ pub fn cost(envelope: &Envelope) -> String {
             "cost {net:.0} ns per I/O in the programs + {attach:.0} ns to call them, {} % of one CPU; maps {maps}\n",
             significant(cpu, 2)
         ),
+        _ if envelope.missing.iter().any(|m| m.part.as_deref() == Some("cost")) => {
+            format!("cost not measured (see below); maps {maps}\n")
+        }
         _ => format!(
             "cost not measured: too few I/Os while the kernel's program statistics were on; maps {maps}\n"
         ),
@@ -125,6 +128,14 @@ mod tests {
         assert!(check(&device).contains("1,999 to 2,000: ok"));
         device.kernel = None;
         assert!(check(&device).contains("not checked"));
+    }
+
+    #[test]
+    fn a_cost_that_is_not_permitted_is_not_called_too_few() {
+        let mut envelope = Envelope::default();
+        assert!(cost(&envelope).contains("too few I/Os"));
+        envelope.missing.push(Missing { part: Some("cost".into()), ..Missing::default() });
+        assert_eq!(cost(&envelope), "cost not measured (see below); maps 0 B\n");
     }
 
     #[test]

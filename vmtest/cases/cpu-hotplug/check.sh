@@ -2,9 +2,11 @@
 # Counted or named as lost; whether a loss is too large to trust is not the matter here.
 [ "$(cat latency.exit)" -eq 0 ] || exited latency 4
 device latency nvme0n1 '.ios + .lost_ios == $ios and .ios > 4500 and kernel == [$ios, $ios]' ios "$(cat latency.ios)"
-expect latency.json '.lost.ios == ([.devices[].lost_ios] | add) and .lost.ios * 100 < .devices[0].ios'
+# 7.x misses events while a CPU goes (it preempts programs, see `preempted`), and says how many; else none are.
+expect latency.json '.lost.ios == ([.devices[].lost_ios] | add) and .lost.ios <= .lost.probes.latency.missed'
 device latency nvme0n1 '.negative == 0'
 device latency nvme0n1 '.ops.read | (has("stages") | not) or ([.stages[].sum_ns] | add) == .total.sum_ns'
-exited diagnose 0
+[ "$(cat diagnose.exit)" -eq 0 ] || exited diagnose 4
 expect diagnose.json '.verdict.id | length > 0'
-trusted without nvme0n1
+[ "$(cat without.exit)" -eq 0 ] || exited without 4
+device without nvme0n1 '.ios + .lost_ios == $ios and .ios > 0 and kernel == [$ios, $ios]' ios "$(cat without.ios)"
