@@ -13,7 +13,7 @@
 #include "compat.h"
 #include "wire.h"
 #include "hist.h"
-#include "operations.h"
+#include "joins.h"
 #include "rows.h"
 
 /* Bios of one slab page share a row, as in bios.h; a row that is taken sends them to the next. */

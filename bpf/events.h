@@ -9,7 +9,7 @@
 #include "bios.h"
 #include "compat.h"
 #include "emit.h"
-#include "operations.h"
+#include "joins.h"
 #include "owner.h"
 #include "submitter.h"
 #include "wire.h"

@@ -28,6 +28,8 @@ const volatile struct wire_latency_config config = {};
 #include "filter.h"
 #include "groups.h"
 #include "operations.h"
+#include "joins.h"
+#include "calls.h"
 #include "rows.h"
 #include "events.h"
 #include "bio_ios.h"
