@@ -139,7 +139,7 @@ static __always_inline struct wire_bio_io *place_bio_io(__u64 bio)
 }
 
 /* A bio as it enters the block layer; `private` is the bio's own word. */
-__noinline int keep_bio_io(const struct wire_bio_io *fresh, __u64 private, __u32 layer)
+VERIFIED_ONCE int keep_bio_io(const struct wire_bio_io *fresh, __u64 private, __u32 layer)
 {
 	struct wire_bio_io *io;
 
@@ -204,7 +204,7 @@ static __always_inline int begin_bio_io(struct bio *bio, __u64 address, struct o
  * others make a bio for the part in front, which has no block_bio_queue of its own and is chained
  * to the rest.
  */
-__noinline int part_bio_io(__u64 bio, __u64 parent, __u32 device, __u32 bytes)
+VERIFIED_ONCE int part_bio_io(__u64 bio, __u64 parent, __u32 device, __u32 bytes)
 {
 	struct wire_bio_io *io = find_bio_io(bio);
 	struct wire_bio_io *rest, *front;
@@ -314,7 +314,7 @@ static __always_inline void count_bio_io(const struct wire_bio_io *io, __u64 now
 }
 
 /* True where the bio was one that began on a traced bio-based device. */
-__noinline int end_bio_io(__u64 address, __u32 flags, __u64 now)
+VERIFIED_ONCE int end_bio_io(__u64 address, __u32 flags, __u64 now)
 {
 	struct wire_bio_io *io = find_bio_io(address);
 
@@ -341,7 +341,7 @@ static __always_inline void count_bios(struct wire_row *row, struct owner *owner
 }
 
 /* A bio ends of which no beginning is known. */
-__noinline int end_unknown(__u64 parent, __u32 device, __u32 op, __u64 now)
+VERIFIED_ONCE int end_unknown(__u64 parent, __u32 device, __u32 op, __u64 now)
 {
 	struct wire_counters *counts = bpf_map_lookup_elem(&counters, &device);
 	struct wire_bio_io *rest = find_bio_io(parent);

@@ -124,7 +124,7 @@ struct counted {
  * Sends what is known of an I/O that was counted, with who handed it in and the operation that it
  * belongs to. Before its bios are let go of.
  */
-__noinline int emit_io(struct counted *counted)
+VERIFIED_ONCE int emit_io(struct counted *counted)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct wire_emitter *emitter = bpf_map_lookup_elem(&emitters, &cpu);

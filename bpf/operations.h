@@ -310,13 +310,12 @@ static __always_inline int add_operation(const struct stamps *of, __u64 entered,
 	return 0;
 }
 
-/* Not static: verified once. */
-__noinline int count_operation(const struct stamps *of, __u64 entered, __u64 seen)
+VERIFIED_ONCE int count_operation(const struct stamps *of, __u64 entered, __u64 seen)
 {
 	return add_operation(of, entered, seen, 0);
 }
 
-__noinline int count_in_group(const struct stamps *of, __u64 entered, __u64 seen)
+VERIFIED_ONCE int count_in_group(const struct stamps *of, __u64 entered, __u64 seen)
 {
 	/* Before 94e1c70a3452 (6.8) it is verified where it is not called as well. */
 	return config.most_groups ? add_operation(of, entered, seen, 1) : 0;
@@ -337,8 +336,8 @@ static __always_inline __u32 parts_at(__u32 place)
 }
 
 /* Sends an operation that is counted, where an I/O with an event belongs to it. */
-__noinline int emit_operation(struct wire_operation *operation, const struct stamps *of,
-			      __u32 place)
+VERIFIED_ONCE int emit_operation(struct wire_operation *operation, const struct stamps *of,
+				 __u32 place)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct facts *facts = facts_at(place);

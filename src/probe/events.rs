@@ -8,7 +8,9 @@ use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder, libbpf_sys};
 use zerocopy::IntoBytes;
 
+use super::plan::{Plan, PlannedDevice};
 use super::skel::latency::{LatencySkel, OpenLatencySkel};
+use crate::envelope::Missing;
 use crate::wire::events::{Emitted, Event, WireEmitter};
 
 /// Which I/Os have an event.
@@ -140,6 +142,20 @@ impl Rings {
     pub fn bytes(&self) -> u64 {
         u64::from(self.bytes) * self.rings.len() as u64
     }
+}
+
+/// Bio-based devices count I/Os that have no event.
+pub fn missing_lines(plan: &Plan) -> Vec<Missing> {
+    let devices = plan.devices.iter().filter(|device| device.is_bio_based());
+    let gap = |device: &PlannedDevice| Missing {
+        device: Some(device.name.clone()),
+        part: Some("lines".to_string()),
+        reason: "bio-based".to_string(),
+        why: "it has no requests, so its I/Os are counted and not shown".to_string(),
+        remedy: Some("name the disks below it, which `biopsy devices` shows".to_string()),
+        ..Missing::default()
+    };
+    devices.map(gap).collect()
 }
 
 /// Where a CPU's counter of every Nth begins: anywhere, or all CPUs would take the same ones.

@@ -218,6 +218,9 @@ impl LatencyProbe {
         let nvme = nvme_sq(&btf, &Rights::read(root));
         missing.extend(missing_complete(host, &plan, nvme.as_ref().err()));
         missing.extend(layers::missing_stages(&plan));
+        if options.events.is_some() {
+            missing.extend(events::missing_lines(&plan));
+        }
         let follow = options.operations && options.queue_stage && libbpf::has_swap();
         let ring = if follow { btf.ring_submit() } else { None };
         let parts = options.parts && ring.is_some();

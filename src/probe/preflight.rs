@@ -308,6 +308,8 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
     if diagnose.state == State::Ok {
         diagnose.reason = None;
     }
+    let mut trace = diagnose.clone();
+    trace.name = "trace".to_string();
     let load = match rights.io_uring_disabled {
         Some(level) if level == 2 || (level == 1 && !rights.sys_admin) => view(
             "load",
@@ -320,6 +322,7 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
     vec![
         diagnose,
         latency,
+        trace,
         load,
         view("devices", State::Ok, None, None),
         view("check", State::Ok, None, None),
