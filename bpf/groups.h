@@ -172,7 +172,7 @@ static __always_inline __u32 number_of(const struct wire_group_key *all,
  * The group of a request, which gets the submitter's CPU + 1 as well; 0: not known. Not static:
  * verified once, but before 94e1c70a3452 (6.8) also where it is not called.
  */
-__noinline __u32 group_of(struct grouped *request)
+VERIFIED_ONCE __u32 group_of(struct grouped *request)
 {
 	struct wire_submitter *submitter = 0;
 
@@ -186,8 +186,8 @@ __noinline __u32 group_of(struct grouped *request)
 }
 
 /* The group of an I/O whose submitter is at hand. */
-__noinline __u32 group_of_bio(const struct wire_group_key *all,
-			      const struct wire_submitter *submitter)
+VERIFIED_ONCE __u32 group_of_bio(const struct wire_group_key *all,
+				 const struct wire_submitter *submitter)
 {
 	return all && config.most_groups ? number_of(all, submitter) : 0;
 }
@@ -229,13 +229,7 @@ static __always_inline void add_stage(struct wire_row *row, __u32 stage, __u64 t
 }
 
 /* The stages of one I/O. */
-#ifdef NO_SWAP
-static __always_inline
-#else
-__noinline
-#endif
-    int
-    time_in_group(__u32 group, __u64 queue, __u64 device, __u64 complete)
+VERIFIED_ONCE int time_in_group(__u32 group, __u64 queue, __u64 device, __u64 complete)
 {
 	struct wire_row *row;
 
