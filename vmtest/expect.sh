@@ -45,3 +45,12 @@ trusted() {
     expect "$1.json" '.lost.ios == 0 and .lost.events == 0'
     device "$1" "$2" '.ios == $ios and .ios > 0 and kernel == [$ios, $ios]' ios "$(cat "$1.ios")"
 }
+
+# joined NAME DISK OPERATIONS: the reads are that many operations, from their entry to the return with their
+# result, and their stages add up. But for what the kernel did not run a program for (7.x, where one can be
+# preempted: the case `preempted`).
+joined() {
+    device "$1" "$2" '.ops.read | (.operations - $n | fabs) + .ios_without_operation + (.not_covered.reap // 0)
+        <= $view.lost.probes.latency.missed' n "$3"
+    device "$1" "$2" '.ops.read | ([.stages[].sum_ns] | add) == .total.sum_ns'
+}

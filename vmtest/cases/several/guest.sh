@@ -1,4 +1,5 @@
-# Four disks of three drivers at once, one of them at depth 512: each has the count of its own.
+# Four disks of three drivers at once, one of them at depth 512: each has the count of its own. A CPU for each
+# load, as in `equal-tags`.
 . /guest/lib.sh
 
 null_disk nullb0 completion_nsec=1000000 submit_queues=1 hw_queue_depth=1024
@@ -9,13 +10,13 @@ for disk in nullb1 nvme0n1 "$scsi"; do
     kernel_ios "$disk" >"$disk.before"
 done
 cat >load.sh <<END
-biopsy load /dev/nullb0 --iodepth 512 --runtime 2s --json -o nullb0.load &
-biopsy load /dev/nullb1 --iodepth 4 --runtime 2s --json -o nullb1.load &
-biopsy load /dev/nvme0n1 --iodepth 4 --runtime 2s --json -o nvme0n1.load &
-biopsy load /dev/$scsi --iodepth 4 --runtime 2s --json -o $scsi.load
+taskset -c 0 biopsy load /dev/nullb0 --iodepth 512 --runtime 2s --json -o nullb0.load &
+taskset -c 1 biopsy load /dev/nullb1 --iodepth 4 --runtime 2s --json -o nullb1.load &
+taskset -c 2 biopsy load /dev/nvme0n1 --iodepth 4 --runtime 2s --json -o nvme0n1.load &
+taskset -c 3 biopsy load /dev/$scsi --iodepth 4 --runtime 2s --json -o $scsi.load
 wait
 END
-traced latency nullb0 -d nullb1 -d nvme0n1 -d "$scsi" --max-loss 1 -- sh load.sh
+traced latency nullb0 -d nullb1 -d nvme0n1 -d "$scsi" -- sh load.sh
 for disk in nullb1 nvme0n1 "$scsi"; do
     echo $(($(kernel_ios "$disk") - $(cat "$disk.before"))) >"$disk.ios"
 done
