@@ -163,6 +163,7 @@ fn decoded(row: &Value) -> DeviceLatency {
         ios: number(&row["ios"]),
         bytes: number(&row["bytes"]),
         operations: row["operations"].as_u64(),
+        bio_based: row["bio_based"] == true,
         ops: Op::ALL
             .into_iter()
             .filter_map(|op| Some((op, decoded_op(row["ops"].get(op.name())?))))
