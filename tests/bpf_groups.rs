@@ -394,3 +394,38 @@ fn a_cgroup_that_is_deleted_ends_the_measurement_and_keeps_its_name() {
     assert_eq!((groups.len(), counts(&groups[0])), (1, (250, 250)));
     assert_eq!(groups[0]["by"], json!({"cgroup": name}));
 }
+
+/// More processes than there is room for: what finds none is counted together, and marked.
+#[test]
+fn what_finds_no_room_is_in_the_others() {
+    let Some(disk) = Disk::new("what_finds_no_room_is_in_the_others", 64) else { return };
+    let script = format!("for n in $(seq 560); do {}; done", reads(&disk, "4k", 1));
+    let view = during_script(&[&disk], &["--by", "process"], &script);
+    view.exact(&disk);
+    let groups = groups(&view.json);
+    let most = number(&view.json["groups_max"]);
+    assert_eq!(groups.len() as u64, most.min(560));
+    let others: Vec<&Value> = groups.iter().filter(|group| group["other"] == true).collect();
+    assert_eq!(others.len(), 1);
+    assert_eq!(counts(others[0]), (560 - (most - 1), 560 - (most - 1)));
+    assert_eq!(others[0]["by"], json!({}));
+    assert!(groups.iter().filter(|group| group["other"].is_null()).all(|group| counts(group) == (1, 1)));
+}
+
+/// Each interval has its own groups, and together they have all.
+#[test]
+fn intervals_share_out_the_groups() {
+    let Some(disk) = Disk::new("intervals_share_out_the_groups", 64) else { return };
+    let script = format!("{}; sleep 0.5; {}", reads(&disk, "4k", 300), reads(&disk, "8k", 200));
+    let words = ["latency", "-d", &disk.name, "--json", "--by", "size", "0.2", "--", "sh", "-c", &script];
+    let output = run(&words);
+    quiet(&output);
+    let views = live::tool::objects(&output, LATENCY);
+    assert!(views.len() > 2, "{}", views.len());
+    let mut all = std::collections::BTreeMap::new();
+    for group in views.iter().flat_map(groups) {
+        *all.entry(number(&group["by"]["size"][0])).or_insert(0) += number(&group["ios"]);
+    }
+    assert_eq!(all.into_iter().collect::<Vec<_>>(), [(4096, 300), (8192, 200)]);
+    assert!(groups(&views[0]).len() <= 1, "the second size came later");
+}
