@@ -153,7 +153,8 @@ fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 
 /// The limit that the rate is at; of several the nearest.
 fn nearest<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<Reached<'a>> {
-    let seconds = p.duration_ns as f64 / 1e9;
+    // The window is longer than a load of our own, by what a busy machine takes to begin and end.
+    let seconds = s.load.map_or(p.duration_ns, |load| load.duration_ns) as f64 / 1e9;
     let rates = |reads: bool| {
         let (ios, all) = p
             .device
