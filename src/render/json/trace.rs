@@ -25,7 +25,7 @@ pub fn io(out: &mut Vec<u8>, scene: &Scene, io: &TracedIo) {
         object.text("op", op.name());
     }
     object.key("flags");
-    list(object.out, scene.flag_names(io), |out, name| string(out, name));
+    list(object.out, scene.flag_names(io), string);
     object.optional("offset", io.offset);
     object.number("bytes", io.bytes);
     object.optional("queued_ns", io.queued_ns);
