@@ -565,7 +565,8 @@ pub fn distrust(emitted: &Emitted, max_loss: f64) -> Option<String> {
     (percent > max_loss).then(|| {
         format!(
             "{lost} of {} I/Os ({percent:.2} %) are not shown, since the reader was too slow, more than --max-loss \
-             {max_loss} % allows: write to a file with -o, or ask for fewer with --slower-than, --every or --top",
+             {max_loss} % allows: write to a file with -o, leave the cost out with --no-cost, or ask for fewer with \
+             --slower-than, --every or --top",
             emitted.ios
         )
     })
