@@ -31,6 +31,16 @@ const fn detail(program: &'static str, event: &'static str, without: &'static st
     Known { program, event, module: None, without, needed: false }
 }
 
+/// They stand beside those that follow operations, and are of no use without them.
+const DETAIL: &[Known] = &[
+    detail("bio_getrq", "block_getrq", "queue is not taken apart"),
+    detail("rq_insert", "block_rq_insert", "queue is not taken apart"),
+    detail("io_done", "block_io_done", "endio is part of cqe"),
+    detail("ring_queue_work", "io_uring_queue_async_work", "no io-wq part of submit"),
+    detail("task_waking", "sched_waking", "no wake part of reap"),
+    detail("task_switch", "sched_switch", "no wake part of reap"),
+];
+
 const LATENCY: &[Known] = &[
     Known {
         program: "rq_issue",
@@ -104,12 +114,6 @@ const LATENCY: &[Known] = &[
         without: FOLLOWS,
         needed: false,
     },
-    detail("bio_getrq", "block_getrq", "queue is not taken apart"),
-    detail("rq_insert", "block_rq_insert", "queue is not taken apart"),
-    detail("io_done", "block_io_done", "endio is part of cqe"),
-    detail("ring_queue_work", "io_uring_queue_async_work", "no io-wq part of submit"),
-    detail("task_waking", "sched_waking", "no wake part of reap"),
-    detail("task_switch", "sched_switch", "no wake part of reap"),
     Known {
         program: "nvme_sq",
         event: "nvme_sq",
@@ -149,7 +153,7 @@ pub fn permit(root: &Path) -> Result<()> {
 pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
     let btf = KernelBtf::read();
     let mut programs: Vec<ProgramState> =
-        LATENCY.iter().map(|known| program(known, btf.as_ref().ok(), rights, host)).collect();
+        LATENCY.iter().chain(DETAIL).map(|known| program(known, btf.as_ref().ok(), rights, host)).collect();
     programs.push(sampler(rights));
     let views = views(&programs, host, rights);
     Abilities { btf: btf.is_ok(), programs, views }
@@ -170,7 +174,8 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
     if rights.locked_down() {
         return state(State::Missing, Some(LOCKED.to_string()), Some(LOCKED_REMEDY));
     }
-    if known.without == FOLLOWS && (!libbpf::has_swap() || btf.ring_submit().is_none()) {
+    let of_operations = known.without == FOLLOWS || DETAIL.iter().any(|other| other.program == known.program);
+    if of_operations && (!libbpf::has_swap() || btf.ring_submit().is_none()) {
         let why = "this kernel has no event that names the io_uring request which is submitted";
         return state(State::Missing, lost(why), Some("use Linux 6.1 or newer"));
     }
@@ -269,7 +274,7 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
         reason,
         remedy,
     };
-    let needed = |p: &&ProgramState| LATENCY.iter().any(|k| k.needed && k.program == p.name);
+    let needed = |p: &&ProgramState| LATENCY.iter().chain(DETAIL).any(|k| k.needed && k.program == p.name);
     let broken = programs.iter().filter(needed).find(|p| p.state == State::Missing);
     let traced: Vec<&BlockDevice> =
         host.devices.iter().filter(|d| d.request_based && d.size_bytes > 0).collect();

@@ -1,11 +1,18 @@
-# Those that follow operations are named where the kernel has no event for them.
-follows='["sys_enter", "sys_exit", "ring_complete"]'
-followed=ok
-[[ $(cat release) != 5.10.* ]] || followed=missing
-expect check.json '[.programs[] | select(.name as $n | $follows | index($n))] | length == 3 and all(.state == $state)' \
+# Those that follow operations, and those of --detail beside them, are named where the kernel has no event for
+# them.
+follows='["sys_enter", "sys_exit", "ring_complete", "bio_getrq", "rq_insert", "ring_queue_work", "task_waking", "task_switch"]'
+followed=ok done=ok
+case $(cat release) in
+5.10.*) followed=missing done=missing ;;
+6.1.*) done=missing ;;
+esac
+expect check.json '[.programs[] | select(.name as $n | $follows | index($n))] | length == 8 and all(.state == $state)' \
     follows "$follows" state "\"$followed\""
-expect check.json '[.programs[] | select(.name as $n | $follows + ["nvme_sq"] | index($n) | not)]
-    | length > 8 and all(.state == "ok")' follows "$follows"
+# block_io_done came with 6.5.
+expect check.json '[.programs[] | select(.name == "io_done") | .state] == [$state]' state "\"$done\""
+others='["nvme_sq", "nvme_sq_raw", "io_done", "bio_complete"]'
+expect check.json '[.programs[] | select(.name as $n | $follows + $others | index($n) | not)]
+    | length > 8 and all(.state == "ok")' follows "$follows" others "$others"
 if [ -e module-btf ]; then
     expect check.json '.programs[] | select(.name == "nvme_sq") | .state == "ok"'
 else
