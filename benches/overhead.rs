@@ -15,9 +15,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
+use biopsy::analyze::groups::{self, Dimension};
 use biopsy::host::Host;
 use biopsy::host::counters::Counters;
 use biopsy::load::{self, Job, Pattern, Target};
@@ -27,12 +28,18 @@ use disk::{Loop, median};
 
 const ROUNDS: usize = 12;
 const WINDOW: Duration = Duration::from_millis(500);
+/// Starts of each view.
+const STARTS: usize = 9;
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// What is measured in turn.
 #[derive(Clone, Copy, PartialEq)]
 enum Arm {
     AllStages,
+    /// `--detail`.
+    Parts,
+    /// `--by process`.
+    Groups,
     QueueAndDevice,
     DeviceOnly,
     Biolatency,
@@ -46,6 +53,8 @@ impl Arm {
     fn name(self) -> &'static str {
         match self {
             Self::AllStages => "biopsy all stages",
+            Self::Parts => "biopsy --detail",
+            Self::Groups => "biopsy --by process",
             Self::QueueAndDevice => "biopsy queue+device",
             Self::DeviceOnly => "biopsy device",
             Self::Biolatency => "biolatency",
@@ -83,7 +92,9 @@ fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
     let options = Options {
         devices: vec![device.to_string()],
         queue_stage: arm != Arm::DeviceOnly,
-        operations: arm == Arm::AllStages,
+        operations: matches!(arm, Arm::AllStages | Arm::Parts | Arm::Groups),
+        parts: arm == Arm::Parts,
+        group_by: (arm == Arm::Groups).then(|| groups::mask(&[Dimension::Process])),
         cost: false,
         ..Options::default()
     };
@@ -147,6 +158,28 @@ fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline)
     Ok(Cost { net: programs.iter().map(|(_, net)| net).sum(), raw, programs })
 }
 
+/// From the start of the executable to the first moment of the window, in ms, and what it then holds in
+/// memory, in MiB: what a view weighs before it has seen anything.
+fn weigh(device: &str, options: &[&str]) -> Result<(f64, f64)> {
+    let script = "date +%s%N; sed -n 's/^VmRSS: *\\([0-9]*\\).*/\\1/p' /proc/$PPID/status";
+    let (mut starts, mut sizes) = (Vec::new(), Vec::new());
+    for _ in 0..STARTS {
+        let begin = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() as f64;
+        let mut view = Command::new(env!("CARGO_BIN_EXE_biopsy"));
+        view.args(["latency", "-d", device, "-o", "/dev/null"])
+            .args(options)
+            .args(["--", "sh", "-c", script]);
+        let output = view.output()?;
+        let said = String::from_utf8(output.stdout)?;
+        let mut lines = said.lines();
+        let mut number =
+            || lines.next().and_then(|line| line.parse::<f64>().ok()).context("the view did not start");
+        starts.push((number()? - begin) / 1e6);
+        sizes.push(number()? / 1024.0);
+    }
+    Ok((median(&mut starts), median(&mut sizes)))
+}
+
 fn summary(values: &[f64]) -> String {
     let mut sorted = values.to_vec();
     let middle = median(&mut sorted);
@@ -160,6 +193,8 @@ fn main() -> Result<()> {
     let arms: &[Arm] = if has_peer {
         &[
             Arm::AllStages,
+            Arm::Parts,
+            Arm::Groups,
             Arm::QueueAndDevice,
             Arm::Biolatency,
             Arm::ThreeClocks,
@@ -168,7 +203,15 @@ fn main() -> Result<()> {
         ]
     } else {
         println!("no biolatency here (Debian: apt-get install libbpf-tools): our own figures alone");
-        &[Arm::AllStages, Arm::QueueAndDevice, Arm::ThreeClocks, Arm::DeviceOnly, Arm::TwoClocks]
+        &[
+            Arm::AllStages,
+            Arm::Parts,
+            Arm::Groups,
+            Arm::QueueAndDevice,
+            Arm::ThreeClocks,
+            Arm::DeviceOnly,
+            Arm::TwoClocks,
+        ]
     };
     let wanted = std::env::var("ARMS").unwrap_or_default();
     let arms: Vec<Arm> = arms
@@ -191,6 +234,11 @@ fn main() -> Result<()> {
         size: None,
         seed: 1,
     };
+    println!("{:<22} {:>12} {:>12}", "before the first I/O", "start, ms", "RSS, MiB");
+    for options in [&[][..], &["--detail"], &["--by", "process"]] {
+        let (start, size) = weigh(device.name(), options)?;
+        println!("{:<22} {start:12.0} {size:12.1}", ["biopsy latency", &options.join(" ")].join(" "));
+    }
     let stop = AtomicBool::new(false);
     let prepared = load::prepare(&job, &stop, &|_| {})?;
     let results = thread::scope(|scope| {
