@@ -10,7 +10,7 @@ trap 'no_layers; wait_for gone' EXIT
 cat >load.sh <<EOF
 (echo 0 >$upper/cgroup.procs; exec dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=300 iflag=direct) &
 (echo 0 >$upper/lower/cgroup.procs; exec dd if=/dev/nvme0n1 of=/dev/null bs=16k count=200 iflag=direct) &
-
+wait
 EOF
 traced groups nvme0n1 --by cgroup,process,size,op,cpu,queue,device -- sh load.sh
 traced ring nvme0n1 --by process,size -- biopsy load /dev/nvme0n1 --iodepth 8 --numjobs 2 --runtime 2s --json -o load.json

@@ -12,8 +12,9 @@ losetup /dev/loop0 /tmp/mounted/file
 sync
 sleep 1
 echo 3 >/proc/sys/vm/drop_caches
-# Where the file lies is looked up once.
+# Where the file lies is looked up once: of its far end, and just behind what will be read.
 dd if=/dev/loop0 of=/dev/null bs=4096 skip=1000 count=1 iflag=direct
+dd if=/dev/loop0 of=/dev/null bs=4096 skip=101 count=1 iflag=direct
 traced latency loop0 -- dd if=/dev/loop0 of=/dev/null bs=4096 count=100 iflag=direct
 losetup -d /dev/loop0
 umount /tmp/mounted
