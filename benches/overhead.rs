@@ -161,7 +161,7 @@ fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline)
 /// From the start of the executable to the first moment of the window, in ms, and what it then holds in
 /// memory, in MiB: what a view weighs before it has seen anything.
 fn weigh(device: &str, options: &[&str]) -> Result<(f64, f64)> {
-    let script = "date +%s%N; sed -n 's/^VmRSS: *\\([0-9]*\\).*/\\1/p' /proc/$PPID/status";
+    let script = "date +%s%N; sed -n 's/^VmRSS:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$PPID/status";
     let (mut starts, mut sizes) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {
         let begin = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() as f64;
