@@ -10,6 +10,17 @@
 #include "compat.h"
 #include "wire.h"
 
+/* Whether the current task is in a cgroup of this level, or below it. */
+static __always_inline int is_below(int level, __u64 cgroup)
+{
+#ifdef NO_SWAP
+	/* 5.10 does not tell tracing programs a cgroup's ancestors. */
+	return 0;
+#else
+	return bpf_get_current_ancestor_cgroup_id(level) == cgroup;
+#endif
+}
+
 /*
  * The cgroup that the block controller charges, which for write-back is not the current task's. In
  * v2 that is the nearest above the task's with the controller switched on, often the root: there
@@ -28,8 +39,7 @@ static __always_inline __u64 cgroup_of_bio(struct bio *bio)
 			level = BPF_CORE_READ(group, blkcg, css.cgroup, level);
 		}
 	}
-	if (config.unified_cgroups &&
-	    (!charged || bpf_get_current_ancestor_cgroup_id(level) == charged))
+	if (config.unified_cgroups && (!charged || is_below(level, charged)))
 		return bpf_get_current_cgroup_id();
 	return charged;
 }

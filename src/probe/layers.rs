@@ -7,6 +7,7 @@ use super::libbpf;
 use super::plan::{self, Plan};
 use crate::envelope::Missing;
 use crate::host::{BlockDevice, Host, select};
+use crate::refusal::Refusal;
 use crate::wire::{BELOW, MAX_DEVICES};
 
 /// Drivers whose bios are known to end by themselves and to be counted by the kernel: these are traced
@@ -19,13 +20,21 @@ pub fn sees_bios() -> bool {
     libbpf::has_swap()
 }
 
+const OLD_MULTIPATH: &str = "this kernel does not tell which path of a multipath drive an I/O takes: use Linux 6.1 or \
+     newer, or boot with nvme_core.multipath=N";
+
 /// Everything that is traced for these options: disks with requests first, each once. With how many that
 /// nobody uses were left out.
 pub fn plan(host: &Host, options: &Options) -> Result<(Plan, usize)> {
     let (mut chosen, left_out) =
         if options.devices.is_empty() { in_use(host, options) } else { (named(host, options), 0) };
     if !sees_bios() {
-        chosen.retain(|(device, _)| device.request_based);
+        let paths = chosen.iter().filter(|(device, _)| device.hidden).count();
+        // Their requests name the head, by no number that a path has.
+        chosen.retain(|(device, _)| device.request_based && !device.hidden);
+        if chosen.is_empty() && paths > 0 {
+            return Err(Refusal::Refused(OLD_MULTIPATH.to_string()).into());
+        }
     }
     // Stable: a disk whose slots are looked for by their number has some.
     chosen.sort_by_key(|(device, _)| !device.request_based);
