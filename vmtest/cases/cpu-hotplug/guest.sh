@@ -1,8 +1,6 @@
 # CPUs go and come back while their drive is traced: with them go interrupts, hardware queues' homes and the
 # tasks that submit. No I/O may vanish from the books.
 # timeout: 120
-# A boot of its own: once a guest of 7.2 was not well after it (SCSI hosts were not freed, removing a drive hung).
-# append: maxcpus=4
 . /guest/lib.sh
 
 cpu=/sys/devices/system/cpu

@@ -1,5 +1,7 @@
 # Four disks of three drivers at once, one of them at depth 512: each has the count of its own. A CPU for each
 # load, as in `equal-tags`.
+# A boot of its own: late in a long one a guest of 7.2 did not free the SCSI host of an earlier case any more.
+# append: case=several
 . /guest/lib.sh
 
 null_disk nullb0 completion_nsec=1000000 submit_queues=1 hw_queue_depth=1024
