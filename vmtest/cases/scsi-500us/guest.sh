@@ -6,6 +6,6 @@
 
 scsi_disk ndelay=500000 dev_size_mb=64
 # The first reads after a boot find the emulator cold.
-dd if=/dev/$scsi of=/dev/null bs=4096 count=200 iflag=direct
+dd if="/dev/$scsi" of=/dev/null bs=4096 count=200 iflag=direct
 traced latency "$scsi" -- taskset -c 1 dd if="/dev/$scsi" of=/dev/null bs=4096 count=1000 iflag=direct
 echo "$scsi" >disk
