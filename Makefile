@@ -47,6 +47,7 @@ bench: build
 	@setup/packages bench
 	@cargo bench --locked --bench overhead
 	@cargo bench --locked --bench loss
+	@cargo bench --locked --bench ring
 
 clean:
 	@cargo clean

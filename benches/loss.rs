@@ -7,6 +7,7 @@
 //! CPU time of the probes predicts where all CPUs are busy. `$PAIRS` chooses how many.
 
 mod disk;
+mod interval;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,8 +17,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use biopsy::host::Host;
 use biopsy::host::counters::Counters;
-use biopsy::probe::latency::{LatencyProbe, Options};
+use biopsy::probe::latency::LatencyProbe;
+use biopsy::probe::latency::options::Options;
 use disk::{Loop, median};
+use interval::interval;
 
 const PAIRS: usize = 200;
 const SLICE: Duration = Duration::from_millis(250);
@@ -30,7 +33,8 @@ impl Fio {
     fn start(device: &Loop, rate: Option<u64>) -> Result<Self> {
         let mut fio = Command::new("fio");
         fio.args(["--name=load", "--rw=randread", "--bs=4k", "--iodepth=32", "--direct=1"]);
-        fio.args(["--ioengine=io_uring", "--time_based", "--runtime=3600", "--output=/dev/null"]);
+        // In a thread: a process of its own would outlive the one that is killed.
+        fio.args(["--ioengine=io_uring", "--time_based", "--runtime=3600", "--output=/dev/null", "--thread"]);
         fio.arg(format!("--filename={}", device.0)).args(rate.map(|rate| format!("--rate_iops={rate}")));
         let child = fio.stdout(Stdio::null()).spawn().context("fio is in the package fio")?;
         thread::sleep(Duration::from_secs(2));
@@ -56,13 +60,6 @@ fn slice(device: &Loop) -> Result<f64> {
 fn attach(host: &Host, device: &Loop, cost: bool) -> Result<LatencyProbe> {
     let options = Options { devices: vec![device.name().to_string()], cost, ..Options::default() };
     LatencyProbe::attach(host, Path::new("/"), &options)
-}
-
-/// Of sorted values, the order statistics that hold the median with 95 % confidence.
-fn interval(sorted: &[f64]) -> (f64, f64) {
-    let n = sorted.len() as f64;
-    let low = ((n - 1.96 * n.sqrt()) / 2.0).floor().max(0.0) as usize;
-    (sorted[low], sorted[sorted.len() - 1 - low])
 }
 
 /// CPU time of the probes per I/O in ns, calls included.

@@ -21,9 +21,10 @@ use anyhow::{Context, Result, bail, ensure};
 use biopsy::analyze::groups::{self, Dimension};
 use biopsy::host::Host;
 use biopsy::host::counters::Counters;
-use biopsy::load::{self, Job, Pattern, Target};
+use biopsy::load::{self, Job, Permission, Target};
 use biopsy::probe::cost::{self, Baseline, ClockReads};
-use biopsy::probe::latency::{LatencyProbe, Options};
+use biopsy::probe::latency::LatencyProbe;
+use biopsy::probe::latency::options::Options;
 use disk::{Loop, median};
 
 const ROUNDS: usize = 12;
@@ -50,6 +51,18 @@ enum Arm {
 }
 
 impl Arm {
+    /// In the order of a round.
+    const ALL: [Self; 8] = [
+        Self::AllStages,
+        Self::Parts,
+        Self::Groups,
+        Self::QueueAndDevice,
+        Self::Biolatency,
+        Self::ThreeClocks,
+        Self::DeviceOnly,
+        Self::TwoClocks,
+    ];
+
     fn name(self) -> &'static str {
         match self {
             Self::AllStages => "biopsy all stages",
@@ -190,33 +203,13 @@ fn main() -> Result<()> {
     let rounds = std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(ROUNDS);
     let peer = std::env::var("BIOLATENCY").unwrap_or_else(|_| "biolatency".to_string());
     let has_peer = Command::new(&peer).arg("--help").output().is_ok();
-    let arms: &[Arm] = if has_peer {
-        &[
-            Arm::AllStages,
-            Arm::Parts,
-            Arm::Groups,
-            Arm::QueueAndDevice,
-            Arm::Biolatency,
-            Arm::ThreeClocks,
-            Arm::DeviceOnly,
-            Arm::TwoClocks,
-        ]
-    } else {
+    if !has_peer {
         println!("no biolatency here (Debian: apt-get install libbpf-tools): our own figures alone");
-        &[
-            Arm::AllStages,
-            Arm::Parts,
-            Arm::Groups,
-            Arm::QueueAndDevice,
-            Arm::ThreeClocks,
-            Arm::DeviceOnly,
-            Arm::TwoClocks,
-        ]
-    };
+    }
     let wanted = std::env::var("ARMS").unwrap_or_default();
-    let arms: Vec<Arm> = arms
-        .iter()
-        .copied()
+    let arms: Vec<Arm> = Arm::ALL
+        .into_iter()
+        .filter(|arm| has_peer || *arm != Arm::Biolatency)
         .filter(|arm| wanted.is_empty() || wanted.split(',').any(|w| w == arm.name()))
         .collect();
     let device = Loop::new()?;
@@ -224,15 +217,8 @@ fn main() -> Result<()> {
     let Some(baseline) = Baseline::load() else { bail!("the kernel's program statistics need root") };
     // Loaded once before anything is measured: its id must not count as an arm's.
     let job = Job {
-        target: Target::Existing(device.0.clone().into()),
-        rw: Pattern::RandRead,
-        hipri: false,
-        bs: 4096,
-        iodepth: 32,
-        numjobs: 1,
-        runtime: Duration::from_secs(3600),
-        size: None,
-        seed: 1,
+        runtime: Some(Duration::from_secs(3600)),
+        ..Job::new(Target::Existing(device.0.clone().into()))
     };
     println!("{:<22} {:>12} {:>12}", "before the first I/O", "start, ms", "RSS, MiB");
     for options in [&[][..], &["--detail"], &["--by", "process"]] {
@@ -240,9 +226,9 @@ fn main() -> Result<()> {
         println!("{:<22} {start:12.0} {size:12.1}", ["biopsy latency", &options.join(" ")].join(" "));
     }
     let stop = AtomicBool::new(false);
-    let prepared = load::prepare(&job, &stop, &|_| {})?;
+    let prepared = load::prepare(&[job], &Permission::default(), &stop, &|_| {})?;
     let results = thread::scope(|scope| {
-        let load = scope.spawn(|| prepared.run(&stop, &|_| {}));
+        let load = scope.spawn(|| prepared.run_one(&stop, &|_| {}, &[]));
         let mut results: Vec<Vec<Cost>> = arms.iter().map(|_| Vec::new()).collect();
         let measured = (0..rounds).try_for_each(|round| -> Result<()> {
             for turn in 0..arms.len() {

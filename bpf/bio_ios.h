@@ -12,6 +12,7 @@
 
 #include "compat.h"
 #include "wire.h"
+#include "events.h"
 #include "hist.h"
 #include "joins.h"
 #include "rows.h"
@@ -30,6 +31,23 @@ struct {
 	__type(value, struct wire_bio_io);
 } bio_ios SEC(".maps");
 
+/* What the event of a bio will say beside that. */
+struct bio_event {
+	struct wire_submitter by;
+	__u32 cmd_flags;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct bio_event) == 64, "bio_event");
+
+/* Of each bio in `bio_ios`, in the same place, where `config.want_events`; as many, then. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct bio_event);
+} bio_events SEC(".maps");
+
 /* The class of a bio: its flags are those of its request. */
 static __always_inline __u32 op_of_bio(struct bio *bio)
 {
@@ -44,7 +62,7 @@ static __always_inline __u32 op_of_bio(struct bio *bio)
 #ifdef NO_SWAP
 /* Kernels without compare-and-swap count bio-based devices in other ways, each its own. */
 static __always_inline int begin_bio_io(struct bio *bio, __u64 address, struct owner *owner,
-					__u64 now)
+					const struct origin *origin, __u64 now)
 {
 	return 0;
 }
@@ -68,18 +86,24 @@ static __always_inline void forget_bio_io(__u64 bio)
 {
 }
 
-static __always_inline int end_unknown(__u64 parent, __u32 device, __u32 op, __u64 now)
+static __always_inline int end_unknown(__u64 parent, __u32 device, __u32 op, __u32 flags, __u64 now)
 {
 	return 0;
 }
 #else
-static __always_inline struct wire_bio_io *bio_io_at(__u64 bio, __u32 probe)
+static __always_inline __u32 bio_io_place(__u64 bio, __u32 probe)
 {
 	__u32 row = ((__u32)bio >> 12) * 0x9e3779b1u >> 16;
 	__u32 index = (row << BIO_IO_ROW_BITS | ((__u32)bio >> 7 & ((1 << BIO_IO_ROW_BITS) - 1)));
 
-	index = (index + (probe << BIO_IO_ROW_BITS)) & ((1 << BIO_IO_BITS) - 1);
-	return bpf_map_lookup_elem(&bio_ios, &index);
+	return (index + (probe << BIO_IO_ROW_BITS)) & ((1 << BIO_IO_BITS) - 1);
+}
+
+static __always_inline struct wire_bio_io *bio_io_at(__u64 bio, __u32 probe)
+{
+	__u32 place = bio_io_place(bio, probe);
+
+	return bpf_map_lookup_elem(&bio_ios, &place);
 }
 
 static __always_inline struct wire_bio_io *find_bio_io(__u64 bio)
@@ -91,6 +115,15 @@ static __always_inline struct wire_bio_io *find_bio_io(__u64 bio)
 			return io;
 	}
 	return 0;
+}
+
+/* NULL: nobody wants events. The bio knows its place: verifiers like 6.1's would go through all
+ * that follows once for each that was looked at. */
+static __always_inline struct bio_event *event_of(const struct wire_bio_io *io)
+{
+	__u32 place = io->place;
+
+	return config.want_events ? bpf_map_lookup_elem(&bio_events, &place) : 0;
 }
 
 #define COUNT_OF(number, field)                                                                    \
@@ -126,8 +159,10 @@ static __always_inline struct wire_bio_io *place_bio_io(__u64 bio)
 
 		if (!io)
 			return 0;
-		if (!io->bio && !__sync_val_compare_and_swap(&io->bio, 0, bio))
+		if (!io->bio && !__sync_val_compare_and_swap(&io->bio, 0, bio)) {
+			io->place = bio_io_place(bio, i);
 			return io;
+		}
 		if (!oldest || io->queued < oldest->queued)
 			oldest = io;
 	}
@@ -138,7 +173,7 @@ static __always_inline struct wire_bio_io *place_bio_io(__u64 bio)
 	return oldest;
 }
 
-/* A bio as it enters the block layer; `private` is the bio's own word. */
+/* A bio as it enters the block layer; `private` is the bio's own word. Its place, + 1; 0: none. */
 VERIFIED_ONCE int keep_bio_io(const struct wire_bio_io *fresh, __u64 private, __u32 layer)
 {
 	struct wire_bio_io *io;
@@ -161,11 +196,12 @@ VERIFIED_ONCE int keep_bio_io(const struct wire_bio_io *fresh, __u64 private, __
 	io->link = 0;
 	if (config.want_operations)
 		link_bio((const void *)private, fresh->bio, layer, &io->link, &io->proof);
-	return 0;
+	return io->place + 1;
 }
 
 /* The group of a bio that enters the block layer. */
-static __noinline void find_group(struct bio *bio, struct wire_bio_io *fresh)
+static __noinline void find_group(struct bio *bio, struct wire_bio_io *fresh,
+				  const struct origin *origin)
 {
 	struct wire_submitter submitter = {};
 	struct wire_group_key all = {
@@ -175,13 +211,24 @@ static __noinline void find_group(struct bio *bio, struct wire_bio_io *fresh)
 	    .size = size_class(fresh->bytes),
 	};
 
-	note_submitter(bio, &submitter);
+	note_submitter(bio, &submitter, origin);
 	fresh->group = group_of_bio(&all, &submitter);
 	fresh->cpu = submitter.cpu + 1;
 }
 
+/* Whose the bio is, for its event. */
+static __always_inline void note_event(struct bio *bio, __u32 place, const struct origin *origin)
+{
+	struct bio_event *event = bpf_map_lookup_elem(&bio_events, &place);
+
+	if (!event)
+		return;
+	event->cmd_flags = bio->bi_opf;
+	note_submitter(bio, &event->by, origin);
+}
+
 static __always_inline int begin_bio_io(struct bio *bio, __u64 address, struct owner *owner,
-					__u64 now)
+					const struct origin *origin, __u64 now)
 {
 	struct wire_bio_io fresh = {
 	    .bio = address,
@@ -191,12 +238,31 @@ static __always_inline int begin_bio_io(struct bio *bio, __u64 address, struct o
 	    .op = op_of_bio(bio),
 	    .parts = 1,
 	};
+	int place;
 
 	fresh.flush_ahead =
 	    owner->layer & FLUSHES_APART && fresh.bytes && bio->bi_opf & preflush_flag();
 	if (config.most_groups)
-		find_group(bio, &fresh);
-	return keep_bio_io(&fresh, (__u64)BPF_CORE_READ(bio, bi_private), owner->layer);
+		find_group(bio, &fresh, origin);
+	place = keep_bio_io(&fresh, (__u64)BPF_CORE_READ(bio, bi_private), owner->layer);
+	if (config.want_events && place > 0)
+		note_event(bio, place - 1, origin);
+	return 0;
+}
+
+/* The part in front begins where the whole did, and the rest behind it. */
+static __always_inline void split_event(const struct wire_bio_io *rest,
+					const struct wire_bio_io *front, __u32 bytes)
+{
+	struct bio_event *from = event_of(rest);
+	struct bio_event *to = event_of(front);
+
+	if (!from || !to)
+		return;
+	*to = *from;
+	to->by.bytes = bytes;
+	from->by.sector += bytes >> 9;
+	from->by.bytes -= bytes;
 }
 
 /*
@@ -219,6 +285,7 @@ VERIFIED_ONCE int part_bio_io(__u64 bio, __u64 parent, __u32 device, __u32 bytes
 	front = place_bio_io(bio);
 	if (!front)
 		return 0;
+	split_event(rest, front, bytes);
 	front->queued = rest->queued;
 	front->device = device;
 	front->bytes = bytes;
@@ -269,7 +336,64 @@ static __always_inline void count_bio_in_group(const struct wire_bio_io *io, __u
 		count_in_matrix(io->cpu, io->parts);
 }
 
-static __always_inline void count_bio_io(const struct wire_bio_io *io, __u64 now)
+/*
+ * Sends what is known of a bio that ended. Before its operation is told, which may end then.
+ */
+VERIFIED_ONCE int emit_bio(const struct wire_bio_io *bio, const struct bio_event *event, __u64 now,
+			   __u32 marks)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct wire_emitter *emitter = bpf_map_lookup_elem(&emitters, &cpu);
+	struct wire_io io = {.marks = marks, .ended = now, .sector = ~0ull};
+	struct facts *facts;
+
+	if (!bio || !emitter)
+		return 0;
+	if (!(marks & (IO_STARTED_BEFORE | IO_NEGATIVE)))
+		io.queued = bio->queued;
+	io.bytes = bio->bytes;
+	io.device = bio->device;
+	io.slot_base = bio->parts;
+	io.op = bio->op;
+	if (config.want_throttle)
+		begin_held(&io, bio->link, bio->proof);
+	if (!is_asked_for(&io, emitter))
+		return 0;
+	number_io(&io, cpu, emitter);
+	if (event) {
+		if (io.bytes)
+			io.sector = event->by.sector;
+		io.cmd_flags = event->cmd_flags;
+		io.by = event->by;
+	}
+	facts = facts_of(bio->link, bio->proof);
+	if (facts) {
+		facts->io = io.io;
+		facts->leader = facts->id;
+		io.operation = facts->id;
+	}
+	send_io(&io, cpu, emitter);
+	return 0;
+}
+
+/* The whole time of a bio of no operation, which stands in the row of all already. Added as if
+ * others shared the row: the verifier need not go both ways. */
+VERIFIED_ONCE int time_unowned_bio(__u32 device, __u32 op, __u64 time)
+{
+	struct wire_row *row;
+	int shared = 1;
+
+	/* Verified where it is not called as well, as add_stages is. */
+	if (!config.want_operations)
+		return 0;
+	row = unowned_row(device, op, &shared);
+	if (row)
+		add_time(row->extents, row->counts, &row->lock, STAGE_DEVICE, time, 1);
+	return 0;
+}
+
+static __always_inline void count_bio_io(const struct wire_bio_io *io,
+					 const struct bio_event *event, __u64 now)
 {
 	struct part part = {
 	    .stamps =
@@ -297,17 +421,22 @@ static __always_inline void count_bio_io(const struct wire_bio_io *io, __u64 now
 	if (now < io->queued) {
 		COUNT_OF(io->device, negative);
 		add(&row->untimed, 1, shared);
+		if (config.want_events)
+			emit_bio(io, event, now, IO_BIO | IO_HAS_SUBMITTER | IO_NEGATIVE);
 		if (config.most_groups)
 			COUNT_GROUP(io->group, untimed, 1);
 		return;
 	}
+	if (config.want_events)
+		emit_bio(io, event, now, IO_BIO | IO_HAS_SUBMITTER);
 	add_time(row->extents, row->counts, &row->lock, STAGE_DEVICE, now - io->queued, shared);
 	if (io->parts > 1)
 		add(&row->further, io->parts - 1, shared);
 	if (config.most_groups)
 		count_bio_in_group(io, now - io->queued);
-	if (config.want_operations && !(io->link && finish_part(io->link, io->proof, &part))) {
+	if (config.want_operations && !(io->link && finish_part(io->link, io->proof, &part, 0))) {
 		add(&row->unowned, 1, shared);
+		time_unowned_bio(io->device, io->op, now - io->queued);
 		if (config.most_groups)
 			COUNT_GROUP(io->group, unowned, 1);
 	}
@@ -324,7 +453,7 @@ VERIFIED_ONCE int end_bio_io(__u64 address, __u32 flags, __u64 now)
 	if (io->flush_ahead && !(flags & preflush_flag()))
 		io->parts++;
 	if (running)
-		count_bio_io(io, now);
+		count_bio_io(io, event_of(io), now);
 	io->bio = 0;
 	return 1;
 }
@@ -341,20 +470,21 @@ static __always_inline void count_bios(struct wire_row *row, struct owner *owner
 }
 
 /* A bio ends of which no beginning is known. */
-VERIFIED_ONCE int end_unknown(__u64 parent, __u32 device, __u32 op, __u64 now)
+VERIFIED_ONCE int end_unknown(__u64 parent, __u32 device, __u32 op, __u32 flags, __u64 now)
 {
 	struct wire_counters *counts = bpf_map_lookup_elem(&counters, &device);
 	struct wire_bio_io *rest = find_bio_io(parent);
 	struct wire_row *row;
 	int shared = 1;
 
-	/* md splits bios and tells nobody: the part in front is chained to the rest. */
+	/* md splits bios and tells nobody: the part in front is chained to the rest. Nobody knows
+	 * where it lies. */
 	if (rest && rest->device == device) {
 		struct wire_bio_io front = *rest;
 
 		front.bytes = 0;
 		front.parts = 1;
-		count_bio_io(&front, now);
+		count_bio_io(&front, event_of(rest), now);
 		return 0;
 	}
 	row = row_of_device(device, op, &shared);
@@ -366,6 +496,12 @@ VERIFIED_ONCE int end_unknown(__u64 parent, __u32 device, __u32 op, __u64 now)
 		return 0;
 	}
 	add(&row->untimed, 1, shared);
+	if (config.want_events) {
+		struct wire_bio_io before = {.device = device, .op = op, .parts = 1};
+		struct bio_event event = {.cmd_flags = flags};
+
+		emit_bio(&before, &event, now, IO_BIO | IO_STARTED_BEFORE);
+	}
 	if (config.most_groups) {
 		struct wire_group_key all = {.device = device, .op = op, .queue = NO_QUEUE};
 

@@ -7,11 +7,12 @@
 #define BIOPSY_BIOS_H
 
 #include "compat.h"
+#include "links.h"
 #include "wire.h"
 
 /*
- * When a bio entered the block layer, until its request is issued, or, where operations are
- * followed, until it has completed. A set holds four bios whose pointers hash alike and helps its
+ * When a bio entered the block layer, until its request is issued, or, where the request has others
+ * too, until it has completed. A set holds four bios whose pointers hash alike and helps its
  * neighbour out; where both are full the oldest goes, which is then counted as no_queue_start.
  */
 #define BIO_WAYS 4
@@ -19,9 +20,10 @@
 struct bio_set {
 	__u64 bio[BIO_WAYS];
 	__u64 queued[BIO_WAYS];
-	/* The operation that each belongs to; see operations.h. */
-	__u64 link[BIO_WAYS];
+	/* The operation that each belongs to; see links.h. */
 	__u64 proof[BIO_WAYS];
+	__u32 link[BIO_WAYS];
+	__u64 pad[2];
 #ifdef NO_SWAP
 	__u64 lock;
 #endif
@@ -96,7 +98,7 @@ static __always_inline struct bio_set *find_bio_at(__u64 bio, __u32 *way, __u32 
 
 	*index = home;
 	found = set ? bio_way(set, bio) : BIO_WAYS;
-	if (found >= BIO_WAYS) {
+	if (unlikely(found >= BIO_WAYS)) {
 		*index = home ^ 1;
 		set = bio_set_at(*index);
 		found = set ? bio_way(set, bio) : BIO_WAYS;
@@ -190,6 +192,21 @@ static __noinline __u32 evict(struct bio_set *set, __u64 bio)
 	return way;
 }
 
+/* Where a bio is put into a set; BIO_WAYS: it has no room. */
+static __always_inline __u32 put_into(struct bio_set *set, __u64 bio)
+{
+	/* Its last life may have ended without an issue: an error before the request. */
+	__u32 found = bio_way(set, bio);
+
+	return found < BIO_WAYS ? found : take_way(set, bio);
+}
+
+/* The same in the set beside its own. */
+static __noinline __u32 put_beside(struct bio_set *set, __u64 bio)
+{
+	return set ? put_into(set, bio) : BIO_WAYS;
+}
+
 /* A place for a bio that enters the block layer: the set, its number, and where in it. */
 static __always_inline struct bio_set *place_bio(__u64 bio, __u32 *way, __u32 *index)
 {
@@ -200,17 +217,12 @@ static __always_inline struct bio_set *place_bio(__u64 bio, __u32 *way, __u32 *i
 	if (!set)
 		return 0;
 	*index = home;
-	/* Its last life may have ended without an issue: an error before the request. */
-	found = bio_way(set, bio);
-	if (found >= BIO_WAYS)
-		found = take_way(set, bio);
-	if (found >= BIO_WAYS) {
+	found = put_into(set, bio);
+	if (unlikely(found >= BIO_WAYS)) {
 		struct bio_set *next = bio_set_at(home ^ 1);
 
-		found = next ? bio_way(next, bio) : BIO_WAYS;
-		if (next && found >= BIO_WAYS)
-			found = take_way(next, bio);
-		if (found < BIO_WAYS) {
+		found = put_beside(next, bio);
+		if (next && found < BIO_WAYS) {
 			set = next;
 			*index = home ^ 1;
 		} else {
@@ -231,8 +243,11 @@ static __always_inline __u64 next_bio(__u64 bio)
 	return next;
 }
 
-/* A request has at most 128 segments of one page by default, and so about as many bios. */
-#define MOST_BIOS 256
+/*
+ * Bios of a request that are looked at. Each has a segment at least, of which there may be 65535
+ * (max_segments: 128 by default, 2048 of some SCSI hosts). What has more is counted.
+ */
+#define MOST_BIOS 4096
 /* Where loops are unrolled: only front merges put a later bio first, and those are few. */
 #define MOST_BIOS_UNROLLED 8
 
@@ -241,7 +256,7 @@ struct first {
 	__u64 queued;
 };
 
-/* Operations and submitters need the bio again when it completes. */
+/* Operations and submitters need each bio of a request again when that completes. */
 static __always_inline int keep_bios(void)
 {
 	return config.want_operations || config.want_submitter;
@@ -262,17 +277,49 @@ static long earlier_bio(__u32 i, struct first *first)
 	return !first->bio;
 }
 
-/* When the first of a request's bios entered the block layer. A front merge puts a later one first.
+/* The stamp and the operation of a request's only bio move to its slot. */
+static __always_inline void move_bio(struct wire_slot *slot, __u64 bio, __u32 cmd_flags)
+{
+	__u32 way;
+	struct bio_set *set = find_bio(bio, &way);
+
+	if (!set)
+		return;
+	slot->queued = set->queued[way];
+	if (config.want_operations) {
+		slot->link = set->link[way];
+		slot->proof = set->proof[way];
+	}
+	/* An event tells who handed it in; and where the path of a multipath drive fails, NVMe
+	 * takes the bio from its request and hands it to another path, without a word. */
+	if (config.want_events || (config.want_operations && cmd_flags & driver_flag()))
+		slot->link = LINK_IN_TABLE;
+	else if (!config.most_groups && !config.want_parts)
+		set->bio[way] = 0;
+}
+
+/* Groups and parts have been found by the bio: it goes, if it has moved. */
+static __always_inline void moved_bio(const struct wire_slot *slot, __u64 bio)
+{
+	if ((config.most_groups || config.want_parts) && slot->queued &&
+	    !(slot->link & LINK_IN_TABLE))
+		take_bio(bio);
+}
+
+/*
+ * Finds when the first of a request's bios entered the block layer. A front merge puts a later one
+ * first. True where there are bios that were not looked at, and had to be.
  */
-static __always_inline __u64 first_queued(struct bio *bio)
+static __always_inline int first_queued(struct wire_slot *slot, struct bio *bio, __u32 cmd_flags)
 {
 	struct first first = {.bio = (__u64)bio};
 
 	if (!bio)
 		return 0;
-	/* Nearly always it is alone. */
-	if (!bio->bi_next)
-		return stamp_of((__u64)bio);
+	if (likely(!FIELD(bio, bi_next))) {
+		move_bio(slot, (__u64)bio, cmd_flags);
+		return 0;
+	}
 
 #ifdef NO_SWAP
 	/* bpf_loop is younger than compare-and-swap: 5.17. */
@@ -281,7 +328,12 @@ static __always_inline __u64 first_queued(struct bio *bio)
 #else
 	bpf_loop(MOST_BIOS, earlier_bio, &first, 0);
 #endif
-	return first.queued;
+	slot->queued = first.queued;
+	slot->link = LINK_IN_TABLE;
+	if (!first.bio)
+		return 0;
+	/* Those that came to the request's end were let go of as they came, and have no stamp. */
+	return keep_bios() || peek_bio(first.bio);
 }
 
 #endif

@@ -43,8 +43,8 @@ fn main() -> Result<()> {
     choose_when_opened(&out.join("latency.skel.rs"))
 }
 
-/// latency_old.bpf.c is the same source with the same maps and programs, so the skeleton of latency.bpf.c
-/// serves both: which object it opens, `object` in `src/probe/skel.rs` says.
+/// latency_old.bpf.c and latency_raw.bpf.c are the same source with the same maps and programs, so the skeleton of
+/// latency.bpf.c serves all: which object it opens, `object` in `src/probe/skel.rs` says.
 fn choose_when_opened(skeleton: &Path) -> Result<()> {
     let text = fs::read_to_string(skeleton)?;
     let opened = "ObjectSkeletonConfigBuilder::new(&DATA)";

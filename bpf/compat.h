@@ -33,8 +33,22 @@ static __always_inline void let_go(__u64 *lock)
 #endif
 
 /*
+ * A kernel without BTF types no arguments, and checks no field: latency_raw.bpf.c builds everything
+ * once more with RAW defined, as raw events, whose programs read each field with a helper.
+ */
+#ifdef RAW
+#define EVENT(name)	   SEC("raw_tp/" name)
+#define FIELD(from, field) BPF_CORE_READ(from, field)
+#else
+#define EVENT(name)	   SEC("tp_btf/" name)
+#define FIELD(from, field) ((from)->field)
+#endif
+
+/*
  * A function that the verifier looks at once, and not for each way that leads to it. Before
- * e5069b9c23b3 (5.12) such functions take no pointers.
+ * e5069b9c23b3 (5.12) such functions take no pointers; before 2afae08c9dcb (6.8) they are verified
+ * where they are not called as well, so that each asks first whether it is wanted: a kernel that
+ * refuses one must not refuse the whole object.
  */
 #ifdef NO_SWAP
 #define VERIFIED_ONCE static __always_inline
@@ -85,7 +99,8 @@ static __always_inline __u64 argument_address(const unsigned long long *ctx, __u
 	return address;
 }
 
-/* Before d152c682f03c (5.17) a request pointed to its disk; f3fa33acca9f removed the field. */
+/* Before d152c682f03c (5.15) only a request knew its disk; f3fa33acca9f (5.17) removed that field.
+ */
 struct request___disk {
 	struct gendisk *rq_disk;
 } CORE;
@@ -123,8 +138,8 @@ static __always_inline struct gendisk *bio_disk(struct bio *bio)
 static __always_inline const void *bio_home(struct bio *bio)
 {
 	if (bpf_core_field_exists(struct bio, bi_bdev))
-		return bio->bi_bdev;
-	return ((struct bio___disk *)bio)->bi_disk;
+		return FIELD(bio, bi_bdev);
+	return FIELD((struct bio___disk *)bio, bi_disk);
 }
 
 static __always_inline __u32 fua_flag(void)
@@ -135,6 +150,14 @@ static __always_inline __u32 fua_flag(void)
 static __always_inline __u32 preflush_flag(void)
 {
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_PREFLUSH);
+}
+
+/* What NVMe marks the I/O of a multipath drive with (REQ_NVME_MPATH). */
+static __always_inline __u32 driver_flag(void)
+{
+	if (!bpf_core_enum_value_exists(enum req_flag_bits, __REQ_DRV))
+		return 0;
+	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_DRV);
 }
 
 /*

@@ -2,7 +2,7 @@
 /*
  * How events leave the kernel, for those who want to see each I/O. Each CPU has a ring of its own,
  * and nobody is woken: user space looks by the clock. What finds no room is counted. For the
- * latency programs, whose `config` must stand before it.
+ * latency programs, and for the benchmark of this path (ring.bpf.c).
  */
 #ifndef BIOPSY_EMIT_H
 #define BIOPSY_EMIT_H
@@ -37,6 +37,34 @@ static __always_inline int emit(__u32 cpu, void *event, __u64 size)
 	void *ring = bpf_map_lookup_elem(&event_rings, &cpu);
 
 	return ring && !bpf_ringbuf_output(ring, event, size, BPF_RB_NO_WAKEUP);
+}
+
+/* The number of a CPU's I/O stays below 2^53, up to which numbers are exact in JSON. */
+#define IO_CPU_BITS 13
+
+/* An I/O that is to have an event gets its number. */
+static __always_inline void number_io(struct wire_io *io, __u32 cpu, struct wire_emitter *emitter)
+{
+	io->kind = EVENT_IO;
+	io->io = ++emitter->numbers << IO_CPU_BITS | (cpu & ((1 << IO_CPU_BITS) - 1));
+	io->cpu = cpu;
+}
+
+/* An operation has no event: it ended before its I/O had the number that it would tell. */
+static __always_inline void lose_operation(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct wire_emitter *emitter = bpf_map_lookup_elem(&emitters, &cpu);
+
+	if (emitter)
+		__sync_fetch_and_add(&emitter->early_operations, 1);
+}
+
+/* It has come, or it is counted as lost. */
+static __always_inline void send_io(struct wire_io *io, __u32 cpu, struct wire_emitter *emitter)
+{
+	if (!emit(cpu, io, sizeof(*io)))
+		emitter->lost_ios++;
 }
 
 /*

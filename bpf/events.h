@@ -35,6 +35,41 @@ static __always_inline int is_asked_for(const struct wire_io *io, struct wire_em
 	return took >= event_floor_ns;
 }
 
+/* Where the request in the slot with the same number lay on the disk when it was issued. */
+struct range {
+	__u64 sector;
+	__u32 bytes;
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct range);
+} ranges SEC(".maps");
+
+static __always_inline void note_range(__u32 index, struct request *rq)
+{
+	struct range *range = bpf_map_lookup_elem(&ranges, &index);
+
+	if (!range)
+		return;
+	range->sector = FIELD(rq, __sector);
+	range->bytes = FIELD(rq, __data_len);
+}
+
+static __always_inline void range_of(__u32 index, struct wire_io *io)
+{
+	struct range *range = bpf_map_lookup_elem(&ranges, &index);
+
+	if (!range)
+		return;
+	io->sector = range->sector;
+	io->bytes = range->bytes;
+}
+
 /* What the operation of a bio has to know of the I/O that finishes for it. */
 struct finishing {
 	__u64 bio;
@@ -44,6 +79,10 @@ struct finishing {
 
 #ifdef NO_SWAP
 /* Operations are not followed here. Nobody else lets go of the bio. */
+static __always_inline void begin_held(struct wire_io *io, __u32 link, __u64 proof)
+{
+}
+
 static __always_inline void meet(struct bio_set *set, __u32 way, struct finishing *finishing)
 {
 	set->bio[way] = 0;
@@ -52,25 +91,53 @@ static __always_inline void meet(struct bio_set *set, __u32 way, struct finishin
 static __always_inline void meet_others(struct finishing *finishing)
 {
 }
+
+static __always_inline void meet_command(__u32 link, __u64 proof, struct wire_io *io)
+{
+}
 #else
 /* The facts of the operation that a bio belongs to, while that is not over. */
-static __always_inline struct facts *facts_of(__u64 link, __u64 proof)
+static __always_inline struct facts *facts_of(__u32 link, __u64 proof)
 {
+	__u32 number = link & LINK_NUMBER;
 	struct operation *operation;
 	struct caller *caller;
 
 	if (!link)
 		return 0;
 	if (link & LINK_CALLER) {
-		caller = place_of(link);
-		if (!caller || caller->tid != (__u32)link || caller->entered != proof)
+		caller = place_of(number);
+		if (!caller || caller->tid != number || caller->entered != proof)
 			return 0;
-		return facts_at(call_place(link));
+		return facts_at(call_place(number));
 	}
-	operation = operation_at(link - 1);
-	if (!operation || operation->entered != proof || operation->request <= OPERATION_ENDED)
+	operation = operation_at(number - 1);
+	if (!operation || operation->entered != proof || operation->state != OPERATION_LIVE)
 		return 0;
-	return facts_at(link - 1);
+	return facts_at(number - 1);
+}
+
+/* An I/O that blk-throttle held waits since its operation was submitted, while that is not over. */
+static __always_inline void begin_held(struct wire_io *io, __u32 link, __u64 proof)
+{
+	__u32 number = link & LINK_NUMBER;
+	struct operation *operation;
+	struct caller *caller;
+	__u64 since = 0;
+
+	if (!io->queued || !(link & LINK_THROTTLED))
+		return;
+	if (link & LINK_CALLER) {
+		caller = place_of(number);
+		if (caller && caller->tid == number && caller->entered == proof)
+			since = proof;
+	} else {
+		operation = operation_at(number - 1);
+		if (operation && operation->entered == proof && operation->state == OPERATION_LIVE)
+			since = submission(operation, number - 1);
+	}
+	if (since && since < io->queued)
+		io->queued = since;
 }
 
 static __always_inline void meet(struct bio_set *set, __u32 way, struct finishing *finishing)
@@ -85,6 +152,17 @@ static __always_inline void meet(struct bio_set *set, __u32 way, struct finishin
 		finishing->leader = facts->id;
 	facts->io = finishing->io;
 	facts->leader = finishing->leader;
+}
+
+static __always_inline void meet_command(__u32 link, __u64 proof, struct wire_io *io)
+{
+	struct facts *facts = link & LINK_NUMBER ? facts_of(link, proof) : 0;
+
+	if (!facts)
+		return;
+	facts->io = io->io;
+	facts->leader = facts->id;
+	io->operation = facts->id;
 }
 
 static long meet_next(__u32 i, struct finishing *finishing)
@@ -114,11 +192,12 @@ struct counted {
 	__u64 bio;
 	/* It has no other one. */
 	__u64 alone;
+	/* Whose it is, where no bio says it: see links.h. */
+	__u64 proof;
+	__u32 link;
+	__u32 pad;
 	struct wire_io io;
 };
-
-/* The number of a CPU's I/O stays below 2^53, up to which numbers are exact in JSON. */
-#define IO_CPU_BITS 13
 
 /*
  * Sends what is known of an I/O that was counted, with who handed it in and the operation that it
@@ -132,18 +211,18 @@ VERIFIED_ONCE int emit_io(struct counted *counted)
 	struct wire_submitter *by;
 	struct bio_set *set = 0;
 	struct wire_io *io;
-	__u32 way, index;
+	__u32 way = 0, index = 0;
 
 	if (!counted || !emitter)
 		return 0;
 	io = &counted->io;
-	if (!is_asked_for(io, emitter))
-		return 0;
-	io->kind = EVENT_IO;
-	io->io = ++emitter->numbers << IO_CPU_BITS | (cpu & ((1 << IO_CPU_BITS) - 1));
-	io->cpu = cpu;
 	if (counted->bio)
 		set = find_bio_at(counted->bio, &way, &index);
+	if (config.want_throttle && set)
+		begin_held(io, set->link[way], set->proof[way]);
+	if (!is_asked_for(io, emitter))
+		return 0;
+	number_io(io, cpu, emitter);
 	if (set) {
 		by = submitter_at(index, way);
 		if (by) {
@@ -159,8 +238,8 @@ VERIFIED_ONCE int emit_io(struct counted *counted)
 			meet_others(&finishing);
 		}
 	}
-	if (!emit(cpu, io, sizeof(*io)))
-		emitter->lost_ios++;
+	meet_command(counted->link, counted->proof, io);
+	send_io(io, cpu, emitter);
 	return 0;
 }
 

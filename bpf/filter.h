@@ -37,12 +37,17 @@ struct {
 	__type(value, __u8);
 } wanted_cgroups SEC(".maps");
 
-/* Whether the current task, which hands in this bio, is among those that were named. */
-static __noinline int is_wanted(struct bio *bio)
+/*
+ * Whether who hands in this bio is among those that were named: the current task, or, where
+ * blk-throttle's worker brings it, who handed it in before.
+ */
+static __noinline int is_wanted(struct bio *bio, const struct origin *origin)
 {
 	if (config.want_filter & FILTER_PID) {
 		__u32 pid = bpf_get_current_pid_tgid() >> 32;
 
+		if (origin)
+			pid = origin->by.pid;
 		if (!bpf_map_lookup_elem(&wanted_pids, &pid))
 			return 0;
 	}
@@ -50,11 +55,13 @@ static __noinline int is_wanted(struct bio *bio)
 		struct comm comm = {};
 
 		bpf_get_current_comm(comm.bytes, sizeof(comm.bytes));
+		if (origin)
+			__builtin_memcpy(comm.bytes, origin->comm, sizeof(comm.bytes));
 		if (!bpf_map_lookup_elem(&wanted_comms, &comm))
 			return 0;
 	}
 	if (config.want_filter & FILTER_CGROUP) {
-		__u64 cgroup = cgroup_of_bio(bio);
+		__u64 cgroup = origin ? cgroup_of_held(bio, origin) : cgroup_of_bio(bio);
 
 		if (!bpf_map_lookup_elem(&wanted_cgroups, &cgroup))
 			return 0;

@@ -11,6 +11,7 @@
 
 #include "bios.h"
 #include "hist.h"
+#include "rows.h"
 #include "wire.h"
 
 /* All maps are sized by user space: `config.most_groups`, with the covers for operations. */
@@ -170,7 +171,7 @@ static __always_inline __u32 number_of(const struct wire_group_key *all,
 
 /*
  * The group of a request, which gets the submitter's CPU + 1 as well; 0: not known. Not static:
- * verified once, but before 94e1c70a3452 (6.8) also where it is not called.
+ * verified once, but before 2afae08c9dcb (6.8) also where it is not called.
  */
 VERIFIED_ONCE __u32 group_of(struct grouped *request)
 {
@@ -199,7 +200,7 @@ static __always_inline __u16 size_class(__u32 bytes)
 	return bytes ? msb64(bytes) + 1 : 0;
 }
 
-/* Of a request with data; device flushes and passthrough have bios that nobody handed in. */
+/* Device flushes have a bio that nobody handed in. */
 static __always_inline __u32 group_of_request(struct request *rq, __u32 device, __u32 op,
 					      __u32 bytes, __u32 *cpu)
 {
@@ -211,7 +212,7 @@ static __always_inline __u32 group_of_request(struct request *rq, __u32 device, 
 		    .queue = rq->mq_hctx->queue_num,
 		    .size = size_class(bytes),
 		},
-	    .bio = op == OP_FLUSH || op == OP_PASSTHROUGH ? 0 : (__u64)rq->bio,
+	    .bio = op == OP_FLUSH ? 0 : (__u64)rq->bio,
 	};
 	__u32 group = group_of(&request);
 
@@ -219,30 +220,19 @@ static __always_inline __u32 group_of_request(struct request *rq, __u32 device, 
 	return group;
 }
 
-/* A stage that an I/O does not have. */
-#define NO_TIME (~0ull)
-
-static __always_inline void add_stage(struct wire_row *row, __u32 stage, __u64 time)
+/* At the issue of a request: its slot keeps the group. */
+static __always_inline void note_group(struct wire_slot *slot, struct request *rq, __u32 device,
+				       __u32 op)
 {
-	if (time != NO_TIME)
-		add_time(row->extents, row->counts, &row->lock, stage, time, 1);
+	__u32 cpu = 0;
+
+	slot->group = group_of_request(rq, device, op, rq->__data_len, &cpu);
+	slot->cpu = cpu;
 }
 
-/* The stages of one I/O. */
-VERIFIED_ONCE int time_in_group(__u32 group, __u64 queue, __u64 device, __u64 complete)
+static __always_inline void time_in_group(__u32 group, __u64 queue, __u64 device, __u64 complete)
 {
-	struct wire_row *row;
-
-	/* Verified where it is not called as well, as group_of is. */
-	if (!config.most_groups)
-		return 0;
-	row = group_row(group);
-	if (!row)
-		return 0;
-	add_stage(row, STAGE_QUEUE, queue);
-	add_stage(row, STAGE_DEVICE, device);
-	add_stage(row, STAGE_COMPLETE, complete);
-	return 0;
+	add_stages(group_row(group), queue, device, complete, 1);
 }
 
 /* Adds to what is counted apart in a group's row. */

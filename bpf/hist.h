@@ -41,7 +41,7 @@ static __always_inline __u32 hist_index(__u64 value)
 
 	if (value < (1 << HIST_SUB_BITS))
 		return value;
-	if (value >> HIST_MAX_BITS)
+	if (unlikely(value >> HIST_MAX_BITS))
 		return HIST_BUCKETS - 1;
 	shift = msb64(value) - HIST_SUB_BITS;
 	return ((shift + 1) << HIST_SUB_BITS) + ((value >> shift) & ((1 << HIST_SUB_BITS) - 1));
@@ -80,41 +80,51 @@ static __always_inline void raise_shared(__u64 *lock, __u64 *cell, __u64 value)
 #endif
 }
 
-VERIFIED_ONCE int extend_shared(struct wire_extent *extent, __u64 *lock, __u64 value)
+VERIFIED_ONCE int extend_shared(__u64 *not_min, __u64 *max, __u64 *lock, __u64 value)
 {
-	if (!extent || !lock)
+	if (!not_min || !max || !lock)
 		return 0;
-	__sync_fetch_and_add(&extent->sum, value);
-	raise_shared(lock, &extent->not_min, ~value);
-	raise_shared(lock, &extent->max, value);
+	raise_shared(lock, not_min, ~value);
+	raise_shared(lock, max, value);
 	return 0;
 }
 
 /*
- * Adds a time to the stage's extent and to its part of `counts`. `shared`: other CPUs add to these
- * too. Without it plain additions do: the kernel does not run a program on a CPU inside itself, and
- * the programs do not migrate. (Before 05b24ff9b2cf, 6.1, it does run one that interrupts itself:
- * there user space makes every row a shared one.) `lock` is the row's.
+ * Counts a time in its bucket, and extends the lowest and highest. `shared`: other CPUs add to
+ * these too. Without it plain additions do: the kernel does not run a program on a CPU inside
+ * itself, and the programs do not migrate. (Before 05b24ff9b2cf, 6.1, it does run one that
+ * interrupts itself: there user space makes every row a shared one.) `lock` is the row's.
  */
+static __always_inline void count_time(__u64 *counts, __u64 *not_min, __u64 *max, __u64 *lock,
+				       __u64 value, int shared)
+{
+	__u64 i = hist_index(value);
+
+	/* 6.1's verifier follows no 32-bit bound into a 64-bit register. */
+	asm volatile("" : "+r"(i));
+	if (i >= HIST_BUCKETS)
+		return;
+	if (shared) {
+		__sync_fetch_and_add(&counts[i], 1);
+		extend_shared(not_min, max, lock, value);
+		return;
+	}
+	counts[i]++;
+	if (*not_min < ~value)
+		*not_min = ~value;
+	if (*max < value)
+		*max = value;
+}
+
+/* Adds a time to the stage's extent and to its part of `counts`. */
 static __always_inline void add_time(struct wire_extent *extents, __u64 *counts, __u64 *lock,
 				     __u32 stage, __u64 value, int shared)
 {
 	struct wire_extent *extent = &extents[stage];
-	__u32 i = hist_index(value);
 
-	if (i >= HIST_BUCKETS)
-		return;
-	if (shared) {
-		__sync_fetch_and_add(&counts[stage * HIST_BUCKETS + i], 1);
-		extend_shared(extent, lock, value);
-		return;
-	}
-	counts[stage * HIST_BUCKETS + i]++;
-	extent->sum += value;
-	if (extent->not_min < ~value)
-		extent->not_min = ~value;
-	if (extent->max < value)
-		extent->max = value;
+	add(&extent->sum, value, shared);
+	count_time(counts + stage * HIST_BUCKETS, &extent->not_min, &extent->max, lock, value,
+		   shared);
 }
 
 #endif

@@ -23,13 +23,15 @@ struct gendisk {
 } CORE;
 
 struct request_queue {
-	/* Since d152c682f03c (5.17); before, the request itself knew its disk. */
+	/* Since d152c682f03c (5.15); before, the request itself knew its disk. */
 	struct gendisk *disk;
 } CORE;
 
 struct block_device {
 	struct gendisk *bd_disk;
 } CORE;
+
+struct bio_list;
 
 struct bvec_iter {
 	__u64 bi_sector;
@@ -79,14 +81,26 @@ struct io_cqe {
 	__u64 user_data;
 } CORE;
 
-/* The kiocb of a read or write is its first member (since 5.1), so the addresses are equal. */
-struct io_kiocb {
-	__u8 opcode;
-	/* Since cef216fc32d7 (5.19), and so in each kernel whose events name a request. */
-	struct io_cqe cqe;
+/* What a worker of io_uring has of a request; only its place there is asked for. */
+struct io_wq_work {
+} CORE;
+
+/* io_uring/io-wq.c */
+struct io_worker {
+	struct io_wq_work *cur_work;
 } CORE;
 
 struct io_ring_ctx;
+
+/* The kiocb of a read or write, or the command, is its first member (since 5.1), so the addresses
+ * are equal. */
+struct io_kiocb {
+	__u8 opcode;
+	struct io_ring_ctx *ctx;
+	/* Since cef216fc32d7 (5.19), and so in each kernel whose events name a request. */
+	struct io_cqe cqe;
+	struct io_wq_work work;
+} CORE;
 
 /* `obj` is the address of the application's iocb, `data` its first word. */
 struct io_event {
@@ -94,14 +108,33 @@ struct io_event {
 	__u64 obj;
 } CORE;
 
+/* `user_id` is what io_setup gave: the address of its ring of results, which begins with the place
+ * in the process's table. */
+struct kioctx {
+	unsigned long user_id;
+} CORE;
+
+struct kioctx_table {
+	unsigned int nr;
+	struct kioctx *table[];
+} CORE;
+
+struct mm_struct {
+	struct kioctx_table *ioctx_table;
+} CORE;
+
 /* fs/aio.c; its kiocb is its first member. */
 struct aio_kiocb {
+	struct kioctx *ki_ctx;
 	struct io_event ki_res;
 } CORE;
 
-/* x86-64: where a system call's fourth argument is. */
+/* x86-64: where a system call's arguments are, the fourth and the first three. */
 struct pt_regs {
 	unsigned long r10;
+	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
 } CORE;
 
 struct timespec64 {
@@ -130,11 +163,14 @@ struct request {
 	__u64 __sector;
 	struct bio *bio;
 	enum mq_rq_state state;
+	/* What waits for a request that no bio brought. */
+	void *end_io_data;
 } CORE;
 
 enum req_flag_bits {
 	__REQ_FUA = 17,
 	__REQ_PREFLUSH = 18,
+	__REQ_DRV = 24,
 };
 
 /* Request operations, the same numbers from 5.10 to 7.2 (enum req_opf became enum req_op). */
@@ -149,10 +185,37 @@ enum req_flag_bits {
 
 /* linux/sched.h: a macro, so not in BTF; unchanged since 2.6. */
 #define PF_KTHREAD 0x00200000
+/* Of 5.12 and newer. */
+#define PF_IO_WORKER 0x00000010
+#define PF_WQ_WORKER 0x00000020
+
+/* kernel/kthread.c, kernel/workqueue.c: which queue a worker has its work from. */
+struct workqueue_struct {
+	char name[24];
+} CORE;
+
+struct pool_workqueue {
+	struct workqueue_struct *wq;
+} CORE;
+
+struct worker {
+	struct pool_workqueue *current_pwq;
+} CORE;
+
+struct kthread {
+	void *data;
+} CORE;
 
 struct task_struct {
 	unsigned int flags;
 	int pid;
+	struct mm_struct *mm;
+	void *stack;
+	/* What it has handed in while it is within a driver that does so; else NULL. */
+	struct bio_list *bio_list;
+	/* Of a worker of io_uring: its struct io_worker; of a kernel thread: its struct kthread.
+	 * Since e32cf5dfbe22 (5.17). */
+	void *worker_private;
 	struct task_struct *group_leader;
 	char comm[16];
 } CORE;

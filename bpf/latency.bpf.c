@@ -23,84 +23,27 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile struct wire_latency_config config = {};
 
 #include "owner.h"
+#include "slots.h"
 #include "bios.h"
 #include "submitter.h"
 #include "filter.h"
 #include "groups.h"
 #include "operations.h"
 #include "joins.h"
+#include "commands.h"
 #include "calls.h"
 #include "rows.h"
 #include "events.h"
 #include "bio_ios.h"
 
-/* Sized by user space: Σ hardware queues × slots per queue. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_slot);
-} slots SEC(".maps");
-
-enum slot_state {
-	SLOT_ISSUED = 1,
-	/* The driver gave it back untouched: the next issue begins the device stage. */
-	SLOT_REFUSED = 2,
-	/* The driver gave it back after the device had answered, or had not in time: device goes
-	 * on, from here to the end. */
-	SLOT_RETRIED = 3,
-	/* And issued it again; a refusal of that is a wait for the next try. */
-	SLOT_REISSUED = 5,
-	/* The data is written, and a flush after it is awaited. */
-	SLOT_FLUSHING = 4,
-};
-
-static __always_inline struct wire_slot *slot_at(struct owner *owner, int tag, __u32 op,
-						 __u32 *index)
-{
-	__u32 last = owner->slots - 1;
-
-	if (op == REQ_OP_FLUSH)
-		tag = last;
-	else if ((__u32)tag >= last)
-		return 0;
-	*index = owner->slot_base + tag;
-	return bpf_map_lookup_elem(&slots, index);
-}
-
-/*
- * The slot of a request. With a scheduler internal_tag is fixed for the request's life while the
- * driver's tag comes and goes; without one it is -1 and tag is fixed. The flush machinery's own
- * request borrows a waiter's tag, so each queue has one slot more for it.
- */
-static __always_inline struct wire_slot *slot_of(struct request *rq, struct owner *owner, __u32 op,
-						 __u32 *index)
-{
-	int tag = rq->internal_tag;
-
-	if (tag < 0)
-		tag = rq->tag;
-	return slot_at(owner, tag, op, index);
-}
-
-static __always_inline __u32 op_of(struct request *rq)
-{
-	return rq->cmd_flags & REQ_OP_MASK;
-}
-
-static __always_inline int is_issued(struct wire_slot *slot, struct request *rq)
-{
-	return slot && slot->request == (__u64)rq;
-}
-
 /*
  * Whether a bio of a traced device is to be left alone. Its address may be that of one that was
  * followed and ended without a request.
  */
-static __always_inline int is_left_out(struct bio *bio, __u64 address, struct owner *owner)
+static __always_inline int is_left_out(struct bio *bio, __u64 address, struct owner *owner,
+				       const struct origin *origin)
 {
-	if (!config.want_filter || is_wanted(bio))
+	if (is_wanted(bio, origin))
 		return 0;
 	if (is_bio_based(owner))
 		forget_bio_io(address);
@@ -109,35 +52,64 @@ static __always_inline int is_left_out(struct bio *bio, __u64 address, struct ow
 	return 1;
 }
 
-SEC("tp_btf/block_bio_queue")
+/*
+ * Who handed in a bio that blk-throttle's worker brings, which is not who brings it; NULL: it is
+ * the current task, or nobody knows, which is counted.
+ */
+static __always_inline struct origin *origin_of(struct bio *bio, __u64 address, struct owner *owner)
+{
+	struct brought brought = {.bio = address};
+	__u32 held;
+
+#ifndef NO_SWAP
+	if (!config.want_throttle || !current_is_kernel_thread())
+		return 0;
+#else
+	return 0;
+#endif
+	brought.private = (__u64)BPF_CORE_READ(bio, bi_private);
+	held = held_operation(&brought);
+	if (!held && running && is_throttle_worker())
+		COUNT(owner, held_unknown);
+	return origin_at(held);
+}
+
+EVENT("block_bio_queue")
 int BPF_PROG(bio_queue)
 {
 	struct bio *bio = argument(ctx, arguments.bio_queue);
 	struct owner *owner = owner_of_bio(bio);
+	struct origin *origin = 0;
 	struct bio_set *set;
 	__u64 now;
 	__u32 way, index;
 
-	if (!owner || is_left_out(bio, argument_address(ctx, arguments.bio_queue), owner))
+	if (!owner)
+		return 0;
+	if (config.want_throttle)
+		origin = origin_of(bio, argument_address(ctx, arguments.bio_queue), owner);
+	if (config.want_filter &&
+	    is_left_out(bio, argument_address(ctx, arguments.bio_queue), owner, origin))
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (is_bio_based(owner))
-		return begin_bio_io(bio, argument_address(ctx, arguments.bio_queue), owner, now);
+		return begin_bio_io(bio, argument_address(ctx, arguments.bio_queue), owner, origin,
+				    now);
 	set = place_bio((__u64)bio, &way, &index);
 	if (!set)
 		return 0;
 	set->queued[way] = now;
 	if (config.want_submitter)
-		note_submitter(bio, submitter_at(index, way));
+		note_submitter(bio, submitter_at(index, way), origin);
 	if (config.want_operations)
 		/* The address as a plain number, of which the verifier allows arithmetic. */
-		link_bio(bio->bi_private, *(volatile __u64 *)&set->bio[way], owner->layer,
+		link_bio(FIELD(bio, bi_private), *(volatile __u64 *)&set->bio[way], owner->layer,
 			 &set->link[way], &set->proof[way]);
 	return 0;
 }
 
 /* A bio joins a request that is waiting: only its operation needs its own stamp from here on. */
-SEC("tp_btf/block_bio_backmerge")
+EVENT("block_bio_backmerge")
 int BPF_PROG(bio_backmerge)
 {
 	struct bio *bio = argument(ctx, arguments.bio_backmerge);
@@ -156,7 +128,7 @@ int BPF_PROG(bio_backmerge)
  * The bio becomes the request's first. Its stamp stays: at the issue the request's bios are looked
  * at from the first on, and the earliest stamp counts.
  */
-SEC("tp_btf/block_bio_frontmerge")
+EVENT("block_bio_frontmerge")
 int BPF_PROG(bio_frontmerge)
 {
 	struct bio *bio = argument(ctx, arguments.bio_frontmerge);
@@ -168,7 +140,7 @@ int BPF_PROG(bio_frontmerge)
 }
 
 /* Two requests become one: `rq` vanishes without a completion. */
-SEC("tp_btf/block_rq_merge")
+EVENT("block_rq_merge")
 int BPF_PROG(rq_merge)
 {
 	struct request *rq = argument(ctx, arguments.rq_merge);
@@ -178,15 +150,17 @@ int BPF_PROG(rq_merge)
 
 	if (!owner)
 		return 0;
-	if (!config.want_filter || is_followed((__u64)rq->bio))
+	if (!config.want_filter || is_followed((__u64)FIELD(rq, bio)))
 		COUNT(owner, merges);
 	slot = slot_of(rq, owner, op_of(rq), &index);
 	if (slot && slot->request == (__u64)rq)
 		slot->request = 0;
+	if (slot && config.want_parts)
+		parts_vanished(index, (__u64)rq);
 	return 0;
 }
 
-SEC("tp_btf/block_split")
+EVENT("block_split")
 int BPF_PROG(bio_split)
 {
 	struct bio *bio = argument(ctx, arguments.bio_split);
@@ -212,7 +186,7 @@ int BPF_PROG(bio_split)
 	 * set by bio_chain just before this event) keeps the stamp of the original. The front
 	 * inherits it, and the operation.
 	 */
-	from = find_bio_at((__u64)bio->bi_private, &old, &old_index);
+	from = find_bio_at((__u64)FIELD(bio, bi_private), &old, &old_index);
 	to = from ? place_bio((__u64)bio, &new, &new_index) : 0;
 	if (config.want_filter && !from) {
 		/* Once this may have been the address of a bio that was followed. */
@@ -225,11 +199,15 @@ int BPF_PROG(bio_split)
 		COUNT(owner, splits);
 	to->queued[new] = from->queued[old];
 	if (config.want_operations) {
+		/* It has several parts now, which may be issued on several CPUs at once. */
+		from->link[old] &= ~LINK_DIRECT;
 		to->link[new] = from->link[old];
 		to->proof[new] = from->proof[old];
 	}
 	if (config.want_submitter)
 		copy_submitter(submitter_at(new_index, new), submitter_at(old_index, old));
+	if (config.want_parts)
+		set_allocation(new_index, new, 0);
 	return 0;
 }
 
@@ -242,29 +220,33 @@ int BPF_PROG(bio_complete)
 	__u64 now = bpf_ktime_get_ns();
 	struct owner *owner;
 
-	if (end_bio_io(address, bio->bi_opf, now))
+	if (end_bio_io(address, FIELD(bio, bi_opf), now))
 		return 0;
 	owner = owner_of_bio(bio);
 	/* With a filter: one that did not pass. */
 	if (owner && is_bio_based(owner) && running)
 		end_unknown((__u64)BPF_CORE_READ(bio, bi_private), owner->device, op_of_bio(bio),
-			    now);
+			    FIELD(bio, bi_opf), now);
 	return 0;
 }
 
 static __u64 issues;
 
-SEC("tp_btf/block_rq_issue")
+EVENT("block_rq_issue")
 int BPF_PROG(rq_issue)
 {
 	struct request *rq = argument(ctx, arguments.rq_issue);
 	struct owner *owner = owner_of_request(rq);
 	struct wire_slot *slot;
+	struct bio *bio;
 	__u64 now;
 	__u32 op, index;
+	int followed = 0, more = 0;
 
 	if (!owner)
 		return 0;
+	/* Here and not where it is needed: see request_disk. */
+	bio = FIELD(rq, bio);
 	now = bpf_ktime_get_ns();
 	if (config.drop_issue && count_up(&issues) % config.drop_issue == 0)
 		return 0;
@@ -272,7 +254,7 @@ int BPF_PROG(rq_issue)
 	slot = slot_of(rq, owner, op, &index);
 	if (!slot)
 		return 0;
-	if (slot->request == (__u64)rq) {
+	if (unlikely(slot->request == (__u64)rq)) {
 		if (slot->state == SLOT_RETRIED) {
 			slot->state = SLOT_REISSUED;
 			if (config.want_parts)
@@ -280,35 +262,45 @@ int BPF_PROG(rq_issue)
 			return 0;
 		}
 		if (slot->state == SLOT_REFUSED) {
+			if (unlikely(op >= REQ_OP_FIRST_DRIVER))
+				refused_command(slot, (__u64)bio);
 			slot->issued = now;
 			slot->state = SLOT_ISSUED;
 			return 0;
 		}
 		COUNT(owner, stale);
 	}
+	hand_over_result(slot, index);
 	slot->queued = 0;
+	slot->link = 0;
 	if (config.want_queue && op != REQ_OP_FLUSH && op < REQ_OP_FIRST_DRIVER) {
-		slot->queued = first_queued(rq->bio);
+		more = first_queued(slot, bio, FIELD(rq, cmd_flags));
 		if (!slot->queued && !config.want_filter)
 			COUNT(owner, no_queue_start);
 	}
-	if (config.want_filter && !slot->queued) {
+	if (unlikely(op >= REQ_OP_FIRST_DRIVER))
+		followed = begin_command(slot, rq);
+	/* A flush is nobody's; what waits for it may be. */
+	if (config.want_filter && !followed && !slot->queued && op != REQ_OP_FLUSH) {
 		slot->request = 0;
+		slot->state = 0;
 		return 0;
 	}
+	if (unlikely(more))
+		COUNT(owner, too_many_bios);
+	if (config.most_groups)
+		note_group(slot, rq, owner->device, classify(FIELD(rq, cmd_flags)));
+	if (config.want_parts)
+		parts_issued(index, (__u64)rq, (__u64)bio, now);
+	moved_bio(slot, (__u64)bio);
+	if (config.want_operations)
+		await_result(slot, index);
 	slot->issued = now;
 	slot->reaped = 0;
 	slot->state = SLOT_ISSUED;
 	slot->used = 1;
-	if (config.want_submitter) {
-		slot->sector = rq->__sector;
-		slot->bytes = rq->__data_len;
-	}
-	if (config.most_groups)
-		slot->group = group_of_request(rq, owner->device, classify(rq->cmd_flags),
-					       rq->__data_len, &slot->cpu);
-	if (config.want_parts)
-		parts_issued(index, (__u64)rq, (__u64)rq->bio, now);
+	if (config.want_events)
+		note_range(index, rq);
 	slot->request = (__u64)rq;
 	return 0;
 }
@@ -319,11 +311,11 @@ int BPF_PROG(rq_issue)
  */
 static __always_inline int was_tried(struct request *rq)
 {
-	return rq->state == MQ_RQ_COMPLETE || rq->rq_flags & config.rqf_timed_out;
+	return FIELD(rq, state) == MQ_RQ_COMPLETE || FIELD(rq, rq_flags) & config.rqf_timed_out;
 }
 
 /* Given back by the driver: before it touched the device, or to try again. */
-SEC("tp_btf/block_rq_requeue")
+EVENT("block_rq_requeue")
 int BPF_PROG(rq_requeue)
 {
 	struct request *rq = argument(ctx, arguments.rq_requeue);
@@ -344,6 +336,8 @@ int BPF_PROG(rq_requeue)
 		COUNT(owner, requeues);
 	if (!is_issued(slot, rq))
 		return 0;
+	if (config.want_operations)
+		put_back(slot, index, (__u64)FIELD(rq, bio));
 	slot->reaped = 0;
 	if (tried || slot->state == SLOT_RETRIED || slot->state == SLOT_REISSUED)
 		slot->state = SLOT_RETRIED;
@@ -408,14 +402,14 @@ static __always_inline struct counted counted_io(struct request *rq, struct bio 
 {
 	struct counted counted = {
 	    .bio = (__u64)bio,
-	    .alone = !bio || !bio->bi_next,
+	    .alone = !bio || !FIELD(bio, bi_next),
 	    .io =
 		{
 		    .marks = marks,
 		    .ended = ended,
-		    .sector = rq->__sector,
-		    .bytes = rq->__data_len,
-		    .cmd_flags = rq->cmd_flags,
+		    .sector = FIELD(rq, __sector),
+		    .bytes = FIELD(rq, __data_len),
+		    .cmd_flags = FIELD(rq, cmd_flags),
 		    .device = owner->device,
 		    .slot_base = owner->slot_base,
 		    .op = op,
@@ -444,12 +438,12 @@ static __always_inline void count_unissued(__u32 group, __u32 op, __u32 used)
 		COUNT_GROUP(group, untimed, 1);
 }
 
-SEC("tp_btf/block_rq_complete")
+EVENT("block_rq_complete")
 int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 {
 	struct owner *owner = owner_of_request(rq);
 	struct bio *bio = 0;
-	__u32 op, flags, index = 0;
+	__u32 op, flags, index = 0, group = 0;
 	struct wire_slot *slot;
 	struct wire_row *row;
 	__u64 now, end;
@@ -459,32 +453,52 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		return 0;
 	/* Here and not where it is needed: see request_disk. */
 	if (keep_bios())
-		bio = rq->bio;
+		bio = FIELD(rq, bio);
 	now = bpf_ktime_get_ns();
-	flags = rq->cmd_flags;
+	flags = FIELD(rq, cmd_flags);
 	op = classify(flags);
 	slot = slot_of(rq, owner, flags & REQ_OP_MASK, &index);
-	if (config.want_filter && !is_issued(slot, rq))
+	if (config.want_filter && !is_issued(slot, rq) &&
+	    (nr_bytes || !bio || !is_followed((__u64)bio)))
 		return 0;
 	/*
 	 * A write without data and without an issue only waited for a flush. (Its FUA flag may be
 	 * set or not; data with a flush behind it was issued and completes a second time with 0
 	 * bytes.)
 	 */
-	if (!nr_bytes && (op == OP_WRITE || op == OP_FUA) && slot && slot->request != (__u64)rq)
+	if (unlikely(!nr_bytes) && (op == OP_WRITE || op == OP_FUA) && slot &&
+	    slot->request != (__u64)rq)
 		op = OP_EMPTY_FLUSH;
 	shared = op >= OPS_SHARDED || owner->shared;
 	row = row_of(owner, op);
 	if (!row)
 		return 0;
+	if (config.want_filter && op == OP_FLUSH) {
+		if (slot)
+			slot->request = 0;
+		return 0;
+	}
 	if (nr_bytes)
 		add(&row->bytes, nr_bytes, shared);
 	if (config.most_groups)
 		COUNT_GROUP(group_at_completion(rq, owner, slot, op, nr_bytes), bytes, nr_bytes);
-	/* More to come: a partial completion, or the data of a write that a flush will follow. */
-	if (nr_bytes < rq->__data_len)
+	/* More to come. */
+	if (unlikely(nr_bytes < FIELD(rq, __data_len))) {
+		if (config.want_operations && is_issued(slot, rq) && slot->link & LINK_IN_TABLE) {
+			struct partly partly = {
+			    .bio = (__u64)bio,
+			    .ended = now,
+			    .bytes = nr_bytes,
+			    .slot = index,
+			    .device = owner->device,
+			    .op = op,
+			};
+
+			finish_ended_bios(slot, &partly);
+		}
 		return 0;
-	if (op != OP_FLUSH && rq->rq_flags & config.rqf_flush_seq) {
+	}
+	if (unlikely(op != OP_FLUSH && FIELD(rq, rq_flags) & config.rqf_flush_seq)) {
 		/*
 		 * The data is written, a flush follows: the device stage of this write ends here.
 		 * What it waits for the flush is in no stage; the flush itself has a row of its
@@ -497,11 +511,11 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		}
 		return 0;
 	}
-	if (!slot) {
+	if (unlikely(!slot)) {
 		COUNT(owner, out_of_range);
 		return 0;
 	}
-	if (slot->request != (__u64)rq) {
+	if (unlikely(slot->request != (__u64)rq)) {
 		if (op == OP_EMPTY_FLUSH)
 			add(&row->never_issued, 1, shared);
 		else if (slot->used)
@@ -514,14 +528,29 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 
 			emit_io(&counted);
 		}
-		if (config.most_groups)
-			count_unissued(group_at_completion(rq, owner, slot, op, nr_bytes), op,
-				       slot->used);
+		if (config.most_groups) {
+			group = group_at_completion(rq, owner, slot, op, nr_bytes);
+			count_unissued(group, op, slot->used);
+		}
+		if (config.want_operations && op == OP_EMPTY_FLUSH) {
+			struct waiter waiter = {
+			    .bio = (__u64)bio,
+			    .ended = now,
+			    .flush = flush_index(owner),
+			    .device = owner->device,
+			    .group = group + 1,
+			};
+			int unowned = !finish_waiter(&waiter);
+
+			add(&row->unowned, unowned, shared);
+			if (config.most_groups)
+				COUNT_GROUP(group, unowned, unowned);
+		}
 		return 0;
 	}
 	slot->request = 0;
 	end = slot->reaped ? slot->reaped : now;
-	if (end < slot->issued || now < end || slot->queued > slot->issued) {
+	if (unlikely(end < slot->issued || now < end || slot->queued > slot->issued)) {
 		COUNT(owner, negative);
 		add(&row->untimed, 1, shared);
 		if (config.want_events) {
@@ -541,6 +570,8 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	if (slot->reaped && slot->state != SLOT_FLUSHING)
 		add_time(row->extents, row->counts, &row->lock, STAGE_COMPLETE, now - slot->reaped,
 			 shared);
+	if (unlikely(slot->state == SLOT_FLUSHING))
+		add(&row->flushed, flushed_behind(flush_index(owner), slot->reaped), shared);
 	if (config.want_parts)
 		parts_completed(slot, index, owner->device, op);
 	if (config.want_events) {
@@ -552,8 +583,9 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		counted.io.queued = slot->queued;
 		counted.io.issued = slot->issued;
 		counted.io.reaped = end;
-		counted.io.sector = slot->sector;
-		counted.io.bytes = slot->bytes;
+		range_of(index, &counted.io);
+		counted.link = slot->link;
+		counted.proof = slot->proof;
 		emit_io(&counted);
 	}
 	if (config.most_groups) {
@@ -565,7 +597,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		if (config.matrix_cpus)
 			count_in_matrix(slot->cpu, 1);
 	}
-	if (keep_bios() && bio) {
+	if (keep_bios() && (bio || slot->link & LINK_COMMAND)) {
 		struct part part = {
 		    .bio = (__u64)bio,
 		    .stamps =
@@ -581,8 +613,13 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		    .slot = index,
 		};
 
-		if (!finish_bios(&part, !bio->bi_next)) {
+		if (!finish(slot, &part)) {
+			__u64 queue = slot->queued ? slot->issued - slot->queued : NO_TIME;
+			int reaped = slot->reaped && slot->state != SLOT_FLUSHING;
+
 			add(&row->unowned, 1, shared);
+			time_unowned(owner->device, op, queue, end - slot->issued,
+				     reaped ? now - slot->reaped : NO_TIME);
 			if (config.most_groups)
 				COUNT_GROUP(slot->group, unowned, 1);
 		}
@@ -625,7 +662,14 @@ SEC("?tp_btf/io_uring_complete")
 int BPF_PROG(ring_complete, struct io_ring_ctx *ring, void *req)
 {
 	if (req)
-		operation_ended((__u64)req);
+		operation_ended((__u64)req, ctx);
+	return 0;
+}
+
+SEC("?tp_btf/io_uring_cqring_wait")
+int BPF_PROG(ring_wait)
+{
+	ring_waited_on(argument_address(ctx, 0));
 	return 0;
 }
 
@@ -671,7 +715,10 @@ int BPF_PROG(io_done, struct request *rq)
 SEC("?tp_btf/io_uring_queue_async_work")
 int BPF_PROG(ring_queue_work, struct io_kiocb *req)
 {
-	ring_punted((__u64)req);
+	if (config.want_parts)
+		ring_punted((__u64)req);
+	/* The worker may be done before the call begins to wait. */
+	ring_waited_on((__u64)BPF_CORE_READ(req, ctx));
 	return 0;
 }
 

@@ -78,6 +78,9 @@ __u64 unlearned = 0;
  */
 volatile __u32 running = 0;
 
+/* The window has ended: what is known of operations stays as it is, for user space to look at. */
+volatile __u32 over = 0;
+
 /* The address of a block device or hardware queue as a place in `owners`. */
 static __always_inline __u32 owner_place(__u32 low)
 {
@@ -140,7 +143,12 @@ static __noinline int learn(__u64 key, __u32 place, __u32 major, __u32 minor, __
 	return 0;
 }
 
-static __always_inline struct owner *find_owner(__u64 key, __u32 place)
+static __always_inline struct owner *owner_at(__u32 place)
+{
+	return bpf_map_lookup_elem(&owners, &place);
+}
+
+static __noinline struct owner *find_owner(__u64 key, __u32 place)
 {
 	for (__u32 i = 0; i < OWNER_PROBES; i++) {
 		__u32 at = (place + i) & ((1 << OWNER_BITS) - 1);
@@ -159,30 +167,51 @@ static __always_inline struct owner *find_owner(__u64 key, __u32 place)
 	return 0;
 }
 
+/* An owner that is not where its address says. */
+static __noinline struct owner *other_owner_of_request(struct request *rq, __u32 place)
+{
+	struct blk_mq_hw_ctx *hctx = BPF_CORE_READ(rq, mq_hctx);
+	struct owner *owner = find_owner((__u64)hctx, place);
+	struct gendisk *disk;
+
+	if (owner)
+		return owner;
+	disk = request_disk(rq);
+	/* An NVMe admin queue has no disk. */
+	if (!disk)
+		return 0;
+	if (learn((__u64)hctx, place, BPF_CORE_READ(disk, major), BPF_CORE_READ(disk, first_minor),
+		  BPF_CORE_READ(hctx, queue_num)))
+		__sync_fetch_and_add(&unlearned, 1);
+	return find_owner((__u64)hctx, place);
+}
+
 /* The owner of a request's hardware queue where the device is traced, else NULL. */
 static __always_inline struct owner *owner_of_request(struct request *rq)
 {
-	struct blk_mq_hw_ctx *hctx = rq->mq_hctx;
+	struct blk_mq_hw_ctx *hctx = FIELD(rq, mq_hctx);
 	__u32 place = owner_place(low_half(hctx));
 	struct owner *owner;
 
 	if (!running)
 		return 0;
-	owner = find_owner((__u64)hctx, place);
-	if (!owner) {
-		struct gendisk *disk = request_disk(rq);
+	owner = owner_at(place);
+	if (unlikely(!owner || owner->key != (__u64)hctx))
+		owner = other_owner_of_request(rq, place);
+	return owner && owner->traced ? owner : 0;
+}
 
-		/* An NVMe admin queue has no disk. */
-		if (!disk)
-			return 0;
-		if (learn((__u64)hctx, place, BPF_CORE_READ(disk, major),
-			  BPF_CORE_READ(disk, first_minor), hctx->queue_num))
-			__sync_fetch_and_add(&unlearned, 1);
-		owner = find_owner((__u64)hctx, place);
-		if (!owner)
-			return 0;
-	}
-	return owner->traced ? owner : 0;
+static __noinline struct owner *other_owner_of_bio(struct bio *bio, __u64 home, __u32 place)
+{
+	struct owner *owner = find_owner(home, place);
+	struct gendisk *disk;
+
+	if (owner)
+		return owner;
+	disk = bio_disk(bio);
+	if (learn(home, place, BPF_CORE_READ(disk, major), BPF_CORE_READ(disk, first_minor), 0))
+		__sync_fetch_and_add(&unlearned, 1);
+	return find_owner(home, place);
 }
 
 /* The owner of a bio's block device (each partition is one), likewise. */
@@ -190,19 +219,11 @@ static __always_inline struct owner *owner_of_bio(struct bio *bio)
 {
 	const void *home = bio_home(bio);
 	__u32 place = owner_place(low_half(home));
-	struct owner *owner = find_owner((__u64)home, place);
+	struct owner *owner = owner_at(place);
 
-	if (!owner) {
-		struct gendisk *disk = bio_disk(bio);
-
-		if (learn((__u64)home, place, BPF_CORE_READ(disk, major),
-			  BPF_CORE_READ(disk, first_minor), 0))
-			__sync_fetch_and_add(&unlearned, 1);
-		owner = find_owner((__u64)home, place);
-		if (!owner)
-			return 0;
-	}
-	return owner->traced ? owner : 0;
+	if (unlikely(!owner || owner->key != (__u64)home))
+		owner = other_owner_of_bio(bio, (__u64)home, place);
+	return owner && owner->traced ? owner : 0;
 }
 
 /* Whether it is, where such a device is traced at all. */

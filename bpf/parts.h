@@ -59,9 +59,9 @@ struct {
 struct operation_parts {
 	__u64 submitted;
 	__u64 punted;
-	/* blk-throttle held it from its submission for this long; 0: not. */
+	/* Its last part: blk-throttle held it from its submission for this long; 0: not. */
 	__u64 throttled;
-	/* Its last part: block_rq_complete, and the end of the bios' own callbacks. */
+	/* And block_rq_complete, and the end of the bios' own callbacks. */
 	__u64 finished;
 	__u64 done;
 	/* Of a call: when its task was last woken, and when it then ran. */
@@ -70,7 +70,9 @@ struct operation_parts {
 	/* Of a call: its task's kernel stack, the lower half of the address. */
 	__u64 stack;
 	__u64 spans[PART_RETRY - PART_ALLOC + 1];
-	__u64 pad2[3];
+	/* blk-throttle held a bio of it. */
+	__u64 held;
+	__u64 pad2[2];
 };
 _Static_assert(sizeof(struct operation_parts) == 128, "operation_parts");
 
@@ -126,6 +128,18 @@ static __always_inline struct operation_parts *operation_parts_at(__u32 index)
 	return bpf_map_lookup_elem(&operation_parts, &index);
 }
 
+/* Another operation begins in this place. */
+static __always_inline void parts_begun(__u32 place)
+{
+	struct operation_parts *parts = operation_parts_at(place);
+
+	if (!parts)
+		return;
+	parts->punted = 0;
+	parts->throttled = 0;
+	parts->held = 0;
+}
+
 static __always_inline struct slot_parts *slot_parts_at(__u32 index)
 {
 	return bpf_map_lookup_elem(&slot_parts, &index);
@@ -149,26 +163,81 @@ static __always_inline void bio_allocated(__u64 bio)
 		parts->allocated[way] = bpf_ktime_get_ns();
 }
 
-/* The request begins a new life at its first issue. */
+/* When a bio got its request, and is the reason that there is one; 0: it joined one, or nobody saw
+ * it. What an earlier bio in this place left lies before this one's entry. */
+static __always_inline __u64 allocation_of(const struct bio_set *set, __u32 index, __u32 way)
+{
+	struct bio_parts *parts = bio_parts_at(index);
+	__u64 allocated = parts ? parts->allocated[way & (BIO_WAYS - 1)] : 0;
+
+	return allocated >= set->queued[way & (BIO_WAYS - 1)] ? allocated : 0;
+}
+
+/* A bio comes into the table whose entry lies back: the stamp of another may lie behind that. */
+static __always_inline void set_allocation(__u32 index, __u32 way, __u64 allocated)
+{
+	struct bio_parts *parts = bio_parts_at(index);
+
+	if (parts)
+		parts->allocated[way & (BIO_WAYS - 1)] = allocated;
+}
+
+/* The earliest allocation among a request's bios. */
+struct first_allocated {
+	__u64 bio;
+	__u64 allocated;
+};
+
+static long earlier_allocation(__u32 i, struct first_allocated *first)
+{
+	__u32 way, index;
+	struct bio_set *set;
+	__u64 allocated;
+
+	if (!first->bio)
+		return 1;
+	set = find_bio_at(first->bio, &way, &index);
+	allocated = set ? allocation_of(set, index, way) : 0;
+	if (allocated && (!first->allocated || allocated < first->allocated))
+		first->allocated = allocated;
+	first->bio = next_bio(first->bio);
+	return !first->bio;
+}
+
+/*
+ * The request begins a new life at its first issue. Its first bio need not be the one that it was
+ * allocated for: a front merge puts a later one before that.
+ */
 static __noinline int parts_issued(__u32 index, __u64 request, __u64 bio, __u64 now)
 {
 	struct slot_parts *parts = slot_parts_at(index);
-	struct bio_parts *of_bio = 0;
-	__u32 way = 0, set;
+	struct first_allocated first = {.bio = bio};
 
 	if (!parts)
 		return 0;
-	if (parts->request != request)
+#ifdef NO_SWAP
+	earlier_allocation(0, &first);
+#else
+	bpf_loop(MOST_BIOS, earlier_allocation, &first, 0);
+#endif
+	if (parts->request != request || parts->inserted < first.allocated)
 		parts->inserted = 0;
-	if (bio && find_bio_at(bio, &way, &set))
-		of_bio = bio_parts_at(set);
-	parts->allocated = of_bio ? of_bio->allocated[way & (BIO_WAYS - 1)] : 0;
+	parts->allocated = first.allocated;
 	/* The next life of the slot has to be inserted anew. */
 	parts->request = 0;
 	parts->first_issued = now;
 	parts->reissued = 0;
 	parts->place = 0;
 	return 0;
+}
+
+/* The request has become part of another one. */
+static __always_inline void parts_vanished(__u32 index, __u64 request)
+{
+	struct slot_parts *parts = slot_parts_at(index);
+
+	if (parts && parts->request == request)
+		parts->request = 0;
 }
 
 static __always_inline void parts_reissued(__u32 index, __u64 now)
@@ -196,58 +265,97 @@ static __always_inline void add_part(struct wire_part_row *row, __u32 part, __u6
 }
 
 /*
- * The request completes. From `queued` to `issued` each moment is in one part; where a stamp is
- * missing it has none.
+ * What the queue and device stages of a request are made of, or of one of its bios: from `queued`
+ * to `issued` each moment is in one part, and what lies before its own entry is in none.
+ * `allocated` is 0 for a bio that joined a request which was there.
  */
+static __always_inline void take_apart(__u64 *spans, const struct slot_parts *of, __u64 queued,
+				       __u64 allocated, __u64 issued)
+{
+	__u64 inserted = of->inserted, first = of->first_issued, plugged = inserted ?: first;
+	__u64 at = queued;
+
+	for (__u32 i = 0; i < PART_RETRY - PART_ALLOC + 1; i++)
+		spans[i] = NO_PART;
+	if (of->reissued > issued)
+		spans[PART_RETRY - PART_ALLOC] = of->reissued - issued;
+	if (!queued || !of->allocated || plugged > first || first > issued || queued > issued)
+		return;
+	if (queued <= allocated && allocated <= issued) {
+		spans[PART_ALLOC - PART_ALLOC] = allocated - queued;
+		at = allocated;
+	}
+	if (at <= plugged) {
+		spans[PART_PLUG - PART_ALLOC] = plugged - at;
+		at = plugged;
+	}
+	if (inserted && at <= first) {
+		spans[PART_SCHED - PART_ALLOC] = first - at;
+		at = first;
+	}
+	if (at < issued)
+		spans[PART_REQUEUE - PART_ALLOC] = issued - at;
+}
+
+/* Counts what `take_apart` found. `queue` is the stage; NO_PART: there is none. */
+static __always_inline void count_spans(struct wire_part_row *row, const __u64 *spans, __u64 queue)
+{
+	__u64 sum = 0;
+
+	for (__u32 i = 0; i <= PART_REQUEUE - PART_ALLOC; i++)
+		sum += spans[i] == NO_PART ? 0 : spans[i];
+	if (spans[PART_RETRY - PART_ALLOC] != NO_PART)
+		add_part(row, PART_RETRY, spans[PART_RETRY - PART_ALLOC]);
+	if (queue == NO_PART)
+		return;
+	/* No stamp of an allocation; or two parts of an operation were written at once. */
+	if (sum != queue) {
+		__sync_fetch_and_add(&row->unknown, 1);
+		return;
+	}
+	for (__u32 i = PART_ALLOC; i <= PART_REQUEUE; i++)
+		add_part(row, i, spans[i - PART_ALLOC]);
+}
+
+/* The request completes. */
 VERIFIED_ONCE int parts_completed(const struct wire_slot *slot, __u32 index, __u32 device, __u32 op)
 {
 	struct slot_parts *parts = slot_parts_at(index);
-	__u64 queued, issued, allocated, inserted, first;
 	struct wire_part_row *row;
 
-	if (!slot || !parts || op >= OPS)
+	if (!config.want_parts || !slot || !parts || op >= OPS)
 		return 0;
-	for (__u32 i = 0; i < PART_RETRY - PART_ALLOC + 1; i++)
-		parts->spans[i] = NO_PART;
-	queued = slot->queued;
-	issued = slot->issued;
-	allocated = parts->allocated;
-	inserted = parts->inserted;
-	first = parts->first_issued;
-	if (queued && queued <= allocated && allocated <= first && first <= issued &&
-	    (!inserted || (allocated <= inserted && inserted <= first))) {
-		parts->spans[PART_ALLOC - PART_ALLOC] = allocated - queued;
-		parts->spans[PART_PLUG - PART_ALLOC] = (inserted ? inserted : first) - allocated;
-		if (inserted)
-			parts->spans[PART_SCHED - PART_ALLOC] = first - inserted;
-		if (issued > first)
-			parts->spans[PART_REQUEUE - PART_ALLOC] = issued - first;
-	}
-	if (parts->reissued > issued)
-		parts->spans[PART_RETRY - PART_ALLOC] = parts->reissued - issued;
 	row = part_row(device, UNIT_IO, op);
 	if (!row)
 		return 0;
-	for (__u32 i = PART_ALLOC; i <= PART_RETRY; i++)
-		add_part(row, i, parts->spans[i - PART_ALLOC]);
+	take_apart(parts->spans, parts, slot->queued, parts->allocated, slot->issued);
+	count_spans(row, parts->spans, slot->queued ? slot->issued - slot->queued : NO_PART);
 	return 0;
 }
 
-/* A request's end is that of a part of an operation. */
-VERIFIED_ONCE int parts_joined(__u32 place, __u32 index, __u64 finished)
+/* A request's end is that of a part of an operation, whose bio is of these stamps. */
+VERIFIED_ONCE int parts_joined(__u32 place, __u32 index, const struct stamps *of, __u64 allocated)
 {
 	struct operation_parts *to = operation_parts_at(place);
 	struct slot_parts *from = slot_parts_at(index);
 
-	if (!to || !from)
+	if (!config.want_parts || !to || !from || !of)
 		return 0;
-	for (__u32 i = 0; i < PART_RETRY - PART_ALLOC + 1; i++)
-		to->spans[i] = from->spans[i];
-	to->finished = finished;
+	take_apart(to->spans, from, of->queued, allocated, of->issued);
+	to->throttled = 0;
+	to->finished = of->ended;
 	to->done = 0;
 	from->place = place + 1;
-	from->finished = finished;
+	from->finished = of->ended;
 	return 0;
+}
+
+/* When the only bio of the request in a slot got it. */
+static __always_inline __u64 allocated_at(__u32 index)
+{
+	struct slot_parts *parts = slot_parts_at(index);
+
+	return parts ? parts->allocated : 0;
 }
 
 /* A part of an operation ended that was no request, and has none of a request's parts. */
@@ -259,6 +367,7 @@ static __always_inline void parts_of_none(__u32 place, __u64 finished)
 		return;
 	for (__u32 i = 0; i < PART_RETRY - PART_ALLOC + 1; i++)
 		to->spans[i] = NO_PART;
+	to->throttled = 0;
 	to->finished = finished;
 	to->done = 0;
 }
@@ -287,26 +396,39 @@ struct whole {
 	__u32 waiter;
 };
 
+/* Which stages an operation has. */
+static __always_inline __u32 cover_of(const struct stamps *of, __u64 seen)
+{
+	if (!seen)
+		return COVER_NO_REAP;
+	return of->fused ? COVER_NO_COMPLETE : COVER_ALL;
+}
+
 VERIFIED_ONCE int count_parts(const struct whole *of)
 {
 	struct operation_parts *parts, *waiter;
 	struct wire_part_row *row;
-	__u64 from;
+	__u64 from, queue;
 
 	if (!of || of->stamps.op >= OPS)
 		return 0;
 	parts = operation_parts_at(of->place);
-	row = part_row(of->stamps.device, UNIT_OPERATION, of->stamps.op);
+	row = part_row(of->stamps.device, UNIT_OPERATION + cover_of(&of->stamps, of->seen),
+		       of->stamps.op);
 	if (!parts || !row)
+		return 0;
+	from = of->stamps.queued ? of->stamps.queued : of->stamps.issued;
+	/* Counted, and without stages. */
+	if ((!of->seen && of->stamps.fused) || from < of->entered || of->stamps.issued < from)
 		return 0;
 	if (parts->submitted >= of->entered)
 		add_part(row, PART_SUBMIT_BATCH, parts->submitted - of->entered);
-	if (parts->punted && parts->punted <= of->stamps.queued)
-		add_part(row, PART_IO_WQ, of->stamps.queued - parts->punted);
+	if (parts->punted && parts->punted <= from)
+		add_part(row, PART_IO_WQ, from - parts->punted);
 	if (parts->throttled)
 		add_part(row, PART_THROTTLE, parts->throttled);
-	for (__u32 i = PART_ALLOC; i <= PART_RETRY; i++)
-		add_part(row, i, parts->spans[i - PART_ALLOC]);
+	queue = of->stamps.queued ? of->stamps.issued - from - parts->throttled : NO_PART;
+	count_spans(row, parts->spans, queue);
 	from = parts->finished;
 	if (of->stamps.reaped <= from && from <= of->stamps.ended) {
 		if (of->stamps.reaped < from)

@@ -8,9 +8,10 @@
 
 #include "compat.h"
 #include "wire.h"
+#include "hist.h"
 #include "owner.h"
 
-/* Sized by user space: Σ shards × operations. */
+/* Sized by user space: Σ shards × operations, of all I/Os and then of those of no operation. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -56,5 +57,73 @@ static __always_inline struct wire_row *row_of(struct owner *owner, __u32 op)
 	}
 	return bpf_map_lookup_elem(&rows, &index);
 }
+
+/* A stage that an I/O does not have. */
+#define NO_TIME (~0ull)
+
+static __always_inline void add_stage(struct wire_row *row, __u32 stage, __u64 time, int shared)
+{
+	if (time != NO_TIME)
+		add_time(row->extents, row->counts, &row->lock, stage, time, shared);
+}
+
+/* The stages of one I/O, in a row beside that of all I/Os. */
+VERIFIED_ONCE int add_stages(struct wire_row *row, __u64 queue, __u64 device, __u64 complete,
+			     int shared)
+{
+	/* Before 2afae08c9dcb (6.8) it is verified where it is not called as well. */
+	if (!row || !(config.want_operations || config.most_groups))
+		return 0;
+	add_stage(row, STAGE_QUEUE, queue, shared);
+	add_stage(row, STAGE_DEVICE, device, shared);
+	add_stage(row, STAGE_COMPLETE, complete, shared);
+	return 0;
+}
+
+#ifdef NO_SWAP
+/* Operations are not followed here. */
+static __always_inline void time_unowned(__u32 device, __u32 op, __u64 queue, __u64 served,
+					 __u64 complete)
+{
+}
+#else
+static __always_inline struct wire_row *unowned_row(__u32 device, __u32 op, int *shared)
+{
+	struct wire_device *facts = bpf_map_lookup_elem(&devices, &device);
+	__u32 shard, index;
+
+	if (!facts || op >= OPS)
+		return 0;
+	*shared = 1;
+	index = facts->unowned_row_base;
+	if (op < OPS_SHARDED) {
+		*shared = facts->flags & SHARED_UNOWNED_ROWS;
+		shard = bpf_get_smp_processor_id();
+		if (facts->unowned_shards && shard >= facts->unowned_shards)
+			shard %= facts->unowned_shards;
+		index += shard * OPS_SHARDED + op;
+	} else {
+		index += facts->unowned_shards * OPS_SHARDED + op - OPS_SHARDED;
+	}
+	return bpf_map_lookup_elem(&rows, &index);
+}
+
+/*
+ * The stages of an I/O of no operation, which stand in the row of all I/Os already. A second set of
+ * rows by hardware queue, so that each I/O is added to one of two, would take more memory than
+ * there is for many drives; and this way an I/O of an operation does not pay for those of none.
+ */
+static __always_inline void time_unowned(__u32 device, __u32 op, __u64 queue, __u64 served,
+					 __u64 complete)
+{
+	int shared = 1;
+	struct wire_row *row;
+
+	if (!config.want_operations)
+		return;
+	row = unowned_row(device, op, &shared);
+	add_stages(row, queue, served, complete, shared);
+}
+#endif /* NO_SWAP */
 
 #endif

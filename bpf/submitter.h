@@ -44,14 +44,48 @@ static __always_inline __u64 cgroup_of_bio(struct bio *bio)
 	return charged;
 }
 
-static __noinline void note_submitter(struct bio *bio, struct wire_submitter *submitter)
+/* Who handed in an operation, by the operation's, the call's or the iocb's place, where that may be
+ * held. */
+struct origin {
+	struct wire_submitter by;
+	/* Of the thread, always. */
+	char comm[16];
+};
+
+/* As many as `operation_parts`, and behind them as many as `iocbs`, where blk-throttle's worker may
+ * bring what somebody handed in. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct origin);
+} origins SEC(".maps");
+
+static __always_inline int keep_origins(void)
+{
+	return config.want_throttle && (config.want_submitter || config.want_filter);
+}
+
+/* The origin in a place, given as its number + 1; NULL: it is the current task. */
+static __always_inline struct origin *origin_at(__u32 number)
+{
+	__u32 place = number - 1;
+
+	return keep_origins() && number ? bpf_map_lookup_elem(&origins, &place) : 0;
+}
+
+/* The cgroup of a bio that somebody handed in a while ago. */
+static __always_inline __u64 cgroup_of_held(struct bio *bio, const struct origin *origin)
+{
+	return origin->by.cgroup ? origin->by.cgroup : cgroup_of_bio(bio);
+}
+
+static __always_inline void note_task(struct wire_submitter *submitter)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	__u64 id = bpf_get_current_pid_tgid();
 
-	if (!submitter)
-		return;
-	submitter->cgroup = cgroup_of_bio(bio);
 	submitter->pid = id >> 32;
 	submitter->tid = id;
 	submitter->cpu = bpf_get_smp_processor_id();
@@ -61,6 +95,33 @@ static __noinline void note_submitter(struct bio *bio, struct wire_submitter *su
 		BPF_CORE_READ_STR_INTO(&submitter->comm, task, group_leader, comm);
 	else
 		bpf_get_current_comm(submitter->comm, sizeof(submitter->comm));
+}
+
+/* The current task hands in the operation that has this place. */
+static __always_inline void note_origin(__u32 place)
+{
+	struct origin *origin = origin_at(place + 1);
+
+	if (!origin)
+		return;
+	note_task(&origin->by);
+	/* That of v1 is not the task's here, and the bio names it. */
+	origin->by.cgroup = config.unified_cgroups ? bpf_get_current_cgroup_id() : 0;
+	bpf_get_current_comm(origin->comm, sizeof(origin->comm));
+}
+
+static __noinline void note_submitter(struct bio *bio, struct wire_submitter *submitter,
+				      const struct origin *origin)
+{
+	if (!submitter)
+		return;
+	if (origin) {
+		*submitter = origin->by;
+		submitter->cgroup = cgroup_of_held(bio, origin);
+	} else {
+		note_task(submitter);
+		submitter->cgroup = cgroup_of_bio(bio);
+	}
 	submitter->sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
 	submitter->bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
 }

@@ -18,7 +18,14 @@ struct wire_extent {
 };
 _Static_assert(sizeof(struct wire_extent) == 24, "wire_extent");
 
-/* Classes of requests, in the order of `Op` in src/analyze/latency.rs. */
+/* The same where the sum stands elsewhere. */
+struct wire_bounds {
+	__u64 not_min;
+	__u64 max;
+};
+_Static_assert(sizeof(struct wire_bounds) == 16, "wire_bounds");
+
+/* Classes of requests, in the order of `Op` in src/analyze/op.rs. */
 enum wire_op {
 	OP_READ,
 	OP_WRITE,
@@ -43,7 +50,8 @@ enum wire_stage {
 
 /*
  * What completed: one row per device, shard and operation. An I/O of a bio-based device has no
- * stages: its whole time stands in the place of device.
+ * stages: its whole time stands in the place of device. Of the I/Os that belong to no operation a
+ * second set of rows has the stages, and nothing else.
  */
 struct wire_row {
 	__u64 bytes;
@@ -57,8 +65,8 @@ struct wire_row {
 	__u64 no_start;
 	/* Completed with nothing to time: an empty flush is never issued. */
 	__u64 never_issued;
-	/* Timed, and of no operation that is followed: nobody waits for it, or nobody is seen to.
-	 */
+	/* Timed or an empty flush, and of no operation that is followed: nobody waits for it, or
+	 * nobody is seen to. */
 	__u64 unowned;
 	/* The kernel's side: held while an extent is raised without compare-and-swap. */
 	__u64 lock;
@@ -69,7 +77,9 @@ struct wire_row {
 	 * the block layer to the end of its request. */
 	__u64 bios;
 	__u64 bio_ns;
-	__u64 pad[6];
+	/* Timed, and waited for a flush after its data. */
+	__u64 flushed;
+	__u64 pad[5];
 	__u64 counts[STAGES * HIST_BUCKETS];
 };
 _Static_assert(sizeof(struct wire_row) == 192 + 3 * 8 * 592, "wire_row");
@@ -82,7 +92,8 @@ _Static_assert(sizeof(struct wire_row) == 192 + 3 * 8 * 592, "wire_row");
 #define BELOW 8
 /* Where the driver flushes first and then writes, the kernel counts a write with a flush ahead as
  * two I/Os (dm). */
-#define FLUSHES_APART 16
+#define FLUSHES_APART	    16
+#define SHARED_UNOWNED_ROWS 32
 
 /* Stages of an operation, and their sum. */
 enum wire_operation_stage {
@@ -106,27 +117,33 @@ enum wire_cover {
 	COVERS,
 };
 
-/* Operations whose total lies in one power of two, and the sums of their stages. */
+/* Operations whose total lies in one power of two, and the sums of their stages; one cache line. */
 struct wire_total {
 	__u64 operations;
-	__u64 sums[OPERATION_TOTAL];
+	__u64 sums[OPERATION_STAGES];
+	__u64 pad;
 };
-_Static_assert(sizeof(struct wire_total) == 48, "wire_total");
+_Static_assert(sizeof(struct wire_total) == 64, "wire_total");
 
-/* Operations that ended: a row per device, cover, shard and class of their last request. */
+/*
+ * Operations that ended: a row per device, cover, shard and class of their last request with data,
+ * or of an empty flush where none had any. Each touches the first two cache lines, that of its
+ * class, and one per bucket.
+ */
 struct wire_operation_row {
+	struct wire_bounds bounds[OPERATION_STAGES];
 	/* Ended with stamps of several parts: counted, and without stages. */
 	__u64 torn;
 	/* Nobody was seen to fetch them, on a device where `complete` is not known either: counted,
 	 * and without stages. */
 	__u64 bare;
-	struct wire_extent extents[OPERATION_STAGES];
 	__u64 lock;
+	__u64 pad;
 	/* By the highest bit of the total. */
 	struct wire_total by_total[HIST_MAX_BITS + 1];
 	__u64 counts[OPERATION_STAGES * HIST_BUCKETS];
 };
-_Static_assert(sizeof(struct wire_operation_row) == 168 + 41 * 48 + 6 * 8 * 592,
+_Static_assert(sizeof(struct wire_operation_row) == 128 + 41 * 64 + 6 * 8 * 592,
 	       "wire_operation_row");
 
 /* Parts of stages, in the order of `Part` in src/analyze/parts.rs. */
@@ -149,15 +166,17 @@ enum wire_part {
 
 enum wire_part_unit {
 	UNIT_IO,
+	/* And its cover. */
 	UNIT_OPERATION,
-	PART_UNITS,
+	PART_UNITS = UNIT_OPERATION + COVERS,
 };
 
 /* A row per device, unit and class. */
 struct wire_part_row {
 	struct wire_extent extents[PARTS];
 	__u64 lock;
-	__u64 pad;
+	/* I/Os or operations whose queue stage could not be taken apart. */
+	__u64 unknown;
 	__u64 counts[PARTS * HIST_BUCKETS];
 };
 _Static_assert(sizeof(struct wire_part_row) == 304 + 12 * 8 * 592, "wire_part_row");
@@ -176,6 +195,8 @@ enum wire_call {
 	CALL_AIO,
 	/* io_getevents: brings their results. */
 	CALL_AIO_FETCH,
+	/* ioctl: waits, where it is one of block devices. Never seen in an event. */
+	CALL_COMMAND,
 };
 
 /* A traced device: user space writes it before anything is attached. */
@@ -190,15 +211,18 @@ struct wire_device {
 	__u32 row_base;
 	__u32 shards;
 	__u32 rare_row_base;
-	/* SHARED_ROWS, SHARED_OPERATION_ROWS: several CPUs add to one row; BIO_BASED, BELOW,
-	 * FLUSHES_APART. */
+	/* SHARED_ROWS, SHARED_OPERATION_ROWS, SHARED_UNOWNED_ROWS: several CPUs add to one row;
+	 * BIO_BASED, BELOW, FLUSHES_APART. */
 	__u32 flags;
 	/* Its first row of operations, and how many CPUs have rows of their own. */
 	__u32 operation_row_base;
 	__u32 operation_shards;
+	/* The same of its I/Os of no operation; theirs lie among the rows of I/Os. */
+	__u32 unowned_row_base;
+	__u32 unowned_shards;
 	__u32 pad;
 };
-_Static_assert(sizeof(struct wire_device) == 48, "wire_device");
+_Static_assert(sizeof(struct wire_device) == 56, "wire_device");
 
 /* What the latency programs are told, once, before they are loaded. */
 struct wire_latency_config {
@@ -239,9 +263,32 @@ struct wire_latency_config {
 	__u32 matrix_cpus;
 	/* The block controller lives in the one hierarchy that all tasks are in (v2). */
 	__u32 unified_cgroups;
-	__u32 pad;
+	/* The process whose threads are in `generators`; 0: none. */
+	__u32 generator;
 };
 _Static_assert(sizeof(struct wire_latency_config) == 88, "wire_latency_config");
+
+/* Threads of the generator, found by thread id. */
+#define GENERATOR_BITS 12
+
+/*
+ * What a thread of the load generator says of itself, in memory that it shares with the programs.
+ * Times are of CLOCK_MONOTONIC by the thread's own clock.
+ */
+struct wire_generator {
+	/* When it began to hand in what its next call carries. */
+	__u64 handed;
+	/* When it last looked for results and found some: it took all that were there. */
+	__u64 looked;
+	/* The kernel's side: of its last call that did an I/O and waited for it. 0: it is counted.
+	 */
+	__u64 entered;
+	__u64 returned;
+	/* 0: the place is free. */
+	__u32 tid;
+	__u32 pad[7];
+};
+_Static_assert(sizeof(struct wire_generator) == 64, "wire_generator");
 
 /* What an I/O can be told apart by. */
 enum wire_dimension {
@@ -330,6 +377,8 @@ enum wire_io_marks {
 	IO_FUSED = 16,
 	/* From `reaped` on it waited for a flush, which is no stage. */
 	IO_FLUSHED = 32,
+	/* It is a bio of a device without requests: `queued` and `ended` are all that is known. */
+	IO_BIO = 64,
 };
 
 /* An I/O that was counted. */
@@ -350,7 +399,8 @@ struct wire_io {
 	__u32 bytes;
 	__u32 cmd_flags;
 	__u32 device;
-	/* The first slot of its hardware queue. */
+	/* The first slot of its hardware queue; of a bio: in how many parts the kernel counts it.
+	 */
 	__u32 slot_base;
 	__u32 op;
 	/* Where it completed. */
@@ -396,7 +446,9 @@ struct wire_emitter {
 	__u64 numbers;
 	__u64 lost_ios;
 	__u64 lost_operations;
-	__u64 pad[3];
+	/* Operations that ended with the first part of an I/O, which has its number at the end. */
+	__u64 early_operations;
+	__u64 pad[2];
 };
 _Static_assert(sizeof(struct wire_emitter) == 64, "wire_emitter");
 
@@ -429,8 +481,12 @@ struct wire_counters {
 	/* Bios that had to give up their place in the table, and that completed without it. */
 	__u64 evicted;
 	__u64 evicted_ended;
+	/* Bios that blk-throttle's worker brought, and of which no operation is known. */
+	__u64 held_unknown;
+	/* Requests of more bios than are looked at: the others' operations were not told. */
+	__u64 too_many_bios;
 };
-_Static_assert(sizeof(struct wire_counters) == 80, "wire_counters");
+_Static_assert(sizeof(struct wire_counters) == 96, "wire_counters");
 
 /*
  * A request in flight, one cache line. The slot belongs to one tag of one hardware queue; `request`
@@ -441,15 +497,20 @@ struct wire_slot {
 	__u64 queued;
 	__u64 issued;
 	__u64 reaped;
-	__u32 state;
-	__u32 used;
-	/* Of the request at its issue, where `want_submitter`. */
-	__u64 sector;
-	__u32 bytes;
+	/* When it completed, where its result waits here for its operation. */
+	__u64 ended;
+	/* The operation of its only bio, or LINK_IN_TABLE; see links.h. */
+	__u64 proof;
+	__u32 link;
 	/* Where there are groups: that of the I/O, and the CPU that it was handed in on, + 1. */
 	__u32 group;
-	__u32 cpu;
-	__u32 pad;
+	__u16 cpu;
+	/* With `ended`. */
+	__u16 device;
+	__u8 op;
+	__u8 fused;
+	__u8 state;
+	__u8 used;
 };
 _Static_assert(sizeof(struct wire_slot) == 64, "wire_slot");
 
@@ -458,9 +519,9 @@ struct wire_bio_io {
 	/* Its address; 0: free. */
 	__u64 bio;
 	__u64 queued;
-	/* The operation that it belongs to; see operations.h. */
-	__u64 link;
+	/* The operation that it belongs to; see links.h. */
 	__u64 proof;
+	__u32 link;
 	__u32 device;
 	__u32 bytes;
 	__u32 op;
@@ -472,6 +533,8 @@ struct wire_bio_io {
 	/* Where there are groups: as in a slot. */
 	__u32 group;
 	__u32 cpu;
+	/* Its place in the table. */
+	__u32 place;
 	__u32 pad;
 };
 _Static_assert(sizeof(struct wire_bio_io) == 64, "wire_bio_io");

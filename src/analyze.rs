@@ -1,10 +1,21 @@
 //! Kernel bytes and host facts to summaries: one mergeable summary per concern. Pure.
 
+pub mod cliff;
+pub mod counting;
 pub mod groups;
 pub mod invariants;
+pub mod knee;
 pub mod latency;
 pub mod layers;
+#[cfg(test)]
+mod literal;
+pub mod loss;
+pub mod missing;
+pub mod op;
 pub mod operations;
 pub mod parts;
+pub mod queues;
 pub mod stacks;
+pub mod stage;
+pub mod sweep;
 pub mod trace;

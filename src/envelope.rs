@@ -37,6 +37,13 @@ pub struct Lost {
     pub probes: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
+impl Lost {
+    /// The kinds that are not zero.
+    pub fn kinds(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.probes.values().flatten().filter(|(_, n)| **n > 0).map(|(kind, n)| (kind.as_str(), *n))
+    }
+}
+
 /// What the probes cost while they ran.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Cost {
@@ -50,10 +57,22 @@ pub struct Cost {
     pub cpu_percent: Option<f64>,
     /// Memory of all maps.
     pub map_bytes: u64,
+    /// I/Os while the kernel's program statistics were on; absent where they never were.
+    pub ios: Option<u64>,
     /// The empty-program baseline that was subtracted, per run.
     pub baseline_ns_per_run: Option<f64>,
     /// Raw figures per program.
     pub programs: Vec<ProgramCost>,
+}
+
+impl Cost {
+    /// Below this many I/Os with the statistics on the cost is that of cold caches and says nothing about a load.
+    pub const LEAST_IOS: u64 = 200;
+
+    /// Whether there were enough I/Os while the statistics were on.
+    pub fn saw_enough(&self) -> bool {
+        self.ios.is_some_and(|ios| ios >= Self::LEAST_IOS)
+    }
 }
 
 /// Runs and raw run time of one program, as the kernel counted them.

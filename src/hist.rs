@@ -88,6 +88,18 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
+    /// Adds one value so many times.
+    pub fn record_many(&mut self, value: u64, times: u64) {
+        if times == 0 {
+            return;
+        }
+        self.counts[index(value)] += times;
+        self.count += times;
+        self.sum = self.sum.saturating_add(value.saturating_mul(times));
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+    }
+
     /// Adds all of `other`: exact, in any order.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
@@ -143,6 +155,18 @@ impl Histogram {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
+    /// Standard deviation of a sample (over n − 1), 0 for a single value, None when empty. It is that of the
+    /// midpoints: off by at most 1/32 of the values' root mean square, and 0 for values of one bucket.
+    pub fn deviation(&self) -> Option<f64> {
+        if self.count == 0 {
+            return None;
+        }
+        let mean =
+            self.midpoints().map(|(value, n)| value as f64 * n as f64).sum::<f64>() / self.count as f64;
+        let squares: f64 = self.midpoints().map(|(value, n)| (value as f64 - mean).powi(2) * n as f64).sum();
+        Some((squares / (self.count.max(2) - 1) as f64).sqrt())
+    }
+
     /// The value at quantile `q` (0 to 1): midpoint of the nearest-rank bucket, clamped to the exact
     /// extremes. None where fewer than one value lies above, `count × (1 − q) < 1`.
     pub fn quantile(&self, q: f64) -> Option<u64> {
@@ -168,6 +192,20 @@ impl Histogram {
             let (lower, upper) = bounds(i);
             (lower, upper, *n)
         })
+    }
+
+    /// `(midpoint, count)` of every bucket that is not empty, ascending; clamped to the exact extremes, as
+    /// quantiles are.
+    pub fn midpoints(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.buckets().map(|(lower, upper, n)| ((lower + (upper - lower) / 2).clamp(self.min, self.max), n))
+    }
+}
+
+impl FromIterator<u64> for Histogram {
+    fn from_iter<I: IntoIterator<Item = u64>>(values: I) -> Self {
+        let mut hist = Self::default();
+        values.into_iter().for_each(|value| hist.record(value));
+        hist
     }
 }
 
@@ -208,10 +246,7 @@ mod tests {
 
     #[test]
     fn a_quantile_needs_one_value_above_it() {
-        let mut h = Histogram::default();
-        for _ in 0..999 {
-            h.record(100);
-        }
+        let mut h = Histogram::from_iter([100; 999]);
         assert_eq!(h.quantile(0.999), None);
         h.record(100);
         assert_eq!(h.quantile(0.999), Some(100));
@@ -219,9 +254,25 @@ mod tests {
     }
 
     #[test]
+    fn many_at_once_are_as_many_one_by_one() {
+        let mut many = Histogram::from_iter([7]);
+        many.record_many(1000, 3);
+        many.record_many(5, 0);
+        assert_eq!(many, Histogram::from_iter([7, 1000, 1000, 1000]));
+    }
+
+    #[test]
+    fn a_deviation_is_that_of_a_sample() {
+        assert_eq!(Histogram::default().deviation(), None);
+        assert_eq!(Histogram::from_iter([60_001]).deviation(), Some(0.0));
+        assert_eq!(Histogram::from_iter([60_001; 9]).deviation(), Some(0.0));
+        let spread = Histogram::from_iter([2, 4, 4, 4, 5, 5, 7, 9]).deviation().unwrap();
+        assert!((spread - (32.0f64 / 7.0).sqrt()).abs() < 1e-12, "{spread}");
+    }
+
+    #[test]
     fn an_interval_keeps_exact_sums_and_moved_extremes() {
-        let mut then = Histogram::default();
-        then.record(1_000);
+        let then = Histogram::from_iter([1_000]);
         let mut now = then.clone();
         now.record(5_000);
         let delta = now.since(&then);
@@ -232,9 +283,9 @@ mod tests {
     proptest! {
         #[test]
         fn quantiles_stay_within_the_error_bound(mut values in proptest::collection::vec(0u64..1 << 39, 2..400)) {
-            let mut h = Histogram::default();
+            let h: Histogram = values.iter().copied().collect();
             let mut oracle = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 1 << 40, 4).unwrap();
-            values.iter().for_each(|&v| { h.record(v); oracle.record(v).unwrap(); });
+            values.iter().for_each(|&v| oracle.record(v).unwrap());
             values.sort_unstable();
             let rank = ((values.len() as f64 * 0.5).ceil() as usize).max(1) - 1;
             let got = h.quantile(0.5).unwrap() as f64;
@@ -242,6 +293,10 @@ mod tests {
             prop_assert!((got - truth).abs() <= truth / 32.0 + 1.0, "{got} for {truth}");
             let theirs = oracle.value_at_quantile(0.5) as f64;
             prop_assert!((got - theirs).abs() <= theirs / 31.0 + 1.0, "{got} beside {theirs}");
+            let (n, mean) = (values.len() as f64, h.mean().unwrap());
+            let squares = |about: f64| values.iter().map(|&v| (v as f64 - about).powi(2)).sum::<f64>();
+            let (deviation, size) = ((squares(mean) / (n - 1.0)).sqrt(), (squares(0.0) / (n - 1.0)).sqrt());
+            prop_assert!((h.deviation().unwrap() - deviation).abs() <= size / 32.0 + 1.0);
             prop_assert_eq!(h.sum(), values.iter().sum::<u64>());
             prop_assert_eq!(h.min(), values.first().copied());
             prop_assert_eq!(h.max(), values.last().copied());
@@ -250,7 +305,7 @@ mod tests {
         #[test]
         fn merging_equals_recording_together(a in proptest::collection::vec(any::<u64>().prop_map(|v| v >> 20), 0..50),
                                               b in proptest::collection::vec(any::<u64>().prop_map(|v| v >> 20), 0..50)) {
-            let fill = |values: &[u64]| { let mut h = Histogram::default(); values.iter().for_each(|&v| h.record(v)); h };
+            let fill = |values: &[u64]| values.iter().copied().collect::<Histogram>();
             let mut merged = fill(&a);
             merged.merge(&fill(&b));
             let all: Vec<u64> = a.iter().chain(&b).copied().collect();

@@ -15,6 +15,7 @@ pub mod cpu;
 pub mod kernel;
 mod layers;
 pub mod mounts;
+pub mod nvme;
 pub mod pci;
 pub mod processes;
 pub mod rights;
@@ -126,6 +127,9 @@ pub struct BlockDevice {
     pub writeback_throttle_us: Option<u64>,
     /// Number of poll queues where the driver tells.
     pub poll_queues: Option<u32>,
+    /// Number of queues that take reads only, where the driver tells. They lie between the others and the poll
+    /// queues.
+    pub read_queues: Option<u32>,
     /// True where the kernel has hardware contexts for it (`/sys/block/D/mq`): request events fire.
     pub request_based: bool,
     pub queues: Vec<HardwareQueue>,
@@ -148,6 +152,13 @@ pub struct BlockDevice {
     pub mounted_at: Vec<String>,
     /// Swap areas on it, as `/proc/swaps` names them.
     pub swaps: Vec<String>,
+}
+
+impl BlockDevice {
+    /// A namespace of an NVMe drive, or the head or a path of one.
+    pub fn is_nvme(&self) -> bool {
+        self.driver.as_deref().is_some_and(|driver| driver.starts_with("nvme"))
+    }
 }
 
 /// What a cgroup allows on a disk.

@@ -5,7 +5,7 @@
 //! ```text
 //!  tools ----> everything below
 //!  probe ----> wire, host, envelope, clock, refusal   the only room that knows libbpf
-//!  load -----> hist, host, clock, refusal             the only room that knows io_uring
+//!  load -----> wire, hist, host, clock, refusal       the only room that knows io_uring
 //!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names)
 //!  symbols --> envelope                               the only room that knows blazesym
 //!  rules ----> findings, analyze, hist, host, load (its results), envelope, units

@@ -7,6 +7,7 @@ pub mod btf;
 pub mod cost;
 pub mod events;
 pub mod filter;
+pub mod generator;
 pub mod groups;
 pub mod held;
 pub mod latency;

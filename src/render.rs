@@ -4,5 +4,6 @@ pub mod flame;
 pub mod html;
 pub mod json;
 pub mod numbers;
+mod parts;
 pub mod svg;
 pub mod text;

@@ -11,6 +11,7 @@ mod inconclusive;
 #[cfg(test)]
 mod literal;
 mod not_enough_io;
+mod noticed;
 mod queue_depth_too_low;
 mod scheduler_overhead;
 mod split_io;
@@ -18,6 +19,9 @@ mod submit_cpu_bound;
 mod tag_starvation;
 mod throttled;
 mod unexamined;
+
+pub use deallocated_read::EMPTY_SHARE;
+pub use noticed::NOTICED;
 
 use crate::analyze::latency::LatencySummary;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
@@ -72,9 +76,26 @@ pub const RULES: &[Rule] = &[
     inconclusive::RULE,
 ];
 
-/// The rule of that id.
-pub fn explain(id: &str) -> Option<&'static Rule> {
-    RULES.iter().find(|rule| rule.id == id)
+/// Of a device that answers faster or slower these would say something else.
+const RESTS_ON_THE_DEVICE: [&str; 7] = [
+    generator_bound::RULE.id,
+    scheduler_overhead::RULE.id,
+    submit_cpu_bound::RULE.id,
+    queue_depth_too_low::RULE.id,
+    tag_starvation::RULE.id,
+    device_bound::RULE.id,
+    complete_cpu_bound::RULE.id,
+];
+
+/// The page of that id.
+pub fn explain(id: &str) -> Option<&'static str> {
+    pages().find(|(known, _, _)| *known == id).map(|(_, _, page)| page)
+}
+
+/// Ids, their pages' first lines and their pages: of findings, then of what only a load notices.
+pub fn pages() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let rules = RULES.iter().map(|rule| (rule.id, rule.summary(), rule.page));
+    rules.chain(NOTICED.iter().map(|notice| (notice.id, notice.summary(), notice.page)))
 }
 
 /// Runs all rules. The first finding is the verdict: a note alone is none, so `inconclusive` stands
@@ -85,6 +106,12 @@ pub fn diagnose(s: &Summaries<'_>) -> Diagnosis {
         if let Some(line) = facts::noted_loss(s, &finding.subject) {
             finding.evidence.push(line);
             finding.confidence *= facts::NOTED_CONFIDENCE;
+        }
+    }
+    if let Some(line) = deallocated_read::doubt(&found) {
+        for finding in found.iter_mut().filter(|finding| RESTS_ON_THE_DEVICE.contains(&finding.id)) {
+            finding.evidence.push(line.clone());
+            finding.confidence *= deallocated_read::CONFIDENCE_LEFT;
         }
     }
     if found.iter().all(|finding| finding.severity < Severity::Warning) {
@@ -115,7 +142,8 @@ pub fn ns_per_io(s: &Summaries<'_>, profile: &ProfileSummary, class: CpuClass) -
 mod tests {
     use super::literal::{Case, profile};
     use super::*;
-    use crate::analyze::latency::Stage;
+    use crate::analyze::stage::Stage;
+    use crate::load;
 
     fn verdict(case: &Case) -> &'static str {
         diagnose(&case.summaries()).findings[0].id
@@ -135,9 +163,9 @@ mod tests {
 
         let mut split = Case::new(8_000, 32);
         let load = split.load.as_mut().unwrap();
-        load.bs = 1 << 20;
-        load.jobs[0].operations = 1_000;
-        load.jobs[0].bytes = 1_000 << 20;
+        load.job.set_bs(1 << 20);
+        load.jobs[0].transfers[0].operations = 1_000;
+        load.jobs[0].transfers[0].bytes = 1_000 << 20;
         split.read().bytes = 1_000 << 20;
         split.disk().max_request_bytes = 128 << 10;
         assert_eq!(verdict(&split), "split-io");
@@ -204,13 +232,34 @@ mod tests {
     }
 
     #[test]
+    fn what_reads_nothing_is_the_verdict_before_what_rests_on_it() {
+        let mut case = Case::new(15_000, 32);
+        let sure = diagnose(&case.summaries()).findings[0].confidence;
+        let sampled = load::Sampled { samples: 64, zeros: 64, ..load::Sampled::default() };
+        case.load.as_mut().unwrap().drive.sampled = Some(sampled);
+        let found = diagnose(&case.summaries()).findings;
+        assert_eq!((found[0].id, found[1].id), ("deallocated-read", "device-bound"));
+        assert_eq!(found[1].confidence, sure * deallocated_read::CONFIDENCE_LEFT);
+        assert!(found[1].evidence.iter().any(|line| line.contains("100 % of the sampled blocks")));
+        // A note is no reason to doubt the rest.
+        let few = load::Sampled { samples: 64, zeros: 5, ..load::Sampled::default() };
+        case.load.as_mut().unwrap().drive.sampled = Some(few);
+        let found = diagnose(&case.summaries()).findings;
+        assert_eq!(
+            (found[0].id, found[0].confidence, found[1].id),
+            ("device-bound", sure, "deallocated-read")
+        );
+    }
+
+    #[test]
     fn every_page_has_its_parts_and_every_id_its_rule() {
-        for rule in RULES {
+        for (id, summary, page) in pages() {
             for part in ["How it is computed", "From which numbers", "When it is wrong", "What to try"] {
-                assert!(rule.page.contains(&format!("\n\n{part}\n")), "{} lacks '{part}'", rule.id);
+                assert!(page.contains(&format!("\n\n{part}\n")), "{id} lacks '{part}'");
             }
-            assert!(rule.page.lines().all(|line| line.chars().count() <= 110), "{}: a long line", rule.id);
-            assert!(explain(rule.id).is_some() && !rule.summary().is_empty());
+            assert!(page.lines().all(|line| line.chars().count() <= 110), "{id}: a long line");
+            // It stands alone in the list.
+            assert!(explain(id) == Some(page) && summary.ends_with('.'), "{id}: {summary}");
         }
         assert!(explain("no-such-finding").is_none());
     }
@@ -218,17 +267,22 @@ mod tests {
     #[test]
     fn the_pages_state_the_thresholds_of_the_code() {
         let states = |id: &str, values: &[f64]| {
-            let page = explain(id).unwrap().page;
+            let page = explain(id).unwrap();
             for value in values {
                 let (percent, plain) = (format!("{:.0} %", value * 100.0), format!("{value}"));
                 assert!(page.contains(&percent) || page.contains(&plain), "{id} does not state {value}");
             }
         };
-        states("deallocated-read", &[deallocated_read::READ_SHARE]);
-        states("split-io", &[split_io::FACTOR, split_io::FOREIGN_SHARE]);
-        states("generator-bound", &[generator_bound::USER_SHARE, cpu::WORKER_SATURATED]);
+        use crate::analyze::cliff;
+        let counts = [cliff::LEAST_BEFORE as f64, cliff::LEAST_BEHIND as f64];
+        states("write-cliff", &[cliff::LEAST_DROP, cliff::LEAST_ERRORS, counts[0], counts[1]]);
+        use deallocated_read as read;
+        states("deallocated-read", &[read::READ_SHARE, read::EMPTY_SHARE, read::MOSTLY_SHARE]);
+        states("deallocated-read", &[read::CONFIDENCE_LEFT, read::MIN_SAMPLES as f64, read::WHOLE_SHARE]);
+        states("split-io", &[split_io::FACTOR, split_io::FOREIGN_SHARE, split_io::PART_SHARE]);
+        states("generator-bound", &[load::USER_SHARE, load::WORKER_SATURATED]);
         states("scheduler-overhead", &[scheduler_overhead::QUEUE_SHARE, scheduler_overhead::CPU_SHARE]);
-        let worker = [cpu::WORKER_SATURATED, cpu::WORKER_BUSY, cpu::MACHINE_SATURATED, cpu::IO_SHARE];
+        let worker = [load::WORKER_SATURATED, cpu::WORKER_BUSY, cpu::MACHINE_SATURATED, cpu::IO_SHARE];
         states("submit-cpu-bound", &worker);
         states("submit-cpu-bound", &[submit_cpu_bound::INTERRUPT_SHARE]);
         use queue_depth_too_low as depth;
@@ -253,8 +307,10 @@ mod tests {
         states("complete-cpu-bound", &limits);
         use tag_starvation as tags;
         states("tag-starvation", &[tags::QUEUE_SHARE, tags::WAIT_SHARE, device::FULL, depth::CROWDED]);
-        states("not-enough-io", &[not_enough_io::BUSY]);
+        states("not-enough-io", &[not_enough_io::BUSY, not_enough_io::QUEUE_SHARE]);
         states("throttled", &[throttled::NEAR, throttled::HELD_SHARE, throttled::WRITEBACK_SHARE]);
-        assert!(explain("inconclusive").unwrap().page.contains(&format!("{} %", facts::MAX_LOSS * 100.0)));
+        assert!(explain("inconclusive").unwrap().contains("gone before the end"), "facts::doubt has it");
+        assert!(explain("submit-cpu-bound").unwrap().contains("see complete-cpu-bound"), "a rule of its own");
+        assert!(explain("inconclusive").unwrap().contains(&format!("{} %", facts::MAX_LOSS * 100.0)));
     }
 }

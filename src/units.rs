@@ -8,7 +8,25 @@ pub fn significant(value: f64, digits: usize) -> String {
     }
     let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     let decimals = (digits as i32 - 1 - magnitude).clamp(0, 9) as usize;
-    format!("{value:.decimals$}")
+    let text = format!("{value:.decimals$}");
+    // Rounding up may bring a digit more: 0.9999 is 1.00, and not 1.000.
+    let carried = text.parse::<f64>().is_ok_and(|shown| shown.abs() >= 10f64.powi(magnitude + 1));
+    if carried && decimals > 0 { format!("{value:.*}", decimals - 1) } else { text }
+}
+
+/// Three significant digits, and no more decimals than two.
+pub fn figure(value: f64) -> String {
+    if value >= 100.0 {
+        format!("{value:.0}")
+    } else if value >= 10.0 {
+        format!("{value:.1}")
+    } else if value == 0.0 {
+        "0".to_string()
+    } else if value < 0.01 {
+        significant(value, 1)
+    } else {
+        format!("{value:.2}")
+    }
 }
 
 /// Nanoseconds in the unit that suits them: `118 µs`.
@@ -97,6 +115,7 @@ pub fn short(value: f64) -> String {
         v if v >= 999.5e6 => format!("{}G", significant(value / 1e9, 3)),
         v if v >= 999.5e3 => format!("{}M", significant(value / 1e6, 3)),
         v if v >= 9999.5 => format!("{}k", significant(value / 1e3, 3)),
+        v if v < 10.0 && v.fract() != 0.0 => figure(value),
         _ => format!("{value:.0}"),
     }
 }
@@ -135,9 +154,12 @@ mod tests {
         assert_eq!(bytes(512.0), "512 B");
         assert_eq!(count(1_149_203), "1,149,203");
         assert_eq!(short(525_300.0), "525k");
+        let rounded = [0.9999, 99.96, 0.0996, 1.0].map(|value| significant(value, 3));
+        assert_eq!(rounded, ["1.00", "100", "0.0996", "1.00"]);
         let nouns = [counted(0, "I/O"), counted(1, "I/O"), counted(2_047, "I/O"), counted(2, "retry")];
         assert_eq!(nouns, ["0 I/Os", "1 I/O", "2,047 I/Os", "2 retries"]);
-        assert_eq!(short(0.0), "0");
+        assert_eq!((short(0.0), short(1.0), short(12.4)), ("0".into(), "1".into(), "12".into()));
+        assert_eq!((short(1.0 / 2.7), short(9.876)), ("0.37".into(), "9.88".into()));
         assert_eq!(
             (in_percent(0.95), in_percent(0.996), in_percent(1.0)),
             ("95 %".into(), "99.6 %".into(), "100 %".into())

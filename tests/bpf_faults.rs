@@ -17,7 +17,7 @@ use scratch::Scratch;
 fn a_lost_issue_is_lost_and_not_slow() {
     let Some(disk) = Disk::new("a_lost_issue_is_lost_and_not_slow", 64) else { return };
     let begin = Instant::now();
-    let load = [binary(), "load", &disk.path, "--iodepth", "16", "--runtime", "700ms"];
+    let load = [binary(), "load", "--no-drive-check", &disk.path, "--iodepth", "16", "--runtime", "700ms"];
     // Its result is of no interest here.
     let command = [&load[..], &["-o", "/dev/null"]].concat();
     let view = during(&[&disk], &["--fault-drop-issue", "50"], &command);

@@ -13,14 +13,24 @@ use live::tool::{binary, biopsy, finish, object, stderr};
 use scratch::Scratch;
 use serde_json::Value;
 
-/// The verdict of a run and its finding of that id; loss of a virtual machine's events is not the matter here.
+/// The verdict of a run; again where the kernel kept completions to itself (see live::view), since a finding that
+/// rests on I/Os that were lost is withheld.
 #[track_caller]
 fn diagnosed(words: &[&str]) -> Value {
     let scratch = Scratch::new("findings");
     let all = [&["diagnose", "--json", "--max-loss", "100", "-o", "report.html"], words].concat();
-    let output = finish(biopsy(&all).current_dir(scratch.path()).spawn().unwrap());
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    object(&output, "biopsy.diagnose/1")
+    let mut value = Value::Null;
+    for _ in 0..8 {
+        let output = finish(biopsy(&all).current_dir(scratch.path()).spawn().unwrap());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        value = object(&output, "biopsy.diagnose/1");
+        let lost = value["lost"]["ios"].as_u64().unwrap();
+        if lost == 0 {
+            break;
+        }
+        println!("{lost} I/Os lost: again");
+    }
+    value
 }
 
 fn finding<'a>(value: &'a Value, id: &str) -> Option<&'a Value> {
@@ -62,7 +72,11 @@ struct Group(PathBuf);
 impl Group {
     /// None where this machine has no such hierarchy.
     fn new(disk: &Disk, read_iops: u32) -> Option<Self> {
-        let path = Path::new("/sys/fs/cgroup/blkio").join(format!("biopsy-test-{}", std::process::id()));
+        let path = Path::new("/sys/fs/cgroup/blkio").join(format!(
+            "biopsy-test-{}-{}",
+            std::process::id(),
+            disk.name
+        ));
         fs::create_dir(&path).ok()?;
         let group = Self(path);
         let number = fs::read_to_string(format!("/sys/block/{}/dev", disk.name)).ok()?;
@@ -110,6 +124,26 @@ fn a_cgroups_limit_is_named() {
     assert!(finding(&value, "throttled").is_none(), "{:?}", ids(&value));
 }
 
+/// Somebody else's I/O: what its operations waited for says it, not the rate over a window that is longer.
+#[test]
+fn a_limit_that_holds_others_is_named() {
+    let test = "a_limit_that_holds_others_is_named";
+    let Some(disk) = Disk::new(test, 64) else { return };
+    let Some(group) = Group::new(&disk, 300) else {
+        println!("skipped: {test}: there is no cgroup v1 with throttles");
+        return;
+    };
+    let load =
+        format!("{} load --no-drive-check {} --iodepth 4 --runtime 1s -o /dev/null", binary(), disk.path);
+    let script = format!("sleep 0.5; echo $$ > {}/cgroup.procs; exec {load}", group.0.display());
+    let value = diagnosed(&["-d", &disk.name, "--", "sh", "-c", &script]);
+    assert_eq!(value["verdict"]["id"], "throttled", "{:?}", ids(&value));
+    let found = finding(&value, "throttled").unwrap();
+    println!("{found}");
+    assert_eq!(number(found, "limit_ios_per_second"), 300.0);
+    assert!(number(found, "held_percent") > 50.0, "{found}");
+}
+
 /// A device that somebody reads now and then is not what he waits for; under load it is not idle.
 #[test]
 fn an_idle_disk_is_not_to_blame() {
@@ -121,7 +155,38 @@ fn an_idle_disk_is_not_to_blame() {
     let value = diagnosed(&["-d", &disk.name, "--", "sh", "-c", &script]);
     assert_eq!(value["verdict"]["id"], "not-enough-io", "{:?}", ids(&value));
     println!("{}", value["verdict"]);
-    let load = [binary(), "load", &disk.path, "--iodepth", "32", "--runtime", "500ms", "-o", "/dev/null"];
+    let load = [
+        binary(),
+        "load",
+        "--no-drive-check",
+        &disk.path,
+        "--iodepth",
+        "32",
+        "--runtime",
+        "500ms",
+        "-o",
+        "/dev/null",
+    ];
     let value = diagnosed(&[&["-d", disk.name.as_str(), "--"], &load[..]].concat());
     assert!(finding(&value, "not-enough-io").is_none(), "{:?}", ids(&value));
+}
+
+/// Blocks that nobody wrote are read from the disk as any others; written ones are no finding.
+#[test]
+fn reads_of_what_was_never_written_are_named() {
+    let Some(disk) = Disk::new("reads_of_what_was_never_written_are_named", 64) else { return };
+    let load = [disk.path.as_str(), "--runtime", "500ms"];
+    let value = diagnosed(&load);
+    let found = finding(&value, "deallocated-read").unwrap_or_else(|| panic!("{:?}", ids(&value)));
+    println!("{found}");
+    assert_eq!(
+        (found["severity"].as_str(), number(found, "zero_percent")),
+        (Some("warning"), 100.0),
+        "{found}"
+    );
+    assert!(number(found, "device_read_percent") >= 95.0, "{found}");
+    assert_eq!(number(found, "sampled_blocks"), value["load"]["content"]["samples"].as_f64().unwrap());
+    fs::write(&disk.path, vec![0xa5; 64 << 20]).unwrap();
+    let value = diagnosed(&load);
+    assert!(finding(&value, "deallocated-read").is_none(), "{:?}", ids(&value));
 }

@@ -4,12 +4,12 @@ mod live;
 #[expect(dead_code, reason = "other tests grow machines")]
 mod scratch;
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use live::cgroup::Group;
 use live::disk::Disk;
-use live::tool::{biopsy, finish, object, quiet, refused, run, signal, stderr};
+use live::tool::{biopsy, finish, go, object, prepared, quiet, refused, run, signal, stderr};
 use live::view::{attached, brief, during_script, number};
 use serde_json::{Value, json};
 
@@ -127,8 +127,13 @@ fn every_word_tells_ios_apart() {
     let of_stage = |stage: Value| -> u64 {
         all.iter().filter(|group| group["by"]["stage"] == stage).map(|group| number(&group["ios"])).sum()
     };
-    // Each group stands once for each of its stages; what only waited for a flush has none.
-    assert_eq!(of_stage(json!("queue")), 450, "{all:?}");
+    // Each group stands once for each of its stages; what only waited for a flush has those of its operation,
+    // the fsync of sync.
+    let waits = all.iter().filter(|group| {
+        group["by"]["stage"] == "queue" && group["by"]["op"] == "empty_flush" && group["operations"] == 1
+    });
+    assert_eq!(waits.count(), 1, "{all:?}");
+    assert_eq!(of_stage(json!("queue")), 450 + 1, "{all:?}");
     let devices = view.json["devices"].as_array().unwrap();
     let ios: u64 = devices.iter().map(|device| number(&device["ios"])).sum();
     assert_eq!(of_stage(json!("device")) + of_stage(Value::Null), ios, "{all:?}");
@@ -159,17 +164,6 @@ fn a_pinned_load_is_its_cpus() {
     let from_last = from_last.filter(|pair| pair["submit_cpu"] == last);
     let expected = if last > 0 { 900 } else { 1300 };
     assert_eq!(from_last.map(|pair| number(&pair["ios"])).sum::<u64>(), expected);
-}
-
-/// A shell that waits for a line and becomes `command` then, so that its number is known before.
-fn prepared(command: &str) -> Child {
-    let script = format!("read line; exec {command}");
-    Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap()
-}
-
-fn go(child: &mut Child) {
-    use std::io::Write;
-    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
 }
 
 /// Only the I/O of one of two processes, by its number; and the measurement ends when it does.
@@ -235,6 +229,31 @@ fn a_filter_by_name_sees_that_name_only() {
     live::view::holds(device);
 }
 
+/// A flush is nobody's, and who waits for one is somebody: with a filter the writes and the fsync of one process
+/// have their stages, and the flushes are left out.
+#[test]
+fn a_filter_knows_who_waits_for_a_flush() {
+    let Some(disk) = Disk::new("a_filter_knows_who_waits_for_a_flush", 64) else { return };
+    let synced = format!("{} oflag=direct conv=fsync", writes(&disk, "4k", 50));
+    let script = format!("for i in 1 2 3 4; do {synced}; done & sh -c '{synced}'; wait");
+    for options in [&["--comm", "dd"][..], &["--comm", "dd", "--by", "op"], &["--comm", "dd", "--detail"]] {
+        let view = during_script(&[&disk], options, &script);
+        let device = view.device(&disk);
+        let ops = device["ops"].as_object().unwrap();
+        assert_eq!(ops.keys().collect::<Vec<_>>(), ["empty_flush", "write"], "{}", brief(device));
+        let of = |op: &str, key: &str| number(&ops[op][key]);
+        assert_eq!((of("write", "ios"), of("write", "operations")), (250, 250), "{}", brief(device));
+        assert_eq!((of("empty_flush", "ios"), of("empty_flush", "operations")), (5, 5), "{}", brief(device));
+        let flush = ops["empty_flush"]["stages"].as_object().unwrap();
+        assert_eq!(
+            flush.keys().collect::<Vec<_>>(),
+            ["device", "queue", "reap", "submit"],
+            "{}",
+            brief(device)
+        );
+    }
+}
+
 /// A process that does nothing there: the view says so, with what the others did.
 #[test]
 fn a_filter_that_nothing_passes_is_an_answer() {
@@ -292,57 +311,6 @@ fn a_process_that_ends_in_mid_run_ends_the_measurement() {
     quiet(&finish(child));
 }
 
-/// A group of the block controller's hierarchy, removed at the end.
-struct Group(PathBuf);
-
-impl Group {
-    /// None, with a line that says so, where this machine has none to make.
-    fn new(test: &str, name: &str) -> Option<Self> {
-        let hierarchy = biopsy::host::cgroups::Hierarchy::read(Path::new("/"));
-        let Some(hierarchy) = hierarchy else {
-            println!("skipped: {test}: no cgroup hierarchy with the block controller");
-            return None;
-        };
-        let group = Self(Path::new(&hierarchy.point).join(format!("{name}-{}", std::process::id())));
-        match std::fs::create_dir_all(&group.0) {
-            Ok(()) => Some(group),
-            Err(error) => {
-                println!("skipped: {test}: no cgroup can be made: {error}");
-                None
-            }
-        }
-    }
-
-    fn below(&self, name: &str) -> Self {
-        let below = Self(self.0.join(name));
-        std::fs::create_dir(&below.0).unwrap();
-        below
-    }
-
-    fn name(&self) -> String {
-        let hierarchy = biopsy::host::cgroups::Hierarchy::read(Path::new("/")).unwrap();
-        format!("/{}", self.0.strip_prefix(&hierarchy.point).unwrap().display())
-    }
-
-    /// The command in the group, and a shell that waits for it.
-    fn within(&self, command: &str) -> String {
-        format!("sh -c 'echo 0 >{}/cgroup.procs; exec {command}'", self.0.display())
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // Who ended is out of it a moment later.
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.0).is_ok() || !self.0.exists() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        eprintln!("{} stays", self.0.display());
-    }
-}
-
 /// Each group has its I/O, by its path; a filter takes it with those below it.
 #[test]
 fn cgroups_have_their_ios() {
@@ -364,7 +332,7 @@ fn cgroups_have_their_ios() {
     let relative = lower.name();
     for (name, ios) in [
         (upper.name().as_str(), 1100),
-        (upper.0.to_str().unwrap(), 1100),
+        (upper.path().to_str().unwrap(), 1100),
         (relative.trim_start_matches('/'), 700),
     ] {
         let view = during_script(&[&disk], &["--cgroup", name], &script);
@@ -430,4 +398,19 @@ fn intervals_share_out_the_groups() {
     }
     assert_eq!(all.into_iter().collect::<Vec<_>>(), [(4096, 300), (8192, 200)]);
     assert!(groups(&views[0]).len() <= 1, "the second size came later");
+}
+
+/// Groups take what the tables of all disks, of operations and of their parts leave.
+#[test]
+fn the_maps_of_groups_keep_to_their_bound() {
+    if let Some(why) = live::tool::no_tracing() {
+        println!("skipped: the_maps_of_groups_keep_to_their_bound: {why}");
+        return;
+    }
+    for words in [&["--by", "device"][..], &["--by", "process", "--detail"]] {
+        let output = run(&[&["latency", "--json", "--for", "300ms"], words].concat());
+        let view = object(&output, LATENCY);
+        let bytes = number(&view["cost"]["map_bytes"]);
+        assert!(bytes <= 64 << 20, "{words:?}: {bytes} for {} groups", view["groups_max"]);
+    }
 }

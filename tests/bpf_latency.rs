@@ -20,8 +20,10 @@ const LOOK: u64 = 512;
 fn measured(disk: &Disk, workload: &[&str]) -> (Value, Value) {
     let scratch = Scratch::new("load");
     let result = scratch.path().join("load.json");
-    let command =
-        [&[binary(), "load", disk.path.as_str(), "--json", "-o", result.to_str().unwrap()], workload];
+    let command = [
+        &[binary(), "load", "--no-drive-check", disk.path.as_str(), "--json", "-o", result.to_str().unwrap()],
+        workload,
+    ];
     let view = during(&[disk], &[], &command.concat());
     let device = view.exact(disk).clone();
     assert_eq!(number(&device["merges"]), view.stat(disk).read_merges, "{}", brief(&device));
@@ -81,7 +83,7 @@ fn the_scheduler_may_change_while_it_is_traced() {
     disk.set("scheduler", &now);
     let (biopsy, path, all) = (binary(), &disk.path, disk.schedulers().join(" "));
     let script = format!(
-        "{biopsy} load {path} --iodepth 64 --numjobs 2 --runtime 1500ms >/dev/null & \
+        "{biopsy} load --no-drive-check {path} --iodepth 64 --numjobs 2 --runtime 1500ms >/dev/null & \
          for i in 1 2; do for s in {all}; do echo $s > /sys/block/{}/queue/scheduler; sleep 0.1; done; done; wait $!",
         disk.name
     );
@@ -94,7 +96,7 @@ fn a_load_that_runs_already_is_bracketed() {
     let Some(disk) = Disk::new("a_load_that_runs_already_is_bracketed", 64) else { return };
     const DEPTH: u64 = 64;
     let depth = DEPTH.to_string();
-    let words = ["load", &disk.path, "--iodepth", &depth, "--runtime", "2500ms"];
+    let words = ["load", "--no-drive-check", &disk.path, "--iodepth", &depth, "--runtime", "2500ms"];
     let driver = biopsy(&words).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(500));
     // Completions that the kernel keeps to itself are lost and no fault (see `view::during`).
@@ -122,8 +124,8 @@ fn two_disks_with_equal_tags_are_kept_apart() {
     let results = ["one", "two"].map(|name| scratch.path().join(name));
     let biopsy = binary();
     let script = format!(
-        "{biopsy} load {} --bs 4k --runtime 800ms --json -o {} & first=$!; \
-         {biopsy} load {} --bs 32k --runtime 800ms --json -o {}; wait $first",
+        "{biopsy} load --no-drive-check {} --bs 4k --runtime 800ms --json -o {} & first=$!; \
+         {biopsy} load --no-drive-check {} --bs 32k --runtime 800ms --json -o {}; wait $first",
         one.path,
         results[0].display(),
         two.path,
@@ -237,8 +239,17 @@ fn counters_that_are_off_are_no_check() {
     disk.set("iostats", "0");
     let scratch = Scratch::new("iostats");
     let result = scratch.path().join("load.json");
-    let command =
-        [binary(), "load", &disk.path, "--runtime", "500ms", "--json", "-o", result.to_str().unwrap()];
+    let command = [
+        binary(),
+        "load",
+        "--no-drive-check",
+        &disk.path,
+        "--runtime",
+        "500ms",
+        "--json",
+        "-o",
+        result.to_str().unwrap(),
+    ];
     let view = during(&[&disk], &[], &command);
     let device = view.device(&disk);
     assert_eq!(view.output.status.code(), Some(0), "{} {}", stderr(&view.output), brief(device));
@@ -254,7 +265,20 @@ fn counters_that_are_off_are_no_check() {
 fn intervals_share_out_every_io() {
     let Some(disk) = Disk::new("intervals_share_out_every_io", 64) else { return };
     let (name, path) = (&disk.name, &disk.path);
-    let words = ["latency", "-d", name, "--json", "0.2", "--", binary(), "load", path, "--runtime", "900ms"];
+    let words = [
+        "latency",
+        "-d",
+        name,
+        "--json",
+        "0.2",
+        "--",
+        binary(),
+        "load",
+        "--no-drive-check",
+        path,
+        "--runtime",
+        "900ms",
+    ];
     let mut attempts = 8;
     loop {
         let before = disk.stat();

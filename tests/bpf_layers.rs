@@ -79,7 +79,7 @@ fn io_uring_requests_on_bios_are_operations() {
         let scratch = Scratch::new("layers");
         let result = scratch.path().join("load.json");
         let script = format!(
-            "{} load {} {workload} --runtime 500ms --json -o {}",
+            "{} load --no-drive-check {} {workload} --runtime 500ms --json -o {}",
             binary(),
             zram.path,
             result.display()
@@ -95,11 +95,36 @@ fn io_uring_requests_on_bios_are_operations() {
     }
 }
 
+/// Where nothing that is traced has a request, the tables of requests are empty ones.
+#[test]
+fn parts_of_operations_on_bios_are_known() {
+    let Some(zram) = Zram::new("parts_of_operations_on_bios_are_known", 64) else { return };
+    let script =
+        format!("{} load --no-drive-check {} --iodepth 8 --runtime 300ms -o /dev/null", binary(), zram.path);
+    let output = run(&["latency", "--detail", "--json", "-d", &zram.name, "--", "sh", "-ec", &script]);
+    let view = object(&output, "biopsy.latency/1");
+    let read = &row(&view, &zram.name)["ops"]["read"];
+    let operations = number(&read["total"]["count"]);
+    assert!(operations > 1000, "{operations}");
+    assert_eq!(number(&read["parts"]["submit"]["batch"]["count"]), operations, "{}", read["parts"]);
+}
+
 #[test]
 fn bios_are_counted_from_the_middle_of_a_load() {
     let Some(zram) = Zram::new("bios_are_counted_from_the_middle_of_a_load", 64) else { return };
     let mut running = std::process::Command::new(binary())
-        .args(["load", &zram.path, "--runtime", "4s", "--iodepth", "16", "--numjobs", "2", "--json"])
+        .args([
+            "load",
+            "--no-drive-check",
+            &zram.path,
+            "--runtime",
+            "4s",
+            "--iodepth",
+            "16",
+            "--numjobs",
+            "2",
+            "--json",
+        ])
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
@@ -153,7 +178,7 @@ fn the_time_in_a_layer_is_a_difference() {
 #[test]
 fn bios_cost_nothing_where_they_are_not_traced() {
     let Some(disk) = Disk::new("bios_cost_nothing_where_they_are_not_traced", 64) else { return };
-    let load = format!("{} load {} --runtime 1s", binary(), disk.path);
+    let load = format!("{} load --no-drive-check {} --runtime 1s", binary(), disk.path);
     let view = during_script(&[&disk], &[], &load);
     let programs = view.json["cost"]["programs"].as_array().unwrap();
     let names: Vec<&str> = programs.iter().map(|program| program["name"].as_str().unwrap()).collect();

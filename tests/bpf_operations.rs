@@ -5,10 +5,13 @@ mod live;
 #[expect(dead_code, reason = "other tests grow machines")]
 mod scratch;
 
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use live::aio::Aio;
 use live::disk::Disk;
+use live::ring::{Flags, Ring};
 use live::tool::binary;
 use live::view::{brief, during, during_script, during_work, load, number};
 use scratch::Scratch;
@@ -34,7 +37,17 @@ fn io_uring_requests_are_operations() {
         let scratch = Scratch::new("operations");
         let result = scratch.path().join("load.json");
         let command = [
-            &[binary(), "load", &disk.path, "--runtime", "500ms", "--json", "-o", result.to_str().unwrap()],
+            &[
+                binary(),
+                "load",
+                "--no-drive-check",
+                &disk.path,
+                "--runtime",
+                "500ms",
+                "--json",
+                "-o",
+                result.to_str().unwrap(),
+            ],
             workload,
         ];
         let view = during(&[&disk], &[], &command.concat());
@@ -86,6 +99,126 @@ fn iocbs_are_operations() {
     assert_eq!(read["not_covered"].as_object().unwrap().len(), 0, "{}", brief(device));
 }
 
+/// The kernel copies an iocb: its address may be in use again before its result is there.
+#[test]
+fn iocbs_that_are_out_twice_are_two_operations() {
+    let Some(disk) = Disk::new("iocbs_that_are_out_twice_are_two_operations", 64) else { return };
+    let view = during_work(&disk, || {
+        let mut aio = Aio::new(&disk, 50);
+        for _ in 0..30 {
+            (0..3).for_each(|_| {
+                aio.submit();
+                aio.rename(50);
+            });
+            (0..3).for_each(|_| aio.fetch());
+        }
+    });
+    let read = &view.exact(&disk)["ops"]["read"];
+    assert_eq!((number(&read["operations"]), number(&read["total"]["count"])), (4500, 4500));
+    assert_eq!(number(&view.json["lost"]["probes"]["latency"]["unfollowed_operations"]), 0);
+}
+
+/// Requests of io_uring that are to have no completion unless they fail are operations without one.
+#[test]
+fn requests_without_a_completion_are_counted() {
+    let Some(disk) = Disk::new("requests_without_a_completion_are_counted", 64) else { return };
+    let view = during_work(&disk, || {
+        let ring = Ring::new(&disk);
+        for _ in 0..200 {
+            ring.submit(Flags::SKIP_SUCCESS | Flags::IO_LINK);
+            ring.submit(Flags::empty());
+            ring.enter(2, 1);
+            assert_eq!(ring.fetch(), 1);
+        }
+    });
+    let read = &view.exact(&disk)["ops"]["read"];
+    assert_eq!(number(&read["total"]["count"]), 200);
+    // What has no completion is known to be over when its request is used again.
+    let without = number(&read["not_covered"]["reap"]);
+    assert_eq!((number(&read["ios"]), number(&read["ios_without_operation"])), (400, 0));
+    assert!((190..=200).contains(&without), "{read}");
+    // Or it is still known when the window ends.
+    assert_eq!(number(&read["operations"]) + number(&read["unfetched"]), 400, "{read}");
+}
+
+/// Also where it is used again for what is no operation.
+#[test]
+fn requests_without_a_completion_are_counted_whatever_comes_after() {
+    let Some(disk) = Disk::new("requests_without_a_completion_are_counted_whatever", 64) else { return };
+    let view = during_work(&disk, || {
+        let ring = Ring::new(&disk);
+        for _ in 0..200 {
+            ring.submit(Flags::SKIP_SUCCESS | Flags::IO_LINK);
+            ring.submit_nothing();
+            ring.enter(2, 1);
+            assert_eq!(ring.fetch_of(0), 1);
+            // More of them than the kernel keeps for the next use, so that the read's is among them.
+            (0..8).for_each(|_| ring.submit_nothing());
+            ring.enter(8, 8);
+            assert_eq!(ring.fetch_of(0), 8);
+        }
+    });
+    let read = &view.exact(&disk)["ops"]["read"];
+    assert_eq!((number(&read["ios"]), number(&read["ios_without_operation"])), (200, 0));
+    let without = number(&read["not_covered"]["reap"]);
+    assert!((190..=200).contains(&without), "{read}");
+    assert_eq!(number(&read["operations"]) + number(&read["unfetched"]), 200, "{read}");
+}
+
+/// The end of the window cuts off what is on its way, and each I/O of that is known to have an operation.
+#[test]
+fn what_a_window_cuts_off_is_unfetched() {
+    let Some(disk) = Disk::new("what_a_window_cuts_off_is_unfetched", 64) else { return };
+    let kept = RefCell::new(Vec::new());
+    let view = during_work(&disk, || {
+        let mut aio = Aio::new(&disk, 64);
+        aio.submit();
+        let ring = Ring::new(&disk);
+        (0..8).for_each(|_| ring.submit(Flags::empty()));
+        ring.enter(8, 0);
+        std::thread::sleep(Duration::from_millis(50));
+        // Nobody looks at any of it before the end.
+        kept.borrow_mut().push((aio, ring));
+    });
+    let read = &view.exact(&disk)["ops"]["read"];
+    assert_eq!((number(&read["ios"]), number(&read["ios_without_operation"])), (72, 0), "{read}");
+    // Those of io_uring may be visible before the call returns, and then nobody was seen to look.
+    assert_eq!(number(&read["operations"]) + number(&read["unfetched"]), 72, "{read}");
+    assert!(number(&read["unfetched"]) >= 64, "{read}");
+}
+
+/// A thread that waits on a ring has the results that another one submits for.
+#[test]
+fn another_thread_may_wait() {
+    let Some(disk) = Disk::new("another_thread_may_wait", 64) else { return };
+    let view = during_work(&disk, || {
+        let ring = Ring::new(&disk);
+        let reaped = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while reaped.load(Ordering::SeqCst) < 300 {
+                    ring.enter(0, 1);
+                    reaped.fetch_add(ring.fetch(), Ordering::SeqCst);
+                }
+            });
+            for n in 0..300 {
+                // So that the other one waits.
+                std::thread::sleep(Duration::from_micros(300));
+                ring.submit(Flags::empty());
+                ring.enter(1, 0);
+                while reaped.load(Ordering::SeqCst) <= n {
+                    std::thread::yield_now();
+                }
+            }
+        });
+    });
+    let read = &view.exact(&disk)["ops"]["read"];
+    assert_eq!((number(&read["operations"]), number(&read["ios_without_operation"])), (300, 0), "{read}");
+    assert_eq!(stages(read), ALL_STAGES, "{read}");
+    // It may find a result before it waits; then nobody saw it look.
+    assert!(number(&read["total"]["count"]) > 200, "{read}");
+}
+
 /// Who looks into the ring of results without a system call is not seen to reap: such operations are
 /// counted when their iocbs come again.
 #[test]
@@ -105,7 +238,8 @@ fn iocbs_that_nobody_fetches_have_no_stages() {
     let device = view.exact(&disk);
     let read = &device["ops"]["read"];
     assert_eq!(number(&read["ios"]), 1050, "{}", brief(device));
-    // The last ten may still be fetched when the window ends.
+    // The last ten may still be fetched, for all that is known when the window ends.
+    assert_eq!(number(&read["unfetched"]), 10, "{}", brief(device));
     assert_eq!(number(&read["operations"]), 1040, "{}", brief(device));
     assert_eq!(number(&read["total"]["count"]), 1000);
     assert_eq!(read["not_covered"], serde_json::json!({"reap": 40}), "{}", brief(device));
@@ -125,7 +259,18 @@ fn a_split_operation_is_one() {
     // All parts lie within the operation, one after the other or at once.
     let longest = number(&read["request_stages"]["device"]["max_ns"]);
     assert!(number(&read["total"]["max_ns"]) >= longest, "{}", brief(device));
-    let ring = [binary(), "load", &disk.path, "--bs", "1M", "--iodepth", "8", "--runtime", "300ms"];
+    let ring = [
+        binary(),
+        "load",
+        "--no-drive-check",
+        &disk.path,
+        "--bs",
+        "1M",
+        "--iodepth",
+        "8",
+        "--runtime",
+        "300ms",
+    ];
     let view = during(&[&disk], &[], &ring);
     let device = view.exact(&disk);
     let read = &device["ops"]["read"];
@@ -144,6 +289,7 @@ fn merged_operations_are_each_one() {
     let command = [
         binary(),
         "load",
+        "--no-drive-check",
         &disk.path,
         "--rw",
         "read",
@@ -193,7 +339,8 @@ fn stages_are_taken_apart() {
         disk.set("scheduler", scheduler);
         // A request of several bios waits from the first of them on.
         disk.set("nomerges", "2");
-        let command = [binary(), "load", &disk.path, "--iodepth", "32", "--runtime", "500ms"];
+        let command =
+            [binary(), "load", "--no-drive-check", &disk.path, "--iodepth", "32", "--runtime", "500ms"];
         let view = during(&[&disk], &["--detail"], &command);
         let device = view.exact(&disk);
         let read = &device["ops"]["read"];
@@ -233,7 +380,7 @@ fn waiters_are_woken() {
 fn a_load_that_runs_already_is_followed() {
     let Some(disk) = Disk::new("a_load_that_runs_already_is_followed", 64) else { return };
     let mut running = std::process::Command::new(binary())
-        .args(["load", &disk.path, "--iodepth", "64", "--runtime", "2s"])
+        .args(["load", "--no-drive-check", &disk.path, "--iodepth", "64", "--runtime", "2s"])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .spawn()

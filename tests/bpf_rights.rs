@@ -37,7 +37,7 @@ struct Load(Child);
 
 impl Load {
     fn on(disk: &Disk) -> Self {
-        let words = ["load", &disk.path, "--iodepth", "8", "--runtime", "60s"];
+        let words = ["load", "--no-drive-check", &disk.path, "--iodepth", "8", "--runtime", "60s"];
         Self(biopsy(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 }

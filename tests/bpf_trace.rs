@@ -1,5 +1,5 @@
 //! Each I/O on a line of its own: as many as the kernel counted, with the operation that each belongs to,
-//! and what is not shown is counted. Root, loop devices.
+//! and what is not shown is counted. Root, loop and zram devices.
 
 mod live;
 #[expect(dead_code, reason = "other tests grow machines")]
@@ -11,9 +11,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use live::aio::Aio;
+use live::cgroup::Group;
 use live::disk::Disk;
-use live::tool::{binary, biopsy, finish, one_error, run, signal, stderr};
+use live::tool::{binary, biopsy, finish, go, one_error, prepared, run, signal, stderr};
 use live::view::{attached, brief, load, number};
+use live::zram::Zram;
 use scratch::Scratch;
 use serde_json::Value;
 
@@ -62,6 +64,20 @@ impl Traced {
         assert_eq!(self.summary["matched"], self.lines.len(), "{}", self.summary["matched"]);
     }
 
+    /// The I/Os of one of two submitters, each once and of nobody else: those that `dd` counted.
+    #[track_caller]
+    fn only(&self, blocks: u64, bytes: u64) {
+        assert_eq!(self.output.status.code(), Some(0), "{}", stderr(&self.output));
+        assert_eq!(self.summary["lost"]["events"], 0, "{}", self.summary["lost"]);
+        let offsets: BTreeSet<u64> = self.lines.iter().map(|line| number(&line["offset"])).collect();
+        assert_eq!(offsets, (0..blocks).map(|block| block * bytes).collect());
+        assert!(self.lines.iter().all(|line| line["bytes"] == bytes), "{:?}", self.lines[0]);
+        let device = self.device();
+        assert_eq!((self.lines.len() as u64, number(&device["ios"])), (blocks, blocks), "{}", brief(device));
+        assert_eq!(self.summary["matched"], blocks);
+        assert!(number(&device["all_ios_max"]) > blocks, "nobody else was there: {}", brief(device));
+    }
+
     /// The operations of all lines, each once, with the stages of its last I/O.
     fn operations(&self) -> BTreeMap<u64, &Value> {
         let own = self.lines.iter().map(|line| &line["operation"]).filter(|o| o["last"] == true);
@@ -82,6 +98,10 @@ impl Traced {
             let mut all = self.lines.iter().filter(|line| line["op"] == op);
             let sum: u64 = all.by_ref().filter_map(|line| line["request_stages"][stage].as_u64()).sum();
             assert_eq!(sum, number(&times["sum_ns"]), "{stage}");
+            let none = self.lines.iter().filter(|line| line["op"] == op && is_of_none(line));
+            let sum: u64 = none.filter_map(|line| line["request_stages"][stage].as_u64()).sum();
+            let own = &row["request_stages_without_operation"][stage]["sum_ns"];
+            assert_eq!(sum, own.as_u64().unwrap_or(0), "{stage} of no operation");
         }
         for line in &self.lines {
             if let Some(total) = line["request_total_ns"].as_u64() {
@@ -103,6 +123,10 @@ impl Traced {
             (0, 0)
         );
     }
+}
+
+fn is_of_none(line: &Value) -> bool {
+    line["operation"].is_null() && line["merged_operations"].is_null()
 }
 
 fn sum(stages: &Value) -> u64 {
@@ -137,7 +161,16 @@ fn each_request_of_io_uring_is_a_line() {
     for workload in [&["--iodepth", "1"][..], &["--iodepth", "32"], &["--iodepth", "256", "--numjobs", "2"]] {
         let scratch = Scratch::new("trace");
         let result = scratch.path().join("load.json");
-        let words = ["load", &disk.path, "--runtime", "50ms", "--json", "-o", result.to_str().unwrap()];
+        let words = [
+            "load",
+            "--no-drive-check",
+            &disk.path,
+            "--runtime",
+            "50ms",
+            "--json",
+            "-o",
+            result.to_str().unwrap(),
+        ];
         let traced = during(&disk, &[], &[&[binary()], &words[..], workload].concat());
         traced.exact();
         traced.agrees("read");
@@ -183,6 +216,25 @@ fn a_system_call_that_waits_is_an_operation_of_its_own_kind() {
         let flags = line["flags"].as_array().unwrap();
         assert!(flags.contains(&"sync".into()), "{line}");
     }
+}
+
+/// What the page cache writes when its last user closes the disk is waited for in no call that is followed.
+#[test]
+fn lines_of_no_operation_add_up_to_its_rows() {
+    let Some(disk) = Disk::new("lines_of_no_operation_add_up_to_its_rows", 64) else { return };
+    let script = format!(
+        "dd if=/dev/zero of={0} bs=64k seek=512 count=200 conv=notrunc status=none &
+         dd if=/dev/zero of={0} bs=4k count=300 oflag=direct conv=notrunc status=none
+         wait",
+        disk.path
+    );
+    let traced = during_script(&disk, &[], &script);
+    traced.exact();
+    traced.agrees("write");
+    let none = traced.lines.iter().filter(|line| line["op"] == "write" && is_of_none(line)).count() as u64;
+    let row = &traced.device()["ops"]["write"];
+    assert_eq!(none, number(&row["request_stages_without_operation"]["device"]["count"]));
+    assert!(none > 0 && number(&row["operations"]) >= 300, "{}", brief(traced.device()));
 }
 
 #[test]
@@ -233,7 +285,19 @@ fn parts_name_their_operation() {
 fn merged_operations_stand_on_one_line() {
     let Some(mut disk) = Disk::new("merged_operations_stand_on_one_line", 64) else { return };
     disk.set("scheduler", "mq-deadline");
-    let load = [binary(), "load", &disk.path, "--rw", "read", "--iodepth", "64", "--runtime", "50ms", "-o"];
+    let load = [
+        binary(),
+        "load",
+        "--no-drive-check",
+        &disk.path,
+        "--rw",
+        "read",
+        "--iodepth",
+        "64",
+        "--runtime",
+        "50ms",
+        "-o",
+    ];
     let traced = during(&disk, &[], &[&load[..], &["/dev/null"]].concat());
     traced.exact();
     let shared = traced.lines.iter().filter(|line| !line["merged_operations"].is_null()).count();
@@ -289,7 +353,18 @@ fn only_what_is_asked_for_comes() {
 #[test]
 fn the_slowest_come_at_the_end() {
     let Some(disk) = Disk::new("the_slowest_come_at_the_end", 64) else { return };
-    let load = [binary(), "load", &disk.path, "--iodepth", "8", "--runtime", "500ms", "-o", "/dev/null"];
+    let load = [
+        binary(),
+        "load",
+        "--no-drive-check",
+        &disk.path,
+        "--iodepth",
+        "8",
+        "--runtime",
+        "500ms",
+        "-o",
+        "/dev/null",
+    ];
     let traced = during(&disk, &["--top", "7"], &load);
     let took: Vec<u64> = traced.lines.iter().map(|line| number(&line["request_total_ns"])).collect();
     assert_eq!(took.len(), 7);
@@ -305,7 +380,18 @@ fn the_slowest_come_at_the_end() {
 #[test]
 fn what_finds_no_room_is_counted() {
     let Some(disk) = Disk::new("what_finds_no_room_is_counted", 64) else { return };
-    let load = [binary(), "load", &disk.path, "--iodepth", "32", "--runtime", "400ms", "-o", "/dev/null"];
+    let load = [
+        binary(),
+        "load",
+        "--no-drive-check",
+        &disk.path,
+        "--iodepth",
+        "32",
+        "--runtime",
+        "400ms",
+        "-o",
+        "/dev/null",
+    ];
     let options = ["--fault-ring-bytes", "4096"];
     let traced = during(&disk, &options, &load);
     one_error(&traced.output, 4, &["reader was too slow", "--max-loss 0.1 % allows"]);
@@ -327,7 +413,18 @@ fn a_slow_reader_costs_lines_and_nothing_else() {
     let words = ["trace", "--json", "-d", &disk.name, "--for", "700ms", "--fault-ring-bytes", "65536"];
     let mut child = biopsy(&words).spawn().unwrap();
     attached(&child);
-    let load = [binary(), "load", &disk.path, "--iodepth", "32", "--runtime", "500ms", "-o", "/dev/null"];
+    let load = [
+        binary(),
+        "load",
+        "--no-drive-check",
+        &disk.path,
+        "--iodepth",
+        "32",
+        "--runtime",
+        "500ms",
+        "-o",
+        "/dev/null",
+    ];
     let begin = Instant::now();
     assert!(Command::new(load[0]).args(&load[1..]).stdout(Stdio::null()).status().unwrap().success());
     assert!(begin.elapsed() < Duration::from_secs(5), "the load was held up: {:?}", begin.elapsed());
@@ -344,7 +441,9 @@ fn a_slow_reader_costs_lines_and_nothing_else() {
 #[test]
 fn a_reader_that_goes_ends_it_quietly() {
     let Some(disk) = Disk::new("a_reader_that_goes_ends_it_quietly", 64) else { return };
-    let load: Child = biopsy(&["load", &disk.path, "--runtime", "3s", "-o", "/dev/null"]).spawn().unwrap();
+    let load: Child = biopsy(&["load", "--no-drive-check", &disk.path, "--runtime", "3s", "-o", "/dev/null"])
+        .spawn()
+        .unwrap();
     let mut child = biopsy(&["trace", "-d", &disk.name]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let header = lines.next().unwrap().unwrap();
@@ -384,7 +483,17 @@ fn names_of_strangers_stay_names() {
 #[test]
 fn a_load_that_runs_already_is_shown_to_the_last_io() {
     let Some(disk) = Disk::new("a_load_that_runs_already_is_shown_to_the_last_io", 64) else { return };
-    let load = biopsy(&["load", &disk.path, "--iodepth", "8", "--runtime", "3s", "-o", "/dev/null"]);
+    let load = biopsy(&[
+        "load",
+        "--no-drive-check",
+        &disk.path,
+        "--iodepth",
+        "8",
+        "--runtime",
+        "3s",
+        "-o",
+        "/dev/null",
+    ]);
     let load = { load }.spawn().unwrap();
     std::thread::sleep(Duration::from_millis(300));
     let mut child = biopsy(&["trace", "--json", "-d", &disk.name, "--for", "400ms"]).spawn().unwrap();
@@ -402,4 +511,265 @@ fn a_load_that_runs_already_is_shown_to_the_last_io() {
     assert!(before <= all && before + lost >= all, "{before} of {all}");
     let without = number(&traced.summary["ios_without_end"]);
     assert!(without <= 64 + traced.lost("operation_ring_full"), "{without}");
+}
+
+/// Of two processes the one that was named, by its number; its end is the trace's.
+#[test]
+fn a_filter_by_process_leaves_its_lines_only() {
+    let Some(disk) = Disk::new("a_filter_by_process_leaves_its_lines_only", 64) else { return };
+    let mut mine = prepared(&reads(&disk, 700));
+    let mut other = prepared(&reads(&disk, 1500).replace("bs=4k", "bs=8k"));
+    let pid = mine.id();
+    let child = biopsy(&["trace", "--json", "-d", &disk.name, "-p", &pid.to_string()]).spawn().unwrap();
+    attached(&child);
+    go(&mut other);
+    go(&mut mine);
+    assert!(other.wait().unwrap().success() && mine.wait().unwrap().success());
+    let output = finish(child);
+    assert!(stderr(&output).contains("process of -p has ended"), "{}", stderr(&output));
+    let traced = Traced::new(output);
+    traced.only(700, 4096);
+    for line in &traced.lines {
+        assert_eq!((&line["owner"]["pid"], &line["owner"]["comm"]), (&pid.into(), &"dd".into()), "{line}");
+    }
+}
+
+#[test]
+fn a_filter_by_name_leaves_its_lines_only() {
+    let Some(disk) = Disk::new("a_filter_by_name_leaves_its_lines_only", 64) else { return };
+    let scratch = Scratch::new("comm");
+    let copy = scratch.path().join("mine");
+    std::fs::copy("/bin/dd", &copy).unwrap();
+    let mine = reads(&disk, 500).replace("dd if", &format!("{} if", copy.display())).replace("4k", "8k");
+    let traced = during_script(&disk, &["--comm", "mine"], &format!("{} & {mine}; wait", reads(&disk, 2000)));
+    traced.only(500, 8192);
+    assert!(traced.lines.iter().all(|line| line["owner"]["comm"] == "mine"), "{:?}", traced.lines[0]);
+}
+
+#[test]
+fn a_filter_by_cgroup_leaves_its_lines_only() {
+    const TEST: &str = "a_filter_by_cgroup_leaves_its_lines_only";
+    let Some(disk) = Disk::new(TEST, 64) else { return };
+    let Some(group) = Group::new(TEST, "biopsy-trace") else { return };
+    let mine = reads(&disk, 600).replace("4k", "16k");
+    let script = format!("{} & {}; wait", reads(&disk, 2000), group.within(&mine));
+    let traced = during_script(&disk, &["--cgroup", &group.name()], &script);
+    traced.only(600, 16384);
+    let name = group.name();
+    assert!(traced.lines.iter().all(|line| line["owner"]["cgroup"] == name), "{:?}", traced.lines[0]);
+}
+
+/// What chooses I/Os chooses one after the other: class and time, then every Nth of those, then the slowest.
+#[test]
+fn choices_are_made_one_after_the_other() {
+    let Some(disk) = Disk::new("choices_are_made_one_after_the_other", 64) else { return };
+    let cpus = std::thread::available_parallelism().unwrap().get() as u64;
+    let script = format!(
+        "{}; {}; {}",
+        reads(&disk, 500),
+        reads(&disk, 500).replace("bs=4k", "bs=1M count=60 #"),
+        "dd if=/dev/zero of=DISK oflag=direct bs=1M count=30 status=none".replace("DISK", &disk.path)
+    );
+    let took = |traced: &Traced| -> Vec<u64> {
+        traced.lines.iter().map(|line| number(&line["request_total_ns"])).collect()
+    };
+    let run = |options: &[&str]| {
+        let traced = during_script(&disk, options, &script);
+        assert_eq!(traced.output.status.code(), Some(0), "{}", stderr(&traced.output));
+        let matched = number(&traced.summary["matched"]);
+        (traced, matched)
+    };
+    let (traced, _) = run(&[]);
+    let mut times = took(&traced);
+    times.sort_unstable();
+    // A fifth of the I/Os are large ones: as long as half of these.
+    let long = (times[times.len() * 9 / 10] / 1000).max(1);
+    let (slower, long) = (format!("{long}us"), long * 1000);
+    let (traced, matched) = run(&["--slower-than", &slower, "--every", "5"]);
+    assert!((traced.lines.len() as u64).abs_diff(matched / 5) <= cpus, "{} of {matched}", traced.lines.len());
+    assert!(matched > 0 && matched < number(&traced.device()["ios"]), "{matched}");
+    assert!(took(&traced).iter().all(|ns| *ns >= long));
+    // Fewer than there is room for: all of them, in order.
+    let (traced, matched) = run(&["--slower-than", &slower, "--top", "100000", "--op", "read"]);
+    assert_eq!(traced.lines.len() as u64, matched);
+    assert!(took(&traced).is_sorted_by(|a, b| a >= b) && took(&traced).iter().all(|ns| *ns >= long));
+    assert!(traced.lines.iter().all(|line| line["op"] == "read"));
+    let (traced, matched) = run(&["--every", "5", "--top", "100000"]);
+    assert_eq!(matched, number(&traced.device()["ios"]));
+    assert!((traced.lines.len() as u64).abs_diff(matched / 5) <= cpus, "{} of {matched}", traced.lines.len());
+    assert!(took(&traced).is_sorted_by(|a, b| a >= b));
+    let (traced, _) = run(&["--slower-than", "1us", "--every", "2", "--top", "4", "--op", "read,write"]);
+    assert_eq!(traced.lines.len(), 4);
+    assert!(took(&traced).is_sorted_by(|a, b| a >= b));
+    // Faster than anything: nothing is an answer too.
+    let (traced, matched) = run(&["--slower-than", "10s", "--every", "2", "--top", "4"]);
+    assert_eq!((traced.lines.len(), matched), (0, 0));
+}
+
+/// In mid-load, by either signal: it stops, empties its rings, and every I/O of the window has its line.
+#[test]
+fn a_signal_ends_it_with_the_last_line() {
+    let Some(disk) = Disk::new("a_signal_ends_it_with_the_last_line", 64) else { return };
+    let load = biopsy(&[
+        "load",
+        "--no-drive-check",
+        &disk.path,
+        "--iodepth",
+        "32",
+        "--runtime",
+        "20s",
+        "-o",
+        "/dev/null",
+    ])
+    .spawn();
+    let load = load.unwrap();
+    for number_of_signal in [libc::SIGINT, libc::SIGTERM] {
+        let scratch = Scratch::new("signal");
+        let file = scratch.path().join("lines");
+        let words = ["trace", "--json", "-d", &disk.name, "--max-loss", "100", "-o", file.to_str().unwrap()];
+        let child = biopsy(&words).spawn().unwrap();
+        attached(&child);
+        std::thread::sleep(Duration::from_millis(150));
+        let begin = Instant::now();
+        signal(&child, number_of_signal);
+        let output = finish(child);
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let traced = Traced::new(Output { stdout: std::fs::read(&file).unwrap(), ..output });
+        let shown = traced.lines.len() as u64 + traced.lost("io_ring_full");
+        assert_eq!(shown, number(&traced.device()["ios"]), "{}", brief(traced.device()));
+        assert!(shown > 1000, "{shown}");
+    }
+    signal(&load, libc::SIGINT);
+    finish(load);
+}
+
+/// The trace of a script on a zram device, a bio a line: as many as the kernel counted.
+#[track_caller]
+fn bios(zram: &Zram, options: &[&str], script: &str) -> Traced {
+    let before = zram.stat();
+    let words = [&["trace", "--json", "-d", &zram.name], options, &["--", "sh", "-ec", script]].concat();
+    let traced = Traced::new(run(&words));
+    let counted = zram.stat().since(before);
+    assert_eq!(traced.output.status.code(), Some(0), "{}", stderr(&traced.output));
+    assert_eq!(traced.summary["command_status"], 0);
+    assert_eq!(traced.summary["lost"]["events"], 0, "{}", traced.summary["lost"]);
+    // What lies below has lines where it is named.
+    assert_eq!(traced.summary["devices"].as_array().unwrap().len(), 1);
+    let gaps: Vec<&str> = traced.summary["missing"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|gap| gap["stage"].as_str())
+        .collect();
+    assert_eq!(gaps, ["queue", "device", "complete"]);
+    if options.is_empty() {
+        let device = traced.device();
+        assert_eq!(device["kernel_check"], "ok", "{}", brief(device));
+        let of = |op: &str| {
+            let lines = traced.lines.iter().filter(|line| line["op"] == op);
+            lines.map(|line| line["counted"].as_u64().unwrap_or(1)).sum::<u64>()
+        };
+        assert_eq!((of("read"), of("write")), (counted.reads, counted.writes), "{}", brief(device));
+        let (lines, ios) = (traced.summary["matched"].clone(), number(&device["ios"]));
+        assert_eq!((lines, ios), (traced.lines.len().into(), traced.lines.len() as u64));
+        // The lines and the view's own tables tell the same, to the nanosecond.
+        for (op, row) in device["ops"].as_object().unwrap() {
+            let lines = traced.lines.iter().filter(|line| line["op"] == op.as_str());
+            let sum: u64 = lines.map(|line| number(&line["bio_ns"])).sum();
+            assert_eq!(sum, number(&row["bio"]["sum_ns"]), "{op}");
+        }
+    }
+    for line in &traced.lines {
+        assert_eq!(line["request_stages"], serde_json::json!({}), "{line}");
+        assert!(line["queue"].is_null() && line["request_total_ns"].is_null(), "{line}");
+        assert!(line["completion_cpu"].is_u64() && line["submit_cpu"].is_u64(), "{line}");
+    }
+    traced
+}
+
+/// A device without requests: a line per bio, with its whole time in place of the stages.
+#[test]
+fn bios_of_a_device_without_requests_are_lines() {
+    let Some(zram) = Zram::new("bios_of_a_device_without_requests_are_lines", 64) else { return };
+    let path = &zram.path;
+    let script = format!(
+        "dd if=/dev/urandom of={path} bs=64k count=200 oflag=direct status=none
+         dd if={path} of=/dev/null bs=4k count=500 iflag=direct status=none
+         blkdiscard -f -o 0 -l 1M {path}"
+    );
+    let traced = bios(&zram, &[], &script);
+    let of = |op: &str| traced.lines.iter().filter(|line| line["op"] == op).collect::<Vec<_>>();
+    for (op, blocks, bytes) in [("write", 200, 65536), ("read", 500, 4096)] {
+        let lines = of(op);
+        let offsets: BTreeSet<u64> = lines.iter().map(|line| number(&line["offset"])).collect();
+        assert_eq!((offsets, lines.len()), ((0..blocks).map(|n| n * bytes).collect(), blocks as usize));
+        for line in lines {
+            assert_eq!((&line["bytes"], &line["owner"]["comm"]), (&bytes.into(), &"dd".into()), "{line}");
+            let operation = &line["operation"];
+            assert_eq!((&operation["kind"], &operation["last"]), (&"call".into(), &true.into()), "{line}");
+            let stages: Vec<&String> = operation["stages"].as_object().unwrap().keys().collect();
+            assert_eq!(stages, ["device", "reap", "submit"], "{line}");
+            assert_eq!(operation["stages"]["device"], line["bio_ns"], "{line}");
+            assert_eq!(sum(&operation["stages"]), number(&operation["total_ns"]), "{line}");
+            assert!(line["flags"].as_array().unwrap().contains(&"sync".into()), "{line}");
+        }
+    }
+    assert_eq!(of("discard").iter().map(|line| number(&line["bytes"])).sum::<u64>(), 1 << 20);
+    let text = run(&[
+        "trace",
+        "-d",
+        &zram.name,
+        "--",
+        "dd",
+        &format!("if={path}"),
+        "of=/dev/null",
+        "bs=4k",
+        "count=3",
+        "iflag=direct",
+        "status=none",
+    ]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert_eq!(
+        text.lines()
+            .filter(|line| line.contains(&format!(" {}  ", zram.name)) && line.contains(" read "))
+            .count(),
+        3,
+        "{text}"
+    );
+}
+
+#[test]
+fn choices_and_filters_hold_for_bios() {
+    let Some(zram) = Zram::new("choices_and_filters_hold_for_bios", 64) else { return };
+    let scratch = Scratch::new("bios");
+    let result = scratch.path().join("load.json");
+    let load_words = format!(
+        "{} load --no-drive-check {} --iodepth 32 --numjobs 2 --runtime 50ms --json -o {}",
+        binary(),
+        zram.path,
+        result.display()
+    );
+    let traced = bios(&zram, &[], &load_words);
+    let rings: Vec<&Value> =
+        traced.lines.iter().filter(|line| line["operation"]["kind"] == "io_uring").collect();
+    assert_eq!(rings.len() as u64, number(&load(&result)["ios"]));
+    let data: BTreeSet<u64> = rings.iter().map(|line| number(&line["operation"]["user_data"])).collect();
+    assert!(data.len() > 1, "{data:?}");
+    let traced = bios(&zram, &["--top", "9"], &load_words);
+    let took: Vec<u64> = traced.lines.iter().map(|line| number(&line["bio_ns"])).collect();
+    assert!(took.len() == 9 && took.is_sorted_by(|a, b| a >= b), "{took:?}");
+    assert_eq!(took[0], number(&traced.device()["ops"]["read"]["bio"]["max_ns"]));
+    let dd = |bytes: &str, count: u32| {
+        format!("dd if={} of=/dev/null bs={bytes} count={count} iflag=direct status=none", zram.path)
+    };
+    let traced = bios(&zram, &["--every", "10"], &dd("4k", 1000));
+    assert!((90..=110).contains(&traced.lines.len()), "{}", traced.lines.len());
+    let copy = scratch.path().join("mine");
+    std::fs::copy("/bin/dd", &copy).unwrap();
+    let mine = dd("8k", 300).replace("dd if", &format!("{} if", copy.display()));
+    let words = ["trace", "--json", "-d", &zram.name, "--comm", "mine", "--", "sh", "-ec"];
+    let traced = Traced::new(run(&[&words[..], &[&format!("{} & {mine}; wait", dd("4k", 900))]].concat()));
+    traced.only(300, 8192);
+    assert!(traced.lines.iter().all(|line| line["owner"]["comm"] == "mine"));
 }

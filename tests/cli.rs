@@ -74,6 +74,18 @@ fn targets_of_diagnose_that_cannot_be_driven_are_named() {
 }
 
 #[test]
+fn a_file_that_is_no_btf_is_named() {
+    let scratch = Scratch::new("btf");
+    let wrong = scratch.path().join("wrong\x1b[31m");
+    fs::write(&wrong, "text").unwrap();
+    for file in [wrong.to_str().unwrap(), "/dev/null"] {
+        refused(&run(&["latency", "--btf", file, "--for", "1s"]), 2, &["is no BTF of a kernel", "pahole"]);
+    }
+    let absent = run(&["latency", "--btf", "/nonexistent/file", "--for", "1s"]);
+    refused(&absent, 2, &["/nonexistent/file, does not exist", "pahole"]);
+}
+
+#[test]
 fn a_wrong_command_line_is_one_sentence() {
     let scratch = Scratch::new("usage");
     for (words, said) in [
@@ -83,6 +95,9 @@ fn a_wrong_command_line_is_one_sentence() {
         (&["diagnose", "--iodepth", "0"], "--iodepth"),
         (&["diagnose", "--freq", "0"], "--freq"),
         (&["diagnose", "--no-load", "."], "cannot be used with"),
+        // It would have no effect: how long to look is --for.
+        (&["diagnose", "--no-load", "--runtime", "3s"], "cannot be used with"),
+        (&["diagnose", "--iodepth", "4", "--", "true"], "cannot be used with"),
         (&["diagnose", ".", "--", "true"], "cannot be used with"),
         (&["diagnose", "-o", "-", "--json"], "both want stdout"),
         (&["latency", "--for", "0"], "a time must be above 0"),
@@ -90,6 +105,8 @@ fn a_wrong_command_line_is_one_sentence() {
         (&["latency", "1", "0"], "COUNT"),
         (&["latency", "one"], "INTERVAL"),
         (&["latency", "-d"], "--device"),
+        (&["latency", "--cgroup", ""], "--cgroup"),
+        (&["trace", "--cgroup="], "--cgroup"),
         (&["latncy"], "a similar subcommand exists: 'latency'"),
         (&["load"], "<TARGET>"),
         (&["explain", "nosuch"], "no finding is called 'nosuch': use one of "),
@@ -168,9 +185,11 @@ fn a_full_disk_is_named_in_words() {
         eprintln!("skipped: there is no /dev/full here");
         return;
     }
-    for words in [&["check", "-o", "/dev/full"][..], &["devices", "--json", "-o", "/dev/full"]] {
-        refused(&run(words), 1, &["cannot write /dev/full", "No space left on device", "-o"]);
-    }
+    // Nothing is measured twice for want of space.
+    let mut output = run(&["devices", "--json", "-o", "/dev/full"]);
+    object(&output, "biopsy.devices/1");
+    output.stdout.clear();
+    refused(&output, 1, &["cannot write /dev/full", "No space left on device", "-o", "is on stdout"]);
     let mut command = biopsy(&["explain"]);
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = command.stdout(full).output().unwrap();

@@ -1,80 +1,24 @@
 //! `biopsy load` as a user meets it: the real binary, real files on a real disk.
 
+mod command;
+mod disk;
+
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A directory on the disk of the build, removed at the end.
-struct Dir(PathBuf);
+use command::{biopsy, json, refused, run};
+use disk::{Dir, MIB};
 
-impl Dir {
-    fn new(test: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("load-{test}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-
-    fn join(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_string()
-    }
-
-    /// A file of `mib` MiB of which every byte is written.
-    fn file(&self, name: &str, mib: usize) -> String {
-        let mut file = File::create(self.join(name)).unwrap();
-        let block: Vec<u8> = (0..1u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        (0..mib).for_each(|_| file.write_all(&block).unwrap());
-        file.sync_all().unwrap();
-        self.join(name)
-    }
-
-    fn entries(&self) -> usize {
-        fs::read_dir(&self.0).unwrap().count()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        // A second panic while a test fails would hide the first.
-        let _kept = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn biopsy(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_biopsy"));
-    command.arg("load").args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    biopsy(arguments).output().unwrap()
-}
-
-#[track_caller]
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
-}
-
-/// One sentence on stderr that contains `words`, nothing on stdout, this exit code.
-#[track_caller]
-fn refused(output: Output, code: i32, words: &[&str]) {
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{error}");
-    assert_eq!(error.lines().count(), 1, "{error}");
-    assert!(words.iter().all(|word| error.contains(word)), "{error}");
-    assert!(!error.contains("os error"), "{error}");
-    assert!(output.stdout.is_empty());
+fn entries(dir: &Dir) -> usize {
+    fs::read_dir(dir.path()).unwrap().count()
 }
 
 /// Starts it and waits until its worker has read for a while.
@@ -131,7 +75,7 @@ fn a_scratch_run_adds_up_and_leaves_nothing() {
     let jobs = load["jobs"].as_array().unwrap();
     assert_eq!(jobs.len(), 2);
     assert_eq!(jobs.iter().map(|j| j["ios"].as_u64().unwrap()).sum::<u64>(), number("ios"));
-    assert_eq!(dir.entries(), 0);
+    assert_eq!(entries(&dir), 0);
 }
 
 #[test]
@@ -149,7 +93,7 @@ fn text_names_every_figure() {
 #[test]
 fn what_is_read_stays_as_it_was() {
     let dir = Dir::new("unchanged");
-    let path = dir.file("data", 4);
+    let path = dir.file("data", 4 * MIB);
     let (before, mtime) = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().mtime_nsec());
     symlink(&path, dir.join("link")).unwrap();
     let load = json(&run(&[&dir.join("link"), "--runtime", "200ms", "--json"]));
@@ -170,23 +114,23 @@ fn an_early_end_is_a_result() {
     let load = json(&output);
     assert!(load["ios"].as_u64().unwrap() > 0);
     assert!(load["duration_ns"].as_u64().unwrap() < 30_000_000_000);
-    assert_eq!(dir.entries(), 0);
+    assert_eq!(entries(&dir), 0);
 }
 
 #[test]
 fn even_sigkill_leaves_nothing() {
     let dir = Dir::new("sigkill");
     let child = started(&[dir.path(), "--scratch", "--size", "16m", "--runtime", "60s"]);
-    assert_eq!(dir.entries(), 0, "the file has no name while it is read");
+    assert_eq!(entries(&dir), 0, "the file has no name while it is read");
     signal(&child, libc::SIGKILL);
     child.wait_with_output().unwrap();
-    assert_eq!(dir.entries(), 0);
+    assert_eq!(entries(&dir), 0);
 }
 
 #[test]
 fn a_closed_stdout_ends_quietly() {
     let dir = Dir::new("closed");
-    let path = dir.file("data", 1);
+    let path = dir.file("data", MIB);
     let mut command = biopsy(&[&path, "--runtime", "200ms"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -213,7 +157,7 @@ fn targets_that_cannot_be_read_are_named() {
     refused(run(&[&dir.join("fifo")]), 2, &["is a FIFO"]);
     File::create(dir.join("empty")).unwrap();
     refused(run(&[&dir.join("empty")]), 2, &["is empty"]);
-    refused(run(&[&dir.file("data", 1), "--scratch"]), 2, &["is not a directory", "--scratch"]);
+    refused(run(&[&dir.file("data", MIB), "--scratch"]), 2, &["is not a directory", "--scratch"]);
     refused(run(&["/proc/version"]), 3, &["no direct I/O"]);
     // tmpfs: newer kernels accept the flag and read from memory.
     if Path::new("/dev/shm").is_dir() {
@@ -225,16 +169,17 @@ fn targets_that_cannot_be_read_are_named() {
 #[test]
 fn what_cannot_be_polled_is_refused() {
     let dir = Dir::new("unpollable");
-    let Some(device) = loop_device(&dir.file("data", 1)) else { return };
+    let Some(device) = loop_device(&dir.file("data", MIB)) else { return };
     let output = run(&[&device, "--hipri", "--runtime", "100ms"]);
     Command::new("losetup").args(["-d", &device]).status().unwrap();
-    refused(output, 3, &["cannot be polled", "EOPNOTSUPP", "--hipri"]);
+    let named = format!("reads of {device} cannot be polled");
+    refused(output, 3, &[&named, "EOPNOTSUPP", "--hipri"]);
 }
 
 #[test]
 fn sizes_that_do_not_fit_are_named() {
     let dir = Dir::new("sizes");
-    let file = &dir.file("data", 1);
+    let file = &dir.file("data", MIB);
     refused(run(&[file, "--bs", "1000"]), 2, &["1000 is not a multiple of", "--bs"]);
     refused(run(&[file, "--bs", "2m"]), 2, &["above the 1048576 bytes", "--bs"]);
     refused(run(&[file, "--size", "2m"]), 2, &["--size 2097152", "leave it out"]);
@@ -245,7 +190,7 @@ fn sizes_that_do_not_fit_are_named() {
     refused(run(&[file, "--size", "0"]), 2, &["'--size <SIZE>': a size must be above 0"]);
     refused(run(&[file, "--bs", "0"]), 2, &["'--bs <SIZE>': a size must be above 0"]);
     refused(run(&[file, "-o", "/nonexistent/x"]), 2, &["cannot write /nonexistent/x", "-o"]);
-    assert_eq!(dir.entries(), 1);
+    assert_eq!(entries(&dir), 1);
 }
 
 #[test]
@@ -253,7 +198,7 @@ fn missing_permission_is_named() {
     const CAP_DAC_OVERRIDE: libc::c_ulong = 1;
     const CAP_DAC_READ_SEARCH: libc::c_ulong = 2;
     let dir = Dir::new("permission");
-    let (path, sealed) = (dir.file("data", 1), dir.join("sealed"));
+    let (path, sealed) = (dir.file("data", MIB), dir.join("sealed"));
     fs::create_dir(&sealed).unwrap();
     for closed in [&path, &sealed] {
         fs::set_permissions(closed, fs::Permissions::from_mode(0o000)).unwrap();
@@ -271,7 +216,7 @@ fn missing_permission_is_named() {
 #[test]
 fn io_uring_that_is_forbidden_or_absent_is_named() {
     let dir = Dir::new("seccomp");
-    let path = dir.file("data", 1);
+    let path = dir.file("data", MIB);
     for (errno, word) in [(libc::EPERM, "io_uring"), (libc::ENOSYS, "not in this kernel or hidden")] {
         let forbid = move || {
             let step = |code: u32, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf, k };
@@ -298,7 +243,7 @@ fn io_uring_that_is_forbidden_or_absent_is_named() {
 fn too_little_locked_memory_costs_the_registration_only() {
     const CAP_IPC_LOCK: libc::c_ulong = 14;
     let dir = Dir::new("memlock");
-    let path = dir.file("data", 4);
+    let path = dir.file("data", 4 * MIB);
     let limit = || {
         drop_capability(CAP_IPC_LOCK);
         let limit = libc::rlimit { rlim_cur: 65536, rlim_max: 65536 };
@@ -315,7 +260,7 @@ fn too_little_locked_memory_costs_the_registration_only() {
 #[test]
 fn a_file_that_shrinks_ends_the_run_with_what_was_measured() {
     let dir = Dir::new("shrinks");
-    let path = dir.file("data", 8);
+    let path = dir.file("data", 8 * MIB);
     let child = started(&[&path, "--runtime", "60s", "--json"]);
     File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -334,11 +279,12 @@ fn a_file_that_shrinks_ends_the_run_with_what_was_measured() {
 #[expect(clippy::zombie_processes, reason = "wait4 waits for it, and tells its CPU time")]
 fn the_cpu_time_of_io_uring_s_workers_is_counted() {
     let dir = Dir::new("workers");
-    let path = dir.file("disk", 64);
+    let path = dir.file("disk", 64 * MIB);
     let Some(device) = loop_device(&path) else { return };
     // What it says, and what the kernel says of all its threads.
     let run = |runtime: &str| -> (Value, u64) {
-        let mut command = biopsy(&[&device, "--bs", "4m", "--iodepth", "8", "--runtime", runtime, "--json"]);
+        let words = ["--bs", "4m", "--iodepth", "8", "--runtime", runtime, "--no-drive-check", "--json"];
+        let mut command = biopsy(&[&[device.as_str()], &words[..]].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (mut stdout, mut status) = (Vec::new(), 0);
         child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
@@ -391,7 +337,7 @@ fn loop_device(path: &str) -> Option<String> {
 #[test]
 fn a_device_that_fails_ends_the_run_with_what_was_measured() {
     let dir = Dir::new("vanishes");
-    let path = dir.file("disk", 8);
+    let path = dir.file("disk", 8 * MIB);
     let Some(device) = loop_device(&path) else { return };
     let child = started(&[&device, "--runtime", "60s", "--json"]);
     File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
@@ -404,4 +350,146 @@ fn a_device_that_fails_ends_the_run_with_what_was_measured() {
     let load = json(&output);
     assert_eq!(load["device"], name);
     assert!(load["ios"].as_u64().unwrap() > 0);
+}
+
+/// The 4 KiB blocks of a file that [`Dir::file`] made which are not what they were.
+fn changed(path: &str) -> Vec<u64> {
+    let now = fs::read(path).unwrap();
+    let as_made = |(at, byte): (usize, &u8)| *byte == (at % 4096 % 255 + 1) as u8;
+    let blocks = now.chunks(4096).zip(0..);
+    blocks.filter(|(block, _)| !block.iter().enumerate().all(as_made)).map(|(_, number)| number).collect()
+}
+
+#[test]
+fn nothing_is_written_behind_a_filesize() {
+    let dir = Dir::new("filesize");
+    for rw in ["write", "randwrite"] {
+        let path = dir.file(rw, 4 * MIB);
+        let part = ["--filesize=1m", "--numjobs=2", "--offset_increment=512k", "--runtime=0"];
+        let how = ["--rw", rw, "--norandommap=0", "--write", "--overwrite", &path];
+        let load = json(&run(&[&[path.as_str(), "--json"], &part[..], &how[..]].concat()));
+        // As fio 3.33 did: the second thread has the half that is left.
+        assert_eq!(load["bytes"], 3 * MIB / 2, "{rw}");
+        assert_eq!(changed(&path), (0..256).collect::<Vec<u64>>(), "{rw}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), 4 * MIB);
+        let third = ["--numjobs=3"];
+        let path = dir.file(rw, 4 * MIB);
+        let said = run(&[&[path.as_str()], &part[..], &how[..], &third].concat());
+        refused(said, 2, &["offset 1048576 leaves nothing of the filesize of 1048576 bytes"]);
+        assert!(changed(&path).is_empty(), "{rw}");
+    }
+}
+
+/// A file that was there and cannot be made longer is as it was, and so are those that were made longer before it.
+#[test]
+fn a_file_that_cannot_grow_is_as_it_was() {
+    let dir = Dir::new("grow");
+    let small = dir.join("small");
+    fs::create_dir(&small).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "small", &small]).output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no tmpfs can be mounted here (root is needed)");
+        return;
+    }
+    let files = ["a", "b"].map(|name| format!("{small}/{name}"));
+    let as_it_is = || {
+        let used = |path: &String| fs::metadata(path).map(|file| (file.len(), file.blocks())).unwrap();
+        let path = std::ffi::CString::new(small.as_str()).unwrap();
+        // SAFETY: a C string, and zeroed is a valid statvfs, which lives until the call returns.
+        let free = unsafe {
+            let mut room: libc::statvfs = std::mem::zeroed();
+            assert_eq!(libc::statvfs(path.as_ptr(), &mut room), 0);
+            room.f_bfree
+        };
+        (files.each_ref().map(used), free)
+    };
+    let done = std::panic::catch_unwind(|| {
+        for path in &files {
+            fs::write(path, [7; 10_000]).unwrap();
+        }
+        let before = as_it_is();
+        let how = |each| ["--direct=0", "--rw=write", "--runtime=0", "--write", "--size", each];
+        let one = [files[0].as_str(), "--overwrite", &files[0]];
+        let two = [&files[0], &files[1], "--overwrite", &files[0], "--overwrite", &files[1]]
+            .map(|word| word as &str);
+        let words = ["no space left", "10000 bytes as before", "--size"];
+        refused(run(&[&one[..], &how("8m")].concat()), 3, &words);
+        assert_eq!(as_it_is(), before, "one that is too long");
+        refused(run(&[&two[..], &how("600k")].concat()), 3, &words);
+        assert_eq!(as_it_is(), before, "two, of which one has room");
+        // What is refused behind that.
+        refused(run(&[&one[..], &how("600k"), &["--bs=800k"]].concat()), 2, &["block size 819200"]);
+        assert_eq!(as_it_is(), before, "a block that does not fit");
+        assert!(files.iter().all(|path| fs::read(path).unwrap() == [7; 10_000]));
+    });
+    Command::new("umount").args(["-l", &small]).status().unwrap();
+    done.unwrap();
+}
+
+/// As fio does: a device cannot be made longer.
+#[test]
+fn a_size_beyond_a_device_ends_with_it() {
+    let dir = Dir::new("beyond");
+    let Some(device) = loop_device(&dir.file("data", MIB)) else { return };
+    let ended = |words: &[&str]| run(&[&[device.as_str(), "--runtime=0", "--json"], words].concat());
+    let [size, filesize, random] = [
+        ended(&["--rw=read", "--size=100g"]),
+        ended(&["--rw=read", "--filesize=900g", "--offset=512k"]),
+        ended(&["--rw=randread", "--size=3m"]),
+    ];
+    Command::new("losetup").args(["-d", &device]).status().unwrap();
+    for (output, ios, word) in [(size, 256, "size"), (filesize, 128, "filesize"), (random, 768, "size")] {
+        let load = json(&output);
+        assert!(output.status.success() && load["ios"] == ios, "{word}: {load}");
+        let missing = load["missing"].as_array().unwrap().iter().map(|line| line["why"].as_str().unwrap());
+        let said = format!("{word}: {device} ends at 1048576");
+        let from = format!("{word} from offset 524288 on: {device} ends at 1048576");
+        assert!(missing.clone().any(|why| why.ends_with(&said) || why.ends_with(&from)), "{load}");
+    }
+}
+
+#[test]
+fn percent_of_io_size_are_of_what_is_used() {
+    let dir = Dir::new("share");
+    let path = dir.file("data", 4 * MIB);
+    // As fio 3.33 counted them.
+    for (words, ios) in [
+        (&["--io_size=50%"][..], 512),
+        (&["--io_size=50%", "--size=50%"], 256),
+        (&["--io_size=50%", "--offset=1m"], 384),
+        (&["--io_size=50%", "--filesize=1m"], 128),
+        (&["--io_size=50%", "--size=1m"], 128),
+        (&["--filesize=1m", "--size=50%"], 128),
+    ] {
+        for rw in ["read", "randread"] {
+            let how = ["--rw", rw, "--norandommap=0", "--runtime=0", "--json"];
+            let load = json(&run(&[&[path.as_str()], words, &how[..]].concat()));
+            assert_eq!(load["ios"], ios, "{rw} {words:?}");
+        }
+    }
+}
+
+#[test]
+fn reads_that_end_with_the_file_say_so() {
+    let dir = Dir::new("end");
+    let path = dir.file("data", MIB);
+    let how = ["--rw=randread", "--norandommap=0", "--runtime=0", "--json"];
+    let load = json(&run(&[&[path.as_str(), "--size=100k", "--offset=1000k"], &how[..]].concat()));
+    let why = load["missing"][0]["why"].as_str().unwrap();
+    assert!(load["ios"] == 6 && why.starts_with("the last 77824 of the 102400 bytes of size"), "{load}");
+    let whole = json(&run(&[&[path.as_str(), "--size=24k", "--offset=1000k"], &how[..]].concat()));
+    assert!(whole["ios"] == 6 && whole["missing"].as_array().unwrap().is_empty(), "{whole}");
+    refused(run(&[&path, "--filesize=2m"]), 2, &["--filesize 2097152 is above the 1048576 bytes"]);
+}
+
+#[test]
+fn the_result_is_not_written_onto_the_job_file() {
+    let dir = Dir::new("onto-jobs");
+    let path = dir.join("jobs.fio");
+    let text = format!("[a]\nfilename={}\nrw=read\n", dir.file("data", MIB));
+    fs::write(&path, &text).unwrap();
+    for words in [vec![path.as_str()], vec!["--jobfile", path.as_str()]] {
+        refused(run(&[&words[..], &["-o", &path]].concat()), 2, &["jobs.fio is the job file"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
 }

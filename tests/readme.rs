@@ -41,7 +41,8 @@ fn options(verb: &str) -> BTreeSet<String> {
     let help = biopsy(&[verb, "--help"]);
     help.split(|c: char| c.is_whitespace() || c == ',')
         .filter(|word| word.starts_with('-'))
-        .map(str::to_string)
+        // A value that can be left out stands in brackets: `--hipri[=<0|1>]`.
+        .filter_map(|word| word.split('[').next().map(str::to_string))
         .collect()
 }
 
@@ -138,6 +139,34 @@ fn every_verb_is_presented() {
     }
 }
 
+/// The sample of `check` is what the executable prints: its lines in their order, none left out but for a line
+/// `...`, and each as it is wherever it says `ok` here too (why something is missing is the machine's).
+#[test]
+fn the_sample_of_check_is_what_it_prints() {
+    let readme = file("README.md");
+    let sample =
+        readme.split("# biopsy check\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a sample");
+    let printed = biopsy(&["check"]);
+    let words =
+        |line: &str, n: usize| line.split_whitespace().take(n).map(str::to_string).collect::<Vec<_>>();
+    let mut rest = printed.lines().skip(1);
+    let mut left_out = false;
+    for line in sample.lines().skip(1) {
+        if line == "..." {
+            left_out = true;
+            continue;
+        }
+        let found = if left_out { rest.find(|here| words(here, 1) == words(line, 1)) } else { rest.next() };
+        let here = found.unwrap_or_else(|| panic!("not printed: {line}"));
+        assert_eq!(words(here, 1), words(line, 1), "a line is left out before it");
+        assert!(
+            words(here, 2) != words(line, 2) || here == line || !line.contains("  ok"),
+            "printed: {here}\nin README: {line}"
+        );
+        left_out = false;
+    }
+}
+
 /// The table of findings is what `explain` lists, in its order.
 #[test]
 fn findings_are_those_of_explain() {
@@ -204,8 +233,18 @@ fn paths_and_links_lead_somewhere() {
         let is_path = rooms.iter().any(|room| span.starts_with(room)) && !span.contains([' ', '*']);
         assert!(!is_path || span.contains("interrupts") || tree().join(&span).exists(), "no {span}");
     }
-    for link in file("README.md").split("](").skip(1) {
+    let readme = file("README.md");
+    let headings: BTreeSet<String> = readme
+        .lines()
+        .filter(|line| line.starts_with("##"))
+        .map(|line| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-"))
+        .collect();
+    for link in readme.split("](").skip(1) {
         let target = link.split(')').next().unwrap();
+        if let Some(heading) = target.strip_prefix('#') {
+            assert!(headings.contains(heading), "no heading {heading}");
+            continue;
+        }
         assert!(target.contains("://") || tree().join(target).exists(), "no {target}");
     }
 }

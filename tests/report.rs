@@ -3,14 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use biopsy::analyze::latency::{
-    Bracket, DeviceLatency, KernelClass, LatencySummary, Op, OpLatency, QueueLatency, Stage,
-};
+use biopsy::analyze::counting::Bracket;
+use biopsy::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
+use biopsy::analyze::op::{KernelClass, Op};
+use biopsy::analyze::parts::Part;
+use biopsy::analyze::queues::QueueLatency;
 use biopsy::analyze::stacks::{CpuClass, ProfileSummary};
+use biopsy::analyze::stage::Stage;
 use biopsy::envelope::{Cost, Envelope, Missing, ProgramCost};
 use biopsy::hist::Histogram;
 use biopsy::host::{BlockDevice, HardwareQueue, Host};
-use biopsy::load::{Fill, JobResult, LoadSummary, Pattern, RingWorkers};
+use biopsy::load::{Fill, Job, JobResult, LoadSummary, RingWorkers, Target, Transfer};
 use biopsy::render::{flame, html, json, text};
 use biopsy::rules::{self, Summaries};
 
@@ -25,6 +28,7 @@ struct Case {
     profile: Option<ProfileSummary>,
     flame: bool,
     command: String,
+    command_status: Option<i32>,
 }
 
 /// A deterministic spread around `centre`: a body of lognormal shape and a tail every `tail` values.
@@ -75,6 +79,7 @@ fn virtio() -> Case {
             cost: Cost {
                 ns_per_io: Some(95.2),
                 attach_ns_per_io: Some(34.0),
+                ios: Some(ios),
                 cpu_percent: Some(0.15),
                 map_bytes: 4 << 20,
                 baseline_ns_per_run: Some(27.5),
@@ -141,28 +146,28 @@ fn virtio() -> Case {
             ..LatencySummary::default()
         },
         load: Some(LoadSummary {
+            job: Job::new(Target::Scratch { directory: "/var/tmp".into(), bytes: 1 << 30 }),
             target: "scratch file in /var/tmp".into(),
             device: Some("vda".into()),
-            rw: Pattern::RandRead,
-            hipri: false,
-            bs: 4096,
-            iodepth: 32,
-            numjobs: 1,
             size: 1 << 30,
             fill: Some(Fill { bytes: 1 << 30, duration_ns: 2_410_000_000 }),
             duration_ns: 10 * SECOND,
             jobs: vec![JobResult {
                 cpu: Some(0),
-                operations: ios,
-                bytes: ios * 4096,
+                transfers: [
+                    Transfer { operations: ios, bytes: ios * 4096, lat: whole, ..Transfer::default() },
+                    Transfer::default(),
+                    Transfer::default(),
+                ],
                 user_ns: 210_000_000,
                 system_ns: 1_180_000_000,
-                submits: 98_112,
-                reaps: 97_540,
-                latency: whole,
+                submitted: Histogram::from_iter(std::iter::repeat_n(8, 98_112)),
+                reaped: Histogram::from_iter(std::iter::repeat_n(8, 97_540)),
                 ..JobResult::default()
             }],
             ring_workers: Some(RingWorkers::default()),
+            drive: Default::default(),
+            clock: None,
             missing: vec!["registered buffers: the memory lock limit is too low".into()],
         }),
         profile: Some(ProfileSummary {
@@ -193,6 +198,7 @@ fn virtio() -> Case {
         }),
         flame: false,
         command: "biopsy diagnose /var/tmp -o report.html".into(),
+        command_status: None,
     }
 }
 
@@ -240,9 +246,10 @@ fn nvme() -> Case {
     disk.max_request_bytes = 128 << 10;
     disk.max_hw_request_bytes = 1 << 20;
     let load = case.load.as_mut().unwrap();
-    (load.device, load.bs) = (Some("nvme0n1".into()), 1 << 20);
-    load.jobs[0].operations = 10_000;
-    load.jobs[0].bytes = 10_000 << 20;
+    load.device = Some("nvme0n1".into());
+    load.job.set_bs(1 << 20);
+    load.jobs[0].transfers[0].operations = 10_000;
+    load.jobs[0].transfers[0].bytes = 10_000 << 20;
     case
 }
 
@@ -268,6 +275,7 @@ impl Case {
             diagnosis: &diagnosis,
             doubt: None,
             command: &self.command,
+            command_status: self.command_status,
             flame: flame.as_deref(),
             json: &json,
         })
@@ -275,7 +283,7 @@ impl Case {
 
     fn text(&self, color: bool) -> String {
         let s = self.summaries();
-        text::diagnose::render(&s, &rules::diagnose(&s), None, color)
+        text::diagnose::render(&s, &rules::diagnose(&s), None, self.command_status, color)
     }
 }
 
@@ -380,6 +388,53 @@ fn a_stage_appears_only_where_it_was_seen() {
         assert!(page.contains(&format!("<td class=\"text\">{stage}</td>")), "{stage} is among the missing");
     }
     assert!(drawn(&nvme().html(), "complete"));
+}
+
+/// What `--detail` measured stands in the page and the text, and is then not called unexamined.
+#[test]
+fn parts_of_stages_are_shown_where_they_were_measured() {
+    let mut case = virtio();
+    let unexamined = "parts of stages";
+    assert!(case.html().contains(unexamined) && !case.html().contains("queue / alloc"));
+    let read = case.latency.devices[0].ops.get_mut(&Op::Read).unwrap();
+    read.request_parts = BTreeMap::from([(Part::Alloc, spread(4, 5_000, 90_000.0, 400))]);
+    let page = case.html();
+    assert!(page.contains("></i>queue / alloc</td><td>5,000</td>"), "a row of percentiles");
+    assert!(page.contains("<p class=\"soft small\">of queue: alloc "), "below the bar");
+    assert!(!page.contains(unexamined));
+    let text = case.text(false);
+    assert!(text.contains("of queue: alloc ") && !text.contains(unexamined), "{text}");
+}
+
+#[test]
+fn how_a_command_ended_is_said() {
+    let mut case = virtio();
+    assert!(!case.text(false).contains("command ended"));
+    case.command_status = Some(3);
+    assert!(case.text(false).ends_with("command ended with status 3\n"));
+    assert!(case.html().contains("<dt>command</dt><dd>ended with status 3</dd>"));
+}
+
+/// Classes that are not kept by queue are in the device's sum and in no row of its queues.
+#[test]
+fn queues_say_what_they_leave_out() {
+    let mut case = virtio();
+    assert!(!case.html().contains("not counted by queue"));
+    case.latency.devices[0].ios += 7;
+    assert!(
+        case.html()
+            .contains(">7 I/Os of rare classes (fua, flush, discard and the like) not counted by queue")
+    );
+}
+
+#[test]
+fn kinds_of_loss_that_did_not_occur_are_no_row() {
+    let mut case = virtio();
+    let kinds = BTreeMap::from([("slot".to_string(), 0), ("missed".to_string(), 4)]);
+    case.envelope.lost.probes = BTreeMap::from([("latency".to_string(), kinds)]);
+    assert!(case.html().contains("<dt>lost by kind</dt><dd>latency missed 4</dd>"));
+    case.envelope.lost.probes.values_mut().for_each(|kinds| kinds.values_mut().for_each(|n| *n = 0));
+    assert!(!case.html().contains("lost by kind"));
 }
 
 #[test]

@@ -3,9 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use biopsy::analyze::latency::Op;
+use biopsy::analyze::groups::Dimension;
+use biopsy::analyze::op::Op;
+use biopsy::load::options::Section;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::words::Words;
 
 /// Takes a sample of live block I/O and says what is wrong with it.
 #[derive(Debug, Parser)]
@@ -16,9 +21,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     after_help = "\
 Where to start:
   biopsy check                                what can be measured here
-  sudo biopsy diagnose /var/tmp               drive a scratch file in this directory, end in a verdict
+  sudo biopsy diagnose /var/tmp               drive a scratch file here, end in a verdict
   sudo biopsy diagnose --no-load -d nvme0n1 --for 10s
   sudo biopsy latency -d nvme0n1 1            where the time goes, every second
+  biopsy load /var/tmp --scratch              how fast it goes, without any probe
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 refused (nothing was measured), 4 measured but not to be trusted."
 )]
@@ -28,6 +34,10 @@ pub struct Cli {
     /// When to use colour.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
+    /// The BTF of this very kernel, where it has none of its own: `pahole --btf_encode_detached FILE vmlinux` makes
+    /// it. Only the block layer is followed then.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub btf: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,7 +55,7 @@ pub enum Verb {
     Latency(Latency),
     /// Each I/O, one line: every stage, who handed it in, where it ran, what the application called it.
     Trace(Trace),
-    /// How fast a device goes: drive it with io_uring reads.
+    /// How fast a device or file goes: drive it, in fio's words or by its job files.
     Load(Load),
     /// What block devices this machine has and how they are set up.
     Devices(Devices),
@@ -97,21 +107,8 @@ pub struct Submitters {
     pub comms: Vec<String>,
     /// Only the I/O of this cgroup and of those that are below it at the start: a path from the root of the
     /// block controller's hierarchy on, or an absolute one. Can be repeated.
-    #[arg(long = "cgroup", value_name = "PATH")]
+    #[arg(long = "cgroup", value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     pub cgroups: Vec<String>,
-}
-
-/// `--by`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum By {
-    Device,
-    Op,
-    Queue,
-    Size,
-    Cpu,
-    Process,
-    Cgroup,
-    Stage,
 }
 
 #[derive(Debug, Args)]
@@ -122,8 +119,8 @@ pub struct Latency {
     pub output: Output,
     /// Count I/Os apart by these, in any order, with commas between them. A request of several bios belongs to
     /// the submitter of the first.
-    #[arg(long, value_name = "WORD,...", value_enum, value_delimiter = ',', num_args = 1)]
-    pub by: Vec<By>,
+    #[arg(long, value_name = "WORD,...", value_parser = dimension(), value_delimiter = ',', num_args = 1)]
+    pub by: Vec<Dimension>,
     #[command(flatten)]
     pub submitters: Submitters,
     /// Show idle devices as well, and with --by every group.
@@ -145,12 +142,18 @@ pub struct Latency {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An I/O is shown when its operation has ended, or a second after it ended itself, so lines are not quite in order:
-sort by at_ns. Times of an operation are those of its I/O that finished last; other I/Os show their own.
+An I/O is shown when its operation has ended, or a second after it ended itself, so lines are not quite in order: sort \
+by at_ns. Times of an operation are those of its I/O that finished last; other I/Os show their own.
 
-With --json there is one object per I/O, and after them one with the key summary: what was lost, what it cost, and
-the check against the kernel's own counters. Without it these stand on stderr. What a slow reader loses is counted,
-and exit code 4 where it is more than --max-loss. Do not write to a disk that is traced.")]
+What chooses I/Os does so in this order: whose they are, then --op and --slower-than, of those every Nth, and of those \
+the slowest, by their time in the block layer. The summary's `matched` counts them before --every.
+
+A device without requests (device mapper, RAID, zram) has a line per bio. What lies below it has lines of its own \
+where it is named as well.
+
+With --json there is one object per I/O, and after them one with the key summary: what was lost, what it cost, and the \
+check against the kernel's own counters. Without it these stand on stderr. What a slow reader loses is counted, and \
+exit code 4 where it is more than --max-loss. Do not write to a disk that is traced.")]
 pub struct Trace {
     #[command(flatten)]
     pub window: Window,
@@ -159,16 +162,16 @@ pub struct Trace {
     #[command(flatten)]
     pub output: Output,
     /// Only I/Os that took at least this long in the block layer, from the bio's entry (or else the issue)
-    /// to block_rq_complete (500us, 1ms, 2s). Filtered in the kernel, as the next three.
+    /// to block_rq_complete, or the whole of a bio (500us, 1ms, 2s). Filtered in the kernel, as the next three.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub slower_than: Option<Duration>,
-    /// Only one of N I/Os, counted per CPU from a random one on.
+    /// Only one of N of those that are asked for, counted per CPU from a random one on.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub every: Option<u32>,
     /// Only these: read, write, fua, flush, empty_flush, discard, write_zeroes, passthrough.
     #[arg(long = "op", value_name = "OP", value_delimiter = ',', value_parser = op)]
     pub ops: Vec<Op>,
-    /// The N slowest, at the end, the slowest first.
+    /// Of those that are asked for the N slowest, at the end, the slowest first.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub top: Option<u32>,
     /// Bytes of each CPU's ring buffer, to test what a full one does.
@@ -179,7 +182,7 @@ pub struct Trace {
     pub command: Vec<String>,
 }
 
-/// The words are fio's.
+/// The load of a diagnosis. The words are fio's.
 #[derive(Debug, Clone, Args)]
 pub struct Workload {
     /// Which offsets to read.
@@ -212,20 +215,93 @@ pub enum Rw {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "biopsy load [OPTIONS] TARGET...\n       biopsy load [OPTIONS] JOBS.fio",
+    after_help = "\
+Reading needs no permission. Writing and trimming need --write, a device besides --destroy-data-on with its name and \
+a file that is there --overwrite, and nobody else may use it. A file that is not there is made, with --size, and \
+stays. A scratch file needs none of these words: it has no name, is filled first, and is gone when the run ends.
+
+The words and their units are fio's (4k is 4096 bytes; a time without a unit is in seconds, of thinktime in \
+microseconds). The defaults above are those of the command line; in a job file they are fio's. A word that is not \
+known here is an error, in a job file with its line.
+
+Several TARGETs are several jobs that are otherwise alike. Of most options a list (--iodepth 1,8,32) or a range that \
+is doubled (--iodepth 1..256, --bs 4k..64k) repeats the run with each value; in --bs and --rate_iops commas part \
+reads, writes and trims, as in fio.
+
+Examples:
+  biopsy load /dev/nvme0n1 --runtime 30s
+      random reads of 4k, 32 in flight; nothing is written
+  biopsy load /var/tmp --scratch --rw randrw --rwmixread 70 --bs 8k
+      reads and writes mixed, on a scratch file
+  biopsy load /dev/nvme0n1 --rate_iops 5000
+      5000 reads a second, with the latency from when each was due
+  biopsy load /dev/nvme1n1 --rw randwrite --write --destroy-data-on nvme1n1
+      all data on nvme1n1 is lost
+  biopsy load mix.fio
+      the jobs of a job file
+  biopsy load /dev/nvme0n1 --bs 128k --rw read --output-format json -o result.json
+      the result as fio writes it"
+)]
 pub struct Load {
-    /// A device or file to read (never written), or with --scratch a directory for a scratch file.
-    #[arg(value_name = "TARGET")]
-    pub target: PathBuf,
-    #[command(flatten)]
-    pub workload: Workload,
-    /// TARGET is a directory: make, read and remove a scratch file in it.
-    #[arg(long)]
+    /// Devices or files to drive, with --scratch directories for scratch files, or one job file of fio that ends
+    /// in .fio.
+    #[arg(value_name = "TARGET", required_unless_present_any = ["filename", "directory", "jobfile"])]
+    pub targets: Vec<PathBuf>,
+    /// Run the jobs of this file, whatever its name ends in.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["targets", "scratch"], help_heading = TARGET)]
+    pub jobfile: Option<PathBuf>,
+    /// TARGET is a directory: make and fill a scratch file in it, drive that, and remove it.
+    #[arg(long, requires = "targets", help_heading = TARGET)]
     pub scratch: bool,
-    /// Poll for completions (IOPOLL) on the device's poll queues; refused where it has none.
-    #[arg(long)]
-    pub hipri: bool,
+    /// Writing and trimming is meant. A device needs --destroy-data-on as well, a file that was there --overwrite.
+    #[arg(long, help_heading = WRITING)]
+    pub write: bool,
+    /// All data on the device of this very kernel name (nvme0n1, loop3p1) may be lost. Can be repeated.
+    #[arg(long, value_name = "NAME", help_heading = WRITING)]
+    pub destroy_data_on: Vec<String>,
+    /// Before the load, fill what it uses in blocks of 1 MiB, then write it at random in the load's block size until
+    /// the IOPS are steady (SNIA): of five rounds a range of at most 20 % and a slope of at most 10 % of their average.
+    /// At most 25 rounds. It writes, and needs the words that writing needs.
+    #[arg(long, help_heading = WRITING)]
+    pub precondition: bool,
+    /// How long a round of it is.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration, requires = "precondition",
+        help_heading = WRITING)]
+    pub precondition_round: Duration,
+    /// How long it takes at most; then the load begins, and the result says that it was not steady.
+    #[arg(long, value_name = "TIME", default_value = "2h", value_parser = duration, requires = "precondition",
+        help_heading = WRITING)]
+    pub precondition_limit: Duration,
+    /// Leave out the looks at the drive beside the load: reads of some blocks before one that reads, and NVMe's
+    /// identify and health log.
+    #[arg(long, help_heading = RESULT)]
+    pub no_drive_check: bool,
     #[command(flatten)]
+    pub words: Words,
+    /// How the result looks: as text, as fio's JSON, or as fio's terse line.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Normal, help_heading = RESULT)]
+    pub output_format: Format,
+    #[command(flatten, next_help_heading = RESULT)]
     pub output: Output,
+}
+
+/// The headings of fio's words, for the options beside them.
+const TARGET: &str = Section::Target.name();
+const WRITING: &str = Section::Writing.name();
+const RESULT: &str = Section::Result.name();
+
+/// fio's formats; `--json` is biopsy's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Normal,
+    Json,
+    /// With every bucket of the latencies.
+    #[value(name = "json+")]
+    JsonPlus,
+    #[value(alias = "minimal")]
+    Terse,
 }
 
 #[derive(Debug, Args)]
@@ -266,6 +342,9 @@ pub struct Check {
     pub output: Output,
 }
 
+/// The words of [`Workload`], which say nothing where there is none.
+const OF_THE_LOAD: [&str; 7] = ["rw", "bs", "iodepth", "numjobs", "runtime", "size", "seed"];
+
 #[derive(Debug, Args)]
 pub struct Diagnose {
     /// What to drive: a directory (a scratch file is made there and removed), or a device or file that
@@ -277,7 +356,7 @@ pub struct Diagnose {
     #[command(flatten)]
     pub window: Window,
     /// Make no load: look at what is there.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = OF_THE_LOAD)]
     pub no_load: bool,
     /// Print JSON, and nothing else, on stdout.
     #[arg(long)]
@@ -285,11 +364,14 @@ pub struct Diagnose {
     /// Where the HTML report goes (`-` is stdout).
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
+    #[arg(long)]
+    pub detail: bool,
     /// Samples per second and CPU of the on-CPU profile.
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 499, value_parser = clap::value_parser!(u64).range(1..=9999))]
     pub freq: u64,
     /// Run this command and diagnose the I/O while it runs.
-    #[arg(last = true, value_name = "COMMAND", conflicts_with = "target")]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "target", conflicts_with_all = OF_THE_LOAD)]
     pub command: Vec<String>,
 }
 
@@ -309,9 +391,12 @@ pub fn sentence(error: &clap::Error) -> Option<String> {
     let text = error.render().to_string();
     let what = text.split("\n\n").next().unwrap_or_default();
     let words: Vec<&str> = what.trim_start_matches("error:").split_whitespace().collect();
+    // Behind `--` these verbs take a command: what stands there would be run.
+    let runs = text.contains("[-- <COMMAND>");
     let tips: String = text
         .lines()
         .filter_map(|line| line.trim().strip_prefix("tip: "))
+        .filter(|tip| !(runs && tip.contains("as a value, use '-- ")))
         .map(|tip| format!(" ({tip})"))
         .collect();
     Some(format!("{}{tips}: --help shows what is known", words.join(" ")))
@@ -327,7 +412,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("unknown unit '{unit}': use ms, s, m or h, as in 10s")),
+        _ => return Err(format!("unknown unit '{unit}': use us, ms, s, m or h, as in 10s")),
     };
     let value: f64 = number.parse().map_err(|_| "a time is a number and a unit, as in 10s".to_string())?;
     let seconds = value * scale;
@@ -335,6 +420,13 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         return Err("a time must be above 0 and at most 7 days".to_string());
     }
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// A dimension by its name.
+fn dimension() -> impl TypedValueParser<Value = Dimension> {
+    let named = |word: String| Dimension::ALL.into_iter().find(|dimension| dimension.name() == word);
+    PossibleValuesParser::new(Dimension::ALL.map(Dimension::name))
+        .try_map(move |word| named(word).ok_or("no such dimension"))
 }
 
 /// A class of requests by its name.
@@ -410,13 +502,28 @@ mod tests {
         };
         assert_eq!(
             said(&["load"]).as_deref(),
-            Some("the following required arguments were not provided: <TARGET>: --help shows what is known")
+            Some(
+                "the following required arguments were not provided: <TARGET>...: --help shows what is known"
+            )
         );
         let tip = said(&["latency", "--foo"]).expect("an error");
         assert!(tip.contains("'--foo' found (a similar argument exists: '--for')"), "{tip}");
         assert!(!tip.contains('\n'));
+        // Would run a command of the name -5.
+        let value = said(&["latency", "-5"]).expect("an error");
+        assert!(value.starts_with("unexpected argument '-5' found: --help"), "{value}");
+        assert!(said(&["load", "-5"]).expect("an error").contains("use '-- -5'"), "there it names a target");
         assert_eq!(said(&["--help"]), None);
         assert_eq!(said(&[]), None);
+    }
+
+    /// What is written in lines is broken anew on a narrow terminal, in the middle of each.
+    #[test]
+    fn paragraphs_of_help_are_broken_once() {
+        let mut command = Cli::command();
+        let trace = command.find_subcommand_mut("trace").expect("it is there");
+        let text = trace.get_after_help().expect("it has one").to_string();
+        assert!(text.split("\n\n").all(|paragraph| !paragraph.contains('\n')), "{text}");
     }
 
     #[test]
@@ -431,6 +538,14 @@ mod tests {
     fn classes_are_named_as_in_the_output() {
         assert_eq!(op("write_zeroes"), Ok(Op::WriteZeroes));
         assert!(op("reads").unwrap_err().ends_with("write_zeroes, passthrough"));
+    }
+
+    #[test]
+    fn dimensions_are_named_as_in_the_output() {
+        let words = Dimension::ALL.map(Dimension::name).join(",");
+        let cli = Cli::try_parse_from(["biopsy", "latency", "--by", &words]).expect("all are known");
+        let Verb::Latency(args) = cli.verb else { panic!("another verb") };
+        assert_eq!(args.by, Dimension::ALL);
     }
 
     #[test]

@@ -10,6 +10,13 @@ pub fn now_rfc3339() -> String {
     format!("{:.3}", Timestamp::now())
 }
 
+/// Now in milliseconds since 1970, and by the clock of this place as ctime writes it.
+pub fn local_time() -> (u64, String) {
+    let now = jiff::Zoned::now();
+    let unix_ms = u64::try_from(now.timestamp().as_millisecond()).unwrap_or(0);
+    (unix_ms, now.strftime("%a %b %e %H:%M:%S %Y").to_string())
+}
+
 /// `uname -r`.
 pub fn kernel() -> String {
     // SAFETY: zeroed is a valid utsname, the call only writes to it, and its strings end with NUL.

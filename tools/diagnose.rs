@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use biopsy::analyze::{latency as analysis, stacks};
+use biopsy::analyze::latency::summarize;
+use biopsy::analyze::{loss, stacks};
 use biopsy::envelope::Missing;
 use biopsy::host::{Host, select, throttle};
-use biopsy::load::{self, LoadSummary, Prepared, Target};
+use biopsy::load::{self, LoadSummary, Permission, Prepared, Target};
 use biopsy::probe::latency::LatencyProbe;
+use biopsy::probe::latency::options::Options;
 use biopsy::probe::preflight;
 use biopsy::probe::stacks::StacksProbe;
 use biopsy::refusal::{Refusal, plain};
@@ -70,9 +72,10 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         window::add(&mut devices, &select::stack(&host, disk)?);
     }
 
-    let mut probe = LatencyProbe::attach(&host, root, &window::options(devices.clone(), &args.window))?;
+    let options =
+        Options { generator: own_load, parts: args.detail, ..window::options(devices.clone(), &args.window) };
+    let mut probe = LatencyProbe::attach(&host, root, &options)?;
     let mut envelope = clock::envelope();
-    envelope.missing = probe.missing().to_vec();
     let sampler = match StacksProbe::attach(args.freq) {
         Ok(sampler) => Some(sampler),
         Err(error) => {
@@ -85,10 +88,11 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let profile = sampler.map(StacksProbe::finish).transpose();
     let start = probe.start().clone();
     let end = probe.detach()?;
+    envelope.missing.splice(..0, probe.missing().iter().cloned());
     // After the window: what the command still does is not measured.
     let command_status = outcome.child.and_then(Running::status);
 
-    let mut latency = analysis::summarize(&host, &start, &end);
+    let mut latency = summarize(&host, &start, &end);
     if let Some(load) = &outcome.load {
         if let Some(device) = latency.devices.iter_mut().find(|d| Some(&d.name) == load.device.as_ref()) {
             device.operations = Some(load.operations());
@@ -101,9 +105,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         }));
     }
     envelope.duration_ns = latency.duration_ns;
-    envelope.lost = analysis::lost(&latency, &start, &end);
-    let ios: u64 = latency.devices.iter().map(|d| d.ios).sum();
-    envelope.cost = probe.cost(ios as f64 * 1e9 / latency.duration_ns.max(1) as f64);
+    envelope.lost = loss::lost(&latency, &start, &end);
+    envelope.cost = probe.cost(latency.ios_per_second());
     drop(probe);
     let profile = match profile {
         Ok(raw) => raw.map(|raw| named(&raw, &mut envelope.missing)),
@@ -122,7 +125,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         profile: profile.as_ref(),
     };
     let diagnosis = rules::diagnose(&summaries);
-    let doubt = analysis::distrust(&latency, &envelope.lost, args.window.max_loss);
+    let doubt = loss::distrust(&latency, &envelope.lost, args.window.max_loss);
     let json = render::json::diagnose::object(
         &summaries,
         &diagnosis,
@@ -137,6 +140,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             diagnosis: &diagnosis,
             doubt: doubt.as_deref(),
             command: &command_line(),
+            command_status,
             flame: picture.as_deref(),
             json: &json,
         };
@@ -146,7 +150,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         Sink::Stdout.write(&render::json::line(json))?;
     } else {
         let colored = output::colored(color) && !to_stdout;
-        let text = render::text::diagnose::render(&summaries, &diagnosis, doubt.as_deref(), colored);
+        let text =
+            render::text::diagnose::render(&summaries, &diagnosis, doubt.as_deref(), command_status, colored);
         if to_stdout {
             eprint!("{text}");
         } else {
@@ -171,7 +176,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
 fn prepare(args: &Diagnose, line: &Line) -> Result<Prepared> {
     let target = args.target.clone().unwrap_or_else(|| PathBuf::from("."));
     let target = match std::fs::metadata(&target) {
-        Ok(found) if found.is_dir() => crate::load::scratch(&target, &args.workload)?,
+        Ok(found) if found.is_dir() => crate::load::scratch(&target, args.workload.size)?,
         // Here a directory needs no option, unlike with `biopsy load`.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let what = target.display();
@@ -180,7 +185,11 @@ fn prepare(args: &Diagnose, line: &Line) -> Result<Prepared> {
         }
         _ => Target::Existing(target),
     };
-    load::prepare(&crate::load::job(target, &args.workload), stop::flag(), &|progress| line.show(progress))
+    let job = crate::load::job(target, &args.workload);
+    let mut prepared =
+        load::prepare(&[job], &Permission::default(), stop::flag(), &|progress| line.show(progress))?;
+    prepared.sample(stop::flag());
+    Ok(prepared)
 }
 
 /// The load, the command or the time that was asked for. The load lies inside the window.
@@ -193,11 +202,13 @@ fn measure(
 ) -> Result<Outcome> {
     if let Some(prepared) = prepared {
         // The generator reports several times a second: that is when the cost slices move on.
+        let generators = probe.generators()?;
         let ticking = RefCell::new(probe);
-        let load = prepared.run(stop::flag(), &|progress| {
+        let report = |progress| {
             line.show(progress);
             ticking.borrow_mut().tick();
-        })?;
+        };
+        let load = prepared.run_one(stop::flag(), &report, generators.as_deref().unwrap_or_default())?;
         return Ok(Outcome { load: Some(load), child: None });
     }
     let mut child = match args.command.is_empty() {

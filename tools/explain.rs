@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use biopsy::refusal::Refusal;
-use biopsy::rules::{self, RULES};
+use biopsy::rules;
 
 use crate::cli::Explain;
 use crate::output::Sink;
@@ -16,15 +16,15 @@ pub fn run(args: &Explain) -> Result<()> {
 }
 
 fn list() -> String {
-    let width = RULES.iter().map(|rule| rule.id.len()).max().unwrap_or(0);
-    RULES.iter().map(|rule| format!("{:width$}  {}\n", rule.id, rule.summary())).collect()
+    let width = rules::pages().map(|(id, _, _)| id.len()).max().unwrap_or(0);
+    rules::pages().map(|(id, summary, _)| format!("{id:width$}  {summary}\n")).collect()
 }
 
 fn page(id: &str) -> Result<String, Refusal> {
     match rules::explain(id) {
-        Some(rule) => Ok(format!("{}\n\n{}", rule.id, rule.page)),
+        Some(page) => Ok(format!("{id}\n\n{page}")),
         None => {
-            let known: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
+            let known: Vec<&str> = rules::pages().map(|(id, _, _)| id).collect();
             let id = biopsy::render::text::clean(id);
             Err(Refusal::Usage(format!("no finding is called '{id}': use one of {}", known.join(", "))))
         }
@@ -38,9 +38,9 @@ mod tests {
     #[test]
     fn every_id_is_listed_and_has_a_page() {
         let list = list();
-        for rule in RULES {
-            assert!(list.lines().any(|line| line.starts_with(rule.id) && line.len() <= 130), "{}", rule.id);
-            assert!(page(rule.id).is_ok_and(|text| text.starts_with(rule.id)));
+        for (id, _, _) in rules::pages() {
+            assert!(list.lines().any(|line| line.starts_with(id) && line.len() <= 130), "{id}");
+            assert!(page(id).is_ok_and(|text| text.starts_with(id)));
         }
     }
 

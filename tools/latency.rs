@@ -6,17 +6,19 @@ use std::time::Instant;
 
 use anyhow::Result;
 use biopsy::analyze::groups::{self, Dimension};
-use biopsy::analyze::{latency as analysis, layers};
+use biopsy::analyze::latency::summarize;
+use biopsy::analyze::{layers, loss, missing};
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::host::cgroups::Hierarchy;
-use biopsy::probe::latency::{LatencyProbe, Options};
+use biopsy::probe::latency::LatencyProbe;
+use biopsy::probe::latency::options::Options;
 use biopsy::refusal::Refusal;
 use biopsy::render;
-use biopsy::wire::Reading;
+use biopsy::wire::reading::Reading;
 
 use crate::child::Running;
-use crate::cli::{By, Color, Latency};
+use crate::cli::{Color, Latency};
 use crate::output::Sink;
 use crate::submitters::{self, Chosen};
 use crate::{clock, output, stop, window};
@@ -28,8 +30,8 @@ struct Cgroups {
 }
 
 impl Cgroups {
-    fn new(by: &[By]) -> Result<Self> {
-        let hierarchy = if by.contains(&By::Cgroup) { Some(submitters::hierarchy()?) } else { None };
+    fn new(by: &[Dimension]) -> Result<Self> {
+        let hierarchy = if by.contains(&Dimension::Cgroup) { Some(submitters::hierarchy()?) } else { None };
         let paths = hierarchy.as_ref().map(Hierarchy::paths).unwrap_or_default();
         Ok(Self { hierarchy, paths })
     }
@@ -37,19 +39,6 @@ impl Cgroups {
     fn now(&mut self) -> &BTreeMap<u64, String> {
         self.paths.extend(self.hierarchy.as_ref().map(Hierarchy::paths).unwrap_or_default());
         &self.paths
-    }
-}
-
-fn dimension(by: By) -> Dimension {
-    match by {
-        By::Device => Dimension::Device,
-        By::Op => Dimension::Op,
-        By::Queue => Dimension::Queue,
-        By::Size => Dimension::Size,
-        By::Cpu => Dimension::Cpu,
-        By::Process => Dimension::Process,
-        By::Cgroup => Dimension::Cgroup,
-        By::Stage => Dimension::Stage,
     }
 }
 
@@ -62,9 +51,9 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     let mut sink = Sink::open(args.output.output.as_deref())?;
     stop::install();
     let mut by: Vec<Dimension> = Vec::new();
-    for word in args.by.iter().map(|by| dimension(*by)) {
-        if !by.contains(&word) {
-            by.push(word);
+    for dimension in &args.by {
+        if !by.contains(dimension) {
+            by.push(*dimension);
         }
     }
     let options = Options {
@@ -87,16 +76,14 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     let mut last = first.clone();
     let mut shown = 0;
     let mut view = |probe: &LatencyProbe, from: &Reading, to: &Reading, start: &str, status: Option<i32>| {
-        let mut summary = analysis::summarize(&host, from, to);
+        let mut summary = summarize(&host, from, to);
         summary.groups = groups::summarize(&host, &by, cgroups.now(), from, to);
-        let seconds = (summary.duration_ns as f64 / 1e9).max(1e-9);
-        let ios: u64 = summary.devices.iter().map(|d| d.ios).sum();
         let envelope = Envelope {
             start: start.to_string(),
             duration_ns: summary.duration_ns,
-            lost: analysis::lost(&summary, from, to),
-            cost: probe.cost(ios as f64 / seconds),
-            missing: [probe.missing().to_vec(), analysis::missing(&summary), layers::missing(&summary)]
+            lost: loss::lost(&summary, from, to),
+            cost: probe.cost(summary.ios_per_second()),
+            missing: [probe.missing().to_vec(), missing::stages(&summary), layers::missing(&summary)]
                 .concat(),
             ..clock::envelope()
         };
@@ -148,8 +135,8 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     let status = child.and_then(Running::status);
     let (bytes, ..) = view(&probe, &last, &end, &start_text, status);
     sink.write(&bytes)?;
-    let whole = analysis::summarize(&host, &first, &end);
-    match analysis::distrust(&whole, &analysis::lost(&whole, &first, &end), args.window.max_loss) {
+    let whole = summarize(&host, &first, &end);
+    match loss::distrust(&whole, &loss::lost(&whole, &first, &end), args.window.max_loss) {
         Some(why) => Err(Refusal::Untrusted(why).into()),
         None => Ok(()),
     }

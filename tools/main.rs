@@ -16,26 +16,21 @@ mod stop;
 mod submitters;
 mod trace;
 mod window;
+mod words;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
+use biopsy::probe::btf;
 use biopsy::refusal::{Refusal, plain};
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = match cli::Cli::try_parse() {
+    let cli = match cli::Cli::try_parse_from(words::joined(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    let result = match &cli.verb {
-        cli::Verb::Diagnose(args) => diagnose::run(args, cli.color),
-        cli::Verb::Latency(args) => latency::run(args, cli.color),
-        cli::Verb::Trace(args) => trace::run(args),
-        cli::Verb::Load(args) => load::run(args),
-        cli::Verb::Devices(args) => devices::run(args),
-        cli::Verb::Check(args) => check::run(args, cli.color),
-        cli::Verb::Explain(args) => explain::run(args),
-    };
+    let result = cli.btf.as_deref().map_or(Ok(()), btf::use_file).and_then(|()| run(&cli));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -43,6 +38,18 @@ fn main() -> ExitCode {
             output::warn(&format!("error: {}", plain(&format!("{error:#}"))));
             ExitCode::from(error.downcast_ref::<Refusal>().map_or(1, Refusal::exit_code))
         }
+    }
+}
+
+fn run(cli: &cli::Cli) -> Result<()> {
+    match &cli.verb {
+        cli::Verb::Diagnose(args) => diagnose::run(args, cli.color),
+        cli::Verb::Latency(args) => latency::run(args, cli.color),
+        cli::Verb::Trace(args) => trace::run(args),
+        cli::Verb::Load(args) => load::run(args),
+        cli::Verb::Devices(args) => devices::run(args),
+        cli::Verb::Check(args) => check::run(args, cli.color),
+        cli::Verb::Explain(args) => explain::run(args),
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread::JoinHandle;
@@ -52,6 +52,11 @@ impl Sink {
             ))
         };
         let sink = |file, place| Self::File { file, path: path.to_path_buf(), place };
+        // What is written there is text: a disk is none of its places.
+        if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device()) {
+            let why = format!("{} is a block device: name a file with -o", path.display());
+            return Err(Refusal::Usage(why).into());
+        }
         match File::options().write(true).open(path) {
             Ok(file) => return Ok(sink(file, Place::Existing)),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(refuse(&error).into()),
@@ -86,8 +91,17 @@ impl Sink {
                     _ => Ok(()),
                 };
                 *place = Place::Begun;
-                ready.and_then(|()| file.write_all(bytes)).and_then(|()| file.flush()).with_context(|| {
-                    format!("cannot write {}: free some space or name another file with -o", path.display())
+                let Err(error) = ready.and_then(|()| file.write_all(bytes)).and_then(|()| file.flush())
+                else {
+                    return Ok(());
+                };
+                // What was measured would have to be measured again.
+                let saved = Self::Stdout.write(bytes).map_or("", |()| "; what it was to hold is on stdout");
+                Err(error).with_context(|| {
+                    format!(
+                        "cannot write {}: free some space or name another file with -o{saved}",
+                        path.display()
+                    )
                 })
             }
         }
@@ -139,6 +153,12 @@ impl Stream {
         }
     }
 
+    /// Hands the bytes over when those before them are written, however long that takes.
+    pub fn give(&self, bytes: Vec<u8>) {
+        // Not sent: then the thread has ended, and `finish` says why.
+        let _ended = self.to.send(bytes);
+    }
+
     /// Nobody writes any more: the sink failed.
     pub fn failed(&self) -> bool {
         self.thread.is_finished()
@@ -146,8 +166,7 @@ impl Stream {
 
     /// Writes the last bytes, however long that takes.
     pub fn finish(self, bytes: Vec<u8>) -> Result<()> {
-        // Not sent: then the thread has ended, and says why.
-        let _ended = self.to.send(bytes);
+        self.give(bytes);
         drop(self.to);
         self.thread.join().map_err(|_| anyhow!("the thread that writes the output panicked"))?
     }

@@ -8,13 +8,21 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output;
 
-/// The progress of a load: the fill, then the run.
+/// The progress of a load: files that are filled first, then the run.
 #[derive(Debug, Default)]
 pub struct Line {
+    /// Stands before what is being done.
+    part: RefCell<String>,
     bar: RefCell<Option<(Phase, ProgressBar)>>,
 }
 
 impl Line {
+    /// Names the part of the whole that begins: `point 2 of 9`; nothing where it is all.
+    pub fn begin(&self, part: &str) {
+        self.clear();
+        *self.part.borrow_mut() = if part.is_empty() { String::new() } else { format!("{part}: ") };
+    }
+
     /// Shows how far the load is.
     pub fn show(&self, progress: Progress) {
         if !output::progress() {
@@ -28,16 +36,30 @@ impl Line {
             // The template is a constant that parses; a plain bar is no loss if it should not.
             let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3} % {msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
-            let bar = ProgressBar::new(progress.total).with_style(style).with_prefix(match progress.phase {
-                Phase::Fill => "filling the scratch file",
-                Phase::Run => "reading",
-            });
+            let what = match progress.phase {
+                Phase::Fill => "filling the file",
+                // It may read, write, trim, or look at what it wrote.
+                Phase::Run => "load",
+            };
+            let prefix = format!("{}{what}", self.part.borrow());
+            let bar = ProgressBar::new(progress.total).with_style(style).with_prefix(prefix);
             *slot = Some((progress.phase, bar));
         }
         if let Some((_, bar)) = slot.as_ref() {
             bar.set_position(progress.done);
-            if let Some(iops) = progress.iops {
-                bar.set_message(format!("{:>6} IOPS", text::short(iops)));
+            if let Some(rates) = progress.rates {
+                let per_call = rates.ios_per_submit.map_or("-".to_string(), |ios| format!("{ios:.1}"));
+                let left = match progress.total {
+                    // Until its bytes are moved.
+                    u64::MAX => String::new(),
+                    total => format!("  eta {} s", (total - progress.done).div_ceil(1_000_000_000)),
+                };
+                bar.set_message(format!(
+                    "{:>6} IOPS  {}/s  {per_call} IOS/call  CPU {:.0} %{left}",
+                    text::short(rates.iops),
+                    text::bytes(rates.bytes_per_second),
+                    rates.cpu_percent,
+                ));
             }
         }
     }

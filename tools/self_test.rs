@@ -6,13 +6,15 @@ use std::time::Instant;
 
 use anyhow::Result;
 use biopsy::analyze::invariants::{self, Invariant, Left, Measured, Outcome};
-use biopsy::analyze::latency as analysis;
+use biopsy::analyze::latency::summarize;
+use biopsy::analyze::{loss, missing};
 use biopsy::host::rights::Rights;
 use biopsy::host::{BlockDevice, Host, select};
-use biopsy::load::{self, Job, LoadSummary, Pattern, Prepared, Target};
+use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Target};
 use biopsy::probe::btf::KernelBtf;
 use biopsy::probe::held::Held;
-use biopsy::probe::latency::{LatencyProbe, Options};
+use biopsy::probe::latency::LatencyProbe;
+use biopsy::probe::latency::options::Options;
 use biopsy::probe::preflight;
 use biopsy::refusal::{Refusal, plain, reason};
 use biopsy::render;
@@ -36,22 +38,27 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
     stop::install();
 
     let line = Line::default();
-    let prepared = load::prepare(&job(args, disk), stop::flag(), &|_| ());
-    let options = Options { devices: names.clone(), drop_issue: args.fault_drop_issue, ..Options::default() };
+    let prepared = load::prepare(&[job(args, disk)], &Permission::default(), stop::flag(), &|_| ());
+    let options = Options {
+        devices: names.clone(),
+        generator: prepared.is_ok(),
+        drop_issue: args.fault_drop_issue,
+        ..Options::default()
+    };
     let mut probe = LatencyProbe::attach(&host, root, &options)?;
     let mut envelope = clock::envelope();
     let held = held();
     let load = drive(args, prepared, &mut probe, &names, &line)?;
     line.clear();
+    let own_stamps = load.is_ok() && probe.hears_generator();
     let start = probe.start().clone();
     let end = probe.detach()?;
 
-    let summary = analysis::summarize(&host, &start, &end);
+    let summary = summarize(&host, &start, &end);
     envelope.duration_ns = summary.duration_ns;
-    envelope.lost = analysis::lost(&summary, &start, &end);
-    let ios: u64 = summary.devices.iter().map(|d| d.ios).sum();
-    envelope.cost = probe.cost(ios as f64 * 1e9 / summary.duration_ns.max(1) as f64);
-    envelope.missing = [probe.missing().to_vec(), analysis::missing(&summary)].concat();
+    envelope.lost = loss::lost(&summary, &start, &end);
+    envelope.cost = probe.cost(summary.ios_per_second());
+    envelope.missing = [probe.missing().to_vec(), missing::stages(&summary)].concat();
     drop(probe);
     let left = held.and_then(|held| {
         let left = held.left().map_err(|error| reason(&error))?;
@@ -67,6 +74,7 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
         no_cost: no_cost.map(|m| m.why.as_str()),
         misses_counted: KernelBtf::read()?.skips_nested_runs(),
         load: load.as_ref().map_err(String::as_str),
+        own_stamps,
         left: left.as_ref().copied().map_err(String::as_str),
     });
     let bytes = if args.output.json {
@@ -86,17 +94,9 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
 fn job(args: &Check, disk: &BlockDevice) -> Job {
     // The kernel writes a slash of a name (cciss/c0d0) as an exclamation mark.
     let node = PathBuf::from("/dev").join(disk.name.replace('!', "/"));
-    Job {
-        target: Target::Existing(node),
-        hipri: false,
-        rw: Pattern::RandRead,
-        bs: BLOCK_BYTES.max(disk.logical_block_bytes.into()),
-        iodepth: DEPTH,
-        numjobs: 1,
-        runtime: args.length,
-        size: None,
-        seed: 1,
-    }
+    let mut job = Job { iodepth: DEPTH, runtime: Some(args.length), ..Job::new(Target::Existing(node)) };
+    job.set_bs(BLOCK_BYTES.max(disk.logical_block_bytes.into()));
+    job
 }
 
 /// What the probes hold by now, where the kernel's lists can be read to look for it later.
@@ -127,11 +127,13 @@ fn drive(
             return Ok(Err(plain(&format!("{why:#}"))));
         }
     };
+    let generators = probe.generators()?;
     let ticking = RefCell::new(probe);
-    let load = prepared.run(stop::flag(), &|progress| {
+    let report = |progress| {
         line.show(progress);
         ticking.borrow_mut().tick();
-    })?;
+    };
+    let load = prepared.run_one(stop::flag(), &report, generators.as_deref().unwrap_or_default())?;
     Ok(Ok(load))
 }
 

@@ -22,6 +22,9 @@ pub fn install() {
             libc::sigaction(signal, &action, std::ptr::null_mut());
         }
     }
+    // A file that may not grow is an error of the write (EFBIG), and no end of the process.
+    // SAFETY: to ignore a signal needs no handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// Whether the end was asked for. The generator's workers look at this flag too.

@@ -5,17 +5,23 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use biopsy::analyze::latency as analysis;
-use biopsy::analyze::trace::{self, Join, Scene, Slowest, TraceSummary, TracedIo};
+use biopsy::analyze::latency::summarize;
+use biopsy::analyze::trace::io::TracedIo;
+use biopsy::analyze::trace::join::Join;
+use biopsy::analyze::trace::scene::Scene;
+use biopsy::analyze::trace::slowest::Slowest;
+use biopsy::analyze::trace::{self, TraceSummary};
+use biopsy::analyze::{loss, missing, op};
 use biopsy::clock::now_ns;
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::host::cgroups::Hierarchy;
 use biopsy::probe::events::{EventOptions, Taken};
-use biopsy::probe::latency::{LatencyProbe, Options};
+use biopsy::probe::latency::LatencyProbe;
+use biopsy::probe::latency::options::Options;
 use biopsy::refusal::Refusal;
 use biopsy::render;
-use biopsy::wire::events::Emitted;
+use biopsy::wire::events::{Emitted, Event};
 
 use crate::child::Running;
 use crate::cli::Trace;
@@ -23,10 +29,10 @@ use crate::output::{Sink, Stream};
 use crate::submitters::Chosen;
 use crate::{clock, output, stop, window};
 
-/// Between two looks at the rings, which hold many times what comes meanwhile.
+/// How long the end of the window can go unnoticed.
 const NAP: Duration = Duration::from_millis(5);
-/// After so many events at once the next look follows without a nap.
-const MANY: usize = 4096;
+/// Bytes of lines that wait to be written.
+const MANY_BYTES: usize = 4 << 20;
 /// How often the groups are read again for an I/O of an unknown one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -38,7 +44,7 @@ fn cgroups() -> BTreeMap<u64, String> {
 pub fn run(args: &Trace) -> Result<()> {
     let root = Path::new("/");
     let host = Host::read(root)?;
-    let devices = window::resolve(&host, &args.window)?;
+    let devices = window::resolve_layers(&host, &args.window)?;
     let named = devices.clone();
     let stream = Stream::start(Sink::open(args.output.output.as_deref())?)?;
     stop::install();
@@ -46,6 +52,9 @@ pub fn run(args: &Trace) -> Result<()> {
     let options = Options {
         events: Some(events(args)),
         filter: chosen.filter.clone(),
+        // What lies below has I/Os of its own: whoever wants their lines names it.
+        layers: true,
+        only_named: true,
         ..window::options(devices, &args.window)
     };
     let mut probe = LatencyProbe::attach(&host, root, &options)?;
@@ -63,7 +72,6 @@ pub fn run(args: &Trace) -> Result<()> {
     scene.cgroups = cgroups();
     let mut page = Page::new(args, scene);
 
-    let mut waiting = Some(page.take());
     while !window::over(&named)
         && !stream.failed()
         && !chosen.are_gone()
@@ -71,21 +79,16 @@ pub fn run(args: &Trace) -> Result<()> {
         && end_at.is_none_or(|end| Instant::now() < end)
     {
         probe.tick();
-        // While the reader has not taken what was written before, the rings fill up, and the kernel counts
-        // what finds no room.
-        waiting = waiting.and_then(|bytes| stream.offer(bytes));
-        if waiting.is_none() {
-            let taken = probe.events()?;
-            let many = taken.events.len() >= MANY;
-            page.add(taken);
+        let left = end_at.map_or(NAP, |end| end.saturating_duration_since(Instant::now()).min(NAP));
+        // While nobody reads what was written, events wait where the probe keeps them, then in the rings, and
+        // then the kernel counts what finds no room.
+        if page.is_full() {
+            std::thread::sleep(left);
+        } else if let Some(taken) = probe.events(Some(left))? {
+            probe.give_back(page.add(taken));
             probe.raise_floor(page.floor_ns());
-            waiting = Some(page.take()).filter(|bytes| !bytes.is_empty());
-            if many {
-                continue;
-            }
         }
-        let left = end_at.map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
-        std::thread::sleep(NAP.min(left));
+        page.offer(&stream);
     }
 
     if stream.failed() {
@@ -94,21 +97,25 @@ pub fn run(args: &Trace) -> Result<()> {
     }
     let end = probe.detach()?;
     let status = child.and_then(Running::status);
-    while page.add(probe.events()?) {}
+    probe.end_events();
+    while let Some(taken) = probe.events(None)? {
+        probe.give_back(page.add(taken));
+        if page.is_full() {
+            stream.give(page.take());
+        }
+    }
     let emitted = probe.emitted()?;
-    let summary = analysis::summarize(&host, &first, &end);
+    let summary = summarize(&host, &first, &end);
     let traced = page.finish(emitted);
-    let ios: u64 = summary.devices.iter().map(|d| d.ios).sum();
     let envelope = Envelope {
         start: start_text,
         duration_ns: summary.duration_ns,
-        lost: trace::lost(analysis::lost(&summary, &first, &end), &emitted),
-        cost: probe.cost(ios as f64 / (summary.duration_ns as f64 / 1e9).max(1e-9)),
-        missing: [probe.missing().to_vec(), analysis::missing(&summary)].concat(),
+        lost: trace::lost(loss::lost(&summary, &first, &end), &emitted),
+        cost: probe.cost(summary.ios_per_second()),
+        missing: [probe.missing().to_vec(), missing::stages(&summary)].concat(),
         ..clock::envelope()
     };
-    let mut bytes = waiting.unwrap_or_default();
-    bytes.extend(page.take());
+    let mut bytes = page.bytes;
     if args.output.json {
         bytes.extend(render::json::trace::summary(&envelope, &summary, &traced, status));
     }
@@ -116,7 +123,7 @@ pub fn run(args: &Trace) -> Result<()> {
     if !args.output.json {
         output::note(&render::text::trace::summary(&envelope, &summary, &traced, status));
     }
-    let doubt = analysis::distrust(&summary, &envelope.lost, args.window.max_loss);
+    let doubt = loss::distrust(&summary, &envelope.lost, args.window.max_loss);
     match doubt.or_else(|| trace::distrust(&emitted, args.window.max_loss)) {
         Some(why) => Err(Refusal::Untrusted(why).into()),
         None => Ok(()),
@@ -126,7 +133,7 @@ pub fn run(args: &Trace) -> Result<()> {
 /// What the kernel is asked to send.
 fn events(args: &Trace) -> EventOptions {
     EventOptions {
-        ops: trace::mask(&args.ops),
+        ops: op::mask(&args.ops),
         every: args.every.unwrap_or(1),
         slower_ns: args.slower_than.map_or(0, |time| time.as_nanos() as u64),
         ring_bytes: args.fault_ring_bytes,
@@ -156,15 +163,15 @@ impl Page {
         }
     }
 
-    /// Whether there was more.
-    fn add(&mut self, taken: Taken) -> bool {
-        let ios = self.join.round(now_ns(), taken.events, taken.emptied);
+    /// Gives the buffer back that the events came in.
+    fn add(&mut self, mut taken: Taken) -> Vec<Event> {
+        let ios = self.join.round(now_ns(), taken.events.drain(..), taken.emptied);
         if !self.scene.knows_cgroups(&ios) && self.looked.elapsed() >= LOOK_EVERY {
             self.looked = Instant::now();
             self.scene.cgroups.extend(cgroups());
         }
         self.show_or_keep(ios);
-        !taken.emptied
+        taken.events
     }
 
     fn show_or_keep(&mut self, ios: Vec<TracedIo>) {
@@ -187,10 +194,25 @@ impl Page {
         self.slowest.as_ref().map_or(0, Slowest::floor_ns)
     }
 
+    /// Enough lines wait to be written.
+    fn is_full(&self) -> bool {
+        self.bytes.len() >= MANY_BYTES
+    }
+
     /// The lines since the last time.
     fn take(&mut self) -> Vec<u8> {
         let as_much = Vec::with_capacity(self.bytes.len());
         std::mem::replace(&mut self.bytes, as_much)
+    }
+
+    /// Hands the lines over, unless others still wait to be written.
+    fn offer(&mut self, stream: &Stream) {
+        if self.bytes.is_empty() {
+            return;
+        }
+        if let Some(back) = stream.offer(self.take()) {
+            self.bytes = back;
+        }
     }
 
     /// Shows what has waited until the end.

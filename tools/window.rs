@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use biopsy::host::{BlockDevice, Host, select};
-use biopsy::probe::latency::{LatencyProbe, Options};
+use biopsy::probe::latency::LatencyProbe;
+use biopsy::probe::latency::options::Options;
 
 use crate::cli::Window;
 use crate::{output, stop};
@@ -57,17 +58,7 @@ pub fn announce(named: &[String], window: &Window, command: &[String]) {
 
 /// What the probe is told.
 pub fn options(devices: Vec<String>, window: &Window) -> Options {
-    Options {
-        devices,
-        layers: false,
-        queue_stage: true,
-        operations: true,
-        parts: false,
-        events: None,
-        cost: !window.no_cost,
-        drop_issue: window.fault_drop_issue,
-        ..Options::default()
-    }
+    Options { devices, cost: !window.no_cost, drop_issue: window.fault_drop_issue, ..Options::default() }
 }
 
 /// How often a device's existence is looked at: when it goes away its events end.

@@ -46,11 +46,20 @@ trusted() {
     device "$1" "$2" '.ios == $ios and .ios > 0 and kernel == [$ios, $ios]' ios "$(cat "$1.ios")"
 }
 
-# joined NAME DISK OPERATIONS: the reads are that many operations, from their entry to the return with their
-# result, and their stages add up. But for what the kernel did not run a program for (7.x, where one can be
-# preempted: the case `preempted`).
+# joined NAME DISK OPERATIONS [OP]: the reads (or OP) are that many operations, from their entry to the return
+# with their result, and their stages add up. But for what the kernel did not run a program for (7.x, where one
+# can be preempted: the case `preempted`).
 joined() {
-    device "$1" "$2" '.ops.read | (.operations - $n | fabs) + .ios_without_operation + (.not_covered.reap // 0)
+    device "$1" "$2" ".ops.${4:-read}"' | (.operations - $n | fabs) + .ios_without_operation + (.not_covered.reap // 0)
         <= $view.lost.probes.latency.missed' n "$3"
-    device "$1" "$2" '.ops.read | ([.stages[].sum_ns] | add) == .total.sum_ns'
+    device "$1" "$2" ".ops.${4:-read}"' | ([.stages[].sum_ns] | add) == .total.sum_ns'
+}
+
+# referee FILE COUNT: the median from issue to completion, in ns, by the kernel's own trace, as `recorded` left it; of
+# exactly so many I/Os.
+referee() {
+    sed -n 's/.* \([0-9.]*\): block_rq_\([a-z]*\): .* \([0-9]*\) + [0-9]* .*/\1 \2 \3/p' "$1" |
+        awk '$2 == "issue" { issued[$3] = $1 } $2 == "complete" { printf "%.0f\n", ($1 - issued[$3]) * 1e9 }' |
+        sort -n | awk -v n="$2" '{ all[NR] = $1 } END { if (NR != n) exit 1; print all[int(n / 2)] }' ||
+        fail "the kernel's trace does not have the $2 I/Os: $(wc -l <"$1") lines" >&2
 }

@@ -22,33 +22,67 @@ accelerator() { # CPUS
     if [ "$(emulator_major)" -ge 10 ] && [ "$1" -le 16 ]; then echo tcg,thread=multi; else echo tcg,thread=single; fi
 }
 
+# The options of a drive that answers some reads by an error and others late, for those who ask for it by the
+# word drive=faulty. From 64 MiB on the first read of every tenth block of 4 KiB fails, 20 of them, of each
+# second one the next read as well: 30 errors. And after a read of 384 KiB the next one waits for 3 s.
+faulty_drive() { # IMAGE
+    local n rule=0 options="throttling.bps-read=131072,file.driver=blkdebug,file.image.driver=file"
+    for n in $(seq 0 19) $(seq 0 2 18); do
+        options+=",file.inject-error.$rule.event=none,file.inject-error.$rule.iotype=read"
+        options+=",file.inject-error.$rule.once=on,file.inject-error.$rule.sector=$((131072 + n * 80))"
+        rule=$((rule + 1))
+    done
+    echo "$options,file.image.filename=$1"
+}
+
 # start_guest KERNEL INITRAMFS FOLDER SMP LIMIT APPEND: boots in the background, for LIMIT seconds at most.
 # Into FOLDER go `console` (the kernel's), `terminal` (the guest's second serial line),
 # `results.tar` (one archive per case, one behind the other) and `qemu` (its complaints).
 start_guest() {
-    local kernel=$1 initramfs=$2 folder=$3 smp=$4 limit=$5 append=$6 image drive
+    local kernel=$1 initramfs=$2 folder=$3 smp=$4 limit=$5 append=$6 image drive drives nodes clock backend
     # In /boot, or since 7.x among the modules.
     image=$(find "$kernels/$kernel" -maxdepth 5 -name 'vmlinuz*' -type f | head -n1)
     # Random, so that no layer can answer a read without the drive.
     head -c 128M /dev/urandom >"$folder/drive.img"
     : >"$folder/terminal"
     drive=(-device 'nvme,serial=biopsy0,drive=drive,max_ioqpairs=4')
+    backend=file=$folder/drive.img
+    if [[ $append == *drive=faulty* ]]; then
+        backend=$(faulty_drive "$folder/drive.img")
+    fi
     # A drive of a subsystem says that it may have several paths; the kernel then puts a head above it.
     if [[ $append == *nvme_core.multipath=Y* ]]; then
         drive=(-device 'nvme-subsys,id=subsystem'
             -device 'nvme,serial=biopsy0,subsys=subsystem,max_ioqpairs=4'
             -device 'nvme-ns,drive=drive,shared=on')
     fi
+    # Two nodes with half of the CPUs and of the memory each, and the drive behind a bridge of the second.
+    nodes=()
+    if [[ $append == *nodes=2* ]]; then
+        nodes=(-object 'memory-backend-ram,id=first,size=768M' -object 'memory-backend-ram,id=second,size=768M'
+            -numa "node,nodeid=0,cpus=0-$((smp / 2 - 1)),memdev=first"
+            -numa "node,nodeid=1,cpus=$((smp / 2))-$((smp - 1)),memdev=second"
+            -device 'pxb,id=far,bus=pci.0,bus_nr=128,numa_node=1')
+        drive=(-device 'nvme,serial=biopsy0,drive=drive,max_ioqpairs=4,bus=far')
+    fi
+    clock=(-accel "${BIOPSY_VM_ACCEL:-$(accelerator "$smp")}")
+    drives=(-drive "if=none,id=drive,format=raw,$backend" "${drive[@]}")
+    # For cases that hold times against known ones. An instruction takes 2 ns and an idle CPU is at its next
+    # timer at once, so that nothing of what the host does is in any figure. No drive: to the guest, what the
+    # host's disk takes could be any time. One thread for all CPUs is what QEMU has for this.
+    if [[ $append == *time=virtual* ]]; then
+        clock=(-accel 'tcg,thread=single' -icount 'shift=1,sleep=off')
+        drives=()
+    fi
     # A panic or an oops ends the guest (panic=-1 with -no-reboot), a hang the time limit.
     timeout -k 5 "$limit" "${emulator[@]}" -nodefaults -no-user-config -display none -no-reboot \
-        -accel "${BIOPSY_VM_ACCEL:-$(accelerator "$smp")}" -cpu max -smp "$smp" -m 1536 \
+        "${clock[@]}" -cpu max -smp "$smp" -m 1536 \
         -kernel "$image" -initrd "$initramfs" \
         -append "console=ttyS0 loglevel=5 oops=panic panic=-1 rdinit=/init $append" \
         -serial "file:$folder/console" -serial "file:$folder/terminal" \
         -device virtio-serial-pci -chardev "file,id=results,path=$folder/results.tar" \
         -device virtserialport,chardev=results,nr=1 \
-        -drive "if=none,id=drive,format=raw,file=$folder/drive.img" \
-        "${drive[@]}" \
+        "${nodes[@]}" "${drives[@]}" \
         >"$folder/qemu" 2>&1 &
     guest_pid=$!
 }
@@ -64,12 +98,18 @@ timer_lost() { # FOLDER
     grep -aq "kthread timer wakeup didn't happen" "$1/console" 2>/dev/null
 }
 
-# Waits for the guest's end and unpacks what its cases left. A kernel takes 4 to 20 s to its init; one that
-# has not come there after 90 is not waited for, nor is one whose CPUs do not wake any more.
+# Whether the emulated drive did not come back from a reset that its driver made, so that the kernel took it
+# away: nvme_remove_dead_ctrl (5.10, 6.1) or nvme_reset_work (newer) says so.
+drive_lost() { # FOLDER
+    grep -aqE 'nvme0: (Removing after probe failure|Disabling device after reset failure)' "$1/console" 2>/dev/null
+}
+
+# Waits for the guest's end and unpacks what its cases left. A kernel takes 4 to 40 s to its init; one that
+# has not come there after 180 is not waited for, nor is one whose CPUs do not wake any more.
 wait_guest() { # FOLDER
     local began=$SECONDS
     while kill -0 "$guest_pid" 2>/dev/null; do
-        if { [ $((SECONDS - began)) -ge 90 ] && stillborn "$1"; } || timer_lost "$1"; then
+        if { [ $((SECONDS - began)) -ge 180 ] && stillborn "$1"; } || timer_lost "$1"; then
             kill "$guest_pid" 2>/dev/null || true
             break
         fi

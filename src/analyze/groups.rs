@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::latency::{Op, OpLatency, Stage, io_row};
+use super::latency::{OpLatency, io_row};
+use super::op::Op;
 use super::operations;
+use super::stage::Stage;
+use crate::hist::Histogram;
 use crate::host::Host;
-use crate::wire::Reading;
 use crate::wire::groups::{
     BY_CGROUP, BY_CPU, BY_DEVICE, BY_OP, BY_PROCESS, BY_QUEUE, BY_SIZE, GROUP_SUBMITTER, GroupSample,
     GroupsSample, NO_QUEUE, WireGroupKey,
 };
+use crate::wire::reading::Reading;
 
 /// What I/Os are told apart by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,7 +108,7 @@ impl Group {
     /// What its I/Os waited for the device and in it.
     pub fn time_ns(&self) -> u64 {
         let of = |stage| self.latency.request_stages.get(&stage).map_or(0, |times| times.sum());
-        of(Stage::Queue) + of(Stage::Device)
+        of(Stage::Queue) + of(Stage::Device) + self.latency.bio.as_ref().map_or(0, Histogram::sum)
     }
 
     pub fn value(&self, dimension: Dimension) -> Option<&Value> {
@@ -153,8 +156,13 @@ pub fn summarize(
         .groups
         .iter()
         .filter_map(|sample| {
-            let latency = latency(sample, followed)?;
             let other = sample.number == 0;
+            let device = end.devices.get(sample.key.device as usize);
+            let bio_based = match device.filter(|_| !other && by.contains(&Dimension::Device)) {
+                Some(device) => device.bio_based,
+                None => end.devices.iter().all(|device| device.bio_based),
+            };
+            let latency = latency(sample, followed, bio_based)?;
             let value = |dimension: &Dimension| {
                 let value = value(*dimension, &sample.key, &sample.comm, &devices, cgroups)?;
                 Some((*dimension, value))
@@ -169,10 +177,18 @@ pub fn summarize(
     Some(Groups { by: by.to_vec(), most: delta.most, groups, cpus, nodes })
 }
 
-/// None: nothing of the group ended in the window.
-fn latency(sample: &GroupSample, followed: bool) -> Option<OpLatency> {
-    let (ios, request_stages) = io_row(&sample.row);
-    let operations = operations::summarize(sample.operations.iter().enumerate());
+/// None: nothing of the group ended in the window. `bio_based`: its I/Os are bios, which have no stages.
+fn latency(sample: &GroupSample, followed: bool, bio_based: bool) -> Option<OpLatency> {
+    let (ios, mut request_stages) = io_row(&sample.row);
+    let mut operations = operations::summarize(sample.operations.iter().enumerate());
+    let mut bio = None;
+    if bio_based {
+        bio = request_stages.remove(&Stage::Device);
+        request_stages.clear();
+        if let Some(operations) = &mut operations {
+            operations.leave_out_if_nothing(Stage::Queue);
+        }
+    }
     if ios == 0 && sample.row.bytes == 0 && operations.is_none() {
         return None;
     }
@@ -181,6 +197,7 @@ fn latency(sample: &GroupSample, followed: bool) -> Option<OpLatency> {
         bytes: sample.row.bytes,
         unowned: followed.then_some(sample.row.unowned),
         request_stages,
+        bio,
         operations,
         ..OpLatency::default()
     })
@@ -239,7 +256,8 @@ fn by_node(host: &Host, cpus: &[Pair]) -> Vec<Pair> {
 mod tests {
     use super::*;
     use crate::host::NumaNode;
-    use crate::wire::{DeviceSample, Row};
+    use crate::wire::reading::DeviceSample;
+    use crate::wire::rows::Row;
 
     fn sample(number: u32, key: WireGroupKey, times: &[u64]) -> GroupSample {
         let mut row = Row { bytes: 4096 * times.len() as u64, ..Row::default() };
@@ -282,6 +300,23 @@ mod tests {
         ];
         assert_eq!(all.groups[0].by, expected);
         assert_eq!((all.groups[0].latency.ios, all.groups[0].latency.bytes), (1, 4096));
+    }
+
+    /// Those of a device without requests have the keys that the device has.
+    #[test]
+    fn bios_have_no_stages() {
+        let key = |device| WireGroupKey { device, ..WireGroupKey::default() };
+        let mut end = reading(vec![sample(1, key(0), &[5]), sample(2, key(1), &[9])], &[]);
+        let zram = DeviceSample { name: "zram0".into(), bio_based: true, ..DeviceSample::default() };
+        end.devices.push(zram);
+        let all = summary(&[Dimension::Device], &end);
+        let keys: Vec<(bool, usize)> =
+            all.groups.iter().map(|g| (g.latency.bio.is_some(), g.latency.request_stages.len())).collect();
+        assert_eq!(keys, [(true, 0), (false, 1)], "most time first");
+        end.devices.remove(0);
+        end.groups.as_mut().unwrap().groups.truncate(1);
+        let all = summary(&[Dimension::Op], &end);
+        assert!(all.groups[0].latency.bio.is_some() && all.groups[0].time_ns() == 5);
     }
 
     /// Not process 0 of CPU 0: nobody.

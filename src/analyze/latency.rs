@@ -2,132 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
+use super::counting::{Bracket, Counting, in_flight, kernel_brackets};
 use super::groups::Groups;
+use super::loss::unseen;
+use super::op::{KernelClass, Op};
 use super::operations::{self, OperationLatency};
 use super::parts::{self, Parts};
-use crate::envelope::{Lost, Missing};
+use super::queues::{QueueLatency, queue_facts};
+use super::stage::Stage;
 use crate::hist::Histogram;
-use crate::host::counters::Counters;
 use crate::host::select::is_head;
 use crate::host::{BlockDevice, Host};
-use crate::wire::{DeviceSample, Reading, Row};
-
-/// A part of an I/O's life, in the order in which it passes them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Stage {
-    Submit,
-    Queue,
-    Device,
-    Complete,
-    Reap,
-}
-
-impl Stage {
-    pub const ALL: [Self; 5] = [Self::Submit, Self::Queue, Self::Device, Self::Complete, Self::Reap];
-
-    /// The word of the contract, the same in help, tables, JSON and HTML.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Submit => "submit",
-            Self::Queue => "queue",
-            Self::Device => "device",
-            Self::Complete => "complete",
-            Self::Reap => "reap",
-        }
-    }
-}
-
-/// Class of a block-layer request. The order is that of `enum biopsy_op` in `bpf/wire.h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Op {
-    Read,
-    Write,
-    Fua,
-    Flush,
-    EmptyFlush,
-    Discard,
-    WriteZeroes,
-    Passthrough,
-}
-
-impl Op {
-    pub const ALL: [Self; 8] = [
-        Self::Read,
-        Self::Write,
-        Self::Fua,
-        Self::Flush,
-        Self::EmptyFlush,
-        Self::Discard,
-        Self::WriteZeroes,
-        Self::Passthrough,
-    ];
-
-    /// The word of the contract.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Fua => "fua",
-            Self::Flush => "flush",
-            Self::EmptyFlush => "empty_flush",
-            Self::Discard => "discard",
-            Self::WriteZeroes => "write_zeroes",
-            Self::Passthrough => "passthrough",
-        }
-    }
-
-    /// The field of `/sys/block/D/stat` that counts this class; none counts passthrough, or (before 5.18,
-    /// and where `queue/iostats_passthrough` says so) one that the class does not tell.
-    pub fn kernel_class(self) -> Option<KernelClass> {
-        match self {
-            Self::Read => Some(KernelClass::Read),
-            Self::Write | Self::Fua | Self::EmptyFlush | Self::WriteZeroes => Some(KernelClass::Write),
-            Self::Flush => Some(KernelClass::Flush),
-            Self::Discard => Some(KernelClass::Discard),
-            Self::Passthrough => None,
-        }
-    }
-}
-
-/// A class of the kernel's own I/O counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum KernelClass {
-    Read,
-    Write,
-    Discard,
-    Flush,
-}
-
-impl KernelClass {
-    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Discard, Self::Flush];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Discard => "discard",
-            Self::Flush => "flush",
-        }
-    }
-}
-
-/// What the kernel's counters allow: `min` between the inner readings, `max` between the outer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Bracket {
-    pub min: u64,
-    pub max: u64,
-}
-
-impl Bracket {
-    pub fn holds(self, seen: u64) -> bool {
-        self.min <= seen && seen <= self.max
-    }
-}
+use crate::wire::COVERS;
+use crate::wire::parts::PartRow;
+use crate::wire::reading::{DeviceSample, Reading};
+use crate::wire::rows::Row;
 
 /// The view of `biopsy latency`. Devices are sorted by I/Os, most first.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -140,51 +29,19 @@ pub struct LatencySummary {
     pub groups: Option<Groups>,
 }
 
-/// Who counts what: which of the kernel's counters an I/O of a device belongs to depends on its driver.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Counting {
-    /// The block layer counts requests.
-    #[default]
-    Requests,
-    /// Device mapper counts every bio.
-    Dm,
-    /// The RAID drivers count bios with data; discards only in some of them.
-    Md,
-    /// zram counts reads and writes.
-    Zram,
-    /// A driver whose way of counting is not known.
-    Unknown,
-}
-
-impl Counting {
-    fn of(device: &BlockDevice) -> Self {
-        match device.driver.as_deref() {
-            _ if device.request_based => Self::Requests,
-            Some("dm") => Self::Dm,
-            Some("md") => Self::Md,
-            Some("zram") => Self::Zram,
-            _ => Self::Unknown,
-        }
+impl LatencySummary {
+    /// The device of this name.
+    pub fn device(&self, name: &str) -> Option<&DeviceLatency> {
+        self.devices.iter().find(|device| device.name == name)
     }
 
-    /// The field of `/sys/block/D/stat` that counts this class on such a device.
-    pub fn class(self, op: Op) -> Option<KernelClass> {
-        match (self, op) {
-            (Self::Requests | Self::Dm, _) => op.kernel_class(),
-            (Self::Md, Op::Read | Op::Write | Op::Fua | Op::WriteZeroes) => op.kernel_class(),
-            (Self::Zram, Op::Read | Op::Write | Op::Fua) => op.kernel_class(),
-            _ => None,
-        }
+    /// Of all devices, each layer's own included.
+    pub fn ios(&self) -> u64 {
+        self.devices.iter().map(|device| device.ios).sum()
     }
 
-    /// Whether the counters move although `queue/iostats` says 0: zram's always do, and dm's until
-    /// 526d1006d4c4, in kernels that count bios when they begin; there the flag of both is 0 from the start.
-    fn ignores_the_flag(self, sample: &DeviceSample) -> bool {
-        self == Self::Zram || self == Self::Dm && sample.counted_at_start
-    }
-
-    fn counts(self, class: KernelClass) -> bool {
-        Op::ALL.into_iter().any(|op| self.class(op) == Some(class))
+    pub fn ios_per_second(&self) -> f64 {
+        self.ios() as f64 * 1e9 / self.duration_ns.max(1) as f64
     }
 }
 
@@ -197,8 +54,10 @@ pub struct DeviceLatency {
     /// that had started before the trace.
     pub ios: u64,
     pub bytes: u64,
-    /// I/Os of this device that are lost (seen to complete, without a start).
+    /// I/Os of this device that are lost: seen to complete without a start, or not seen to complete.
     pub lost_ios: u64,
+    /// Of these: their completion was not seen.
+    pub unseen: u64,
     /// Of `ios`: started before the trace, so counted and not timed.
     pub started_before: u64,
     /// Operations of applications that ended; None where they are not followed.
@@ -221,6 +80,10 @@ pub struct DeviceLatency {
     pub retries: u64,
     /// Stages whose end lay before their begin: makes the run untrustworthy.
     pub negative: u64,
+    /// Writes that waited for a flush of the drive after their data.
+    pub flushed: u64,
+    /// Bios that blk-throttle's worker brought, and of which no operation is known.
+    pub held_unknown: u64,
     /// It was there at the start and was gone at the end.
     pub vanished: bool,
     /// Lower devices, nearest first.
@@ -239,22 +102,31 @@ pub struct DeviceLatency {
 pub struct OpLatency {
     pub ios: u64,
     pub bytes: u64,
-    /// I/Os that were timed and belong to no operation that was followed; None where operations are not
-    /// followed.
+    /// I/Os that were timed, or were empty flushes, and belong to no operation that was followed; None where
+    /// operations are not followed.
     pub unowned: Option<u64>,
     /// Per I/O. A stage that cannot be seen has no key.
     pub request_stages: BTreeMap<Stage, Histogram>,
     /// Of a bio-based device: the whole time of each bio.
     pub bio: Option<Histogram>,
+    /// Of `request_stages` and `bio` what `unowned` I/Os have, to the nanosecond; what is left is that of the
+    /// operations' I/Os. Of an interval these were read a moment before those.
+    pub unowned_stages: BTreeMap<Stage, Histogram>,
+    pub unowned_bio: Option<Histogram>,
     /// Of a device with requests below a bio-based one: how many bios the requests carried, and the sum of
     /// their times from their own entry into the block layer to the end of their request.
     pub bios_ns: Option<(u64, u64)>,
-    /// Per operation, of those whose last request was of this class; None where none ended or none
-    /// is followed.
+    /// Per operation, of those whose last request with data was of this class (an empty flush: that had none);
+    /// None where none ended or none is followed.
     pub operations: Option<OperationLatency>,
+    /// At the end: operations beside these whose result was there and that nobody was seen to fetch. An iocb of
+    /// several I/Os is one as soon as one of them has ended. None where that was not looked at.
+    pub unfetched: Option<u64>,
     /// Parts of stages, per operation and per I/O; empty where stages were not taken apart.
     pub parts: Parts,
     pub request_parts: Parts,
+    /// I/Os, and operations, with a queue stage that could not be taken apart.
+    pub undivided: [u64; 2],
 }
 
 /// What the stages of a class of I/O are counted by.
@@ -262,6 +134,9 @@ pub struct OpLatency {
 pub enum Unit {
     Operation,
     Io,
+    /// Write-back and read-ahead that nobody waits for any more; but also page faults and the work of kernel
+    /// threads, for which somebody may wait: no word for what goes on in the background would be true of all.
+    UnownedIo,
 }
 
 impl Unit {
@@ -269,6 +144,7 @@ impl Unit {
         match self {
             Self::Operation => "operation",
             Self::Io => "I/O",
+            Self::UnownedIo => "I/O of no operation",
         }
     }
 }
@@ -289,8 +165,28 @@ impl OpLatency {
     pub fn parts(&self) -> &Parts {
         match self.stages().0 {
             Unit::Operation => &self.parts,
-            Unit::Io => &self.request_parts,
+            Unit::Io | Unit::UnownedIo => &self.request_parts,
         }
+    }
+
+    /// Timed I/Os of no operation.
+    pub fn unowned_timed(&self) -> u64 {
+        let device = self.unowned_stages.get(&Stage::Device);
+        device.or(self.unowned_bio.as_ref()).map_or(0, Histogram::count)
+    }
+
+    /// Mean of a stage of the I/Os that belong to an operation; None where none of them has it.
+    pub fn owned_mean_ns(&self, stage: Stage) -> Option<f64> {
+        let all = self.request_stages.get(&stage)?;
+        let (n, sum) = self.unowned_stages.get(&stage).map_or((0, 0), |hist| (hist.count(), hist.sum()));
+        let ios = all.count().saturating_sub(n);
+        (ios > 0).then(|| all.sum().saturating_sub(sum) as f64 / ios as f64)
+    }
+
+    /// Whether those are only some of the I/Os that were timed, so that they need rows of their own to be seen.
+    pub fn is_mixed(&self) -> bool {
+        let all = self.request_stages.get(&Stage::Device).or(self.bio.as_ref()).map_or(0, Histogram::count);
+        (1..all).contains(&self.unowned_timed())
     }
 
     /// How many of [`Self::stages`]' unit there are.
@@ -302,21 +198,6 @@ impl OpLatency {
     }
 }
 
-/// One hardware queue.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct QueueLatency {
-    /// Number of the hardware context, as in `/sys/block/D/mq/N`.
-    pub queue: u32,
-    /// NVMe queue id, `queue` + 1.
-    pub qid: Option<u32>,
-    /// `default`, `read` or `poll`.
-    pub kind: String,
-    /// CPU list as the kernel prints it.
-    pub cpus: String,
-    pub ios: u64,
-    pub request_stages: BTreeMap<Stage, Histogram>,
-}
-
 impl DeviceLatency {
     /// All operations' histograms of one stage together; none where the stage has no key.
     pub fn stage(&self, stage: Stage) -> Option<Histogram> {
@@ -325,6 +206,11 @@ impl DeviceLatency {
             all.get_or_insert_default().merge(hist);
         }
         all
+    }
+
+    /// I/Os of the classes that are not counted by queue (all but reads and writes), and all without requests.
+    pub fn ios_without_queue(&self) -> u64 {
+        self.ios.saturating_sub(self.queues.iter().map(|queue| queue.ios).sum())
     }
 
     /// I/Os of the operations that one kernel counter counts.
@@ -353,6 +239,14 @@ impl DeviceLatency {
         self.kernel_total().map_or(0, |b| b.min.saturating_sub(self.comparable()))
     }
 
+    /// I/Os that were seen beyond what the kernel can have counted.
+    pub fn excess(&self) -> u64 {
+        let classes = self.kernel.iter().flatten();
+        let by_class = classes.map(|(class, b)| self.counted(*class).saturating_sub(b.max)).sum::<u64>();
+        let whole = self.kernel_total().map_or(0, |b| self.comparable().saturating_sub(b.max));
+        by_class.max(whole)
+    }
+
     /// What the kernel counts is of all submitters.
     fn hide_kernel(&mut self) {
         self.all_ios = self.kernel_total();
@@ -377,11 +271,15 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> LatencySummary 
         .devices
         .iter()
         .map(|last| {
-            let first = start.devices.iter().find(|d| d.name == last.name);
+            let first = start.device(&last.name);
             let mut device = device(host, first, last);
             if end.filtered {
                 device.hide_kernel();
             }
+            // The kernel has completed these, and here they are still out.
+            let young = device.uncounted().min(last.young);
+            device.unseen += young;
+            device.lost_ios += young;
             device
         })
         .collect();
@@ -394,45 +292,18 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> LatencySummary 
     }
 }
 
-/// What was lost in the window, by kind.
-///
-/// `ios` holds what completed without stages although it should have them, issues whose completion was
-/// never seen, and what only the kernel's counters know of (`uncounted`). Requests that were in flight when the trace began are no loss.
-pub fn lost(summary: &LatencySummary, start: &Reading, end: &Reading) -> Lost {
-    let mut kinds = BTreeMap::new();
-    let mut add = |kind: &str, n: u64| *kinds.entry(kind.to_string()).or_insert(0) += n;
-    for last in &end.devices {
-        let delta = match start.devices.iter().find(|d| d.name == last.name) {
-            Some(first) => last.since(first),
-            None => last.clone(),
-        };
-        add("no_start", delta.each().map(|(_, _, row)| row.no_start).sum());
-        add("slot", delta.counters.out_of_range);
-        let counting = summary.devices.iter().find(|d| d.name == last.name).map(|d| d.counting);
-        add("unseen_completion", unseen(counting.unwrap_or_default(), last, &delta));
-        add("no_queue_start", delta.counters.no_queue_start);
-        add("started_before", delta.each().map(|(_, _, row)| row.untimed).sum());
-    }
-    let missed = |reading: &Reading| -> u64 { reading.missed.values().sum() };
-    add("missed", missed(end).saturating_sub(missed(start)));
-    add("unfollowed_operations", end.unfollowed.saturating_sub(start.unfollowed));
-    let uncounted: u64 = summary.devices.iter().map(DeviceLatency::uncounted).sum();
-    add("uncounted", uncounted);
-    // A completion that the kernel skipped leaves its slot behind, so it is in `unseen_completion`.
-    let ios = LOSSES.iter().filter_map(|kind| kinds.get(*kind)).sum();
-    Lost { ios, probes: BTreeMap::from([("latency".to_string(), kinds)]), ..Lost::default() }
-}
-
 fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> DeviceLatency {
     let delta = first.map_or_else(|| last.clone(), |first| last.since(first));
-    let facts = host.devices.iter().find(|d| d.name == last.name);
+    let facts = host.device(&last.name);
     let counting = facts.map(Counting::of).unwrap_or_default();
+    let unseen = unseen(counting, last, &delta);
     let mut out = DeviceLatency {
         name: last.name.clone(),
         kernel: first.and_then(|first| kernel_brackets(counting, first, last)),
         in_flight_start: first.and_then(|d| d.kernel_after.as_ref()).map(in_flight),
         in_flight_end: last.kernel_after.as_ref().map(in_flight),
-        lost_ios: delta.counters.out_of_range + unseen(counting, last, &delta),
+        lost_ios: delta.counters.out_of_range + unseen,
+        unseen,
         splits: delta.counters.splits,
         merges: delta.counters.merges,
         requeues: delta.counters.requeues,
@@ -444,12 +315,14 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         bio_based: last.bio_based,
         counting,
         queues: (0..last.hw_queues).map(|queue| queue_facts(facts, queue)).collect(),
+        held_unknown: delta.counters.held_unknown,
         ..DeviceLatency::default()
     };
     let followed = !delta.operations.is_empty();
     for (queue, op, row) in delta.each() {
         let ios = counted(row);
         out.lost_ios += row.no_start;
+        out.flushed += row.flushed;
         out.started_before += row.untimed;
         out.ios += ios;
         out.bytes += row.bytes;
@@ -481,6 +354,15 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         }
     }
     out.queues.retain(|q| q.ios > 0);
+    for (op, row) in delta.each_unowned() {
+        // Each is in its class already, but for the edges of an interval.
+        let Some(entry) = Op::ALL.get(op).and_then(|op| out.ops.get_mut(op)) else { continue };
+        if !last.bio_based {
+            add_stages(&mut entry.unowned_stages, row);
+        } else if !row.stages[1].is_empty() {
+            entry.unowned_bio.get_or_insert_default().merge(&row.stages[1]);
+        }
+    }
     // As reads or as writes, by a direction that the class does not keep: there is nothing to compare.
     let held = last.kernel_after.as_ref().and_then(|counters| counters.passthrough) == Some(true);
     if held && out.ops.contains_key(&Op::Passthrough) {
@@ -490,15 +372,22 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         let rows =
             delta.each_operation().filter(|(_, of, _)| *of == number).map(|(cover, _, row)| (cover, row));
         if let Some(mut operations) = operations::summarize(rows) {
-            // Its bios are issued as they enter, for the programs: their time is all in device.
+            // Its bios are issued as they enter, for the programs: their time is all in device, but for what
+            // blk-throttle held before.
             if last.bio_based {
-                operations.leave_out(Stage::Queue);
+                operations.leave_out_if_nothing(Stage::Queue);
             }
             out.ops.entry(op).or_default().operations = Some(operations);
         }
         if let Some(of_op) = out.ops.get_mut(&op) {
+            of_op.unfetched = last.unfetched.and_then(|all| all.get(number).copied());
             of_op.request_parts = delta.parts.get(number).map(parts::summarize).unwrap_or_default();
-            of_op.parts = delta.parts.get(Op::ALL.len() + number).map(parts::summarize).unwrap_or_default();
+            let of_cover = |cover| delta.parts.get((1 + cover) * Op::ALL.len() + number);
+            let shown = of_op.operations.as_ref().and_then(|all| of_cover(all.cover));
+            of_op.parts = shown.map(parts::summarize).unwrap_or_default();
+            let unknown = |parts: Option<&PartRow>| parts.map_or(0, |parts| parts.unknown);
+            of_op.undivided =
+                [unknown(delta.parts.get(number)), (0..COVERS).map(|cover| unknown(of_cover(cover))).sum()];
         }
     }
     out.operations = followed
@@ -513,62 +402,6 @@ fn layers_of(host: &Host, device: &BlockDevice) -> Vec<String> {
         _ => vec![name.clone()],
     };
     device.layers.iter().flat_map(below).collect()
-}
-
-/// Stages that the devices of this run could have had and did not show, with the reason.
-pub fn missing(summary: &LatencySummary) -> Vec<Missing> {
-    let unfetched = |device: &&DeviceLatency| {
-        let mut all = device.ops.values().filter_map(|op| op.operations.as_ref()).peekable();
-        all.peek().is_some() && all.all(|operations| !operations.stages.contains_key(&Stage::Reap))
-    };
-    let of_device = |device: &DeviceLatency| {
-        Missing {
-        device: Some(device.name.clone()),
-        stage: Some(Stage::Reap.name().to_string()),
-        reason: "polled".to_string(),
-        why: "no task was seen to return from a system call with the results: the application polls its ring, so \
-              nothing marks when it looks"
-            .to_string(),
-        ..Missing::default()
-    }
-    };
-    let polled = summary.devices.iter().filter(unfetched).map(of_device);
-    polled.chain(summary.devices.iter().filter_map(missing_submit)).collect()
-}
-
-/// A system call that waits and was throttled is not seen to hand its bios in.
-fn missing_submit(device: &DeviceLatency) -> Option<Missing> {
-    let without = |all: &OperationLatency| {
-        all.total.count() - all.stages.get(&Stage::Submit).map_or(0, Histogram::count).min(all.total.count())
-    };
-    let held: u64 = device.ops.values().filter_map(|op| op.operations.as_ref()).map(without).sum();
-    (held > 0).then(|| Missing {
-        device: Some(device.name.clone()),
-        stage: Some(Stage::Submit.name().to_string()),
-        reason: "throttled".to_string(),
-        included_in: Some(Stage::Queue.name().to_string()),
-        why: format!(
-            "blk-throttle held back {held} operations of system calls that wait, and no event tells when those \
-             handed them in: their queue begins where the call was entered"
-        ),
-        ..Missing::default()
-    })
-}
-
-/// Issues whose completion event never came: the slot was still taken when the tag was issued again
-/// (`stale`), or it is at the end although the kernel has nothing in flight any more.
-///
-/// Measured on 6.18 in a VM whose second CPU was idle: for stretches of time the completions' events do
-/// not run the program although the kernel counts the I/Os and counts no recursion miss. On virtio-blk perf
-/// misses the same ones, on a loop device it does not.
-fn unseen(counting: Counting, last: &DeviceSample, delta: &DeviceSample) -> u64 {
-    // With iostats off the kernel does not count what is in flight either.
-    let counted = last
-        .kernel_before
-        .as_ref()
-        .filter(|counters| counters.iostats != Some(false) || counting.ignores_the_flag(last));
-    let in_flight = counted.map_or(u64::MAX, in_flight);
-    delta.counters.stale + last.held.saturating_sub(in_flight)
 }
 
 /// The I/Os of a row that are not lost, and their stages.
@@ -592,146 +425,12 @@ fn add_stages(stages: &mut BTreeMap<Stage, Histogram>, row: &Row) {
     }
 }
 
-fn in_flight(counters: &Counters) -> u64 {
-    match (counters.in_flight_reads, counters.in_flight_writes) {
-        (Some(reads), Some(writes)) => reads + writes,
-        _ => counters.in_flight,
-    }
-}
-
-/// The kernel's counters around both readings: between the inner two the I/O was certainly traced,
-/// outside the outer two it certainly was not.
-fn kernel_brackets(
-    counting: Counting,
-    first: &DeviceSample,
-    last: &DeviceSample,
-) -> Option<BTreeMap<KernelClass, Bracket>> {
-    let (a, b) = (first.kernel_before?, first.kernel_after?);
-    let (c, d) = (last.kernel_before?, last.kernel_after?);
-    let off = [a, b, c, d].iter().any(|counters| counters.iostats == Some(false));
-    if counting == Counting::Unknown || off && !counting.ignores_the_flag(last) {
-        return None;
-    }
-    // What is counted when it begins is seen here when it ends.
-    let (begun, unended) =
-        if last.counted_at_start { (in_flight(&a), in_flight(&c)) } else { Default::default() };
-    let get = |counters: &Counters, class| match class {
-        KernelClass::Read => Some(counters.reads),
-        KernelClass::Write => Some(counters.writes),
-        KernelClass::Discard => counters.discards,
-        KernelClass::Flush => counters.flushes,
-    };
-    let bracket = |class| {
-        let min = get(&c, class)?.saturating_sub(get(&b, class)? + unended);
-        Some((class, Bracket { min, max: get(&d, class)?.saturating_sub(get(&a, class)?) + begun }))
-    };
-    let all = KernelClass::ALL.into_iter().filter(|class| counting.counts(*class));
-    Some(all.filter_map(bracket).collect())
-}
-
-fn queue_facts(facts: Option<&BlockDevice>, queue: u32) -> QueueLatency {
-    let known = facts.and_then(|d| d.queues.iter().find(|q| q.queue == queue));
-    // The NVMe driver maps its poll queues last, and sysfs does not say which they are.
-    let polled = facts.is_some_and(|d| {
-        let all = d.queues.len() as u32;
-        d.poll_queues.is_some_and(|n| n > 0 && n < all && queue >= all - n)
-    });
-    QueueLatency {
-        queue,
-        qid: known.and_then(|q| q.qid),
-        kind: if polled { "poll" } else { "default" }.to_string(),
-        cpus: known.map(|q| cpu_list(&q.cpus)).unwrap_or_default(),
-        ..QueueLatency::default()
-    }
-}
-
-/// `0-3,8`, as the kernel prints lists.
-fn cpu_list(cpus: &[u32]) -> String {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for &cpu in cpus {
-        match runs.last_mut() {
-            Some((_, end)) if *end + 1 == cpu => *end = cpu,
-            _ => runs.push((cpu, cpu)),
-        }
-    }
-    let text: Vec<String> =
-        runs.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).collect();
-    text.join(",")
-}
-
-/// Why a result must not be trusted, if it must not: `max_loss` in percent.
-pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<String> {
-    let ios: u64 = summary.devices.iter().map(|d| d.ios).sum();
-    let gone: Vec<&str> = summary.devices.iter().filter(|d| d.vanished).map(|d| d.name.as_str()).collect();
-    if !gone.is_empty() {
-        return Some(format!(
-            "{} vanished while it was measured: the figures end there; run again on a device that stays",
-            gone.join(", ")
-        ));
-    }
-    let negative: u64 = summary.devices.iter().map(|d| d.negative).sum();
-    if negative > 0 {
-        return Some(format!(
-            "{negative} I/Os ended before they began: the clocks of this machine's CPUs disagree, \
-             so no stage can be trusted (see `dmesg | grep -i tsc`)"
-        ));
-    }
-    let all = ios + lost.ios;
-    let percent = if all == 0 { 0.0 } else { lost.ios as f64 * 100.0 / all as f64 };
-    (percent > max_loss).then(|| {
-        let kinds: Vec<String> = lost
-            .probes
-            .values()
-            .flatten()
-            .filter(|(kind, n)| **n > 0 && LOSSES.contains(&kind.as_str()))
-            .map(|(kind, n)| format!("{} {n}", kind.replace('_', " ")))
-            .collect();
-        format!(
-            "{} of {all} I/Os ({percent:.2} %) were lost ({}), more than --max-loss {max_loss} % allows: run longer \
-             or with less load, or allow more",
-            lost.ios,
-            kinds.join(", ")
-        )
-    })
-}
-
-/// The kinds that add up to `lost.ios`; the others cost a stage or are no loss.
-const LOSSES: [&str; 4] = ["no_start", "slot", "unseen_completion", "uncounted"];
-
 #[cfg(test)]
 mod tests {
+    use super::super::literal::{reading, sample};
     use super::*;
-    use crate::wire::{OPS, OPS_SHARDED, WireCounters};
-
-    fn hist(values: &[u64]) -> Histogram {
-        let mut hist = Histogram::default();
-        values.iter().for_each(|v| hist.record(*v));
-        hist
-    }
-
-    fn counters(reads: u64) -> Option<Counters> {
-        Some(Counters { reads, discards: Some(0), flushes: None, iostats: Some(true), ..Counters::default() })
-    }
-
-    fn sample(reads: &[u64], before: u64, after: u64) -> DeviceSample {
-        let mut rows = vec![Row::default(); 2 * OPS_SHARDED];
-        rows[0].stages[1] = hist(reads);
-        rows[0].bytes = reads.len() as u64 * 4096;
-        DeviceSample {
-            name: "sda".into(),
-            hw_queues: 2,
-            shards: 1,
-            rows,
-            rare: vec![Row::default(); OPS - OPS_SHARDED],
-            kernel_before: counters(before),
-            kernel_after: counters(after),
-            ..DeviceSample::default()
-        }
-    }
-
-    fn reading(at_ns: u64, device: DeviceSample) -> Reading {
-        Reading { at_ns, devices: vec![device], ..Reading::default() }
-    }
+    use crate::wire::rows::OperationRow;
+    use crate::wire::{OPS, OPS_SHARDED};
 
     #[test]
     fn a_window_is_the_difference_of_two_readings() {
@@ -755,6 +454,97 @@ mod tests {
         assert_eq!(device.queues.len(), 1);
     }
 
+    /// Of three reads two belong to no operation, and of one write none does.
+    fn mixed() -> DeviceSample {
+        let mut last = sample(&[100, 200, 300], 4, 4);
+        last.rows[0].stages[0] = [10, 20, 30].into_iter().collect();
+        last.rows[0].unowned = 2;
+        last.rows[1].stages[1] = [50].into_iter().collect();
+        last.operations = vec![OperationRow::default(); COVERS * OPS];
+        last.operation_shards = 1;
+        last.unowned_shards = 2;
+        last.unowned = vec![Row::default(); 2 * OPS_SHARDED + OPS - OPS_SHARDED];
+        // On two CPUs, one each.
+        for (shard, times) in [[10, 100], [30, 300]].into_iter().enumerate() {
+            let row = &mut last.unowned[shard * OPS_SHARDED];
+            row.stages[0] = [times[0]].into_iter().collect();
+            row.stages[1] = [times[1]].into_iter().collect();
+        }
+        last
+    }
+
+    /// Since a moment at which nothing had come yet.
+    fn whole(last: DeviceSample) -> DeviceLatency {
+        let mut first = last.clone();
+        for row in first.rows.iter_mut().chain(&mut first.unowned) {
+            *row = Row::default();
+        }
+        summarize(&Host::default(), &reading(0, first), &reading(1, last)).devices.remove(0)
+    }
+
+    #[test]
+    fn ios_of_no_operation_have_stages_of_their_own_and_stay_among_all() {
+        let device = whole(mixed());
+        let read = &device.ops[&Op::Read];
+        assert_eq!((read.ios, read.unowned, read.unowned_timed()), (3, Some(2), 2));
+        let sums = |of: &BTreeMap<Stage, Histogram>| of.values().map(Histogram::sum).collect::<Vec<_>>();
+        assert_eq!(sums(&read.request_stages), [60, 600]);
+        assert_eq!(sums(&device.queues[0].request_stages), [60, 650]);
+        assert_eq!(sums(&read.unowned_stages), [40, 400]);
+        assert!(read.is_mixed() && !read.unowned_stages.contains_key(&Stage::Complete));
+        assert_eq!(
+            (read.owned_mean_ns(Stage::Queue), read.owned_mean_ns(Stage::Device)),
+            (Some(20.0), Some(200.0))
+        );
+        let write = &device.ops[&Op::Write];
+        assert_eq!((write.unowned, write.unowned_timed(), write.is_mixed()), (Some(0), 0, false));
+        assert!(write.unowned_stages.is_empty(), "none is not zero");
+        assert_eq!(write.owned_mean_ns(Stage::Device), Some(50.0));
+        assert_eq!(super::super::invariants::sums::counts_agree(&device), Ok(()));
+    }
+
+    #[test]
+    fn an_interval_has_its_own_ios_of_no_operation() {
+        let mut then = mixed();
+        then.unowned[OPS_SHARDED] = Row::default();
+        then.rows[0].unowned = 1;
+        then.rows[0].stages[0] = [10, 20].into_iter().collect();
+        then.rows[0].stages[1] = [100, 200].into_iter().collect();
+        let device = summarize(&Host::default(), &reading(0, then), &reading(1, mixed())).devices.remove(0);
+        let read = &device.ops[&Op::Read];
+        assert_eq!((read.unowned, read.unowned_stages[&Stage::Device].sum()), (Some(1), 300));
+        assert!(!read.is_mixed(), "it is all that came");
+    }
+
+    #[test]
+    fn where_operations_are_not_followed_no_io_is_of_none() {
+        let mut last = mixed();
+        (last.operations, last.unowned) = (Vec::new(), Vec::new());
+        let device = whole(last);
+        let read = &device.ops[&Op::Read];
+        assert_eq!((read.unowned, read.unowned_stages.len(), read.unowned_bio.is_none()), (None, 0, true));
+    }
+
+    #[test]
+    fn a_bio_of_no_operation_has_its_whole_time() {
+        let mut last = mixed();
+        last.bio_based = true;
+        let device = whole(last);
+        let read = &device.ops[&Op::Read];
+        assert_eq!((read.bio.as_ref().unwrap().sum(), read.unowned_bio.as_ref().unwrap().sum()), (600, 400));
+        assert!(read.unowned_stages.is_empty() && read.is_mixed());
+    }
+
+    /// Rare classes have a row per device, not per queue.
+    #[test]
+    fn queues_and_the_rest_add_up_to_the_ios() {
+        let mut last = sample(&[100, 100], 2, 2);
+        last.rare[0].stages[1] = [100, 200, 300].into_iter().collect();
+        let device =
+            summarize(&Host::default(), &reading(0, sample(&[], 0, 0)), &reading(1, last)).devices.remove(0);
+        assert_eq!((device.ios, device.queues[0].ios, device.ios_without_queue()), (5, 2, 3));
+    }
+
     #[test]
     fn counters_that_stand_still_are_no_check() {
         let mut off = sample(&[100], 1, 1);
@@ -767,7 +557,7 @@ mod tests {
     fn counters_that_hold_passthrough_are_no_check_where_there_was_any() {
         let check = |passthrough, ios: &[u64]| {
             let mut end = sample(&[100], 1, 1 + ios.len() as u64);
-            end.rare[Op::Passthrough as usize - OPS_SHARDED].stages[1] = hist(ios);
+            end.rare[Op::Passthrough as usize - OPS_SHARDED].stages[1] = ios.iter().copied().collect();
             end.kernel_after.as_mut().unwrap().passthrough = passthrough;
             let (start, end) = (reading(0, sample(&[], 0, 0)), reading(1, end));
             let device = summarize(&Host::default(), &start, &end).devices.remove(0);
@@ -776,38 +566,5 @@ mod tests {
         assert_eq!(check(Some(true), &[50, 50]), (None, 0));
         assert_eq!(check(Some(true), &[]), (Some(true), 0));
         assert_eq!(check(Some(false), &[50, 50]), (Some(true), 0), "1 to 3, of which 1 was seen");
-    }
-
-    #[test]
-    fn what_completes_without_a_start_is_lost_and_not_counted_twice() {
-        let mut end = sample(&[100, 100], 3, 3);
-        end.rows[0].no_start = 1;
-        end.counters = WireCounters { out_of_range: 2, stale: 4, ..WireCounters::default() };
-        // Two slots are taken and the kernel has one I/O in flight: one completion was not seen.
-        end.held = 2;
-        end.kernel_before.as_mut().unwrap().in_flight = 1;
-        let (start, mut end) = (reading(0, sample(&[], 0, 0)), reading(1, end));
-        end.missed.insert("rq_complete", 4);
-        end.missed.insert("rq_issue", 8);
-        let summary = summarize(&Host::default(), &start, &end);
-        let lost = lost(&summary, &start, &end);
-        assert_eq!((lost.ios, lost.probes["latency"]["missed"]), (1 + 2 + 4 + 1, 12));
-        assert_eq!((summary.devices[0].ios, summary.devices[0].lost_ios), (2, 8));
-        assert!(distrust(&summary, &lost, 0.1).unwrap().contains("8 of 10"));
-        assert_eq!(distrust(&summary, &lost, 80.0), None);
-    }
-
-    #[test]
-    fn what_only_the_kernel_counted_is_lost() {
-        let (start, end) = (reading(0, sample(&[], 0, 0)), reading(1, sample(&[100, 100], 5, 5)));
-        let summary = summarize(&Host::default(), &start, &end);
-        assert_eq!(summary.devices[0].kernel_check(), Some(false));
-        assert_eq!(lost(&summary, &start, &end).ios, 3);
-    }
-
-    #[test]
-    fn cpu_lists_are_the_kernels() {
-        assert_eq!(cpu_list(&[0, 1, 2, 3, 8]), "0-3,8");
-        assert_eq!(cpu_list(&[]), "");
     }
 }

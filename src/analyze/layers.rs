@@ -1,6 +1,8 @@
 //! What lies below a device, and the time that an I/O spends between the two: a difference of means.
 
-use super::latency::{DeviceLatency, LatencySummary, Op, OpLatency, Stage};
+use super::latency::{DeviceLatency, LatencySummary, OpLatency};
+use super::op::Op;
+use super::stage::Stage;
 use crate::envelope::Missing;
 
 /// A device below another one.
@@ -55,12 +57,8 @@ pub enum Unsaid {
 
 /// The devices directly below.
 pub fn lower(summary: &LatencySummary, device: &DeviceLatency) -> Vec<Layer> {
-    let layer = |name: &String| Layer { name: name.clone(), traced: find(summary, name).map(traced) };
+    let layer = |name: &String| Layer { name: name.clone(), traced: summary.device(name).map(traced) };
     device.layers.iter().map(layer).collect()
-}
-
-fn find<'a>(summary: &'a LatencySummary, name: &str) -> Option<&'a DeviceLatency> {
-    summary.devices.iter().find(|device| device.name == name)
 }
 
 fn traced(device: &DeviceLatency) -> Traced {
@@ -102,7 +100,7 @@ pub fn inside(summary: &LatencySummary, device: &DeviceLatency, op: Op) -> Optio
     }
     let mut of_lower = Vec::new();
     for name in &device.layers {
-        match find(summary, name) {
+        match summary.device(name) {
             Some(layer) => of_lower.extend(layer.ops.get(&op)),
             None => return Some(Err(Unsaid::NotTraced(name.clone()))),
         }
@@ -177,9 +175,7 @@ mod tests {
     use crate::hist::Histogram;
 
     fn hist(count: u64, each: u64) -> Histogram {
-        let mut hist = Histogram::default();
-        (0..count).for_each(|_| hist.record(each));
-        hist
+        (0..count).map(|_| each).collect()
     }
 
     fn device(name: &str, layers: &[&str], reads: OpLatency) -> DeviceLatency {

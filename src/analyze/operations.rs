@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::latency::Stage;
+use super::stage::Stage;
 use crate::hist::Histogram;
-use crate::wire::{COVERS, OPERATION_STAGES, OperationRow};
+use crate::wire::rows::OperationRow;
+use crate::wire::{COVERS, OPERATION_STAGES};
 
 /// The application's view of one class of I/O on one device.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -20,6 +21,8 @@ pub struct OperationLatency {
     pub by_total: Vec<TotalClass>,
     /// Operations that ended and are not in `stages`, by reason.
     pub not_covered: BTreeMap<NotCovered, u64>,
+    /// Which stages these are, of `enum wire_cover`.
+    pub cover: usize,
 }
 
 /// The slowest operations together.
@@ -32,8 +35,11 @@ pub struct Slowest {
 }
 
 impl OperationLatency {
-    /// Takes out a stage that is nothing in all of them.
-    pub fn leave_out(&mut self, stage: Stage) {
+    /// Takes out a stage that took no time in any of them.
+    pub fn leave_out_if_nothing(&mut self, stage: Stage) {
+        if self.stages.get(&stage).is_none_or(|hist| hist.sum() > 0) {
+            return;
+        }
         self.stages.remove(&stage);
         for class in &mut self.by_total {
             class.sums_ns.remove(&stage);
@@ -78,7 +84,8 @@ pub enum NotCovered {
     Reap,
     /// It waited in a system call, and the driver does not say when it reaps a completion.
     Complete,
-    /// Its parts ended on several CPUs at one moment, so its stages are not one part's.
+    /// Its parts ended on several CPUs at one moment, so its stages are not one part's; or it waited for a flush,
+    /// and the next one had begun before it was told.
     Torn,
 }
 
@@ -121,7 +128,7 @@ pub fn summarize<'a>(rows: impl Iterator<Item = (usize, &'a OperationRow)>) -> O
         *not_covered.entry(why).or_insert(0) += n;
     }
     let shown = covers.into_iter().nth(most)?;
-    Some(OperationLatency { operations, not_covered, ..shown.shown() })
+    Some(OperationLatency { operations, not_covered, cover: most, ..shown.shown() })
 }
 
 /// The rows of one device and class, each cover for itself; covers without operations are left out.
@@ -168,6 +175,7 @@ impl Cover {
         OperationLatency {
             operations: self.count(),
             not_covered: BTreeMap::new(),
+            cover: 0,
             by_total: self.by_total(),
             total: self.stages[OPERATION_STAGES - 1].clone(),
             stages: Stage::ALL.into_iter().zip(self.stages).filter(|(_, hist)| !hist.is_empty()).collect(),
@@ -238,6 +246,19 @@ mod tests {
     }
 
     #[test]
+    fn only_a_stage_that_took_no_time_is_left_out() {
+        let mut found = summarize([(ALL, &row(2, true))].into_iter()).unwrap();
+        found.leave_out_if_nothing(Stage::Queue);
+        assert_eq!(found.stages[&Stage::Queue].sum(), 4_000, "the stages would not come to the total");
+        let mut nothing = row(2, true);
+        nothing.stages[Stage::Queue as usize] = Histogram::from_iter([0, 0]);
+        let mut found = summarize([(ALL, &nothing)].into_iter()).unwrap();
+        found.leave_out_if_nothing(Stage::Queue);
+        assert!(!found.stages.contains_key(&Stage::Queue));
+        assert!(!found.by_total[0].sums_ns.contains_key(&Stage::Queue));
+    }
+
+    #[test]
     fn the_stages_of_most_operations_are_shown() {
         let (all, none) = (row(2, true), row(3, false));
         let found = summarize([(ALL, &all), (NO_REAP, &none)].into_iter()).unwrap();
@@ -253,8 +274,7 @@ mod tests {
             operations,
             sums_ns: BTreeMap::from([(Stage::Device, device)]),
         };
-        let mut total = Histogram::default();
-        (0..1000).for_each(|_| total.record(1));
+        let total = Histogram::from_iter([1; 1000]);
         let classes = vec![class(10, 989, 1), class(12, 8, 40), class(14, 3, 50)];
         let mut all = OperationLatency { total, by_total: classes, ..OperationLatency::default() };
         let slowest = all.slowest(0.01).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::latency::Stage;
+use super::stage::Stage;
 use crate::hist::Histogram;
 use crate::wire::parts::{PARTS, PartRow};
 
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_part_that_did_not_occur_has_no_key() {
-        let mut row = PartRow { parts: Default::default() };
+        let mut row = PartRow { parts: Default::default(), unknown: 0 };
         row.parts[5].record(7000);
         let parts = summarize(&row);
         assert_eq!(

@@ -123,6 +123,7 @@ fn device(root: &Path, link: &Path, name: &str, numbers: &Numbers) -> BlockDevic
             line.split_whitespace().map(|word| word.trim_matches(['[', ']']).to_string()).collect();
         device.queues = queues(&directory.join("mq"), device.driver.as_deref() == Some("nvme"));
         device.poll_queues = poll_queues(root, &directory, &device);
+        device.read_queues = read_queues(root, &device);
     }
     device
 }
@@ -218,6 +219,21 @@ fn poll_queues(root: &Path, directory: &Path, device: &BlockDevice) -> Option<u3
         }
         _ => None,
     }
+}
+
+/// How many of the hardware contexts take reads only: the NVMe driver makes them where `write_queues` says how
+/// many of those with an interrupt are for the rest.
+fn read_queues(root: &Path, device: &BlockDevice) -> Option<u32> {
+    if device.driver.as_deref()? != "nvme" {
+        return Some(0);
+    }
+    let wanted: u32 = number(&root.join("sys/module/nvme/parameters/write_queues"))?;
+    let interrupts = (device.queues.len() as u32).checked_sub(device.poll_queues?)?;
+    Some(match interrupts {
+        0 | 1 => 0,
+        _ if wanted == 0 => 0,
+        _ => interrupts.saturating_sub(wanted).max(1),
+    })
 }
 
 /// A loop device's file. Not trimmed as other attributes are: a path may end in a blank.

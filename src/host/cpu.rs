@@ -34,6 +34,23 @@ impl Cpus {
     }
 }
 
+/// The threads of each physical core, ascending, from `/sys/devices/system/cpu/cpuN/topology`. A CPU of which
+/// the kernel does not tell is a core of its own.
+pub fn cores(root: &Path, cpus: &[u32]) -> Vec<Vec<u32>> {
+    let system = root.join("sys/devices/system/cpu");
+    let threads = |cpu: &u32| {
+        let topology = system.join(format!("cpu{cpu}/topology"));
+        // The second is the older name (before Linux 5.2).
+        let told =
+            ["core_cpus_list", "thread_siblings_list"].iter().find_map(|name| text(&topology.join(name)));
+        told.and_then(|value| list(&value)).filter(|found| found.contains(cpu)).unwrap_or_else(|| vec![*cpu])
+    };
+    let mut cores: Vec<Vec<u32>> = cpus.iter().map(threads).collect();
+    cores.sort();
+    cores.dedup();
+    cores
+}
+
 /// `MemTotal` of `/proc/meminfo`, in bytes.
 pub fn memory_bytes(root: &Path) -> Option<u64> {
     let info = file(&root.join("proc/meminfo")).ok()?;
@@ -65,6 +82,18 @@ fn nodes(directory: &Path) -> Vec<NumaNode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_of_a_core_are_one_core() {
+        let root = std::env::temp_dir().join(format!("biopsy-cores-{}", std::process::id()));
+        for (cpu, threads) in [(0, "0,2\n"), (1, "1,3\n"), (2, "0,2\n"), (3, "1,3\n")] {
+            let topology = root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
+            std::fs::create_dir_all(&topology).unwrap();
+            std::fs::write(topology.join("thread_siblings_list"), threads).unwrap();
+        }
+        assert_eq!(cores(&root, &[0, 1, 2, 3, 7]), [vec![0, 2], vec![1, 3], vec![7]]);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 
     #[test]
     fn fields_are_found_by_their_whole_name() {

@@ -17,12 +17,14 @@ pub struct Mount {
     pub kind: String,
     /// What was mounted. Only the file system's own word for it, and for FUSE any user's.
     pub source: String,
+    /// The file system's own options, separated by commas: an overlay's `lowerdir=`, procfs's `hidepid=`.
+    pub options: String,
 }
 
 impl Mount {
     /// The device path of a file system that hands out device numbers of its own. Others with major 0
     /// have no disk, whatever they call their source.
-    pub(super) fn device_path(&self) -> Option<&str> {
+    pub fn device_path(&self) -> Option<&str> {
         let names_device = self.major == 0 && matches!(self.kind.as_str(), "btrfs" | "bcachefs");
         names_device.then_some(self.source.as_str())
     }
@@ -39,7 +41,12 @@ pub struct Swap {
 /// All mounts of this process's mount namespace, in the kernel's order. Lines that are no mounts
 /// are left out.
 pub fn mounts(root: &Path) -> Vec<Mount> {
-    file(&root.join("proc/self/mountinfo")).unwrap_or_default().lines().filter_map(mount).collect()
+    parse(&file(&root.join("proc/self/mountinfo")).unwrap_or_default())
+}
+
+/// The mounts of a mountinfo file.
+pub fn parse(mountinfo: &str) -> Vec<Mount> {
+    mountinfo.lines().filter_map(mount).collect()
 }
 
 /// All swap areas.
@@ -66,7 +73,8 @@ fn mount(line: &str) -> Option<Mount> {
     let mut words = words.skip_while(|word| *word != "-").skip(1);
     let kind = words.next()?.to_string();
     let source = unescape(words.next()?);
-    Some(Mount { major, minor, root, point, kind, source })
+    let options = words.next().map(unescape).unwrap_or_default();
+    Some(Mount { major, minor, root, point, kind, source, options })
 }
 
 fn swap(line: &str) -> Option<Swap> {
@@ -107,6 +115,7 @@ mod tests {
         assert_eq!((mount.major, mount.minor), (98, 0));
         assert_eq!(mount.point, "/mnt/two words\\\t");
         assert_eq!((mount.kind.as_str(), mount.source.as_str()), ("ext4", "/dev/sda1"));
+        assert_eq!(mount.options, "rw");
     }
 
     #[test]

@@ -1,10 +1,18 @@
 //! Page-aligned anonymous memory: what direct I/O reads into and writes from.
 
+use std::fs;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
+
+use super::job::{Direction, Job};
+use crate::refusal::{Refusal, reason};
 
 /// Every buffer begins on a page: enough for the memory alignment of any device.
 pub const PAGE: usize = 4096;
+
+/// A huge page. Below one of them there is nothing to gain.
+const HUGE: usize = 2 << 20;
 
 /// A private mapping that is there from the start: no page fault falls into the measurement.
 #[derive(Debug)]
@@ -16,13 +24,65 @@ pub struct Buffers {
 impl Buffers {
     /// `bytes` must be above 0.
     pub fn new(bytes: usize) -> io::Result<Self> {
+        Self::map(bytes, libc::MAP_POPULATE)
+    }
+
+    /// In huge pages from 2 MiB on: fewer entries for the processor's and the device's address translation, and
+    /// fewer pages for the kernel to pin. Also returns why it is not so, and then the pages are usual ones.
+    pub fn huge(bytes: usize) -> io::Result<(Self, Option<String>)> {
+        let (memory, mut missing) = Self::placed(bytes, None)?;
+        Ok((memory, missing.pop()))
+    }
+
+    /// The same in the memory of a NUMA node, as far as there is room. Also returns what of that is not so.
+    pub fn on_node(bytes: usize, node: u32) -> io::Result<(Self, Vec<String>)> {
+        Self::placed(bytes, Some(node))
+    }
+
+    fn placed(bytes: usize, node: Option<u32>) -> io::Result<(Self, Vec<String>)> {
+        if let Some(made) = Self::reserved(bytes, node) {
+            return Ok(made);
+        }
+        let memory = if bytes >= HUGE { Self::aligned(bytes)? } else { Self::map(bytes, 0)? };
+        let mut missing: Vec<String> = node.and_then(|node| memory.prefer(node).err()).into_iter().collect();
+        let on = missing.is_empty().then_some(node).flatten();
+        if bytes >= HUGE {
+            // A kernel without transparent huge pages answers EINVAL, which the count below shows too.
+            // SAFETY: advice about a mapping of our own.
+            unsafe { libc::madvise(memory.base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        }
+        memory.populate()?;
+        missing.extend(on.and_then(|node| memory.strays(node)));
+        if bytes >= HUGE {
+            missing.extend(memory.small_pages());
+        }
+        Ok((memory, missing))
+    }
+
+    /// From the pool of huge pages that the administrator reserved; None where it has not enough.
+    fn reserved(bytes: usize, node: Option<u32>) -> Option<(Self, Vec<String>)> {
+        if bytes < HUGE {
+            return None;
+        }
+        let memory = Self::map(bytes.checked_next_multiple_of(HUGE)?, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB);
+        let memory = memory.ok()?;
+        let mut missing: Vec<String> = node.and_then(|node| memory.prefer(node).err()).into_iter().collect();
+        let on = missing.is_empty().then_some(node).flatten();
+        // The pool may have pages on nodes only that this process may not use. A touch would then be a SIGBUS:
+        // kernels that cannot say so beforehand (before 5.14) get usual pages.
+        memory.populate_or_say().ok()?;
+        missing.extend(on.and_then(|node| memory.strays(node)));
+        Some((memory, missing))
+    }
+
+    fn map(bytes: usize, flags: libc::c_int) -> io::Result<Self> {
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing memory.
         let base = unsafe {
             libc::mmap(
                 ptr::null_mut(),
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
                 -1,
                 0,
             )
@@ -32,6 +92,133 @@ impl Buffers {
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("a mapping at address 0"))?;
         Ok(Self { base, bytes })
+    }
+
+    /// Begins where a huge page can.
+    fn aligned(bytes: usize) -> io::Result<Self> {
+        let whole = bytes.checked_next_multiple_of(PAGE).and_then(|bytes| bytes.checked_add(HUGE));
+        let whole = Self::map(whole.ok_or(io::ErrorKind::OutOfMemory)?, 0)?;
+        let begin = whole.base.as_ptr() as usize;
+        let head = begin.next_multiple_of(HUGE) - begin;
+        let kept = bytes.next_multiple_of(PAGE);
+        let (start, length) = (whole.base.as_ptr(), whole.bytes);
+        std::mem::forget(whole);
+        // SAFETY: head, kept part and tail make up the mapping, to which nothing refers yet.
+        let base = unsafe {
+            if head > 0 {
+                libc::munmap(start.cast(), head);
+            }
+            if length > head + kept {
+                libc::munmap(start.add(head + kept).cast(), length - head - kept);
+            }
+            NonNull::new_unchecked(start.add(head))
+        };
+        Ok(Self { base, bytes: kept })
+    }
+
+    /// Makes all pages there; EINVAL before Linux 5.14.
+    fn populate_or_say(&self) -> io::Result<()> {
+        loop {
+            // SAFETY: advice about a mapping of our own.
+            let done =
+                unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, libc::MADV_POPULATE_WRITE) };
+            match (done, io::Error::last_os_error()) {
+                (0, _) => return Ok(()),
+                (_, e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {}
+                (_, e) => return Err(e),
+            }
+        }
+    }
+
+    fn populate(&self) -> io::Result<()> {
+        match self.populate_or_say() {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+                for at in (0..self.bytes).step_by(PAGE) {
+                    // SAFETY: inside the mapping, which holds zeroes and has no other user yet.
+                    unsafe { self.base.as_ptr().add(at).write_volatile(0) };
+                }
+                Ok(())
+            }
+            told => told,
+        }
+    }
+
+    /// Asks for pages of a node, which other ones follow when it is full: to be bound to a full node would have
+    /// the kernel end processes.
+    fn prefer(&self, node: u32) -> Result<(), String> {
+        const NODES: usize = 1024;
+        let mut nodes = [0u64; NODES / 64];
+        let failed = |e: &io::Error| {
+            format!("buffers on NUMA node {node}: {}; they lie near the thread that uses them", reason(e))
+        };
+        let Some(word) = nodes.get_mut(node as usize / 64) else {
+            return Err(failed(&io::Error::from_raw_os_error(libc::EINVAL)));
+        };
+        *word |= 1 << (node % 64);
+        // SAFETY: a mapping of our own, and as many bits as are told: the kernel counts one less.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.base.as_ptr(),
+                self.bytes,
+                libc::MPOL_PREFERRED,
+                nodes.as_ptr(),
+                NODES + 1,
+                0,
+            )
+        };
+        if done == 0 { Ok(()) } else { Err(failed(&io::Error::last_os_error())) }
+    }
+
+    /// What does not lie on the node that was asked for.
+    fn strays(&self, node: u32) -> Option<String> {
+        const BATCH: usize = 512;
+        let mut pages = [ptr::null_mut::<u8>(); BATCH];
+        let mut on = [0 as libc::c_int; BATCH];
+        let (mut stray, all) = (0, self.bytes.div_ceil(PAGE));
+        for first in (0..all).step_by(BATCH) {
+            let count = BATCH.min(all - first);
+            for (at, page) in pages[..count].iter_mut().enumerate() {
+                *page = self.base.as_ptr().wrapping_add((first + at) * PAGE);
+            }
+            // SAFETY: without a list of nodes nothing is moved: the kernel writes `count` numbers of nodes.
+            let done = unsafe {
+                let nowhere = ptr::null::<libc::c_int>();
+                libc::syscall(libc::SYS_move_pages, 0, count, pages.as_ptr(), nowhere, on.as_mut_ptr(), 0)
+            };
+            if done != 0 {
+                let why = reason(&io::Error::last_os_error());
+                return Some(format!(
+                    "buffers on NUMA node {node}: whether they are there is not known ({why})"
+                ));
+            }
+            stray += on[..count].iter().filter(|on| u32::try_from(**on) != Ok(node)).count();
+        }
+        (stray > 0).then(|| {
+            format!(
+                "buffers on NUMA node {node}: {stray} of {all} pages lie elsewhere; it has no room for them"
+            )
+        })
+    }
+
+    /// Why it is not in transparent huge pages, if it is not.
+    fn small_pages(&self) -> Option<String> {
+        let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        let huge = huge_bytes(&smaps, self.base.as_ptr() as usize, self.bytes);
+        // Whole ones only: the rest at the end is less than a page.
+        if huge >= self.bytes - self.bytes % HUGE {
+            return None;
+        }
+        let switch = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+        let why = match switch.contains("[never]") || switch.is_empty() {
+            true => "transparent ones are off",
+            false => "memory is too fragmented for transparent ones",
+        };
+        Some(format!(
+            "huge pages: too few are reserved (vm.nr_hugepages) and {why}: {huge} of {} bytes of buffers lie in \
+             huge pages",
+            self.bytes
+        ))
     }
 
     /// Where it begins. The kernel may write behind the reference rules' back while I/O is in flight,
@@ -52,5 +239,192 @@ impl Drop for Buffers {
     fn drop(&mut self) {
         // SAFETY: `base` and `bytes` are those of the mapping, and nothing refers to it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Bytes of the mappings inside of a range that lie in transparent huge pages, by `/proc/self/smaps`.
+fn huge_bytes(smaps: &str, begin: usize, bytes: usize) -> usize {
+    let (mut inside, mut sum) = (false, 0);
+    for line in smaps.lines() {
+        let word = line.split_whitespace().next().unwrap_or_default();
+        if let Some((from, to)) = word.split_once('-') {
+            let address = |text| usize::from_str_radix(text, 16).unwrap_or(0);
+            // The kernel makes one mapping of neighbours that are alike.
+            inside = address(from) < begin + bytes && address(to) > begin;
+        } else if inside && word == "AnonHugePages:" {
+            let kib = line.split_whitespace().nth(1).and_then(|word| word.parse::<usize>().ok());
+            sum += kib.unwrap_or(0) << 10;
+        }
+    }
+    sum.min(bytes)
+}
+
+/// The buffers of an engine: one per slot, each on pages of its own.
+#[derive(Debug)]
+pub struct Slots {
+    memory: ManuallyDrop<Buffers>,
+    depth: u32,
+    stride: usize,
+    kept: bool,
+}
+
+impl Slots {
+    /// As many as the job's engine drives at once.
+    pub fn depth_of(job: &Job) -> u32 {
+        if job.engine.is_synchronous() { 1 } else { job.iodepth.max(1) }
+    }
+
+    /// Room for the largest read or write of the job in each slot (a trim moves no bytes), on a node if one is
+    /// given. Also returns what of the memory is not as it should be.
+    pub fn new(job: &Job, node: Option<u32>) -> Result<(Self, Vec<String>), Refusal> {
+        let depth = Self::depth_of(job);
+        let moves = job.directions().filter(|direction| *direction != Direction::Trim);
+        let largest = moves.map(|direction| job.bs[direction.index()].largest()).max().unwrap_or(0).max(1);
+        let stride = usize::try_from(largest).ok().and_then(|bytes| bytes.checked_next_multiple_of(PAGE));
+        let bytes = stride.and_then(|stride| stride.checked_mul(depth as usize));
+        let (Some(stride), Some(bytes)) = (stride, bytes) else {
+            return Err(Refusal::Usage(format!(
+                "{depth} buffers of {largest} bytes do not fit the address space: choose a smaller --bs or --iodepth"
+            )));
+        };
+        let made = match node {
+            Some(node) => Buffers::on_node(bytes, node),
+            None => Buffers::huge(bytes).map(|(memory, missing)| (memory, missing.into_iter().collect())),
+        };
+        let (memory, missing) = made.map_err(|e| {
+            Refusal::Refused(format!(
+                "no memory for {bytes} bytes of buffers per job: {}; choose a smaller --bs or --iodepth",
+                reason(&e)
+            ))
+        })?;
+        Ok((Self { memory: ManuallyDrop::new(memory), depth, stride, kept: false }, missing))
+    }
+
+    /// Slots are numbers below this.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Bytes from one slot's buffer to the next.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Where the first one begins.
+    pub fn base(&self) -> *mut u8 {
+        self.memory.base()
+    }
+
+    /// Where the slot's buffer begins.
+    #[inline]
+    pub fn at(&self, slot: u32) -> *mut u8 {
+        assert!(slot < self.depth, "slot {slot} of {}", self.depth);
+        // SAFETY: the slot is below the depth, so that its buffer lies inside the mapping.
+        unsafe { self.memory.base().add(slot as usize * self.stride) }
+    }
+
+    /// The same, with room for so many bytes.
+    #[inline]
+    pub fn room(&self, slot: u32, bytes: u32) -> *mut u8 {
+        assert!(bytes as usize <= self.stride, "{bytes} bytes in a buffer of {}", self.stride);
+        self.at(slot)
+    }
+
+    /// They stay mapped until the process ends: operations may still be in flight, and the kernel could write
+    /// into whatever is mapped at this address next.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        if !self.kept {
+            // SAFETY: dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{BlockSizes, Pattern, Target};
+
+    fn job(rw: Pattern, bs: u64, iodepth: u32) -> Job {
+        let mut job = Job { rw, iodepth, ..Job::new(Target::Existing("/dev/null".into())) };
+        job.set_bs(bs);
+        job
+    }
+
+    #[test]
+    fn small_buffers_ask_for_no_huge_page_and_miss_none() {
+        let (memory, missing) = Buffers::huge(HUGE - PAGE).unwrap();
+        assert_eq!((memory.bytes, missing), (HUGE - PAGE, None));
+    }
+
+    #[test]
+    fn large_buffers_lie_in_huge_pages_or_say_why_not() {
+        let (mut memory, missing) = Buffers::huge(3 * HUGE + PAGE).unwrap();
+        assert_eq!(memory.base() as usize % HUGE, 0);
+        let bytes = memory.as_mut_slice();
+        assert!(bytes.len() > 3 * HUGE && bytes.iter().all(|byte| *byte == 0));
+        bytes.fill(7);
+        if let Some(why) = missing {
+            assert!(why.starts_with("huge pages: "), "{why}");
+        }
+    }
+
+    #[test]
+    fn huge_pages_count_inside_of_the_range_only() {
+        let smaps = "10000000-10200000 rw-p 0 00:00 0\nRss: 2048 kB\nAnonHugePages:    2048 kB\n\
+                     7f0000000000-7f0000600000 rw-p 0 00:00 0\nAnonHugePages:    4096 kB\n";
+        assert_eq!(huge_bytes(smaps, 0x7f00_0000_0000, 3 * HUGE), 2 * HUGE);
+        assert_eq!(huge_bytes(smaps, 0x1000_0000, HUGE), HUGE);
+        assert_eq!(huge_bytes(smaps, 0x2000_0000, HUGE), 0);
+        assert_eq!(huge_bytes("damaged-\nAnonHugePages:", 0, 1), 0);
+    }
+
+    #[test]
+    fn buffers_on_a_node_lie_there_or_say_why_not() {
+        let Ok(nodes) = fs::read_to_string("/sys/devices/system/node/has_memory") else {
+            eprintln!("skipped: no NUMA in this kernel");
+            return;
+        };
+        let node: u32 = nodes.split([',', '-', '\n']).next().unwrap().parse().unwrap();
+        for bytes in [8 * PAGE, HUGE + PAGE] {
+            let (memory, missing) = Buffers::on_node(bytes, node).unwrap();
+            if missing.iter().any(|why| why.contains("not permitted") || why.contains("not implemented")) {
+                eprintln!("skipped: {missing:?}");
+                return;
+            }
+            assert!(missing.iter().all(|why| why.starts_with("huge pages: ")), "{missing:?}");
+            assert_eq!(memory.strays(node), None);
+            let elsewhere = memory.strays(node + 1).unwrap();
+            assert!(elsewhere.contains("pages lie elsewhere"), "{elsewhere}");
+        }
+        for absent in [1023, 1024, u32::MAX] {
+            let (_, missing) = Buffers::on_node(PAGE, absent).unwrap();
+            assert!(missing[0].starts_with(&format!("buffers on NUMA node {absent}: ")), "{missing:?}");
+        }
+    }
+
+    #[test]
+    fn each_slot_has_pages_for_the_largest_block_and_a_trim_needs_none() {
+        let mut mixed = job(Pattern::TrimWrite, 5000, 3);
+        mixed.bs[Direction::Trim.index()] = BlockSizes::fixed(1 << 40);
+        let (slots, _) = Slots::new(&mixed, None).unwrap();
+        assert_eq!((slots.depth(), slots.stride()), (3, 2 * PAGE));
+        assert_eq!(slots.at(2) as usize - slots.base() as usize, 4 * PAGE);
+        let sync = Job { engine: crate::load::Engine::Psync, ..mixed };
+        assert_eq!(Slots::new(&sync, None).unwrap().0.depth(), 1);
+        assert_eq!(Slots::new(&job(Pattern::Trim, 1 << 40, 2), None).unwrap().0.stride(), PAGE);
+    }
+
+    #[test]
+    fn more_memory_than_there_can_be_is_refused() {
+        let why = |bs| Slots::new(&job(Pattern::Read, bs, 1024), None).unwrap_err();
+        assert!(matches!(why(u64::MAX), Refusal::Usage(_)));
+        assert!(matches!(why(1 << 46), Refusal::Refused(_) | Refusal::Usage(_)));
     }
 }

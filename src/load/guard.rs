@@ -1,31 +1,87 @@
-//! What may be opened, and how: nothing that was there before is ever opened for writing.
+//! What may be opened, and how: read-only by default, and nothing that was there before is opened for writing
+//! unless the user named it for that and nobody else uses it.
+//!
+//! A device or file is written in the end only where it is
+//!
+//! - allowed in words ([`Permission`]): `--write`, and the exact kernel name or the file itself,
+//! - not used by anybody: neither it nor anything that is the same storage (`kin`) is mounted or swapped to in
+//!   any mount namespace (`mounted`), open or mapped in any process (`openers`), or below another device,
+//! - not the disk of the root file system in any way,
+//! - claimed: opened with O_EXCL before the last look, by the inode that was looked at and not by its name
+//!   (`claim`).
+//!
+//! What cannot be seen is refused where it can be told that it cannot be seen: processes that cannot be read,
+//! a PID namespace, `hidepid`. Not seen at all are other machines that reach the same storage, drivers in user
+//! space (SPDK, virtual machines with the whole controller), descriptors that are on their way through a
+//! socket, and programs that open the device for shared use after the last look.
+
+mod claim;
+mod content;
+mod kin;
+mod mounted;
+mod openers;
+mod permission;
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::direct::{self, Obstacle};
+pub use claim::Machine;
+pub use content::allocate;
+pub use permission::Permission;
+
+use self::claim::Node;
+use self::kin::unpacked;
+use super::direct::{self, Facts, Obstacle};
+use super::sequence::Whole;
 use crate::refusal::{Refusal, reason};
 
-/// The largest block: one request of io_uring, and one registered buffer, is at most 1 GiB.
-const MAX_BS: u64 = 1 << 30;
-
-/// A target that can be read directly.
+/// A target that can be read, or written too where it was opened for that.
+///
+/// A device that may be written is claimed while this lives: keep it whole until the last I/O is done.
 #[derive(Debug)]
 pub struct Opened {
     pub file: File,
     /// Its path without links, for reports.
     pub name: String,
     pub bytes: u64,
+    /// Offsets and lengths must be multiples of this.
     pub block: u64,
+    /// The whole disk below; None where there is none.
     pub device: Option<String>,
+    /// A block device, or the character device of a namespace, and no regular file.
+    pub is_device: bool,
+    /// The length of a file that was there and was made longer.
+    grown_from: Option<u64>,
+    /// What is held beside it.
+    _claims: Vec<File>,
 }
 
-/// Opens a device or file for reading, after a look at what it is.
-pub fn existing(path: &Path) -> Result<Opened, Refusal> {
-    let name = path.display();
+impl Opened {
+    /// A file without a name, that the run made itself.
+    pub fn scratch(file: File, name: String, bytes: u64, facts: direct::Facts) -> Self {
+        let direct::Facts { block, device } = facts;
+        Self { file, name, bytes, block, device, is_device: false, grown_from: None, _claims: Vec::new() }
+    }
+
+    /// Gives a file that was made longer its old length again, where nothing comes of the run. What cannot be undone
+    /// stays: the refusal that there is says more.
+    pub fn ungrow(&self) {
+        if let Some(before) = self.grown_from {
+            let _left = content::shorten(&self.file, before);
+        }
+    }
+
+    /// What regions are a part of.
+    pub fn whole(&self) -> Whole<'_> {
+        Whole { name: &self.name, bytes: self.bytes, block: self.block, is_device: self.is_device }
+    }
+}
+
+/// Opens a device or file for reading, after a look at what it is. `direct` is past the page cache.
+pub fn existing(path: &Path, direct: bool) -> Result<Opened, Refusal> {
     let metadata = fs::metadata(path).map_err(|e| cannot_open(path, &e))?;
     // Opening some character devices does something (a watchdog starts, a tape rewinds), opening a
     // FIFO waits for a writer: look first.
@@ -33,53 +89,195 @@ pub fn existing(path: &Path) -> Result<Opened, Refusal> {
     let file = OpenOptions::new()
         .read(true)
         // O_NONBLOCK: if the path became a FIFO in between, do not hang.
-        .custom_flags(libc::O_DIRECT | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .custom_flags(flags(direct) | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
         .map_err(|e| cannot_open(path, &e))?;
-    let mut file = file;
     let kind = file.metadata().map_err(|e| cannot_open(path, &e))?.file_type();
     readable_kind(path, kind)?;
+    opened(path, file, Vec::new(), direct)
+}
+
+/// Opens a device or file for reading and writing, or trimming, after every check.
+///
+/// A device is claimed by what is given back, while it lives: two jobs on one device share it, since a second
+/// one is refused like anybody else's.
+pub fn writable(path: &Path, permission: &Permission, direct: bool) -> Result<Opened, Refusal> {
+    Machine::here().writable(path, permission, direct)
+}
+
+/// Opens a file that is to be made, of `bytes` bytes, for reading and writing: made anew, or made by this run
+/// before. One that was there needs `--overwrite`, and becomes `bytes` long where it is shorter.
+///
+/// What is not written yet reads as zeroes without I/O: fill it before it is read.
+pub fn created(path: &Path, bytes: u64, permission: &Permission, direct: bool) -> Result<Opened, Refusal> {
+    Machine::here().created(path, bytes, permission, direct)
+}
+
+/// Opens the character device of an NVMe namespace (`/dev/ng0n1`) for commands past the block layer; for
+/// those that write or trim with a permission, after the checks of its block device.
+pub fn passthrough(path: &Path, permission: Option<&Permission>) -> Result<Opened, Refusal> {
+    Machine::here().passthrough(path, permission)
+}
+
+impl Machine<'_> {
+    /// See [`writable`].
+    pub fn writable(self, path: &Path, permission: &Permission, direct: bool) -> Result<Opened, Refusal> {
+        permission.to_write(path)?;
+        let _turn = claim::turn();
+        self.write(path, permission, direct)
+    }
+
+    fn write(self, path: &Path, permission: &Permission, direct: bool) -> Result<Opened, Refusal> {
+        let node = Node::of(path).map_err(|e| cannot_open(path, &e))?;
+        readable_kind(path, node.data.file_type())?;
+        let Some(number) = claim::block_number(&node.data) else {
+            let file = content::overwrite(self, path, node, permission, flags(direct))?;
+            return opened(path, file, Vec::new(), direct);
+        };
+        permission.to_destroy(path, &[&kin::name(self.root, number)?])?;
+        let open = || node.open(true, flags(direct) | libc::O_EXCL);
+        let (file, claims) = claim::claim(self, path, number, &[node.fd()], &open)?;
+        node.unchanged(path, &file)?;
+        match claim::is_read_only(&file) {
+            Ok(false) => opened(path, file, claims, direct),
+            Ok(true) => Err(claim::read_only(path)),
+            Err(error) => Err(cannot_open(path, &error)),
+        }
+    }
+
+    /// See [`created`].
+    pub fn created(
+        self,
+        path: &Path,
+        bytes: u64,
+        permission: &Permission,
+        direct: bool,
+    ) -> Result<Opened, Refusal> {
+        permission.to_write(path)?;
+        let _turn = claim::turn();
+        if bytes == 0 {
+            return Err(Refusal::Usage(format!("{} would be empty: add --size", path.display())));
+        }
+        if let Some(file) = content::make(path, bytes, flags(direct))? {
+            let made = file.try_clone().map_err(|e| cannot_open(path, &e))?;
+            return opened(path, file, Vec::new(), direct).inspect_err(|_| content::unmake(path, &made));
+        }
+        let node = Node::of(path).map_err(|e| cannot_open(path, &e))?;
+        if !node.data.is_file() {
+            return self.write(path, permission, direct);
+        }
+        let file = content::overwrite(self, path, node, permission, flags(direct))?;
+        let before = file.metadata().map_err(|e| cannot_open(path, &e))?.len();
+        content::allocate(&file, bytes).map_err(|error| {
+            let undone = content::shorten(&file, before);
+            content::cannot_grow(path, before, bytes, &error, undone)
+        })?;
+        let grown = file.try_clone().map_err(|e| cannot_open(path, &e))?;
+        match opened(path, file, Vec::new(), direct) {
+            Ok(opened) => Ok(Opened { grown_from: (before < bytes).then_some(before), ..opened }),
+            Err(refusal) => {
+                let _left = content::shorten(&grown, before);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// See [`passthrough`].
+    pub fn passthrough(self, path: &Path, permission: Option<&Permission>) -> Result<Opened, Refusal> {
+        if let Some(permission) = permission {
+            permission.to_write(path)?;
+        }
+        let _turn = claim::turn();
+        let node = Node::of(path).map_err(|e| cannot_open(path, &e))?;
+        let shown = path.display();
+        let not_one = || {
+            Refusal::Usage(format!(
+                "{shown} is not the character device of an NVMe namespace, which io_uring_cmd needs: name one of \
+                 /dev/ng*, or choose another --ioengine"
+            ))
+        };
+        if !node.data.file_type().is_char_device() {
+            return Err(not_one());
+        }
+        let (number, generic) =
+            kin::namespace_of(self.root, unpacked(node.data.rdev())).ok_or_else(not_one)?;
+        let (file, claims) = match permission {
+            None => (node.open(false, 0).map_err(|e| cannot_open(path, &e))?, Vec::new()),
+            Some(permission) => {
+                let namespace = kin::name(self.root, number)?;
+                permission.to_destroy(path, &[&generic, &namespace])?;
+                let block = kin::node(self.root, &namespace, number).ok_or_else(|| {
+                    Refusal::Refused(format!(
+                        "no node /dev/{namespace} of the block device of {shown}, by which it is claimed: start udev"
+                    ))
+                })?;
+                let block = Node::of(&block).map_err(|e| cannot_open(path, &e))?;
+                let claimed = || block.open(true, libc::O_EXCL);
+                let own = [node.fd(), block.fd()];
+                let (claimed, mut claims) = claim::claim(self, path, number, &own, &claimed)?;
+                if claim::is_read_only(&claimed).map_err(|e| cannot_open(path, &e))? {
+                    return Err(claim::read_only(path));
+                }
+                claims.push(claimed);
+                (node.open(true, 0).map_err(|e| cannot_open(path, &e))?, claims)
+            }
+        };
+        node.unchanged(path, &file)?;
+        blocking(&file).map_err(|e| cannot_open(path, &e))?;
+        let size = kin::size(self.root, number).filter(|(bytes, _)| *bytes > 0);
+        let (bytes, block) = size.ok_or_else(|| {
+            Refusal::Refused(format!("the kernel does not tell the size of {shown}: attach the namespace"))
+        })?;
+        Ok(Opened {
+            file,
+            name: node.path.display().to_string(),
+            bytes,
+            block,
+            device: crate::host::select::disk_of_number(self.root, number.0, number.1),
+            is_device: true,
+            grown_from: None,
+            _claims: claims,
+        })
+    }
+}
+
+/// The facts about what was opened.
+fn opened(path: &Path, mut file: File, claims: Vec<File>, direct: bool) -> Result<Opened, Refusal> {
     blocking(&file).map_err(|e| cannot_open(path, &e))?;
     let bytes = file.seek(SeekFrom::End(0)).map_err(|e| cannot_open(path, &e))?;
     if bytes == 0 {
-        return Err(Refusal::Usage(format!("{name} is empty: name a device or file with something to read")));
+        let name = path.display();
+        return Err(Refusal::Usage(format!("{name} is empty: name a device or file with something in it")));
     }
-    let facts = direct::facts(&file, Path::new("/")).map_err(|o| refused(path, o))?;
-    if bytes >= facts.block {
+    let data = file.metadata().map_err(|e| cannot_open(path, &e))?;
+    let is_device = data.file_type().is_block_device();
+    let facts = match direct::facts(&file, Path::new("/")) {
+        // Through the page cache any file can be read, in any unit.
+        Err(Obstacle::Unsupported) if !direct => {
+            let (major, minor) = unpacked(data.dev());
+            Facts { block: 1, device: crate::host::select::disk_of_number(Path::new("/"), major, minor) }
+        }
+        Ok(facts) if !direct && !is_device => Facts { block: 1, ..facts },
+        facts => facts.map_err(|o| refused(path, o))?,
+    };
+    if direct && bytes >= facts.block {
         direct::try_read(&file, facts.block).map_err(|o| refused(path, o))?;
     }
     let resolved = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    Ok(Opened { file, name: resolved.display().to_string(), bytes, block: facts.block, device: facts.device })
+    Ok(Opened {
+        file,
+        name: resolved.display().to_string(),
+        bytes,
+        block: facts.block,
+        device: facts.device,
+        is_device,
+        grown_from: None,
+        _claims: claims,
+    })
 }
 
-/// How many blocks of `bs` bytes the offsets cover.
-///
-/// `bytes` is the size of the target `name`, `block` its smallest unit, `size` how much of it was
-/// asked for.
-pub fn blocks(name: &str, bytes: u64, block: u64, size: Option<u64>, bs: u64) -> Result<u64, Refusal> {
-    let usage = |why: String| Err(Refusal::Usage(why));
-    if bs == 0 || !bs.is_multiple_of(block) {
-        return usage(format!(
-            "block size {bs} is not a multiple of {block}, the logical block of {name}: choose --bs {block} or a multiple of it"
-        ));
-    }
-    if bs > MAX_BS {
-        return usage(format!(
-            "block size {bs} is above {MAX_BS}, the most that one request reads: choose a smaller --bs"
-        ));
-    }
-    let size = size.unwrap_or(bytes);
-    if size > bytes {
-        return usage(format!(
-            "--size {size} is above the {bytes} bytes of {name}: choose a smaller one or leave it out"
-        ));
-    }
-    if bs > size {
-        return usage(format!(
-            "block size {bs} is above the {size} bytes to read of {name}: choose a smaller --bs"
-        ));
-    }
-    Ok(size / bs)
+fn flags(direct: bool) -> libc::c_int {
+    if direct { libc::O_DIRECT } else { 0 }
 }
 
 /// The sentence for a file whose file system cannot do direct I/O.
@@ -154,23 +352,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_must_fit_the_logical_block_and_the_target() {
-        assert_eq!(blocks("f", 1 << 20, 512, None, 4096), Ok(256));
-        assert_eq!(blocks("f", 10_000, 512, None, 4096), Ok(2), "the rest of the file is not covered");
-        assert_eq!(blocks("f", 1 << 20, 512, Some(8192), 4096), Ok(2));
-        for (size, bs) in [(None, 1000), (None, 0), (None, 2 << 20), (Some(2 << 20), 4096), (Some(512), 4096)]
-        {
-            assert!(matches!(blocks("f", 1 << 20, 512, size, bs), Err(Refusal::Usage(_))), "{size:?} {bs}");
-        }
-        assert!(blocks("f", 1 << 20, 4096, None, 512).is_err(), "a 4Kn disk");
-        assert!(blocks("f", 1 << 40, 512, None, 2 << 30).is_err());
-    }
-
-    #[test]
     fn only_files_and_block_devices_are_opened() {
-        let refusal = existing(Path::new("/dev/null")).unwrap_err();
+        let refusal = existing(Path::new("/dev/null"), true).unwrap_err();
         assert!(matches!(&refusal, Refusal::Usage(why) if why.contains("character device")), "{refusal}");
-        let refusal = existing(Path::new("/")).unwrap_err();
+        let refusal = existing(Path::new("/"), true).unwrap_err();
         assert!(matches!(&refusal, Refusal::Usage(why) if why.contains("--scratch")), "{refusal}");
     }
 
@@ -178,7 +363,7 @@ mod tests {
     fn reading_waits_where_it_has_to() {
         let exe = std::env::current_exe().unwrap();
         // A test directory without direct I/O is refused elsewhere; nothing to see then.
-        if let Ok(opened) = existing(&exe) {
+        if let Ok(opened) = existing(&exe, true) {
             // SAFETY: F_GETFL takes nothing and returns flags.
             let flags = unsafe { libc::fcntl(opened.file.as_raw_fd(), libc::F_GETFL) };
             assert_eq!(flags & (libc::O_NONBLOCK | libc::O_ACCMODE), libc::O_RDONLY);

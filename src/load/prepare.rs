@@ -1,26 +1,26 @@
-//! From a job to a summary: everything is checked and made first, then all workers begin together.
+//! From jobs to what can be run: everything is checked and made first.
 
 use std::fs::File;
-use std::os::fd::AsFd;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 
 use super::buffers::PAGE;
-use super::pattern::Offsets;
+use super::drive::{Drive, HealthOf};
+use super::engine::{Engine, Place};
+use super::guard::{Opened, Permission};
+use super::job::{self, Advice, Direction, Extent, Job, Placement, Target};
+use super::placement::{self, Topology};
+use super::random::seeded;
 use super::ring::{Ring, Setup};
-use super::ring_workers::{self, Meter};
-use super::worker::{self, Done, Gates, Outcome, Plan, Ready};
-use super::{Fill, Job, LoadSummary, RingWorkers, Target, cpus, direct, guard, scratch};
+use super::sequence::{Piece, Region, Whole, cut, region};
+use super::{Fill, cpus, direct, guard, scratch, stamps};
 use crate::clock;
-use crate::refusal::{Refusal, reason};
-
-/// How often the caller hears how far it is.
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+use crate::host::{Host, cpu};
+use crate::refusal::Refusal;
 
 /// What is being done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,240 +37,444 @@ pub struct Progress {
     pub phase: Phase,
     pub done: u64,
     pub total: u64,
-    /// Operations per second since the last report; None where nothing runs yet.
-    pub iops: Option<f64>,
+    /// Since the last report; None where nothing runs yet.
+    pub rates: Option<Rates>,
 }
 
-/// A job whose target is open, checked and filled.
+/// How fast it goes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rates {
+    /// What they were computed from.
+    pub operations: u64,
+    pub bytes: u64,
+    pub duration_ns: u64,
+    pub iops: f64,
+    pub bytes_per_second: f64,
+    /// None where nothing was submitted.
+    pub ios_per_submit: Option<f64>,
+    /// User and system time of the whole process, of one CPU.
+    pub cpu_percent: f64,
+}
+
+/// A job whose targets are open, checked and filled.
+#[derive(Debug)]
+pub struct PreparedJob {
+    pub job: Job,
+    /// Open while it runs.
+    pub opened: Vec<Arc<Opened>>,
+    pub places: Vec<Place>,
+    /// What each thread may use of each place.
+    pub regions: Vec<Vec<Region>>,
+    /// In the order in which its threads get them.
+    pub cpus: Vec<u32>,
+    /// None: its engine is not io_uring.
+    pub setup: Option<Setup>,
+    pub fill: Option<Fill>,
+    /// What looks at the drive have shown so far, and what they did not.
+    pub drive: Drive,
+    pub missing: Vec<String>,
+}
+
+/// Jobs that are ready to run.
 #[derive(Debug)]
 pub struct Prepared {
-    job: Job,
-    file: File,
-    target: String,
-    device: Option<String>,
-    blocks: u64,
-    fill: Option<Fill>,
-    setup: Setup,
+    pub(super) jobs: Vec<PreparedJob>,
+    /// Names the run in what it writes.
+    pub(super) run: u64,
+    /// The time stamp counter can be used.
+    pub(super) counter: bool,
+    /// Reads the health of a drive; None: nobody does.
+    pub(super) health_of: Option<HealthOf>,
+    pub(super) missing: Vec<String>,
 }
 
-/// Opens and checks the target, or makes and fills the scratch file; changes nothing that was there.
+/// Opens and checks the targets, or makes and fills scratch files; changes nothing that was there.
 ///
 /// Every refusal that can be known before the run is found here, those without any I/O first.
-pub fn prepare(job: &Job, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Result<Prepared> {
-    enough_memory(job)?;
-    let setup = Setup::probe(job.hipri)?;
-    let (file, target, device, blocks, fill);
-    match &job.target {
-        Target::Existing(path) => {
-            let opened = guard::existing(path)?;
-            blocks = guard::blocks(&opened.name, opened.bytes, opened.block, job.size, job.bs)?;
-            pollable(job, opened.device.as_deref(), &opened.name)?;
-            (file, target, device, fill) = (opened.file, opened.name, opened.device, None);
-        }
-        Target::Scratch { directory, bytes } => {
-            let facts;
-            (file, facts) = scratch::create(directory, *bytes)?;
-            target = format!("scratch file in {}", directory.display());
-            blocks = guard::blocks(&target, *bytes, facts.block, job.size, job.bs)?;
-            pollable(job, facts.device.as_deref(), &target)?;
-            let report = |done, total| progress(Progress { phase: Phase::Fill, done, total, iops: None });
-            fill = Some(scratch::fill(&file, directory, *bytes, &facts, stop, &report)?);
-            device = facts.device;
-        }
-    }
-    if job.hipri {
-        try_polled(&setup, &file, job, &target)?;
-    }
-    Ok(Prepared { job: job.clone(), file, target, device, blocks, fill, setup })
+pub fn prepare(
+    jobs: &[Job],
+    permission: &Permission,
+    stop: &AtomicBool,
+    progress: &dyn Fn(Progress),
+) -> Result<Prepared> {
+    prepare_again(jobs, permission, &mut ScratchFiles::default(), stop, progress)
 }
 
-/// Whether the driver has poll queues, where sysfs tells. Older kernels take polled reads all the same,
+/// As [`prepare`], for one of several runs: a scratch file is made and filled by the first that needs it.
+pub fn prepare_again(
+    jobs: &[Job],
+    permission: &Permission,
+    scratch: &mut ScratchFiles,
+    stop: &AtomicBool,
+    progress: &dyn Fn(Progress),
+) -> Result<Prepared> {
+    scratch.0.iter_mut().for_each(|file| file.taken = false);
+    if jobs.is_empty() {
+        return Err(Refusal::Usage("no job: name a target".to_string()).into());
+    }
+    enough_memory(jobs)?;
+    let mut missing = Vec::new();
+    let counter = stamps::counter_is_trusted(Path::new("/"));
+    if let Err(why) = counter {
+        missing.push(format!("stamps by the time stamp counter: {why}; clock_gettime serves"));
+    }
+    // Without sysfs every CPU is as good as another.
+    let host = Host::read(Path::new("/")).unwrap_or_default();
+    let mut targets = Targets(Vec::new());
+    let mut all = || -> Result<Vec<PreparedJob>> {
+        targets.open(jobs, permission, stop, progress)?;
+        let mut before = 0;
+        let one = |job: &Job| {
+            // Threads of different jobs go different ways, as those of one job do.
+            let seed = if before == 0 { job.seed } else { seeded(job.seed, before) };
+            before += job.numjobs;
+            let job = Job { seed, ..job.clone() };
+            prepare_job(&job, &targets, scratch, &host, stop, progress)
+        };
+        jobs.iter().map(one).collect()
+    };
+    let prepared = all();
+    if prepared.is_err() {
+        // Nothing will be written where they were made longer.
+        targets.0.iter().for_each(|(_, opened)| opened.ungrow());
+    }
+    let jobs = prepared?;
+    Ok(Prepared { jobs, run: clock::now_ns(), counter: counter.is_ok(), health_of: None, missing })
+}
+
+/// The scratch files of runs that follow each other. Each job of a run has its own.
+#[derive(Debug, Default)]
+pub struct ScratchFiles(Vec<ScratchFile>);
+
+#[derive(Debug)]
+struct ScratchFile {
+    directory: PathBuf,
+    opened: Arc<Opened>,
+    /// By a job of this run.
+    taken: bool,
+    /// Not as it was filled any more.
+    written: bool,
+}
+
+impl ScratchFiles {
+    /// One that does for the job. Who only reads gets one that is as it was filled; who trims has it for the last
+    /// time, since blocks without content are read without any I/O.
+    fn take(&mut self, directory: &Path, bytes: u64, job: &Job) -> Option<Arc<Opened>> {
+        let writes = job.rw.writes();
+        let serves = |file: &&mut ScratchFile| {
+            !file.taken
+                && file.directory == directory
+                && file.opened.bytes == bytes
+                && (writes || !file.written)
+        };
+        if job.rw.has(Direction::Trim) {
+            let at = self.0.iter_mut().position(|file| serves(&file))?;
+            return Some(self.0.remove(at).opened);
+        }
+        let file = self.0.iter_mut().find(serves)?;
+        file.taken = true;
+        file.written |= writes;
+        Some(Arc::clone(&file.opened))
+    }
+
+    /// What lies in all of them by now is as good as what they were filled with.
+    pub(super) fn as_filled(&mut self) {
+        self.0.iter_mut().for_each(|file| file.written = false);
+    }
+
+    /// Keeps one that was made for the job, as far as it can serve another.
+    fn keep(&mut self, directory: &Path, opened: &Arc<Opened>, job: &Job) {
+        if !job.rw.has(Direction::Trim) {
+            self.0.push(ScratchFile {
+                directory: directory.to_path_buf(),
+                opened: Arc::clone(opened),
+                taken: true,
+                written: job.rw.writes(),
+            });
+        }
+    }
+}
+
+/// The devices and files of all jobs, each opened once: whoever writes has it alone.
+struct Targets(Vec<(Key, Arc<Opened>)>);
+
+/// What has to be alike for two jobs to use one descriptor: the path, and whether it is written, is past the page
+/// cache, and takes commands.
+#[derive(Debug, Clone, PartialEq)]
+struct Key {
+    path: PathBuf,
+    writes: bool,
+    direct: bool,
+    commands: bool,
+}
+
+impl Key {
+    fn new(path: &Path, job: &Job) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            writes: job.rw.writes(),
+            direct: job.direct,
+            commands: job.engine == job::Engine::IoUringCmd,
+        }
+    }
+}
+
+impl Targets {
+    /// Those of all jobs; where one cannot be had, those before it stay here.
+    fn open(
+        &mut self,
+        jobs: &[Job],
+        permission: &Permission,
+        stop: &AtomicBool,
+        progress: &dyn Fn(Progress),
+    ) -> Result<()> {
+        // Writers first: what is open for reading already would be in use.
+        for writes in [true, false] {
+            for job in jobs.iter().filter(|job| job.rw.writes() == writes) {
+                for target in &job.targets {
+                    let Target::Existing(path) = target else { continue };
+                    if self.get(path, job).is_none() {
+                        let opened = open(path, job, permission, stop, progress)?;
+                        self.0.push((Key::new(path, job), Arc::new(opened)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A reader shares what a writer has.
+    fn get(&self, path: &Path, job: &Job) -> Option<Arc<Opened>> {
+        let wanted = Key::new(path, job);
+        let serves = |key: &Key| *key == wanted || *key == Key { writes: true, ..wanted.clone() };
+        self.0.iter().find(|(key, _)| serves(key)).map(|(_, opened)| Arc::clone(opened))
+    }
+}
+
+fn open(
+    path: &Path,
+    job: &Job,
+    permission: &Permission,
+    stop: &AtomicBool,
+    progress: &dyn Fn(Progress),
+) -> Result<Opened> {
+    let writes = job.rw.writes();
+    if job.engine == job::Engine::IoUringCmd {
+        return Ok(guard::passthrough(path, writes.then_some(permission))?);
+    }
+    // A file that is not there, or too short for a job that writes, has to be made.
+    let there = path.metadata().ok();
+    let is_short = |length: u64| there.as_ref().is_none_or(|file| file.is_file() && file.len() < length);
+    if let Some(length) = job.file_length().filter(|length| is_short(*length) && (writes || there.is_none()))
+    {
+        let made = guard::created(path, length, permission, job.direct)?;
+        // Blocks without content are read without any I/O.
+        if job.rw.has(Direction::Read) || job.overwrite {
+            let facts = direct::Facts { block: made.block, device: made.device.clone() };
+            let report = |done, total| progress(Progress { phase: Phase::Fill, done, total, rates: None });
+            let filled = scratch::fill(&made.file, path, length, &facts, stop, &report);
+            if filled.is_err() {
+                made.ungrow();
+            }
+            if let (Err(_), None) = (&filled, &there) {
+                // Half of a file would be taken for a whole one by the next run. What cannot be removed stays.
+                let _left = std::fs::remove_file(path);
+            }
+            filled?;
+        }
+        return Ok(made);
+    }
+    Ok(if writes {
+        guard::writable(path, permission, job.direct)?
+    } else {
+        guard::existing(path, job.direct)?
+    })
+}
+
+fn prepare_job(
+    job: &Job,
+    targets: &Targets,
+    scratch_files: &mut ScratchFiles,
+    host: &Host,
+    stop: &AtomicBool,
+    progress: &dyn Fn(Progress),
+) -> Result<PreparedJob> {
+    let setup = match job.engine {
+        job::Engine::IoUring => Some(Setup::probe(job)?),
+        _ => None,
+    };
+    // What can be refused without a look at the target.
+    if let Placement::Cpus { .. } | Placement::Nodes(_) = job.placement {
+        placement::cpus(&job.placement, job.smt, &topology(host, None))?;
+    }
+    let mut fill = None;
+    let mut opened = Vec::new();
+    for target in &job.targets {
+        let one = match target {
+            Target::Existing(path) => targets.get(path, job).context("every target was opened")?,
+            Target::Scratch { directory, bytes } => match scratch_files.take(directory, *bytes, job) {
+                Some(file) => file,
+                None => {
+                    let (file, facts) = scratch::create(directory, *bytes)?;
+                    let name = format!("scratch file in {}", directory.display());
+                    // Before it is filled.
+                    region(
+                        job,
+                        Whole { name: &name, bytes: *bytes, block: facts.block, is_device: false },
+                        0,
+                    )?;
+                    pollable(job, facts.device.as_deref(), &name)?;
+                    let report =
+                        |done, total| progress(Progress { phase: Phase::Fill, done, total, rates: None });
+                    fill = Some(scratch::fill(&file, directory, *bytes, &facts, stop, &report)?);
+                    let opened = Arc::new(Opened::scratch(file, name, *bytes, facts));
+                    scratch_files.keep(directory, &opened, job);
+                    opened
+                }
+            },
+        };
+        region(job, one.whole(), 0)?;
+        pollable(job, one.device.as_deref(), &one.name)?;
+        opened.push(one);
+    }
+    let places: Vec<Place> =
+        opened.iter().map(|one| Place { fd: one.file.as_raw_fd(), is_device: one.is_device }).collect();
+    if let Some(setup) = setup.as_ref().filter(|_| job.hipri && !job.rw.writes()) {
+        for (file, one) in opened.iter().enumerate() {
+            try_polled(setup, &places, file as u16, job, &one.name)?;
+        }
+    }
+    let of_thread = |number| -> Result<Vec<Region>, Refusal> {
+        opened.iter().map(|one| region(job, one.whole(), number)).collect()
+    };
+    let regions = (0..job.numjobs).map(of_thread).collect::<Result<Vec<_>, _>>()?;
+    let used = regions.first().into_iter().flatten().map(|region| region.moved).sum();
+    let io_size = job.io_size.or(job.io_share.map(|share| Extent::Percent(share).of(used).max(1)));
+    for (one, region) in opened.iter().zip(regions.first().into_iter().flatten()).filter(|_| !job.direct) {
+        advise(&one.file, job, region);
+    }
+    let device = opened.first().and_then(|one| one.device.as_deref());
+    let cpus = placement::cpus(&job.placement, job.smt, &topology(host, device))?;
+    Ok(PreparedJob {
+        job: Job { io_size, ..job.clone() },
+        places,
+        regions,
+        cpus,
+        setup,
+        fill,
+        drive: Drive::default(),
+        missing: opened.iter().filter_map(|one| cut(job, one.whole())).collect(),
+        opened,
+    })
+}
+
+/// Tells the page cache what comes, and has it forget what it knows: else reads are answered from it. That it
+/// does not listen is no error.
+fn advise(file: &File, job: &Job, region: &Region) {
+    let tell = |advice| {
+        // SAFETY: the descriptor is open, and the rest are plain numbers.
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), region.begin as i64, region.bytes as i64, advice) }
+    };
+    if job.invalidate {
+        tell(libc::POSIX_FADV_DONTNEED);
+    }
+    match (job.advice, job.rw.is_random()) {
+        (Advice::Nothing, _) => 0,
+        (Advice::Random, _) | (Advice::ByPattern, true) => tell(libc::POSIX_FADV_RANDOM),
+        (Advice::Sequential, _) | (Advice::ByPattern, false) => tell(libc::POSIX_FADV_SEQUENTIAL),
+    };
+}
+
+/// The machine as it is seen from a disk.
+fn topology(host: &Host, disk: Option<&str>) -> Topology {
+    let allowed = cpus::allowed();
+    let device = disk.and_then(|name| host.device(name));
+    Topology {
+        cores: cpu::cores(Path::new("/"), &allowed),
+        allowed,
+        nodes: host.nodes.clone(),
+        device_node: device.and_then(|device| device.numa_node),
+        queues: device
+            .map(|device| device.queues.iter().map(|q| q.cpus.clone()).collect())
+            .unwrap_or_default(),
+    }
+}
+
+/// Whether the driver has poll queues, where sysfs tells. Older kernels take polled operations all the same,
 /// and bring them by interrupts.
 fn pollable(job: &Job, device: Option<&str>, target: &str) -> Result<(), Refusal> {
     match device {
-        Some(disk) if job.hipri && !direct::has_poll_queues(Path::new("/"), disk) => Err(unpollable(target)),
+        Some(disk) if job.hipri && !direct::has_poll_queues(Path::new("/"), disk) => {
+            Err(unpollable(job, target))
+        }
         _ => Ok(()),
     }
 }
 
 /// Some file systems cannot poll although the device below could, and only the first read tells.
-fn try_polled(setup: &Setup, file: &File, job: &Job, target: &str) -> Result<()> {
-    let bs = u32::try_from(job.bs).context("the block size was checked")?;
-    let (mut ring, _) = Ring::new(setup, file.as_fd(), 1, bs)?;
-    let mut session = ring.session();
+fn try_polled(setup: &Setup, places: &[Place], file: u16, job: &Job, target: &str) -> Result<()> {
+    let (mut ring, _) = Ring::new(setup, job, places)?;
     let mut answer = 0;
-    session.queue(0, 0);
-    while session.in_flight() > 0 {
-        match session.enter() {
+    let bytes = u32::try_from(job.smallest_block()).unwrap_or(0);
+    ring.queue(0, &Piece { direction: Direction::Read, file, bytes, offset: 0 });
+    while ring.in_flight() > 0 {
+        match ring.enter(1, None) {
             Err(e) if !matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => return Err(e.into()),
-            _ => session.reap(|_, result| answer = result),
+            _ => ring.reap(|_, result| answer = result),
         };
     }
-    if answer == -libc::EOPNOTSUPP { Err(unpollable(target).into()) } else { Ok(()) }
+    if answer == -libc::EOPNOTSUPP { Err(unpollable(job, target).into()) } else { Ok(()) }
 }
 
-fn unpollable(target: &str) -> Refusal {
+fn unpollable(job: &Job, target: &str) -> Refusal {
+    let mut directions = job.directions();
+    let what = match (directions.next(), directions.next()) {
+        (Some(direction), None) => direction.plural(),
+        _ => "operations",
+    };
     Refusal::Refused(format!(
-        "reads of {target} cannot be polled, since nothing below it has poll queues (EOPNOTSUPP): give the driver \
+        "{what} of {target} cannot be polled, since nothing below it has poll queues (EOPNOTSUPP): give the driver \
          some (nvme.poll_queues=N when the machine starts, or when the module is loaded), or leave out --hipri"
     ))
 }
 
 impl Prepared {
-    /// The whole disk below the target; None where there is none.
+    /// The whole disk below the first target; None where there is none.
     pub fn device(&self) -> Option<&str> {
-        self.device.as_deref()
+        self.jobs.first()?.device()
+    }
+
+    /// What is read or written, for reports.
+    pub fn target(&self) -> String {
+        self.jobs.first().map(PreparedJob::target).unwrap_or_default()
+    }
+}
+
+impl PreparedJob {
+    /// The whole disk below the first target; None where there is none.
+    pub fn device(&self) -> Option<&str> {
+        self.opened.first()?.device.as_deref()
+    }
+
+    /// What is read or written, for reports.
+    pub fn target(&self) -> String {
+        let names: Vec<&str> = self.opened.iter().map(|one| one.name.as_str()).collect();
+        names.join(", ")
     }
 
     /// Bytes that the offsets cover.
     pub fn size(&self) -> u64 {
-        self.blocks * self.job.bs
-    }
-
-    /// What is read, for reports.
-    pub fn target(&self) -> &str {
-        &self.target
-    }
-
-    /// Making the scratch file; None for a target that was there.
-    pub fn fill(&self) -> Option<Fill> {
-        self.fill
-    }
-
-    /// Drives the load until its time is over or `stop` is set, then drains.
-    ///
-    /// Failed reads are in the summary and no error here: print what was measured, then ask
-    /// [`LoadSummary::untrusted`].
-    pub fn run(self, stop: &AtomicBool, progress: &dyn Fn(Progress)) -> Result<LoadSummary> {
-        let size = self.size();
-        let (outcomes, ring_workers) = self.drive(stop, progress)?;
-        let first = outcomes.iter().map(|o| o.first_submit_ns).min().unwrap_or(0);
-        let last = outcomes.iter().map(|o| o.last_reap_ns).max().unwrap_or(0);
-        let mut missing = self.setup.missing;
-        if let Err(why) = ring_workers {
-            missing
-                .push(format!("CPU time of io_uring's worker threads: {why}; it is not in the CPU figures"));
-        }
-        let mut jobs = Vec::with_capacity(outcomes.len());
-        for outcome in outcomes {
-            for line in outcome.missing {
-                if !missing.contains(&line) {
-                    missing.push(line);
-                }
-            }
-            jobs.push(outcome.result);
-        }
-        Ok(LoadSummary {
-            target: self.target,
-            device: self.device,
-            rw: self.job.rw,
-            hipri: self.job.hipri,
-            bs: self.job.bs,
-            iodepth: self.job.iodepth,
-            numjobs: self.job.numjobs,
-            size,
-            fill: self.fill,
-            duration_ns: last.saturating_sub(first),
-            jobs,
-            ring_workers: ring_workers.ok(),
-            missing,
-        })
-    }
-
-    fn drive(
-        &self,
-        stop: &AtomicBool,
-        progress: &dyn Fn(Progress),
-    ) -> Result<(Vec<Outcome>, Result<RingWorkers, &'static str>)> {
-        let job = &self.job;
-        let cpus = cpus::allowed();
-        let bs = u32::try_from(job.bs).context("the block size was checked")?;
-        let runtime_ns = u64::try_from(job.runtime.as_nanos()).unwrap_or(u64::MAX);
-        let done: Vec<Done> = (0..job.numjobs).map(|_| Done::default()).collect();
-        let gates = Gates::default();
-        thread::scope(|scope| {
-            let (told, tellings) = mpsc::channel();
-            let mut workers = Vec::with_capacity(done.len());
-            for (number, done) in (0..job.numjobs).zip(&done) {
-                let plan = Plan {
-                    number,
-                    cpu: cpus.get(number as usize % cpus.len().max(1)).copied(),
-                    file: self.file.as_fd(),
-                    setup: &self.setup,
-                    offsets: Offsets::new(job.rw, job.bs, self.blocks, number, job.numjobs, job.seed),
-                    bs,
-                    iodepth: job.iodepth,
-                    runtime_ns,
-                };
-                let (gates, told) = (&gates, told.clone());
-                let worker = thread::Builder::new().name(format!("load-{number}"));
-                match worker.spawn_scoped(scope, move || worker::run(plan, stop, gates, told, done)) {
-                    Ok(worker) => workers.push(worker),
-                    Err(error) => {
-                        gates.begin.open(false);
-                        return Err(Refusal::Refused(format!(
-                            "cannot start thread {number} of the load: {}; choose fewer --numjobs",
-                            reason(&error)
-                        ))
-                        .into());
-                    }
-                }
-            }
-            drop(told);
-            // All of them, so that each failure is heard before anybody begins.
-            let all_ready = workers.iter().filter(|_| tellings.recv() != Ok(Ready(true))).count() == 0;
-            let mut meter = Meter::begin(Path::new(ring_workers::TASKS));
-            gates.begin.open(all_ready);
-            watch(&tellings, &done, runtime_ns, &mut meter, progress);
-            // Nothing is in flight any more, and no worker's thread has ended.
-            meter.look();
-            gates.end.open(true);
-            // All are joined before the first error is looked at.
-            let joined: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-            let outcomes: Result<_> = joined
-                .into_iter()
-                .map(|end| end.map_err(|_| anyhow!("a worker of the load panicked"))?)
-                .collect();
-            Ok((outcomes?, meter.end()))
-        })
-    }
-}
-
-/// Reports until the last worker has dropped its end of the channel.
-fn watch(
-    tellings: &mpsc::Receiver<Ready>,
-    done: &[Done],
-    runtime_ns: u64,
-    meter: &mut Meter,
-    progress: &dyn Fn(Progress),
-) {
-    let begin = clock::now_ns();
-    let (mut then, mut before) = (begin, 0);
-    let mut look = begin + ring_workers::EVERY_NS;
-    while tellings.recv_timeout(PROGRESS_EVERY) == Err(RecvTimeoutError::Timeout) {
-        let now = clock::now_ns();
-        let operations: u64 = done.iter().map(|d| d.0.load(Ordering::Relaxed)).sum();
-        let iops = (operations - before) as f64 * 1e9 / (now - then).max(1) as f64;
-        let elapsed = (now - begin).min(runtime_ns);
-        progress(Progress {
-            phase: Phase::Run,
-            done: elapsed,
-            total: runtime_ns,
-            iops: (operations > 0).then_some(iops),
-        });
-        (then, before) = (now, operations);
-        if now >= look {
-            meter.look();
-            look = now + ring_workers::EVERY_NS;
-        }
+        // Threads share it, unless each begins elsewhere.
+        self.regions.first().map_or(0, |regions| regions.iter().map(|region| region.bytes).sum())
     }
 }
 
 /// All buffers are pinned memory: refuse what would push the machine into reclaim, which is not what
 /// is to be measured.
-fn enough_memory(job: &Job) -> Result<(), Refusal> {
-    let slots = u64::from(job.iodepth) * u64::from(job.numjobs);
-    let bytes = job.bs.next_multiple_of(PAGE as u64).saturating_mul(slots);
+fn enough_memory(jobs: &[Job]) -> Result<(), Refusal> {
+    let slots = |job: &Job| u64::from(job.iodepth) * u64::from(job.numjobs);
+    let stride = |job: &Job| job.largest_block().checked_next_multiple_of(PAGE as u64).unwrap_or(u64::MAX);
+    let bytes = jobs.iter().fold(0u64, |sum, job| sum.saturating_add(stride(job).saturating_mul(slots(job))));
     let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text));
     match available {
         Some(available) if bytes > available / 2 => Err(Refusal::Usage(format!(

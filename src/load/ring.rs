@@ -1,247 +1,299 @@
-//! One worker's io_uring: set-up with fallbacks, and the loop's primitives. The only io_uring unsafe.
+//! One thread's io_uring: the loop's primitives.
 
-use std::fs;
+mod setup;
+
 use std::io;
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
 
-use anyhow::{Context, Result};
-use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, Submitter, opcode, types};
+use anyhow::Result;
 
-use super::buffers::{Buffers, PAGE};
-use crate::refusal::{Refusal, reason};
+use super::buffers::Slots;
+use super::engine::uring::Uring;
+use super::engine::uring::abi::{self, Rest, Verb};
+use super::engine::{Engine, Place, trim};
+use super::job::{Direction, Job};
+use super::sequence::Piece;
+use crate::refusal::reason;
+use setup::unavailable;
+
+pub use setup::Setup;
 
 /// A registered buffer is at most 1 GiB (since the first io_uring).
 const MAX_REGISTERED: usize = 1 << 30;
 
-/// How completions are delivered, best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Delivery {
-    /// In the worker's own `io_uring_enter` and nowhere else; no interruption, no shared lists (6.1).
-    Deferred,
-    /// At the next system call instead of by an inter-processor interrupt (5.19).
-    Cooperative,
-    /// As in the first io_uring.
-    Plain,
-}
-
-/// What this kernel can do; found once, used by every worker.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    delivery: Delivery,
-    /// The submitter looks for completions in the device's poll queues, and no interrupt brings them.
-    polled: bool,
-    /// What was asked for and is not there.
-    pub missing: Vec<String>,
-}
-
-impl Setup {
-    /// Sets up a small ring and closes it.
-    pub fn probe(polled: bool) -> Result<Self, Refusal> {
-        let mut missing = Vec::new();
-        let ladder = [
-            (Delivery::Deferred, "SINGLE_ISSUER and DEFER_TASKRUN (Linux 6.1)"),
-            (Delivery::Cooperative, "COOP_TASKRUN (Linux 5.19)"),
-            (Delivery::Plain, ""),
-        ];
-        let mut last = io::Error::from_raw_os_error(libc::EINVAL);
-        for (delivery, flags) in ladder {
-            match open(delivery, polled, 1) {
-                Ok(_) => return Ok(Self { delivery, polled, missing }),
-                // EINVAL is how kernels answer flags that they do not know.
-                Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
-                    missing.push(format!("io_uring flags {flags}: this kernel does not know them"));
-                    last = e;
-                }
-                Err(e) => return Err(unavailable(&e)),
-            }
-        }
-        Err(unavailable(&last))
-    }
-}
-
-/// A ring, the file that it reads and the memory that it reads into: one buffer per slot.
+/// A ring, the files that it reads and writes, and the memory between: one buffer per slot.
 pub struct Ring {
-    uring: IoUring,
-    memory: ManuallyDrop<Buffers>,
-    depth: u32,
-    bs: u32,
-    /// Bytes from one slot's buffer to the next.
-    stride: usize,
-    /// Slots per registered buffer; None: the memory is not registered.
-    registered: Option<usize>,
-    /// Index 0 of the registered files, or the descriptor itself.
-    fixed_file: bool,
-    fd: i32,
-    in_flight: u32,
+    uring: Uring,
+    slots: Slots,
+    places: Vec<Place>,
+    /// By file and direction.
+    verbs: Vec<[Verb; 3]>,
+    /// By slot.
+    drafts: Vec<Draft>,
+    /// Index into the registered files, and no descriptors.
+    fixed_files: bool,
+    nop: bool,
+    polled: bool,
+    fetched: bool,
+    /// Results of what was done when it was queued.
+    at_once: Vec<(u32, i32)>,
+}
+
+/// The entry of a slot as it was last, on a cache line of its own: mostly the next one differs by its offset only.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+struct Draft {
+    rest: Rest,
+    verb: Verb,
+    kind: Kind,
+}
+
+/// What of an I/O decides how its entry looks, but for the offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kind(u64);
+
+impl Kind {
+    /// Of no I/O.
+    const NONE: Self = Self(u64::MAX);
+
+    #[inline(always)]
+    fn of(piece: &Piece) -> Self {
+        Self(u64::from(piece.bytes) | u64::from(piece.file) << 32 | (piece.direction.index() as u64) << 48)
+    }
 }
 
 impl Ring {
-    /// Sets up a ring of `depth` slots on the calling thread, which must be the one that drives it.
-    /// The file must stay open while the ring lives. Also returns what could not be registered.
-    pub fn new(setup: &Setup, file: BorrowedFd<'_>, depth: u32, bs: u32) -> Result<(Self, Vec<String>)> {
-        let mut missing = Vec::new();
-        let uring = open(setup.delivery, setup.polled, depth).map_err(|e| unavailable(&e))?;
-        let stride = (bs as usize).next_multiple_of(PAGE);
-        let bytes = stride.checked_mul(depth as usize).context("the buffers do not fit the address space")?;
-        let memory = Buffers::new(bytes).map_err(|e| {
-            Refusal::Refused(format!(
-                "no memory for {bytes} bytes of buffers per job: {}; choose a smaller --bs or --iodepth",
-                reason(&e)
-            ))
-        })?;
-        let fixed_file = match uring.submitter().register_files(&[file.as_raw_fd()]) {
-            Ok(()) => true,
-            Err(e) => {
-                missing
-                    .push(format!("registered file: {}; the kernel looks it up per operation", reason(&e)));
-                false
+    /// Sets up a ring of the job's depth on the calling thread, which must be the one that drives it.
+    /// The places must stay open while the ring lives. Also returns what could not be registered.
+    pub fn new(setup: &Setup, job: &Job, places: &[Place]) -> Result<(Self, Vec<String>)> {
+        let depth = job.iodepth;
+        let mut uring = setup.open(depth).map_err(|e| unavailable(&e))?;
+        let (slots, mut missing) = Slots::new(job, job.memory_node)?;
+        let mut fixed_files = false;
+        // To any other file the kernel's thread answered EBADF then. As in fio, they are registered unasked.
+        let must = setup.fetched && !setup.any_file;
+        if job.registerfiles || must {
+            let descriptors: Vec<i32> = places.iter().map(|place| place.fd).collect();
+            match uring.register_files(&descriptors) {
+                Ok(()) => fixed_files = true,
+                Err(e) if must => return Err(setup::needs_files(&e).into()),
+                Err(e) => missing
+                    .push(format!("registered file: {}; the kernel looks it up per operation", reason(&e))),
             }
-        };
+        }
+        let (stride, bytes) = (slots.stride(), slots.stride() * depth as usize);
         let per_buffer = (MAX_REGISTERED / stride).clamp(1, depth as usize);
-        let registered = match register_memory(&uring, &memory, per_buffer * stride, bytes) {
-            Ok(()) => Some(per_buffer),
-            Err(e) => {
-                missing.push(not_registered(&e, bytes));
-                None
+        let mut fixed_buffers = false;
+        if job.fixedbufs {
+            match register_memory(&uring, &slots, per_buffer * stride, bytes) {
+                Ok(()) => fixed_buffers = true,
+                Err(e) => missing.push(not_registered(&e, bytes)),
             }
+        }
+        // 5.18; without it every call looks the ring's descriptor up. Too small a loss to be named.
+        let _older_kernel = uring.register_ring();
+        let draft = |slot: u32| {
+            let buffer = if fixed_buffers { slot as usize / per_buffer } else { 0 };
+            let (address, buffer) = (slots.at(slot) as u64, buffer as u16);
+            let rest = Rest { address, buffer, user_data: slot.into(), ..Rest::default() };
+            Draft { rest, verb: Verb::default(), kind: Kind::NONE }
         };
-        let ring = Self {
+        let drafts = (0..depth).map(draft).collect();
+        let opcodes = match (job.nop, fixed_buffers) {
+            (true, _) => [abi::OP_NOP; 3],
+            // A trim is no operation of the ring.
+            (false, true) => [abi::OP_READ_FIXED, abi::OP_WRITE_FIXED, abi::OP_NOP],
+            (false, false) => [abi::OP_READ, abi::OP_WRITE, abi::OP_NOP],
+        };
+        let verb = |(number, place): (usize, &Place)| {
+            opcodes.map(|opcode| match fixed_files {
+                // A request for nothing says so elsewhere.
+                true if job.nop => Verb { opcode, fd: number as i32, ..Verb::default() },
+                true => Verb { opcode, flags: abi::SQE_FIXED_FILE, priority: 0, fd: number as i32 },
+                false => Verb { opcode, fd: place.fd, ..Verb::default() },
+            })
+        };
+        let mut ring = Self {
+            verbs: places.iter().enumerate().map(verb).collect(),
+            drafts,
             uring,
-            memory: ManuallyDrop::new(memory),
-            depth,
-            bs,
-            stride,
-            registered,
-            fixed_file,
-            fd: file.as_raw_fd(),
-            in_flight: 0,
+            slots,
+            places: places.to_vec(),
+            fixed_files,
+            nop: job.nop,
+            polled: setup.polled,
+            fetched: setup.fetched,
+            at_once: Vec::with_capacity(depth as usize),
         };
+        if job.nop {
+            ring.pass_for_reads(fixed_buffers).map_err(|e| unavailable(&e))?;
+        }
         Ok((ring, missing))
     }
 
-    /// Borrows the queues for the whole run, so that no operation looks them up again.
-    pub fn session(&mut self) -> Session<'_> {
-        let (mut submitter, submissions, completions) = self.uring.split();
-        // 5.18; without it every call looks the ring's descriptor up. Too small a loss to be named.
-        let _older_kernel = submitter.register_ring_fd();
-        Session {
-            submitter,
-            submissions,
-            completions,
-            base: self.memory.base(),
-            depth: self.depth,
-            bs: self.bs,
-            stride: self.stride,
-            registered: self.registered,
-            file: if self.fixed_file { Ok(types::Fixed(0)) } else { Err(types::Fd(self.fd)) },
-            in_flight: &mut self.in_flight,
+    /// Has requests for nothing look up file and buffer, as reads do, where the kernel knows how: so they cost what
+    /// each request costs before it reaches a device.
+    fn pass_for_reads(&mut self, fixed_buffers: bool) -> io::Result<()> {
+        let flag = |asked: bool, flag: u32| if asked { flag } else { 0 };
+        let op_flags = abi::NOP_FILE
+            | flag(self.fixed_files, abi::NOP_FIXED_FILE)
+            | flag(fixed_buffers, abi::NOP_FIXED_BUFFER);
+        self.drafts.iter_mut().for_each(|draft| draft.rest.op_flags = op_flags);
+        self.queue(0, &Piece { direction: Direction::Read, file: 0, bytes: 0, offset: 0 });
+        let mut answer = 0;
+        while self.in_flight() > 0 {
+            match self.enter(1, None) {
+                Err(e) if e.raw_os_error() != Some(libc::EINTR) => return Err(e),
+                _ => {}
+            }
+            self.reap(|_, result| answer = result);
         }
+        // Kernels from 6.10 on refuse flags that they do not know, older ones do not look at them.
+        if answer != 0 {
+            self.drafts.iter_mut().for_each(|draft| draft.rest.op_flags = 0);
+        }
+        Ok(())
+    }
+
+    /// The slot's entry becomes one for this I/O.
+    #[inline(never)]
+    fn queue_anew(&mut self, slot: u32, piece: &Piece) {
+        if piece.direction == Direction::Trim && !self.nop {
+            let result = trim::trim(&self.places[usize::from(piece.file)], piece.offset, piece.bytes);
+            return self.at_once.push((slot, result));
+        }
+        let bytes = piece.bytes;
+        assert!(bytes as usize <= self.slots.stride() || self.nop, "{bytes} bytes are above the slot's room");
+        let verb = self.verbs[usize::from(piece.file)][piece.direction.index()];
+        let draft = &mut self.drafts[slot as usize];
+        (draft.verb, draft.rest.bytes, draft.kind) = (verb, bytes, Kind::of(piece));
+        push(&mut self.uring, verb, piece.offset, &draft.rest);
+    }
+
+    /// The kernel's thread takes what is queued: a call only wakes it, or waits.
+    fn enter_fetched(&mut self, queued: u32, wait: u32, timeout_ns: Option<u64>) -> io::Result<()> {
+        let wait = if self.uring.look() < wait { wait } else { 0 };
+        let sleeps = self.uring.sleeps();
+        if wait > 0 || timeout_ns.is_some() || (queued > 0 && sleeps) {
+            let wakes = if sleeps { abi::ENTER_SQ_WAKEUP } else { 0 };
+            self.uring.enter(queued, wait, abi::ENTER_GETEVENTS | wakes, timeout_ns)?;
+        }
+        Ok(())
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // After a hard error operations may still be in flight. The kernel could write into whatever is
-        // mapped at this address next, so the memory stays mapped until the process ends.
-        if self.in_flight == 0 {
-            // SAFETY: dropped once, here, and not used afterwards.
-            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        // After a hard error operations may still be in flight.
+        if self.in_flight() > 0 {
+            return self.slots.keep();
+        }
+        // A ring that is closed lets go of its files some milliseconds later, by a worker of the kernel's: who
+        // wants the device next would find it in use. That it fails is no loss but this.
+        if self.fixed_files {
+            let _late = self.uring.unregister_files();
         }
     }
 }
 
-/// The queues of a ring while it is driven.
-pub struct Session<'a> {
-    submitter: Submitter<'a>,
-    submissions: SubmissionQueue<'a>,
-    completions: CompletionQueue<'a>,
-    base: *mut u8,
-    depth: u32,
-    bs: u32,
-    stride: usize,
-    registered: Option<usize>,
-    file: Result<types::Fixed, types::Fd>,
-    in_flight: &'a mut u32,
-}
+impl Engine for Ring {
+    const IS_SYNCHRONOUS: bool = false;
+    const SUBMITS_APART: bool = false;
 
-impl Session<'_> {
-    /// Queues a read of one block into the slot's buffer. At most `depth` may be in flight.
-    #[inline]
-    pub fn queue(&mut self, slot: u32, offset: u64) {
-        assert!(slot < self.depth, "slot {slot} of {}", self.depth);
-        // SAFETY: the slot is below the depth, so that the buffer lies inside the mapping.
-        let buffer = unsafe { self.base.add(slot as usize * self.stride) };
-        let entry = match (self.registered, self.file) {
-            (Some(per_buffer), Ok(file)) => {
-                let index = (slot as usize / per_buffer) as u16;
-                opcode::ReadFixed::new(file, buffer, self.bs, index).offset(offset).build()
-            }
-            (Some(per_buffer), Err(fd)) => {
-                let index = (slot as usize / per_buffer) as u16;
-                opcode::ReadFixed::new(fd, buffer, self.bs, index).offset(offset).build()
-            }
-            (None, Ok(file)) => opcode::Read::new(file, buffer, self.bs).offset(offset).build(),
-            (None, Err(fd)) => opcode::Read::new(fd, buffer, self.bs).offset(offset).build(),
-        };
-        // SAFETY: buffer and file outlive the operation: the ring keeps the memory mapped while anything
-        // is in flight, and nobody makes references to it.
-        let pushed = unsafe { self.submissions.push(&entry.user_data(u64::from(slot))) };
-        pushed.expect("the queue has room for `depth` operations and no more are in flight");
-        *self.in_flight += 1;
+    #[inline(always)]
+    fn queue(&mut self, slot: u32, piece: &Piece) {
+        let Self { drafts, uring, .. } = self;
+        let draft = &drafts[slot as usize];
+        if draft.kind != Kind::of(piece) {
+            return self.queue_anew(slot, piece);
+        }
+        push(uring, draft.verb, piece.offset, &draft.rest);
     }
 
-    /// Hands over what is queued and waits for at least one completion; one system call. Returns how
-    /// many operations the kernel took.
-    #[inline]
-    pub fn enter(&mut self) -> io::Result<u32> {
-        self.submissions.sync();
-        let queued = self.submissions.len() as u32;
-        let wait = u32::from(*self.in_flight > 0);
-        // SAFETY: no argument is passed, and the counts are those of the queue.
-        let taken = unsafe {
-            self.submitter.enter::<libc::sigset_t>(queued, wait, EnterFlags::GETEVENTS.bits(), None)
+    fn queue_sync(&mut self, slot: u32, file: u16, data_only: bool) {
+        let verb = self.verbs[usize::from(file)][Direction::Write.index()];
+        let rest = Rest {
+            op_flags: if data_only { abi::FSYNC_DATASYNC } else { 0 },
+            user_data: slot.into(),
+            ..Rest::default()
         };
-        self.submissions.sync();
-        self.completions.sync();
-        taken.map(|n| n as u32)
+        let flags = if self.fixed_files { abi::SQE_FIXED_FILE } else { 0 };
+        push(&mut self.uring, Verb { opcode: abi::OP_FSYNC, flags, ..verb }, 0, &rest);
     }
 
-    /// Calls `found` with slot and result (bytes or negative errno) of every completion that is there;
-    /// returns their number.
     #[inline]
-    pub fn reap(&mut self, mut found: impl FnMut(u32, i32)) -> u32 {
+    fn enter(&mut self, wait: u32, timeout_ns: Option<u64>) -> io::Result<u32> {
+        let new = self.uring.new_entries();
+        let queued = self.uring.show();
+        let done = self.at_once.len() as u32;
+        // What was done at once is there already, and what is not in flight will not come.
+        let wait = wait.min(self.in_flight()).saturating_sub(done);
+        // Who polls waits without a limit of time.
+        let wait = if self.polled && !self.fetched && timeout_ns.is_some() { 0 } else { wait };
+        if self.fetched {
+            return self.enter_fetched(queued, wait, timeout_ns).map(|()| new);
+        }
+        if queued == 0 && self.in_flight() == done {
+            return Ok(0);
+        }
+        // Results that the kernel leaves to this thread come with a look only. One is made where there is nothing
+        // else to do: what is only handed over is to take no longer than that.
+        let looks = wait > 0 || self.polled || queued == 0;
+        let flags = if looks { abi::ENTER_GETEVENTS } else { 0 };
+        let taken = self.uring.enter(queued, wait, flags, timeout_ns)?;
+        // When the time was over, what was queued had been taken before the wait began.
+        Ok(taken.unwrap_or_else(|| queued - self.uring.queued()))
+    }
+
+    #[inline]
+    fn left(&self) -> u32 {
+        // The kernel's thread takes them when it comes to it.
+        if self.fetched { 0 } else { self.uring.queued() }
+    }
+
+    #[inline]
+    fn reap(&mut self, mut found: impl FnMut(u32, i32)) -> u32 {
         let mut reaped = 0;
-        for completion in &mut self.completions {
-            found(completion.user_data() as u32, completion.result());
+        let mut results = self.uring.results();
+        let mut at_once = self.at_once.iter();
+        // One call of `found`, so that it is part of the loop.
+        while let Some((slot, result)) =
+            results.next().map(|(slot, result)| (slot as u32, result)).or_else(|| at_once.next().copied())
+        {
+            found(slot, result);
             reaped += 1;
         }
-        *self.in_flight -= reaped;
+        results.end();
+        self.at_once.clear();
         reaped
     }
 
-    /// Operations that were queued and not reaped.
-    pub fn in_flight(&self) -> u32 {
-        *self.in_flight
+    #[inline]
+    fn in_flight(&self) -> u32 {
+        self.uring.in_flight() + self.at_once.len() as u32
+    }
+
+    #[inline]
+    fn buffer(&self, slot: u32) -> *mut u8 {
+        self.slots.at(slot)
     }
 }
 
-fn open(delivery: Delivery, polled: bool, depth: u32) -> io::Result<IoUring> {
-    let mut builder = IoUring::builder();
-    if polled {
-        builder.setup_iopoll();
+#[inline(always)]
+fn push(uring: &mut Uring, verb: Verb, offset: u64, rest: &Rest) {
+    // SAFETY: buffer and file outlive the operation: the ring keeps the memory mapped while anything is in flight,
+    // and nobody makes references to it meanwhile. What is behind the head of an entry is zero from the beginning on.
+    unsafe {
+        let head = &raw mut (*uring.next()).head;
+        (&raw mut (*head).verb).write(verb);
+        (&raw mut (*head).offset).write(offset);
+        ptr::copy_nonoverlapping(rest, &raw mut (*head).rest, 1);
     }
-    match delivery {
-        Delivery::Deferred => builder.setup_single_issuer().setup_defer_taskrun(),
-        Delivery::Cooperative => builder.setup_coop_taskrun(),
-        Delivery::Plain => &mut builder,
-    }
-    .build(depth)
 }
 
 /// Registers the memory in pieces of `piece` bytes: few large buffers, as each has its own table in
 /// the kernel.
-fn register_memory(uring: &IoUring, memory: &Buffers, piece: usize, bytes: usize) -> io::Result<()> {
+fn register_memory(uring: &Uring, memory: &Slots, piece: usize, bytes: usize) -> io::Result<()> {
     let pieces: Vec<libc::iovec> = (0..bytes)
         .step_by(piece)
         .map(|begin| libc::iovec {
@@ -250,7 +302,7 @@ fn register_memory(uring: &IoUring, memory: &Buffers, piece: usize, bytes: usize
         })
         .collect();
     // SAFETY: the pieces lie inside the mapping, which is unmapped only when nothing is in flight.
-    unsafe { uring.submitter().register_buffers(&pieces) }
+    unsafe { uring.register_buffers(&pieces) }
 }
 
 fn not_registered(error: &io::Error, bytes: usize) -> String {
@@ -264,53 +316,45 @@ fn not_registered(error: &io::Error, bytes: usize) -> String {
     format!("registered buffers: {why}; the kernel pins the pages per operation")
 }
 
-fn unavailable(error: &io::Error) -> Refusal {
-    let switch = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
-    Refusal::Refused(match (error.raw_os_error(), switch.trim()) {
-        (Some(libc::EPERM | libc::EACCES), value @ ("1" | "2")) => format!(
-            "io_uring is disabled here (kernel.io_uring_disabled = {value}): set it to 0 with sysctl to drive a load"
-        ),
-        (Some(libc::EPERM | libc::EACCES), _) => {
-            "io_uring is forbidden here, as in containers with a system call filter: run outside of it, or allow \
-             io_uring_setup in its seccomp profile"
-                .to_string()
-        }
-        (Some(libc::ENOSYS), _) => {
-            "io_uring is not in this kernel or hidden by a system call filter: Linux 5.10 or newer is needed"
-                .to_string()
-        }
-        (Some(libc::ENOMEM), _) => {
-            "no memory for the io_uring queues: choose a smaller --iodepth or raise RLIMIT_MEMLOCK (ulimit -l)"
-                .to_string()
-        }
-        (Some(libc::EMFILE | libc::ENFILE), _) => {
-            "no file descriptors left for io_uring: choose fewer --numjobs or raise ulimit -n".to_string()
-        }
-        _ => format!("cannot set up io_uring: {}; see `biopsy check`", reason(error)),
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::setup::Delivery;
     use super::*;
+    use crate::load::Target;
     use std::fs::File;
-    use std::os::fd::AsFd;
+    use std::os::fd::AsRawFd;
+    use std::path::PathBuf;
 
-    /// Reads `count` blocks of this test's own executable with a ring of `depth`.
-    fn read_all(delivery: Delivery, depth: u32, bs: u32, count: u32) -> Vec<i32> {
+    fn job(depth: u32, bs: u64) -> Job {
+        let mut job = Job { iodepth: depth, ..Job::new(Target::Existing(PathBuf::from("/dev/null"))) };
+        job.set_bs(bs);
+        job
+    }
+
+    fn setup(delivery: Delivery, no_array: bool, fetched: bool) -> Setup {
+        Setup { delivery, no_array, polled: false, fetched, any_file: true, missing: Vec::new() }
+    }
+
+    fn piece(direction: Direction, offset: u64, bytes: u32) -> Piece {
+        Piece { direction, file: 0, bytes, offset }
+    }
+
+    /// Reads `count` blocks of this test's own executable.
+    fn read_all(setup: &Setup, job: &Job, count: u32) -> Vec<i32> {
         let file = File::open(std::env::current_exe().unwrap()).unwrap();
-        let setup = Setup { delivery, polled: false, missing: Vec::new() };
-        let (mut ring, _) = Ring::new(&setup, file.as_fd(), depth, bs).unwrap();
-        let mut session = ring.session();
-        let (mut results, mut free, mut queued) = (Vec::new(), (0..depth).collect::<Vec<_>>(), 0);
-        while queued < count || session.in_flight() > 0 {
+        let place = Place { fd: file.as_raw_fd(), is_device: false };
+        let (mut ring, _) = Ring::new(setup, job, &[place]).unwrap();
+
+        let bs = job.largest_block() as u32;
+        let (mut results, mut free, mut queued) = (Vec::new(), (0..job.iodepth).collect::<Vec<_>>(), 0);
+        while queued < count || ring.in_flight() > 0 {
             while queued < count {
                 let Some(slot) = free.pop() else { break };
-                session.queue(slot, u64::from(queued * bs));
+                ring.queue(slot, &piece(Direction::Read, u64::from(queued * bs), bs));
                 queued += 1;
             }
-            session.enter().unwrap();
-            let reaped = session.reap(|slot, result| {
+            ring.enter(1, None).unwrap();
+            let reaped = ring.reap(|slot, result| {
                 assert!(!free.contains(&slot), "slot {slot} came twice");
                 free.push(slot);
                 results.push(result);
@@ -322,23 +366,132 @@ mod tests {
 
     #[test]
     fn every_delivery_brings_each_slot_back_once() {
-        if Setup::probe(false).is_err() {
+        if Setup::probe(&job(1, 4096)).is_err() {
             eprintln!("skipped: no io_uring here");
             return;
         }
-        for delivery in [Delivery::Deferred, Delivery::Cooperative, Delivery::Plain] {
+        for (delivery, no_array) in [
+            (Delivery::Deferred, true),
+            (Delivery::Deferred, false),
+            (Delivery::Cooperative, false),
+            (Delivery::Plain, false),
+        ] {
             // A depth that is no power of two, as the kernel rounds its queues up.
-            if open(delivery, false, 3).is_ok() {
-                assert_eq!(read_all(delivery, 3, 4096, 10), [4096; 10], "{delivery:?}");
+            let setup = setup(delivery, no_array, false);
+            if setup.open(3).is_ok() {
+                assert_eq!(read_all(&setup, &job(3, 4096), 10), [4096; 10], "{delivery:?}");
             }
+        }
+        let setup = setup(Delivery::Plain, false, true);
+        if setup.open(3).is_ok() {
+            assert_eq!(read_all(&setup, &job(3, 4096), 100), [4096; 100], "by the kernel's thread");
         }
     }
 
     #[test]
-    fn a_disabled_ring_is_told_from_a_missing_one() {
-        let why = |errno| unavailable(&io::Error::from_raw_os_error(errno)).to_string();
-        assert!(why(libc::ENOSYS).contains("not in this kernel"));
-        assert!(why(libc::EPERM).contains("io_uring"));
-        assert!(why(libc::ENOMEM).contains("--iodepth"));
+    fn files_and_buffers_need_no_registration() {
+        let Ok(setup) = Setup::probe(&job(1, 4096)) else { return };
+        let job = Job { registerfiles: false, fixedbufs: false, ..job(4, 8192) };
+        assert_eq!(read_all(&setup, &job, 9), [8192; 9]);
+    }
+
+    #[test]
+    fn a_thread_that_takes_registered_files_only_gets_them_unasked() {
+        let old = Setup { any_file: false, ..setup(Delivery::Plain, false, true) };
+        if let Err(e) = old.open(3) {
+            return eprintln!("skipped: no thread of the kernel's here: {e}");
+        }
+        let job = Job { registerfiles: false, ..job(3, 4096) };
+        assert_eq!(read_all(&old, &job, 9), [4096; 9]);
+        let file = File::open(std::env::current_exe().unwrap()).unwrap();
+        let place = |fd| Place { fd, is_device: false };
+        let registered =
+            |setup: &Setup| Ring::new(setup, &job, &[place(file.as_raw_fd())]).unwrap().0.fixed_files;
+        assert!(registered(&old));
+        assert!(
+            !registered(&Setup { any_file: true, ..old.clone() }),
+            "who did not ask for it has it only there"
+        );
+        assert!(!registered(&Setup { fetched: false, ..old.clone() }));
+        let why = Ring::new(&old, &job, &[place(i32::MAX)]).err().unwrap().to_string();
+        assert!(why.contains("sqthread_poll needs registered files"), "{why}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_trimmed_is_gone() {
+        let Ok(setup) = Setup::probe(&job(1, 4096)) else { return };
+        let path = std::env::temp_dir().join(format!("biopsy-ring-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let place = Place { fd: file.as_raw_fd(), is_device: false };
+        let (mut ring, _) = Ring::new(&setup, &job(2, 4096), &[place]).unwrap();
+
+        let fill = |ring: &Ring, slot, byte| {
+            // SAFETY: nothing is in flight in this slot, whose buffer is 4096 bytes long.
+            unsafe { ring.buffer(slot).write_bytes(byte, 4096) };
+        };
+        let first = |ring: &Ring, slot| {
+            // SAFETY: as above.
+            unsafe { *ring.buffer(slot) }
+        };
+        let run = |ring: &mut Ring, slot, what: Option<Piece>| {
+            match what {
+                Some(piece) => ring.queue(slot, &piece),
+                None => ring.queue_sync(slot, 0, true),
+            }
+            let mut answer = None;
+            while ring.in_flight() > 0 {
+                ring.enter(1, None).unwrap();
+                ring.reap(|_, result| answer = Some(result));
+            }
+            answer.unwrap()
+        };
+        fill(&ring, 0, 7);
+        assert_eq!(run(&mut ring, 0, Some(piece(Direction::Write, 8192, 4096))), 4096);
+        assert_eq!(run(&mut ring, 1, None), 0);
+        assert_eq!(run(&mut ring, 1, Some(piece(Direction::Read, 8192, 4096))), 4096);
+        assert_eq!(first(&ring, 1), 7);
+        fill(&ring, 1, 9);
+        assert_eq!(run(&mut ring, 1, Some(piece(Direction::Read, 8192, 512))), 512);
+        // SAFETY: nothing is in flight in this slot.
+        assert_eq!(unsafe { (*ring.buffer(1).add(511), *ring.buffer(1).add(512)) }, (7, 9));
+        let trimmed = run(&mut ring, 0, Some(piece(Direction::Trim, 8192, 4096)));
+        if trimmed == -libc::EOPNOTSUPP {
+            eprintln!("skipped: this file system makes no holes");
+            return;
+        }
+        assert_eq!(trimmed, 4096);
+        assert_eq!(run(&mut ring, 1, Some(piece(Direction::Read, 8192, 4096))), 4096);
+        assert_eq!(first(&ring, 1), 0);
+        assert_eq!(run(&mut ring, 1, Some(piece(Direction::Read, 1 << 20, 4096))), 0, "behind the end");
+    }
+
+    #[test]
+    fn requests_for_nothing_come_back_whatever_they_look_up() {
+        if Setup::probe(&job(1, 4096)).is_err() {
+            eprintln!("skipped: no io_uring here");
+            return;
+        }
+        for (registerfiles, fixedbufs) in [(true, true), (false, true), (true, false), (false, false)] {
+            let job = Job { nop: true, registerfiles, fixedbufs, ..job(3, 4096) };
+            let setup = Setup::probe(&job).unwrap();
+            assert_eq!(read_all(&setup, &job, 10), [0; 10], "files {registerfiles}, buffers {fixedbufs}");
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_when_its_time_is_over() {
+        let Ok(setup) = Setup::probe(&job(1, 4096)) else { return };
+        // Nobody writes into the pipe: the read waits.
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let place = Place { fd: reader.as_raw_fd(), is_device: false };
+        let (mut ring, _) = Ring::new(&setup, &job(1, 4096), &[place]).unwrap();
+
+        ring.queue(0, &piece(Direction::Read, u64::MAX, 4096));
+        let begin = std::time::Instant::now();
+        assert_eq!(ring.enter(1, Some(20_000_000)).unwrap(), 1);
+        let passed = begin.elapsed().as_millis();
+        assert!(!ring.uring.has_timeouts() || (20..2_000).contains(&passed), "{passed} ms");
+        assert_eq!(ring.reap(|_, _| ()), 0);
     }
 }

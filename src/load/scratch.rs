@@ -3,7 +3,6 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::buffers::Buffers;
 use super::direct::{self, Facts, Obstacle};
-use super::pattern::random;
+use super::random::scribble;
 use super::{Fill, guard};
 use crate::clock;
 use crate::refusal::{Refusal, reason};
@@ -64,19 +63,20 @@ pub fn fill(
     let begin = clock::now_ns();
     let failed = |e: io::Error| cannot_fill(directory, &e);
     let length = bytes.next_multiple_of(UNIT.max(facts.block));
-    allocate(file, length).map_err(failed)?;
+    // In few extents; too little space fails here.
+    guard::allocate(file, length).map_err(failed)?;
     let mut buffer = Buffers::new(WRITE_BYTES).map_err(failed)?;
     let mut done = 0;
     while done < length {
         if stop.load(Ordering::Relaxed) {
             return Err(Refusal::Refused(
-                "stopped while the scratch file was being filled: nothing was measured".to_string(),
+                "stopped while the file was being filled: nothing was measured".to_string(),
             ));
         }
         let chunk = (length - done).min(WRITE_BYTES as u64) as usize;
         let data = &mut buffer.as_mut_slice()[..chunk];
         for (i, piece) in data.chunks_mut(PIECE_BYTES).enumerate() {
-            scribble(piece, begin ^ (done + (i * PIECE_BYTES) as u64));
+            scribble(piece, &mut (begin ^ (done + (i * PIECE_BYTES) as u64)));
         }
         file.write_all_at(data, done).map_err(|e| match e.raw_os_error() {
             Some(libc::EINVAL) => guard::refused(directory, Obstacle::Unsupported),
@@ -88,14 +88,6 @@ pub fn fill(
     file.sync_data().map_err(failed)?;
     direct::try_read(file, facts.block).map_err(|o| guard::refused(directory, o))?;
     Ok(Fill { bytes: length, duration_ns: clock::now_ns() - begin })
-}
-
-/// Bytes that no drive can compress or find twice.
-fn scribble(piece: &mut [u8], seed: u64) {
-    let mut state = seed;
-    for word in piece.chunks_exact_mut(8) {
-        word.copy_from_slice(&random(&mut state).to_le_bytes());
-    }
 }
 
 fn check_directory(directory: &Path) -> Result<(), Refusal> {
@@ -145,24 +137,6 @@ fn free_bytes(directory: &Path) -> Result<u64, Refusal> {
     Ok(fs.f_bavail.saturating_mul(fs.f_frsize))
 }
 
-/// Takes the space before it is written, in few extents; too little of it fails here.
-fn allocate(file: &File, bytes: u64) -> io::Result<()> {
-    let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
-    loop {
-        // SAFETY: the descriptor is open for writing; mode 0 changes nothing but the allocation and size.
-        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EINTR) => {}
-            // Not every file system can: then the writes allocate.
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return file.set_len(bytes),
-            _ => return Err(error),
-        }
-    }
-}
-
 fn cannot_create(directory: &Path, error: &io::Error) -> Refusal {
     let name = directory.display();
     Refusal::Refused(match error.raw_os_error() {
@@ -192,8 +166,8 @@ mod tests {
     #[test]
     fn pieces_differ_and_do_not_compress() {
         let (mut a, mut b) = (vec![0; 4096], vec![0; 4096]);
-        scribble(&mut a, 1);
-        scribble(&mut b, 1 << 20);
+        scribble(&mut a, &mut 1);
+        scribble(&mut b, &mut (1 << 20));
         assert_ne!(a, b);
         let mut counts = [0u32; 256];
         a.iter().chain(&b).for_each(|byte| counts[usize::from(*byte)] += 1);

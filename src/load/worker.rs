@@ -1,87 +1,101 @@
-//! One job: a thread on its CPU with its own ring, file table, buffers and histogram.
+//! One thread of a job: on its CPU, with an engine, buffers and counts of its own.
 
-use std::io;
-use std::os::fd::BorrowedFd;
+mod cache;
+mod cycle;
+mod gate;
+mod source;
+mod syncs;
+mod unwritten;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Condvar, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use super::pattern::Offsets;
-use super::ring::{Ring, Session, Setup};
+use super::beacon::Beacon;
+use super::engine::Place;
+use super::engine::aio::Aio;
+use super::engine::command::Commands;
+use super::engine::mapping::Mapping;
+use super::engine::sync::Sync;
+use super::job::{self, Job};
+use super::ring::{Ring, Setup};
+use super::sequence::Region;
+use super::stamps::{ClockQuality, Stamps};
+use super::tally::Tally;
 use super::{JobResult, cpus};
-use crate::clock;
 use crate::refusal::reason;
+use crate::wire::generator::WireGenerator;
+use cycle::{Cycle, ERRORS_IN_A_ROW};
 
-/// A job whose operations fail this often in a row ends: nothing but errors will come.
-const ERRORS_IN_A_ROW: u32 = 1_000;
-/// How often a job tells how far it is.
-const PUBLISH_NS: u64 = 50_000_000;
-/// An `io_uring_enter` that fails for want of memory is repeated this often.
-const RETRIES: u32 = 1_000;
+pub use gate::{Gates, Meeting};
 
-/// What one job is to do.
+/// What one thread is to do.
 pub struct Plan<'a> {
+    pub job: &'a Job,
+    /// Among the threads of its job.
     pub number: u32,
-    /// None: not pinned.
-    pub cpu: Option<u32>,
-    pub file: BorrowedFd<'a>,
-    pub setup: &'a Setup,
-    pub offsets: Offsets,
-    pub bs: u32,
-    pub iodepth: u32,
-    pub runtime_ns: u64,
+    /// The CPUs that it may run on; none: not pinned.
+    pub cpus: Vec<u32>,
+    pub places: &'a [Place],
+    /// What it may use of each place.
+    pub regions: &'a [Region],
+    /// The threads of its job, before they read back.
+    pub others: &'a Meeting,
+    /// For io_uring.
+    pub setup: Option<&'a Setup>,
+    /// Names the run in what it writes.
+    pub run: u64,
+    /// Its clock is the time stamp counter.
+    pub counter: bool,
+    /// Where it tells the latency programs of itself; empty: nobody listens.
+    pub shared: &'a [WireGenerator],
 }
 
 /// Told by each worker once: whether it is set up.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ready(pub bool);
 
-/// Holds the workers until all are set up, so that they begin together or not at all.
-#[derive(Debug, Default)]
-pub struct Gate {
-    begin: Mutex<Option<bool>>,
-    opened: Condvar,
-}
-
-impl Gate {
-    /// Lets all workers go: to begin, or to return.
-    pub fn open(&self, begin: bool) {
-        *self.begin.lock().unwrap_or_else(PoisonError::into_inner) = Some(begin);
-        self.opened.notify_all();
-    }
-
-    /// Waits; true: begin.
-    fn pass(&self) -> bool {
-        let mut begin = self.begin.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match *begin {
-                Some(answer) => return answer,
-                None => begin = self.opened.wait(begin).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
-    }
-}
-
-/// What holds the workers at both ends of a run.
-#[derive(Debug, Default)]
-pub struct Gates {
-    pub begin: Gate,
-    /// A thread's end is also that of io_uring's workers behind it, whose CPU time is read before.
-    pub end: Gate,
-}
-
-/// Operations so far, on a cache line of its own.
+/// What one thread has done so far, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Done(pub AtomicU64);
+pub struct Done {
+    pub operations: AtomicU64,
+    pub bytes: AtomicU64,
+    /// Calls that submitted something.
+    pub submits: AtomicU64,
+}
 
-/// What one job did, with the stamps that the length of the run is made of.
+impl Done {
+    fn store(&self, tally: &Tally) {
+        self.operations.store(tally.operations(), Ordering::Relaxed);
+        self.bytes.store(tally.bytes(), Ordering::Relaxed);
+        self.submits.store(tally.submits(), Ordering::Relaxed);
+    }
+}
+
+/// What ends a thread early.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends<'a> {
+    /// The user.
+    pub stop: &'a AtomicBool,
+    /// A job at whose end all others end.
+    pub exit: &'a AtomicBool,
+}
+
+impl Ends<'_> {
+    fn reached(self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.exit.load(Ordering::Relaxed)
+    }
+}
+
+/// What one thread did, with the stamps that the length of the run is made of.
 pub struct Outcome {
     pub result: JobResult,
+    /// 0: it did not begin.
     pub first_submit_ns: u64,
     pub last_reap_ns: u64,
+    pub clock: Option<ClockQuality>,
     pub missing: Vec<String>,
 }
 
@@ -89,101 +103,102 @@ pub struct Outcome {
 /// any more.
 pub fn run(
     plan: Plan<'_>,
-    stop: &AtomicBool,
+    ends: Ends<'_>,
     gates: &Gates,
     told: Sender<Ready>,
     done: &Done,
 ) -> Result<Outcome> {
     let mut result = JobResult { number: plan.number, ..JobResult::default() };
     let mut missing = Vec::new();
-    if let Some(cpu) = plan.cpu {
-        match cpus::pin(cpu) {
-            Ok(()) => result.cpu = Some(cpu),
+    if !plan.cpus.is_empty() {
+        match cpus::pin(&plan.cpus) {
+            Ok(()) if plan.cpus.len() == 1 => {
+                // Memory comes from the node of who touches it first.
+                (result.cpu, result.node) = (plan.cpus.first().copied(), cpus::node());
+            }
+            Ok(()) => {}
             Err(e) => missing.push(format!("pinning to a CPU: {}", reason(&e))),
         }
     }
-    // After pinning, so that ring and buffers are taken from the memory of the worker's node.
-    let ring = Ring::new(plan.setup, plan.file, plan.iodepth, plan.bs);
-    // The receiver is there as long as any worker is.
-    let _received = told.send(Ready(ring.is_ok()));
-    let (mut ring, unregistered) = ring?;
-    missing.extend(unregistered);
-    if !gates.begin.pass() {
-        return Ok(Outcome { result, first_submit_ns: 0, last_reap_ns: 0, missing });
+    if plan.job.rate.is_some() || !plan.job.thinktime.is_zero() {
+        cpus::wake_in_time();
     }
-    let (user_ns, system_ns) = cpus::thread_times_ns();
-    let driven = drive(&mut ring.session(), plan, stop, done, &mut result);
-    let (user_end_ns, system_end_ns) = cpus::thread_times_ns();
-    result.user_ns = user_end_ns - user_ns;
-    result.system_ns = system_end_ns - system_ns;
+    // After pinning, so that ring and buffers are taken from the memory of the thread's node.
+    let way = Way::new(&plan);
+    let stamps = Stamps::new(plan.counter);
+    // The receiver is there as long as any thread is.
+    let _received = told.send(Ready(way.is_ok()));
+    let (mut way, lacking) = way?;
+    missing.extend(lacking);
+    if !gates.begin.pass() {
+        return Ok(Outcome { result, first_submit_ns: 0, last_reap_ns: 0, clock: None, missing });
+    }
+    let beacon = Beacon::new(plan.shared);
+    if beacon.is_none() && !plan.shared.is_empty() {
+        missing.push(
+            "stamps of its own in the traced stages: another thread has the place; these begin and end with the \
+             system calls"
+                .to_string(),
+        );
+    }
+    let exitall = plan.job.exitall;
+    let mut cycle = Cycle::new(plan, stamps, beacon, ends, done);
+    let driven = match &mut way {
+        Way::Ring(ring) => cycle.run(ring),
+        Way::Aio(aio) => cycle.run(aio),
+        Way::Sync(sync) => cycle.run(sync),
+        Way::Mapping(mapping) => cycle.run(mapping),
+        Way::Commands(commands) => cycle.run(commands),
+    };
+    if cycle.gave_up() {
+        missing.push(format!("the rest of the run: {ERRORS_IN_A_ROW} operations in a row had failed"));
+    }
+    let (first_submit_ns, last_reap_ns, clock) = (cycle.first, cycle.last, cycle.stamps.quality());
+    cycle.finish(&mut result);
+    if exitall {
+        ends.exit.store(true, Ordering::Relaxed);
+    }
     drop(told);
     gates.end.pass();
-    let (first_submit_ns, last_reap_ns) = driven.context("the load generator's ring failed")?;
-    Ok(Outcome { result, first_submit_ns, last_reap_ns, missing })
+    driven.context("the load generator's engine failed")?;
+    Ok(Outcome { result, first_submit_ns, last_reap_ns, clock: Some(clock), missing })
 }
 
-/// The hot loop: per batch two clock reads and one system call, per operation no allocation, no lock
-/// and nothing shared. Returns the stamps of the first submission and of the last completion.
-fn drive(
-    session: &mut Session<'_>,
-    plan: Plan<'_>,
-    stop: &AtomicBool,
-    done: &Done,
-    result: &mut JobResult,
-) -> io::Result<(u64, u64)> {
-    let Plan { mut offsets, iodepth, runtime_ns, .. } = plan;
-    let mut submitted_ns = vec![0u64; iodepth as usize];
-    let mut free: Vec<u32> = (0..iodepth).rev().collect();
-    let begin = clock::now_ns();
-    let deadline = begin.saturating_add(runtime_ns);
-    let (mut last, mut publish) = (begin, begin + PUBLISH_NS);
-    let (mut failures, mut retries) = (0u32, 0u32);
-    let mut going = !stop.load(Ordering::Relaxed);
-    while going || session.in_flight() > 0 {
-        if going {
-            let now = clock::now_ns();
-            for slot in free.drain(..) {
-                submitted_ns[slot as usize] = now;
-                session.queue(slot, offsets.next());
+/// The engine of a thread.
+enum Way {
+    Ring(Ring),
+    Aio(Aio),
+    Sync(Sync),
+    Mapping(Mapping),
+    Commands(Commands),
+}
+
+impl Way {
+    /// On the thread that drives it. Also returns what was asked for and is not there.
+    fn new(plan: &Plan<'_>) -> Result<(Self, Vec<String>)> {
+        let (job, places, node) = (plan.job, plan.places, plan.job.memory_node);
+        Ok(match job.engine {
+            job::Engine::IoUring => {
+                let setup = plan.setup.context("io_uring was set up")?;
+                let (ring, missing) = Ring::new(setup, job, places)?;
+                (Self::Ring(ring), missing)
             }
-        }
-        match session.enter() {
-            Ok(taken) => {
-                result.submits += u64::from(taken > 0);
-                retries = 0;
+            job::Engine::Libaio => {
+                let (aio, missing) = Aio::new(job, places, node)?;
+                (Self::Aio(aio), missing)
             }
-            // A signal: look at the stop flag. EBUSY: completions wait to be reaped.
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => {}
-            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) && retries < RETRIES => retries += 1,
-            Err(e) => return Err(e),
-        }
-        let now = clock::now_ns();
-        let mut vanished = false;
-        let reaped = session.reap(|slot, answer| {
-            free.push(slot);
-            if answer > 0 {
-                result.latency.record(now - submitted_ns[slot as usize]);
-                result.bytes += answer as u64;
-                failures = 0;
-                return;
+            job::Engine::Psync | job::Engine::Pvsync2 => {
+                let (sync, missing) = Sync::new(job, places, node)?;
+                (Self::Sync(sync), missing)
             }
-            // 0: the end of the file, where there was data when the run began.
-            let errno = if answer == 0 { libc::ENODATA } else { -answer };
-            result.errors += 1;
-            result.first_errno.get_or_insert(errno);
-            failures += 1;
-            vanished |= matches!(errno, libc::ENODEV | libc::ENXIO);
-        });
-        if reaped > 0 {
-            result.reaps += 1;
-            last = now;
-        }
-        if now >= publish {
-            done.0.store(result.latency.count(), Ordering::Relaxed);
-            publish = now + PUBLISH_NS;
-        }
-        going &= now < deadline && !vanished && failures < ERRORS_IN_A_ROW && !stop.load(Ordering::Relaxed);
+            job::Engine::Mmap => {
+                let (mapping, missing) = Mapping::new(job, places, node)?;
+                (Self::Mapping(mapping), missing)
+            }
+            job::Engine::IoUringCmd => {
+                let (commands, missing) = Commands::new(job, places, node)?;
+                (Self::Commands(commands), missing)
+            }
+        })
     }
-    result.operations = result.latency.count();
-    Ok((begin, last))
 }

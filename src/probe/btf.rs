@@ -2,7 +2,8 @@
 //! of `bpf/compat.h`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use libbpf_rs::btf::types::{Enum, Func, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, BtfType, ReferencesType};
@@ -10,14 +11,49 @@ use libbpf_rs::btf::{Btf, BtfType, ReferencesType};
 use anyhow::Result;
 
 use super::skel::latency::types::wire_arguments;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, plain};
 
-/// Why nothing can be measured without it, also with a BTF file from elsewhere: libbpf relocates the programs
-/// by such a file, and the kernel, which types their arguments by its own, refuses each one of them. Tried on
-/// 6.12 with emptied BTF and a true file in its place: `attach_btf_id 22902 is invalid`; the CPU profile's
-/// program, which has no typed arguments, was taken.
-pub const NO_BTF: &str = "this kernel has no BTF (/sys/kernel/btf/vmlinux), by which it checks the probes itself, so \
-     that no file can stand in: boot a kernel built with CONFIG_DEBUG_INFO_BTF, as the distributions' are";
+/// Why nothing can be measured without it.
+pub const NO_BTF: &str = "this kernel has no BTF (/sys/kernel/btf/vmlinux), which says where its fields are: boot one \
+     built with CONFIG_DEBUG_INFO_BTF, as the distributions' are, or name a file with --btf, which \
+     `pahole --btf_encode_detached FILE vmlinux` makes of the same kernel with its debug information";
+
+const MAKES_BTF: &str = "`pahole --btf_encode_detached FILE vmlinux`";
+
+/// A file of the kernel's BTF, for a kernel that has none of its own.
+static FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// From now on BTF is read from this file. The kernel types no arguments then: the programs are those of raw
+/// events (`bpf/latency_raw.bpf.c`), which follow the block layer and no operations. Before anything is read.
+pub fn use_file(path: &Path) -> Result<()> {
+    super::libbpf::listen();
+    if let Err(error) = std::fs::File::open(path) {
+        let why = match error.kind() {
+            std::io::ErrorKind::NotFound => "does not exist".to_string(),
+            _ => format!("cannot be read ({})", plain(&error.to_string())),
+        };
+        let why = format!("the file of --btf, {}, {why}: name one that {MAKES_BTF} makes", path.display());
+        return Err(Refusal::Usage(why).into());
+    }
+    if let Err(error) = Btf::from_path(path) {
+        let why = format!(
+            "{} is no BTF of a kernel ({error}): {MAKES_BTF} makes one of the kernel with its debug information",
+            path.display()
+        );
+        return Err(Refusal::Usage(why).into());
+    }
+    let _first = FILE.set(path.to_path_buf());
+    Ok(())
+}
+
+/// What a file does not do.
+pub const BY_FILE: &str =
+    "with a BTF file the kernel types no arguments, and only the block layer is followed";
+
+/// The file that stands in for the kernel's own.
+pub fn file() -> Option<&'static Path> {
+    FILE.get().map(PathBuf::as_path)
+}
 
 /// The kernel's BTF, vmlinux part.
 pub struct KernelBtf {
@@ -57,7 +93,8 @@ impl KernelBtf {
     /// Reads `/sys/kernel/btf/vmlinux` (or where libbpf finds it): no rights needed.
     pub fn read() -> Result<Self> {
         super::libbpf::listen();
-        let vmlinux = Btf::from_vmlinux().map_err(|_| Refusal::Refused(NO_BTF.to_string()))?;
+        let found = file().map_or_else(Btf::from_vmlinux, Btf::from_path);
+        let vmlinux = found.map_err(|_| Refusal::Refused(NO_BTF.to_string()))?;
         Ok(Self { vmlinux })
     }
 
@@ -67,10 +104,11 @@ impl KernelBtf {
             return EventHome::Vmlinux;
         }
         let Some(module) = module else { return EventHome::Absent };
-        // A module's own BTF is readable with CAP_SYS_ADMIN only; its file's existence is enough here.
+        // A module's own BTF is readable with CAP_SYS_ADMIN only; its file's existence is enough here. Raw events
+        // need none.
         match (
             Path::new("/sys/module").join(module).exists(),
-            Path::new("/sys/kernel/btf").join(module).exists(),
+            file().is_some() || Path::new("/sys/kernel/btf").join(module).exists(),
         ) {
             (true, true) => EventHome::Module(module),
             (true, false) => EventHome::Untyped(module),
@@ -171,7 +209,7 @@ impl KernelBtf {
     }
 
     /// Whether the kernel counts an I/O of a bio-based device when it begins, and not when it ends; until
-    /// 5f27571382ca (6.4), of which the function that begins it was told the sectors.
+    /// 5f27571382ca (6.3), of which the function that begins it was told the sectors.
     pub fn counts_bios_at_start(&self) -> bool {
         let Some(begin) = self.vmlinux.type_by_name::<Func<'_>>("bdev_start_io_acct") else { return true };
         FuncProto::try_from(begin.referenced_type()).is_ok_and(|arguments| arguments.len() > 3)

@@ -1,8 +1,9 @@
 //! What the probes cost, by the kernel's own program statistics.
 //!
 //! The statistics take two clock reads per run themselves, so they are on for a tenth of the time
-//! only, and while they are on an empty program runs beside ours on the same events: its run time is
-//! what the statistics alone read as, and is subtracted from every run of ours. Speed on a shared
+//! only (half of it until they have seen I/Os enough: a load may be short, or begin late; less where to
+//! count I/Os takes long), and while they are on an empty program runs beside ours on the same events: its run
+//! time is what the statistics alone read as, and is subtracted from every run of ours. Speed on a shared
 //! machine moves by a factor of two within minutes; the ratio within one slice does not.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,13 +17,27 @@ use super::libbpf::{self, ProgramStats};
 use super::skel::baseline::{BaselineSkel, BaselineSkelBuilder};
 use crate::envelope::{Cost, ProgramCost};
 
-/// How long the statistics are on, once per `PERIOD`.
+/// How long the statistics are on, once per [`period`].
 const SLICE: Duration = Duration::from_millis(100);
-const PERIOD: Duration = Duration::from_secs(1);
-/// Below this many I/Os the cost is that of cold caches and says nothing about a load.
-const LEAST_IOS: u64 = 200;
 /// What a tracepoint adds around a program per run, nanoseconds: measured on 6.18 (tp_btf, empty).
 const ATTACH_NS_PER_RUN: f64 = 17.0;
+
+/// Of the time at most this part is spent on counting I/Os: their rows are read at both ends of a slice, and a
+/// machine of many CPUs and devices has hundreds of MiB of them.
+const COUNTING_SHARE: u32 = 50;
+
+/// From the begin of one slice to that of the next, after so many I/Os in slices, where to count them took so long
+/// in the last one.
+fn period(ios: u64, counting: Duration) -> Duration {
+    let wanted = if ios < Cost::LEAST_IOS { 2 * SLICE } else { 10 * SLICE };
+    wanted.max(counting * COUNTING_SHARE)
+}
+
+/// How many I/Os there are, and how long it took to count them.
+fn timed(ios: &dyn Fn() -> u64) -> (u64, Duration) {
+    let begin = Instant::now();
+    (ios(), begin.elapsed())
+}
 
 /// One program of ours.
 pub struct Metered<'a> {
@@ -109,13 +124,17 @@ pub struct CostMeter {
     totals: Vec<(&'static str, u64, u64)>,
     baseline_total: (u64, u64),
     /// I/Os counted within slices.
-    ios: u64,
+    ios: Option<u64>,
+    /// What it took to count them, in the last slice.
+    counting: Duration,
 }
 
 struct Slice {
-    _counting: Counting,
+    _statistics: Counting,
     started: Instant,
     ios: u64,
+    /// What it took to count them.
+    counting: Duration,
     programs: Vec<ProgramStats>,
     baseline: ProgramStats,
 }
@@ -130,7 +149,8 @@ impl CostMeter {
             next: Instant::now(),
             totals: Vec::new(),
             baseline_total: (0, 0),
-            ios: 0,
+            ios: None,
+            counting: Duration::ZERO,
         })
     }
 
@@ -149,24 +169,34 @@ impl CostMeter {
     }
 
     fn begin(&mut self, programs: &[Metered<'_>], ios: &dyn Fn() -> u64) {
-        self.next = Instant::now() + PERIOD;
+        self.next = Instant::now() + period(self.ios.unwrap_or(0), self.counting);
         if self.baseline.is_none() {
             self.baseline = Baseline::load();
         }
         let Some(empty) = &self.baseline else { return };
-        let Some(counting) = empty.count() else { return };
+        let Some(statistics) = empty.count() else { return };
+        // At both ends of a slice before the programs' figures: this takes its time where there are many rows.
+        let (counted, counting) = timed(ios);
         // The counters stand still while nobody has the statistics on, so the order of these reads does
         // not matter much; somebody else may have them on, so they are read all the same.
         let Some(baseline) = empty.stats() else { return };
         let Ok(programs) = programs.iter().map(|p| libbpf::program_stats(&p.fd)).collect() else { return };
-        self.slice =
-            Some(Slice { _counting: counting, started: Instant::now(), ios: ios(), programs, baseline });
+        self.slice = Some(Slice {
+            _statistics: statistics,
+            started: Instant::now(),
+            ios: counted,
+            counting,
+            programs,
+            baseline,
+        });
     }
 
     /// Ends a slice that is open.
     pub fn end(&mut self, programs: &[Metered<'_>], ios: &dyn Fn() -> u64) {
         let Some(slice) = self.slice.take() else { return };
-        let counted = ios().saturating_sub(slice.ios);
+        let (counted, counting) = timed(ios);
+        let counted = counted.saturating_sub(slice.ios);
+        self.counting = slice.counting + counting;
         let Some(baseline) = self.baseline.as_ref().and_then(Baseline::stats) else { return };
         let Ok(now): Result<Vec<_>, _> = programs.iter().map(|p| libbpf::program_stats(&p.fd)).collect()
         else {
@@ -181,13 +211,16 @@ impl CostMeter {
         }
         self.baseline_total.0 += baseline.runs.saturating_sub(slice.baseline.runs);
         self.baseline_total.1 += baseline.run_ns.saturating_sub(slice.baseline.run_ns);
-        self.ios += counted;
+        let ios = self.ios.unwrap_or(0) + counted;
+        self.ios = Some(ios);
+        self.next = slice.started + period(ios, self.counting);
     }
 
     /// The figures. `ios_per_second` scales the cost per I/O to a share of one CPU.
     pub fn cost(&self, map_bytes: u64, ios_per_second: f64) -> Cost {
         let mut cost = Cost {
             map_bytes,
+            ios: self.ios,
             programs: self
                 .totals
                 .iter()
@@ -197,14 +230,12 @@ impl CostMeter {
             ..Cost::default()
         };
         let (baseline_runs, baseline_ns) = self.baseline_total;
-        if self.ios < LEAST_IOS || baseline_runs == 0 {
-            return cost;
-        }
+        let Some(ios) = self.ios.filter(|_| cost.saw_enough() && baseline_runs > 0) else { return cost };
         let baseline = baseline_ns as f64 / baseline_runs as f64;
         let runs: u64 = self.totals.iter().map(|t| t.1).sum();
         let ns: u64 = self.totals.iter().map(|t| t.2).sum();
-        let net = (ns as f64 - baseline * runs as f64).max(0.0) / self.ios as f64;
-        let attach = ATTACH_NS_PER_RUN * runs as f64 / self.ios as f64;
+        let net = (ns as f64 - baseline * runs as f64).max(0.0) / ios as f64;
+        let attach = ATTACH_NS_PER_RUN * runs as f64 / ios as f64;
         cost.baseline_ns_per_run = Some(baseline);
         cost.ns_per_io = Some(net);
         cost.attach_ns_per_io = Some(attach);
@@ -216,4 +247,38 @@ impl CostMeter {
 /// The descriptor of a loaded program, for metering.
 pub fn metered<'a>(name: &'static str, program: &'a impl AsFd) -> Metered<'a> {
     Metered { name, fd: program.as_fd() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_that_is_short_or_begins_late_meets_a_slice() {
+        let quick = Duration::from_millis(1);
+        assert_eq!(period(0, quick), Duration::from_millis(200));
+        assert_eq!(period(Cost::LEAST_IOS - 1, quick), Duration::from_millis(200));
+        assert_eq!(period(Cost::LEAST_IOS, quick), Duration::from_secs(1));
+    }
+
+    /// Two slices, the second of which is due when the first one's counting is a fiftieth of the time.
+    #[test]
+    fn where_counting_takes_long_it_is_rare() {
+        let slow = Duration::from_millis(300);
+        assert_eq!(period(0, slow), Duration::from_secs(15));
+        assert_eq!(period(Cost::LEAST_IOS, slow), Duration::from_secs(15));
+        let Some(mut meter) = CostMeter::new() else { return };
+        let count = || {
+            std::thread::sleep(Duration::from_millis(20));
+            0
+        };
+        let began = Instant::now();
+        meter.tick(&[], &count);
+        if meter.slice.is_none() {
+            return;
+        }
+        std::thread::sleep(SLICE);
+        meter.tick(&[], &count);
+        assert!(meter.slice.is_none() && meter.due() >= began + Duration::from_secs(2));
+    }
 }

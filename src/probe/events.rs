@@ -1,17 +1,19 @@
 //! The event stream: a ring buffer per CPU, looked at by the clock, and what the kernel could not put in.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder, libbpf_sys};
 use zerocopy::IntoBytes;
 
-use super::plan::{Plan, PlannedDevice};
-use super::skel::latency::{LatencySkel, OpenLatencySkel};
-use crate::envelope::Missing;
-use crate::wire::events::{Emitted, Event, WireEmitter};
+use super::skel::latency::OpenLatencySkel;
+use crate::wire::events::{Emitted, Event, WireEmitter, WireIo};
 
 /// Which I/Os have an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +44,14 @@ const LEAST_BYTES: u32 = 4096;
 /// Facts of operations, one per place of the tables of operations and of callers.
 const FACTS: u32 = 1 << 15;
 
-/// Records of one ring that are taken at one look.
+/// Between two looks at the rings, which hold many times what comes meanwhile.
+const NAP: Duration = Duration::from_millis(5);
+/// Records that are taken at one look, of all rings together.
 const AT_ONCE: usize = 1 << 14;
+/// After so many at once the next look follows without a nap.
+const MANY: usize = 1 << 12;
+/// A record with its header in a ring; operations take less.
+const RECORD_BYTES: u64 = size_of::<WireIo>() as u64 + 8;
 
 /// What one look at all rings brought.
 #[derive(Debug, Default)]
@@ -53,19 +61,21 @@ pub struct Taken {
     pub emptied: bool,
 }
 
-/// What the rings brought since they were last looked at.
+/// What a look has brought so far.
 #[derive(Default)]
 struct Got {
     events: Vec<Event>,
     damaged: u64,
 }
 
-/// All rings. Dropping it gives them back.
+/// All rings. A thread of its own empties them, so that they stay empty while lines are made and written: for
+/// as long as what waits for that is no more than the rings themselves hold. Then it is the rings that fill
+/// up, and the kernel counts what finds no room. Dropping it ends the thread and gives the rings back.
 pub struct Rings {
-    rings: Vec<RingBuffer<'static>>,
-    /// The kernel lets go of a ring when nobody holds it.
-    _maps: Vec<MapHandle>,
-    got: Rc<RefCell<Got>>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    emitters: MapHandle,
+    cpus: u32,
     bytes: u32,
 }
 
@@ -84,55 +94,60 @@ pub fn prepare(open: &mut OpenLatencySkel<'_>, options: &EventOptions, cpus: u32
 }
 
 impl Rings {
-    /// Makes a ring for each CPU and hands it to the programs, before they are attached.
-    pub fn new(skel: &LatencySkel<'_>, options: &EventOptions, cpus: u32) -> Result<Self> {
+    /// Makes a ring for each CPU, hands it to the programs through the maps of `bpf/emit.h`, and begins to look,
+    /// before the programs run.
+    pub fn new(
+        event_rings: &impl MapCore,
+        emitters: MapHandle,
+        options: &EventOptions,
+        cpus: u32,
+    ) -> Result<Self> {
         let bytes = ring_bytes(options.ring_bytes, cpus);
-        let got = Rc::new(RefCell::new(Got::default()));
         let opts = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
             ..Default::default()
         };
-        let mut rings = Vec::new();
         let mut maps = Vec::new();
         for cpu in 0..cpus {
             let map = MapHandle::create(MapType::RingBuf, Some("event_ring"), 0, 0, bytes, &opts)
                 .with_context(|| format!("a ring buffer of {bytes} bytes for CPU {cpu} cannot be made"))?;
             let number = map.as_fd().as_raw_fd();
-            skel.maps.event_rings.update(&cpu.to_ne_bytes(), &number.to_ne_bytes(), MapFlags::ANY)?;
+            event_rings.update(&cpu.to_ne_bytes(), &number.to_ne_bytes(), MapFlags::ANY)?;
             let first = WireEmitter { skip: phase(options.every)?, ..WireEmitter::default() };
-            skel.maps.emitters.update(&cpu.to_ne_bytes(), first.as_bytes(), MapFlags::ANY)?;
-            let into = Rc::clone(&got);
-            let mut builder = RingBufferBuilder::new();
-            builder.add(&map, move |record| {
-                let mut got = into.borrow_mut();
-                match Event::decode(record) {
-                    Ok(event) => got.events.push(event),
-                    Err(_) => got.damaged += 1,
-                }
-                0
-            })?;
-            rings.push(builder.build()?);
+            emitters.update(&cpu.to_ne_bytes(), first.as_bytes(), MapFlags::ANY)?;
             maps.push(map);
         }
-        Ok(Self { rings, _maps: maps, got, bytes })
+        let most = (u64::from(bytes) * u64::from(cpus) / RECORD_BYTES) as usize;
+        let shared = Arc::new(Shared::new(most));
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("biopsy-events".to_string())
+            .spawn(move || theirs.end_with(empty(&maps, &theirs)))
+            .context("the thread that empties the ring buffers of events cannot be started")?;
+        Ok(Self { shared, thread: Some(thread), emitters, cpus, bytes })
     }
 
-    /// Takes what came, so many records of each ring at most, however fast others come.
-    pub fn take(&self) -> Result<Taken> {
-        let mut emptied = true;
-        for ring in &self.rings {
-            let taken = ring.consume_raw_n(AT_ONCE);
-            anyhow::ensure!(taken >= 0, "a ring buffer of events cannot be read: error {}", -taken);
-            emptied &= (taken as usize) < AT_ONCE;
-        }
-        Ok(Taken { events: std::mem::take(&mut self.got.borrow_mut().events), emptied })
+    /// What the next look brought; None: there was none for so long, or there will be none. Without `patience`
+    /// it waits until [`Self::end`] has its effect.
+    pub fn take(&self, patience: Option<Duration>) -> Result<Option<Taken>> {
+        self.shared.take(patience)
+    }
+
+    /// A buffer that has been looked through, to be filled again.
+    pub fn give_back(&self, events: Vec<Event>) {
+        self.shared.give_back(events);
+    }
+
+    /// The programs send nothing any more: what is in the rings is the rest.
+    pub fn end(&self) {
+        self.shared.tell(|state| state.ending = true);
     }
 
     /// What the programs counted so far.
-    pub fn emitted(&self, skel: &LatencySkel<'_>) -> Result<Emitted> {
-        let mut all = Emitted { damaged: self.got.borrow().damaged, ..Emitted::default() };
-        for cpu in 0..self.rings.len() as u32 {
-            let bytes = skel.maps.emitters.lookup(&cpu.to_ne_bytes(), MapFlags::ANY)?;
+    pub fn emitted(&self) -> Result<Emitted> {
+        let mut all = Emitted { damaged: self.shared.damaged(), ..Emitted::default() };
+        for cpu in 0..self.cpus {
+            let bytes = self.emitters.lookup(&cpu.to_ne_bytes(), MapFlags::ANY)?;
             all.add(&WireEmitter::decode(&bytes.context("the kernel lost an element of an array")?)?);
         }
         Ok(all)
@@ -140,22 +155,175 @@ impl Rings {
 
     /// Bytes of all rings.
     pub fn bytes(&self) -> u64 {
-        u64::from(self.bytes) * self.rings.len() as u64
+        u64::from(self.bytes) * u64::from(self.cpus)
     }
 }
 
-/// Bio-based devices count I/Os that have no event.
-pub fn missing_lines(plan: &Plan) -> Vec<Missing> {
-    let devices = plan.devices.iter().filter(|device| device.is_bio_based());
-    let gap = |device: &PlannedDevice| Missing {
-        device: Some(device.name.clone()),
-        part: Some("lines".to_string()),
-        reason: "bio-based".to_string(),
-        why: "it has no requests, so its I/Os are counted and not shown".to_string(),
-        remedy: Some("name the disks below it, which `biopsy devices` shows".to_string()),
-        ..Missing::default()
-    };
-    devices.map(gap).collect()
+impl Drop for Rings {
+    fn drop(&mut self) {
+        self.shared.tell(|state| state.gone = true);
+        if let Some(thread) = self.thread.take() {
+            let _panicked = thread.join();
+        }
+    }
+}
+
+/// Looks at the rings until they are to end.
+fn empty(maps: &[MapHandle], shared: &Shared) -> Result<()> {
+    let got = Rc::new(RefCell::new(Got::default()));
+    let mut rings = Vec::new();
+    for map in maps {
+        let into = Rc::clone(&got);
+        let mut builder = RingBufferBuilder::new();
+        builder.add(map, move |record| {
+            let mut got = into.borrow_mut();
+            match Event::decode(record) {
+                Ok(event) => got.events.push(event),
+                Err(_) => got.damaged += 1,
+            }
+            0
+        })?;
+        rings.push(builder.build()?);
+    }
+    let mut first = 0;
+    while let Some((buffer, ending)) = shared.room() {
+        got.borrow_mut().events = buffer;
+        let emptied = look(&rings, first)?;
+        // The first of them has more to give than the last.
+        first = (first + 1) % rings.len().max(1);
+        let mut got = got.borrow_mut();
+        let events = std::mem::take(&mut got.events);
+        let many = events.len() >= MANY;
+        shared.bring(Taken { events, emptied }, got.damaged);
+        if ending && emptied {
+            break;
+        }
+        if !ending && !many {
+            shared.nap();
+        }
+    }
+    Ok(())
+}
+
+/// Takes what came, so many records at most, however fast others come. True: nothing was left.
+fn look(rings: &[RingBuffer<'_>], first: usize) -> Result<bool> {
+    let mut left = AT_ONCE;
+    for i in 0..rings.len() {
+        let Some(ring) = rings.get((first + i) % rings.len()) else { continue };
+        let taken = ring.consume_raw_n(left);
+        anyhow::ensure!(taken >= 0, "a ring buffer of events cannot be read: error {}", -taken);
+        left = left.saturating_sub(taken as usize);
+        if left == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What the thread that empties the rings and its owner tell each other.
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to take, or it is over.
+    came: Condvar,
+    /// There is room, or it is to end.
+    told: Condvar,
+    /// Events that may wait.
+    most: usize,
+}
+
+#[derive(Default)]
+struct State {
+    looks: VecDeque<Taken>,
+    /// Events in them.
+    waiting: usize,
+    spare: Vec<Vec<Event>>,
+    damaged: u64,
+    ending: bool,
+    gone: bool,
+    over: Option<Result<()>>,
+}
+
+impl Shared {
+    fn new(most: usize) -> Self {
+        Self { state: Mutex::default(), came: Condvar::new(), told: Condvar::new(), most }
+    }
+
+    /// A thread that panicked left counts and lists that are whole all the same.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, what: impl FnOnce(&mut State)) {
+        what(&mut self.state());
+        self.told.notify_all();
+    }
+
+    fn damaged(&self) -> u64 {
+        self.state().damaged
+    }
+
+    /// A buffer for a look, when there is room for what it brings, and whether the rings are to end; None: nobody
+    /// wants one any more.
+    fn room(&self) -> Option<(Vec<Event>, bool)> {
+        let full = |state: &mut State| state.waiting >= self.most && !state.gone;
+        let waited = self.told.wait_while(self.state(), full);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let buffer = state.spare.pop().unwrap_or_default();
+        (!state.gone).then_some((buffer, state.ending))
+    }
+
+    fn bring(&self, taken: Taken, damaged: u64) {
+        let mut state = self.state();
+        state.damaged = damaged;
+        // One that found nothing says no more than another one.
+        let news = !taken.events.is_empty() || state.looks.back().is_none_or(|last| !last.events.is_empty());
+        if news {
+            state.waiting += taken.events.len();
+            state.looks.push_back(taken);
+            self.came.notify_all();
+        }
+    }
+
+    fn nap(&self) {
+        let idle = |state: &mut State| !state.ending && !state.gone;
+        // Time is over, or the end has come: both are looked at anew.
+        let _either = self.told.wait_timeout_while(self.state(), NAP, idle);
+    }
+
+    fn end_with(&self, result: Result<()>) {
+        self.state().over = Some(result);
+        self.came.notify_all();
+    }
+
+    fn take(&self, patience: Option<Duration>) -> Result<Option<Taken>> {
+        let nothing = |state: &mut State| state.looks.is_empty() && state.over.is_none();
+        let state = self.state();
+        let mut state = match patience {
+            Some(patience) => self
+                .came
+                .wait_timeout_while(state, patience, nothing)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state),
+            None => self.came.wait_while(state, nothing).unwrap_or_else(PoisonError::into_inner),
+        };
+        let Some(taken) = state.looks.pop_front() else {
+            // Why it ended is said once.
+            let result = state.over.as_mut().map_or(Ok(()), |over| std::mem::replace(over, Ok(())));
+            return result.map(|()| None);
+        };
+        state.waiting -= taken.events.len();
+        drop(state);
+        self.told.notify_all();
+        Ok(Some(taken))
+    }
+
+    fn give_back(&self, mut events: Vec<Event>) {
+        events.clear();
+        let mut state = self.state();
+        // One to fill, one to be looked through, and one between.
+        if events.capacity() > 0 && state.spare.len() < 3 {
+            state.spare.push(events);
+        }
+    }
 }
 
 /// Where a CPU's counter of every Nth begins: anywhere, or all CPUs would take the same ones.
@@ -188,6 +356,47 @@ mod tests {
         assert_eq!(ring_bytes(None, 8192), 8 << 10);
         assert_eq!(ring_bytes(Some(5000), 2), 4096);
         assert_eq!((ring_bytes(Some(1), 2), ring_bytes(Some(u32::MAX), 2)), (LEAST_BYTES, MOST_BYTES));
+    }
+
+    fn look(events: usize) -> Taken {
+        Taken { events: vec![Event::Io(WireIo::default()); events], emptied: true }
+    }
+
+    /// Else a reader that does not read would cost all memory.
+    #[test]
+    fn no_look_is_made_while_enough_waits() {
+        let shared = Arc::new(Shared::new(4));
+        shared.bring(look(3), 0);
+        assert!(shared.room().is_some());
+        shared.bring(look(3), 2);
+        let theirs = Arc::clone(&shared);
+        let waits = std::thread::spawn(move || theirs.room().map(|(_, ending)| ending));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!waits.is_finished());
+        assert_eq!(shared.take(Some(Duration::ZERO)).unwrap().unwrap().events.len(), 3);
+        assert_eq!(waits.join().unwrap(), Some(false));
+        shared.tell(|state| state.ending = true);
+        assert_eq!((shared.room().map(|(_, ending)| ending), shared.damaged()), (Some(true), 2));
+        shared.bring(look(9), 2);
+        shared.tell(|state| state.gone = true);
+        assert!(shared.room().is_none());
+    }
+
+    #[test]
+    fn looks_come_in_order_and_then_their_end() {
+        let shared = Shared::new(4);
+        let take = || shared.take(Some(Duration::ZERO)).map(|taken| taken.map(|t| t.events.len()));
+        assert_eq!(take().unwrap(), None);
+        for events in [1, 0, 0, 0, 2] {
+            shared.bring(look(events), 0);
+        }
+        assert_eq!([take().unwrap(), take().unwrap(), take().unwrap()], [Some(1), Some(0), Some(2)]);
+        shared.bring(look(1), 0);
+        shared.end_with(Err(anyhow::anyhow!("it broke")));
+        // What came is not lost, and why no more comes is said.
+        assert_eq!(shared.take(None).unwrap().map(|t| t.events.len()), Some(1));
+        assert_eq!(shared.take(None).unwrap_err().to_string(), "it broke");
+        assert!(shared.take(None).unwrap().is_none());
     }
 
     #[test]

@@ -79,7 +79,11 @@ impl Filter {
                 "the kernel's counters do not tell submitters apart, so the count of those that were asked for cannot \
                  be held against them",
             ),
-            gap("flush, passthrough", "no submitter is known of them, so a filter leaves them out"),
+            gap(
+                "flush, passthrough",
+                "no submitter is known of the device's flushes, and of commands of the driver's own that have no \
+                 data or that another task issues, so a filter leaves them out",
+            ),
             gap("started_before", "whose I/Os were in the driver when the window began is not known"),
         ]
     }

@@ -4,15 +4,14 @@ use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::libbpf;
-use super::plan::Plan;
+use super::plan::MOST_BYTES;
 use super::skel::latency::types::wire_latency_config;
 use super::skel::latency::{LatencySkel, OpenLatencySkel};
 use crate::refusal::Refusal;
+use crate::wire::COVERS;
 use crate::wire::groups::{BY_CPU, GroupSample, GroupsSample, WireGroup, WireGroupKey};
-use crate::wire::{COVERS, OperationRow, Row, WireOperationRow, WireRow};
+use crate::wire::rows::{OperationRow, Row, WireOperationRow, WireRow};
 
-/// The bound on the memory of all maps, within which groups take what the devices leave.
-const MOST_BYTES: u64 = 64 << 20;
 const LEAST_GROUPS: u64 = 64;
 const MOST_GROUPS: u64 = 512;
 /// The matrix of CPUs has a cell for each pair: 8 MiB.
@@ -30,8 +29,8 @@ pub struct Grouping {
 }
 
 impl Grouping {
-    /// As many groups as fit beside the devices of `plan`.
-    pub fn new(by: u32, plan: &Plan, cpus: u32) -> Result<Self> {
+    /// As few groups as there can be; [`Self::fit`] adds to them.
+    pub fn new(by: u32, cpus: u32) -> Result<Self> {
         let matrix_cpus = if by & BY_CPU == 0 { 0 } else { cpus };
         if matrix_cpus > MOST_CPUS {
             let what = format!(
@@ -40,9 +39,16 @@ impl Grouping {
             );
             return Err(Refusal::Refused(what).into());
         }
-        let group = (size_of::<WireRow>() + COVERS * size_of::<WireOperationRow>()) as u64;
-        let room = MOST_BYTES.saturating_sub(plan.map_bytes()) / group;
-        Ok(Self { by, most: room.clamp(LEAST_GROUPS, MOST_GROUPS) as u32, matrix_cpus })
+        Ok(Self { by, most: LEAST_GROUPS as u32, matrix_cpus })
+    }
+
+    /// As many groups as fit beside all other maps.
+    pub fn fit(&mut self, others: u64) {
+        let group =
+            (size_of::<WireGroup>() + size_of::<WireRow>() + COVERS * size_of::<WireOperationRow>()) as u64;
+        let matrix = 8 * u64::from(self.matrix_cpus).pow(2);
+        let room = MOST_BYTES.saturating_sub(others + matrix) / group;
+        self.most = room.clamp(LEAST_GROUPS, MOST_GROUPS) as u32;
     }
 
     /// Makes room in the maps.
@@ -107,34 +113,29 @@ impl Grouping {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{BlockDevice, HardwareQueue};
-    use crate::wire::groups::{BY_OP, BY_PROCESS};
+    use crate::wire::groups::BY_PROCESS;
 
     #[test]
-    fn groups_take_what_the_devices_leave() {
-        let one = Grouping::new(BY_PROCESS, &Plan::default(), 2).unwrap();
-        assert_eq!((one.most, one.matrix_cpus), (512, 0));
-        let drive = |i: u32| BlockDevice {
-            name: format!("nvme{i}n1"),
-            request_based: true,
-            requests: Some(1023),
-            queues: (0..33)
-                .map(|queue| HardwareQueue { queue, tags: 1023, ..HardwareQueue::default() })
-                .collect(),
-            ..BlockDevice::default()
+    fn groups_take_what_the_other_maps_leave() {
+        let most = |others: u64, by| {
+            let mut grouping = Grouping::new(by, 384).unwrap();
+            grouping.fit(others);
+            grouping.most
         };
-        let ten: Vec<BlockDevice> = (0..10).map(drive).collect();
-        let plan = Plan::new(ten.iter(), 32).unwrap();
-        let many = Grouping::new(BY_OP, &plan, 32).unwrap();
-        assert!((64..512).contains(&many.most), "{many:?}");
+        assert_eq!(most(0, BY_PROCESS), 512);
+        assert_eq!(most(MOST_BYTES, BY_PROCESS), 64);
+        let group =
+            (size_of::<WireGroup>() + size_of::<WireRow>() + COVERS * size_of::<WireOperationRow>()) as u64;
+        assert_eq!(most(MOST_BYTES - 100 * group, BY_PROCESS), 100);
+        // The matrix of 384 CPUs takes its share.
+        assert_eq!(most(MOST_BYTES - 100 * group - 8 * 384 * 384, BY_CPU), 100);
     }
 
     #[test]
     fn a_matrix_has_a_bound() {
-        let plan = Plan::default();
-        assert_eq!(Grouping::new(BY_CPU, &plan, 384).unwrap().matrix_cpus, 384);
-        let error = Grouping::new(BY_CPU, &plan, 2048).unwrap_err();
+        assert_eq!(Grouping::new(BY_CPU, 384).unwrap().matrix_cpus, 384);
+        let error = Grouping::new(BY_CPU, 2048).unwrap_err();
         assert!(error.to_string().contains("2048"), "{error}");
-        assert!(Grouping::new(BY_PROCESS, &plan, 2048).is_ok());
+        assert!(Grouping::new(BY_PROCESS, 2048).is_ok());
     }
 }

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use super::latency::Options;
-use super::libbpf;
+use super::latency::options::Options;
 use super::plan::{self, Plan};
+use super::skel;
 use crate::envelope::Missing;
 use crate::host::{BlockDevice, Host, select};
 use crate::refusal::Refusal;
@@ -17,7 +17,7 @@ const KNOWN: [&str; 3] = ["dm", "md", "zram"];
 /// Whether bios of devices without requests can be followed here. Kernels without compare-and-swap are
 /// those in which the drivers still counted in ways of their own.
 pub fn sees_bios() -> bool {
-    libbpf::has_swap()
+    skel::is_usual()
 }
 
 const OLD_MULTIPATH: &str = "this kernel does not tell which path of a multipath drive an I/O takes: use Linux 6.1 or \
@@ -82,7 +82,7 @@ fn named<'a>(host: &'a Host, options: &Options) -> Chosen<'a> {
         .filter(|device| is_named(device) && (device.request_based || options.layers))
         .map(|device| (device, Vec::new()))
         .collect();
-    if !options.layers {
+    if !options.layers || options.only_named {
         return all;
     }
     let uppers: Vec<&BlockDevice> = all.iter().map(|(device, _)| *device).collect();
@@ -110,8 +110,8 @@ pub fn missing_stages(plan: &Plan) -> Vec<Missing> {
             stage: Some(stage.to_string()),
             reason: "bio-based".to_string(),
             included_in: Some("bio".to_string()),
-            why: "it has no requests, so of an I/O only the whole is seen, from block_bio_queue to \
-                  block_bio_complete; of an operation that time is device"
+            why: "it is not seen of I/Os: there are no requests, so only the whole of a bio is, from block_bio_queue to \
+                  block_bio_complete; of an operation that time is device, and its complete begins there"
                 .to_string(),
             ..Missing::default()
         })
@@ -220,5 +220,6 @@ mod tests {
         let stages: Vec<&str> = missing.iter().filter_map(|m| m.stage.as_deref()).collect();
         assert_eq!(stages, ["queue", "device", "complete"]);
         assert!(missing.iter().all(|m| m.device.as_deref() == Some("md0")));
+        assert!(missing.iter().all(|m| m.why.starts_with("it is not seen of I/Os")), "operations have them");
     }
 }

@@ -33,14 +33,29 @@ pub fn listen() {
 /// and totals, which stand behind its reason.
 const NOISE: [&str; 6] = ["libbpf:", "processed", "--", "cur state:", "(old state:", "old state:"];
 
-/// The sentence of libbpf that explains a failure best: the last line that names a reason.
+/// The sentence of libbpf that explains a failure best: the last line that names a reason, after the name of the
+/// program that it is about.
 pub fn last_words() -> Option<String> {
-    let said = SAID.lock().ok()?;
+    words_of(&SAID.lock().ok()?)
+}
+
+fn words_of(said: &[String]) -> Option<String> {
     let lines = || said.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty());
-    lines()
+    let reason = lines()
         .rfind(|line| !NOISE.iter().any(|noise| line.starts_with(noise)))
-        .or_else(|| lines().next_back())
-        .map(|line| line.chars().filter(|c| !c.is_control()).take(200).collect())
+        .or_else(|| lines().next_back())?;
+    let refused = |line: &str| {
+        let (name, rest) = line.strip_prefix("libbpf: prog '")?.split_once("': ")?;
+        rest.starts_with("BPF program load failed").then(|| format!("{name}: "))
+    };
+    let program = lines().filter_map(refused).next_back().unwrap_or_default();
+    Some((program + reason).chars().filter(|c| !c.is_control()).take(200).collect())
+}
+
+/// Whether the kernel looked at a program and then refused it: it says `permission denied` of that as of rights.
+pub fn was_examined() -> bool {
+    SAID.lock()
+        .is_ok_and(|said| said.iter().any(|text| text.contains("processed ") && text.contains(" insns")))
 }
 
 /// A place for an object that lives as long as the process may need it.
@@ -134,4 +149,23 @@ pub fn enable_stats() -> std::io::Result<OwnedFd> {
 /// An element of an array map.
 pub fn element(map: &impl MapCore, index: u32) -> Result<Vec<u8>> {
     map.lookup(&index.to_ne_bytes(), MapFlags::ANY)?.context("the kernel lost an element of an array")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_program_and_the_reason() {
+        let said = [
+            "libbpf: prog 'bio_queue': BPF program load failed: -EACCES",
+            "libbpf: prog 'bio_queue': -- BEGIN PROG LOAD LOG --\n0: R1=ctx() R10=fp0\nR5 unbounded memory access\nprocessed 9 insns (limit 1000000)\n-- END PROG LOAD LOG --",
+            "libbpf: prog 'bio_queue': failed to load: -EACCES",
+            "libbpf: failed to load object 'latency'",
+        ];
+        let said = said.map(str::to_string);
+        assert_eq!(words_of(&said).unwrap(), "bio_queue: R5 unbounded memory access");
+        assert_eq!(words_of(&said[3..]).unwrap(), "libbpf: failed to load object 'latency'");
+        assert_eq!(words_of(&[]), None);
+    }
 }

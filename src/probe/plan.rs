@@ -8,10 +8,14 @@ use crate::host::BlockDevice;
 use crate::host::counters::Counters;
 use crate::refusal::Refusal;
 use crate::wire::parts::PART_UNITS;
+use crate::wire::rows::{WireOperationRow, WireRow};
 use crate::wire::{
     BIO_BASED, COVERS, FLUSHES_APART, MAX_DEVICES, OPS, OPS_SHARDED, SHARED_OPERATION_ROWS, SHARED_ROWS,
-    WireDevice, WireOperationRow, WireRow,
+    SHARED_UNOWNED_ROWS, WireDevice,
 };
+
+/// The bound on the memory of all maps, within which what can be smaller takes what the rest leaves.
+pub const MOST_BYTES: u64 = 64 << 20;
 
 /// With a scheduler the kernel gives a queue 2 × min(tags, 128) requests when it is switched, so 256
 /// slots survive every switch in mid-trace.
@@ -22,6 +26,9 @@ const MOST_SHARDS: u32 = 64;
 /// CPUs that have rows of operations of their own; a row is about 31 KiB.
 const MOST_OPERATION_SHARDS: u32 = 8;
 
+/// CPUs that have rows of their own for I/Os of no operation, where the bound leaves no room for all.
+const LEAST_UNOWNED_SHARDS: u32 = 4;
+
 /// The layout of all maps for a set of devices.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
@@ -30,8 +37,12 @@ pub struct Plan {
     /// without anything of their own.
     pub heads: Vec<PlannedDevice>,
     pub slots: u32,
+    /// Of all I/Os. Those of no operation have theirs behind them.
     pub rows: u32,
+    pub unowned_rows: u32,
     pub operation_rows: u32,
+    /// This kernel runs a program inside itself.
+    pub nested_runs: bool,
     /// This kernel's counters hold passthrough commands, and no file says so.
     pub counts_passthrough: bool,
 }
@@ -110,7 +121,7 @@ impl Plan {
                 flags,
                 operation_row_base: plan.operation_rows,
                 operation_shards,
-                pad: 0,
+                ..WireDevice::default()
             };
             plan.operation_rows +=
                 (COVERS * (operation_shards as usize * OPS_SHARDED + OPS - OPS_SHARDED)) as u32;
@@ -142,7 +153,28 @@ impl Plan {
     /// For kernels that run a program inside itself: plain additions to a row of one CPU's own could then
     /// be lost too.
     pub fn share_rows(&mut self) {
+        self.nested_runs = true;
         self.devices.iter_mut().for_each(|device| device.wire.flags |= SHARED_ROWS);
+    }
+
+    /// Lays out the rows of I/Os of no operation, for maps whose others hold so many bytes. They are by CPU and
+    /// not by queue: as many CPUs have rows of their own as fit.
+    pub fn fit_unowned(&mut self, others: u64, cpus: u32) {
+        let rare = (OPS - OPS_SHARDED) as u32;
+        let bytes = |rows: u64| rows * self.devices.len().max(1) as u64 * size_of::<WireRow>() as u64;
+        let room = MOST_BYTES.saturating_sub(others + bytes(rare.into())) / bytes(OPS_SHARDED as u64);
+        let most = cpus.clamp(1, MOST_SHARDS);
+        let shards = room.clamp(LEAST_UNOWNED_SHARDS.min(most).into(), most.into()) as u32;
+        let each = shards * OPS_SHARDED as u32 + rare;
+        self.unowned_rows = each * self.devices.len() as u32;
+        for (device, number) in self.devices.iter_mut().zip(0..) {
+            device.wire.unowned_row_base = self.rows + number * each;
+            device.wire.unowned_shards = shards;
+            device.wire.flags &= !SHARED_UNOWNED_ROWS;
+            if self.nested_runs || shards < cpus {
+                device.wire.flags |= SHARED_UNOWNED_ROWS;
+            }
+        }
     }
 
     /// The kernel's counters of all devices; None where they cannot be read.
@@ -170,7 +202,7 @@ impl Plan {
     pub fn map_bytes(&self) -> u64 {
         u64::from(self.slots) * 64
             + u64::from(self.bio_sets()) * 128
-            + u64::from(self.rows) * size_of::<WireRow>() as u64
+            + u64::from(self.rows + self.unowned_rows) * size_of::<WireRow>() as u64
             + u64::from(self.operation_rows) * size_of::<WireOperationRow>() as u64
     }
 }
@@ -247,6 +279,36 @@ mod tests {
         // The kernel refuses array maps above 4 GiB, each of the two is far below.
         assert!(u64::from(plan.rows) * (size_of::<WireRow>() as u64) < 512 << 20);
         assert!(u64::from(plan.slots) * 64 < 1 << 30);
+    }
+
+    /// What maps take that the plan does not size: owners, callers and operations 1 MiB each, and small ones.
+    const TABLES: u64 = 3_302_000;
+
+    /// I/Os of no operation have a row of their CPU's own where there is room, and never an element of others.
+    #[test]
+    fn rows_of_no_operation_take_what_the_bound_leaves() {
+        let drives = |n| (0..n).map(|i| device(&format!("nvme{i}n1"), 33, 1023)).collect::<Vec<_>>();
+        for (n, cpus, shards, flags) in [
+            (1, 32, 32, SHARED_ROWS | SHARED_OPERATION_ROWS),
+            (10, 32, 6, SHARED_ROWS | SHARED_OPERATION_ROWS | SHARED_UNOWNED_ROWS),
+            (1, 2, 2, SHARED_ROWS),
+            (21, 384, 4, SHARED_ROWS | SHARED_OPERATION_ROWS | SHARED_UNOWNED_ROWS),
+        ] {
+            let mut plan = Plan::new(drives(n).iter(), cpus).unwrap();
+            plan.fit_unowned(plan.map_bytes() + TABLES, cpus);
+            assert!(n > 10 || plan.map_bytes() + TABLES <= MOST_BYTES, "{n}: {}", plan.map_bytes());
+            let mut next = plan.rows;
+            for wire in plan.devices.iter().map(|d| d.wire) {
+                assert_eq!((wire.unowned_shards, wire.flags), (shards, flags), "{n} of {cpus}");
+                assert_eq!(wire.unowned_row_base, next);
+                next += wire.unowned_shards * OPS_SHARDED as u32 + (OPS - OPS_SHARDED) as u32;
+            }
+            assert_eq!(plan.rows + plan.unowned_rows, next);
+        }
+        let mut nested = Plan::new(drives(1).iter(), 2).unwrap();
+        nested.share_rows();
+        nested.fit_unowned(0, 2);
+        assert_ne!(nested.devices[0].wire.flags & SHARED_UNOWNED_ROWS, 0);
     }
 
     #[test]

@@ -6,9 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use super::btf::{EventHome, KernelBtf, NO_BTF};
-use super::libbpf;
-use super::skel::latency::LatencySkelBuilder;
+use super::btf::{self, BY_FILE, EventHome, KernelBtf, NO_BTF, RingSubmit};
+use super::{libbpf, skel};
 use crate::host::abilities::{Abilities, ProgramState, State, ViewState};
 use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
@@ -40,6 +39,9 @@ const DETAIL: &[Known] = &[
     detail("task_waking", "sched_waking", "no wake part of reap"),
     detail("task_switch", "sched_switch", "no wake part of reap"),
 ];
+
+const RING_SUBMIT: &str = "ring_submit_req";
+const SQE_SUBMIT: &str = "ring_submit_sqe";
 
 const LATENCY: &[Known] = &[
     Known {
@@ -108,8 +110,22 @@ const LATENCY: &[Known] = &[
     Known { program: "sys_enter", event: "sys_enter", module: None, without: FOLLOWS, needed: false },
     Known { program: "sys_exit", event: "sys_exit", module: None, without: FOLLOWS, needed: false },
     Known {
+        program: RING_SUBMIT,
+        event: "io_uring_submit_req",
+        module: None,
+        without: FOLLOWS,
+        needed: false,
+    },
+    Known {
         program: "ring_complete",
         event: "io_uring_complete",
+        module: None,
+        without: FOLLOWS,
+        needed: false,
+    },
+    Known {
+        program: "ring_wait",
+        event: "io_uring_cqring_wait",
         module: None,
         without: FOLLOWS,
         needed: false,
@@ -125,8 +141,12 @@ const LATENCY: &[Known] = &[
 
 const RIGHTS_REMEDY: &str = "run as root, or grant the capabilities: setcap cap_bpf,cap_perfmon+ep biopsy";
 
-const NO_BTF_HERE: &str = "this kernel has no BTF, by which it checks the probes: no file can stand in";
-const NO_BTF_REMEDY: &str = "boot a kernel built with CONFIG_DEBUG_INFO_BTF";
+const NO_BTF_HERE: &str = "this kernel has no BTF, which says where its fields are";
+const NO_BTF_REMEDY: &str = "boot a kernel built with CONFIG_DEBUG_INFO_BTF, or name a file with --btf: \
+                             pahole --btf_encode_detached FILE vmlinux makes one of the same kernel with its debug \
+                             information";
+
+const NEWER: &str = "use Linux 6.1 or newer";
 
 const LOCKED: &str = "this kernel is locked down (confidentiality), which forbids every program, root's too, to read \
                       kernel memory by BPF";
@@ -135,7 +155,7 @@ const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown=int
 /// Refuses what cannot work, before anything is made or attached.
 pub fn permit(root: &Path) -> Result<()> {
     let rights = Rights::read(root);
-    let why = if !rights.btf {
+    let why = if !rights.btf && btf::file().is_none() {
         NO_BTF.to_string()
     } else if rights.locked_down() {
         format!("{LOCKED}: {LOCKED_REMEDY}")
@@ -160,6 +180,10 @@ pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
 }
 
 fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host) -> ProgramState {
+    // The same event had another name before 6.3.
+    let sqe = btf.and_then(KernelBtf::ring_submit) == Some(RingSubmit::Sqe) && known.program == RING_SUBMIT;
+    let known =
+        if sqe { &Known { program: SQE_SUBMIT, event: "io_uring_submit_sqe", ..*known } } else { known };
     let state = |state, reason: Option<String>, remedy: Option<&str>| ProgramState {
         name: known.program.to_string(),
         event: known.event.to_string(),
@@ -175,13 +199,21 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
         return state(State::Missing, Some(LOCKED.to_string()), Some(LOCKED_REMEDY));
     }
     let of_operations = known.without == FOLLOWS || DETAIL.iter().any(|other| other.program == known.program);
-    if of_operations && (!libbpf::has_swap() || btf.ring_submit().is_none()) {
-        let why = "this kernel has no event that names the io_uring request which is submitted";
-        return state(State::Missing, lost(why), Some("use Linux 6.1 or newer"));
+    if of_operations && (!skel::is_usual() || btf.ring_submit().is_none()) {
+        let why = if btf::file().is_some() {
+            BY_FILE
+        } else {
+            "this kernel has no event that names the io_uring request which is submitted"
+        };
+        return state(State::Missing, lost(why), Some(NEWER).filter(|_| btf::file().is_none()));
     }
-    if known.program == "bio_complete" && !libbpf::has_swap() {
-        let why = "the kernel's own counts of bios are no bios' in all drivers before Linux 5.12";
-        return state(State::Missing, lost(why), Some("use Linux 6.1 or newer"));
+    if known.program == "bio_complete" && !skel::is_usual() {
+        let why = if btf::file().is_some() {
+            BY_FILE
+        } else {
+            "the kernel's own counts of bios are no bios' in all drivers before Linux 5.12"
+        };
+        return state(State::Missing, lost(why), Some(NEWER).filter(|_| btf::file().is_none()));
     }
     match btf.event(known.event, known.module) {
         EventHome::Absent => return state(State::Missing, lost("this kernel does not have the event"), None),
@@ -193,8 +225,7 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
             );
         }
         EventHome::NotLoaded(module) => {
-            let drives =
-                host.devices.iter().any(|d| d.driver.as_deref().is_some_and(|v| v.starts_with("nvme")));
+            let drives = host.devices.iter().any(BlockDevice::is_nvme);
             let why = format!("module {module} is not loaded");
             // No NVMe drive: nothing is missed.
             let reason =
@@ -207,9 +238,13 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
         return state(State::Missing, Some("needs CAP_BPF and CAP_PERFMON".to_string()), Some(RIGHTS_REMEDY));
     }
     // The types of a module are root's to read; its event can be had without them.
-    let raw = known.program == "nvme_sq" && !rights.sys_admin;
+    let raw = known.program == "nvme_sq" && (btf::file().is_some() || !rights.sys_admin);
     let (loaded, reason) = if raw {
-        let why = "as a raw event, since reading the types of a module needs CAP_SYS_ADMIN";
+        let why = if btf::file().is_some() {
+            "as a raw event, as all with a BTF file"
+        } else {
+            "as a raw event, since reading the types of a module needs CAP_SYS_ADMIN"
+        };
         (try_load("nvme_sq_raw", btf), Some(why.to_string()))
     } else {
         (try_load(known.program, btf), None)
@@ -226,7 +261,7 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
 /// Loads one program alone, and lets it go.
 fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
     libbpf::listen();
-    let mut open = LatencySkelBuilder::default().open(libbpf::object_place())?;
+    let mut open = skel::latency_builder()?.open(libbpf::object_place())?;
     let told = open.maps.rodata_data.as_mut().context("the object has read-only data")?;
     told.arguments = btf.arguments()?;
     told.arguments.bio_complete = btf.bio_complete()?;
@@ -241,7 +276,8 @@ fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
 /// What the latency view shows with these programs.
 fn reach(programs: &[ProgramState]) -> &'static str {
     let follows = |name: &str| programs.iter().any(|p| p.name == name && p.state == State::Ok);
-    if ["sys_enter", "sys_exit", "ring_complete"].into_iter().all(follows) {
+    let submits = [RING_SUBMIT, SQE_SUBMIT].into_iter().any(follows);
+    if submits && ["sys_enter", "sys_exit", "ring_complete", "ring_wait"].into_iter().all(follows) {
         "all stages of io_uring requests and of system calls that wait; queue and device of every I/O"
     } else {
         "stages queue and device; complete on NVMe"
@@ -249,7 +285,7 @@ fn reach(programs: &[ProgramState]) -> &'static str {
 }
 
 fn sampler(rights: &Rights) -> ProgramState {
-    let (reason, remedy) = if !rights.btf {
+    let (reason, remedy) = if !rights.btf && btf::file().is_none() {
         (Some(NO_BTF_HERE), Some(NO_BTF_REMEDY))
     } else if rights.locked_down() {
         (Some(LOCKED), Some(LOCKED_REMEDY))
@@ -285,22 +321,22 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
         }
         // The programs of such a kernel are built apart, and its modules have no BTF: NVMe drives have no
         // events of their own.
-        None if rights.can_trace() && !libbpf::has_swap() => view(
+        None if rights.can_trace() && !skel::is_usual() => view(
             "latency",
             State::Degraded,
-            Some(
-                "block layer only, best effort: stages queue and device, by programs for kernels before 5.12"
+            Some(match btf::file() {
+                Some(_) => format!("block layer only: {BY_FILE}"),
+                None => "block layer only, best effort: stages queue and device, by programs for kernels before 5.12"
                     .to_string(),
-            ),
-            Some("use Linux 6.1 or newer".to_string()),
+            }),
+            Some(NEWER.to_string()).filter(|_| btf::file().is_none()),
         ),
         None if traced.is_empty() => {
             view("latency", State::Degraded, Some("no request-based block device is here".to_string()), None)
         }
         None => {
-            let nvme = |d: &&BlockDevice| d.driver.as_deref().is_some_and(|v| v.starts_with("nvme"));
             let blind = programs.iter().find(|p| p.name == "nvme_sq" && p.state != State::Ok);
-            match blind.filter(|_| traced.iter().any(nvme)) {
+            match blind.filter(|_| traced.iter().any(|device| device.is_nvme())) {
                 Some(program) => {
                     view("latency", State::Degraded, program.reason.clone(), program.remedy.clone())
                 }
@@ -318,8 +354,11 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
     let load = match rights.io_uring_disabled {
         Some(level) if level == 2 || (level == 1 && !rights.sys_admin) => view(
             "load",
-            State::Missing,
-            Some(format!("io_uring is switched off (kernel.io_uring_disabled = {level})")),
+            State::Degraded,
+            Some(format!(
+                "io_uring is switched off (kernel.io_uring_disabled = {level}): --ioengine libaio, psync, pvsync2 and \
+                 mmap work, io_uring (the default) and io_uring_cmd do not"
+            )),
             Some("sysctl kernel.io_uring_disabled=0".to_string()),
         ),
         _ => view("load", State::Ok, None, None),
@@ -333,4 +372,39 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
         view("check", State::Ok, None, None),
         view("explain", State::Ok, None, None),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_io_uring_the_load_generator_has_other_engines() {
+        let load = |rights: &Rights| {
+            views(&[], &Host::default(), rights).into_iter().find(|view| view.name == "load").unwrap()
+        };
+        assert_eq!(load(&Rights::default()).state, State::Ok);
+        for (level, sys_admin) in [(2, true), (1, false)] {
+            let off = load(&Rights { io_uring_disabled: Some(level), sys_admin, ..Rights::default() });
+            assert_eq!(off.state, State::Degraded);
+            let why = off.reason.unwrap();
+            assert!(why.contains("libaio, psync, pvsync2 and mmap work"), "{why}");
+        }
+        let admin = Rights { io_uring_disabled: Some(1), sys_admin: true, ..Rights::default() };
+        assert_eq!(load(&admin).state, State::Ok);
+    }
+
+    /// But for those that stand in for another of the list.
+    #[test]
+    fn every_program_of_the_view_is_listed() {
+        let mut open = skel::latency_builder().unwrap().open(libbpf::object_place()).unwrap();
+        let known = |name: &str| LATENCY.iter().chain(DETAIL).any(|known| known.program == name);
+        let unlisted: Vec<String> = open
+            .open_object_mut()
+            .progs_mut()
+            .map(|program| program.name().to_string_lossy().into_owned())
+            .filter(|name| !known(name))
+            .collect();
+        assert_eq!(unlisted, ["nvme_sq_raw", SQE_SUBMIT]);
+    }
 }

@@ -18,13 +18,14 @@ pub use generated::{baseline, latency};
 
 use self::generated::latency_old;
 
-use super::libbpf;
+use super::{btf, libbpf};
 use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
+use crate::wire::generator::WireGenerator;
 use crate::wire::groups::{WireGroup, WireGroupKey};
 use crate::wire::parts::WirePartRow;
-use crate::wire::{
-    WireBioIo, WireCounters, WireDevice, WireExtent, WireOperationRow, WireRow, WireSlot, WireTotal,
-};
+use crate::wire::places::{WirePlace, WireStamps};
+use crate::wire::rows::{WireBounds, WireOperationRow, WireRow, WireTotal};
+use crate::wire::{WireBioIo, WireCounters, WireDevice, WireExtent, WireSlot};
 
 macro_rules! compiled {
     ($name:literal) => {
@@ -34,14 +35,35 @@ macro_rules! compiled {
 
 /// All objects by the names of their sources.
 pub const OBJECTS: &[(&str, &[u8])] =
-    &[compiled!("latency"), LATENCY_OLD, compiled!("baseline"), compiled!("stacks")];
+    &[compiled!("latency"), LATENCY_OLD, LATENCY_RAW, compiled!("baseline"), compiled!("stacks")];
 
 /// The programs of latency.bpf.c without compare-and-swap.
 const LATENCY_OLD: (&str, &[u8]) = compiled!("latency_old");
 
-/// Which of the two objects the skeleton [`latency`] opens: what this kernel takes.
+/// The same without types of the kernel's.
+const LATENCY_RAW: (&str, &[u8]) = compiled!("latency_raw");
+
+/// Which of the objects the skeleton [`latency`] opens: what this kernel takes.
 pub fn object(usual: &'static [u8]) -> &'static [u8] {
-    if libbpf::has_swap() { usual } else { LATENCY_OLD.1 }
+    match btf::file() {
+        Some(_) => LATENCY_RAW.1,
+        None if libbpf::has_swap() => usual,
+        None => LATENCY_OLD.1,
+    }
+}
+
+/// What opens it: with the file that stands in for the kernel's own BTF.
+pub fn latency_builder() -> libbpf_rs::Result<latency::LatencySkelBuilder> {
+    let mut builder = latency::LatencySkelBuilder::default();
+    if let Some(file) = btf::file() {
+        builder.obj_builder.btf_custom_path(file)?;
+    }
+    Ok(builder)
+}
+
+/// Whether that is the usual one, which follows operations, bios of bio-based devices and submitters.
+pub fn is_usual() -> bool {
+    btf::file().is_none() && libbpf::has_swap()
 }
 
 /// Compares a mirror with the type that clang saw: size, and offset of each named field.
@@ -55,26 +77,33 @@ macro_rules! same_layout {
 }
 
 same_layout!(WireExtent, latency::types::wire_extent: sum not_min max);
-same_layout!(WireRow, latency::types::wire_row: bytes untimed no_start never_issued unowned further bios bio_ns extents counts);
-same_layout!(WirePartRow, latency::types::wire_part_row: extents counts);
+same_layout!(WireRow, latency::types::wire_row: bytes untimed no_start never_issued unowned further bios bio_ns flushed extents counts);
+same_layout!(WirePartRow, latency::types::wire_part_row: extents unknown counts);
+same_layout!(WireBounds, latency::types::wire_bounds: not_min max);
 same_layout!(WireTotal, latency::types::wire_total: operations sums);
-same_layout!(WireOperationRow, latency::types::wire_operation_row: torn bare extents by_total counts);
+same_layout!(WireOperationRow, latency::types::wire_operation_row: bounds torn bare by_total counts);
 same_layout!(WireDevice, latency::types::wire_device:
     major first_minor slot_base slots_per_queue hw_queues row_base shards rare_row_base flags
-    operation_row_base operation_shards);
+    operation_row_base operation_shards unowned_row_base unowned_shards);
 same_layout!(WireCounters, latency::types::wire_counters:
-    splits merges requeues retries negative out_of_range stale no_queue_start evicted evicted_ended);
+    splits merges requeues retries negative out_of_range stale no_queue_start evicted evicted_ended held_unknown
+    too_many_bios);
 same_layout!(latency_old::types::rodata, latency::types::rodata: config arguments syscall_kinds);
-same_layout!(latency_old::types::bss, latency::types::bss: running unlearned unfollowed event_floor_ns groups_made);
+same_layout!(latency_old::types::bss, latency::types::bss: running over unlearned unfollowed event_floor_ns groups_made);
 same_layout!(WireSubmitter, latency::types::wire_submitter:
     cgroup pid tid cpu flags comm sector bytes);
 same_layout!(WireIo, latency::types::wire_io:
     kind marks io operation queued issued reaped ended sector bytes cmd_flags device slot_base op cpu by);
 same_layout!(WireOperation, latency::types::wire_operation:
     kind opcode operation user_data entered queued issued reaped ended io leader seen from parts fused);
-same_layout!(WireEmitter, latency::types::wire_emitter: matched skip numbers lost_ios lost_operations);
-same_layout!(WireSlot, latency::types::wire_slot: request queued issued reaped state used sector bytes group cpu);
-same_layout!(WireBioIo, latency::types::wire_bio_io: bio queued link proof device bytes op parts
-    flush_ahead group cpu);
+same_layout!(WireEmitter, latency::types::wire_emitter: matched skip numbers lost_ios lost_operations
+    early_operations);
+same_layout!(WireSlot, latency::types::wire_slot: request queued issued reaped ended proof link group cpu
+    device op fused state used);
+same_layout!(WireStamps, latency::types::stamps: queued issued reaped ended device op fused group);
+same_layout!(WirePlace, latency::types::operation: request entered next parts stamps);
+same_layout!(WireBioIo, latency::types::wire_bio_io: bio queued proof link device bytes op parts
+    flush_ahead group cpu place);
 same_layout!(WireGroupKey, latency::types::wire_group_key: cgroup device queue cpu pid op size known);
+same_layout!(WireGenerator, latency::types::wire_generator: handed looked entered returned tid);
 same_layout!(WireGroup, latency::types::wire_group: number comm);

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{ErrorKind, Link, MapCore, RingBufferBuilder, libbpf_sys};
 
-use crate::probe::perf_event;
+use crate::probe::{btf, perf_event};
 use crate::refusal::Refusal;
 use crate::wire::stacks::{RawProfile, Sample, SampleHead, Sampler, Tally, decode};
 
@@ -116,7 +116,11 @@ fn run(frequency: u64, ready: &Sender<Sampler>, stopped: &Receiver<()>) -> Resul
     let cpus = events.len() as u32;
 
     let mut object = MaybeUninit::uninit();
-    let mut open = skel::StacksSkelBuilder::default().open(&mut object)?;
+    let mut builder = skel::StacksSkelBuilder::default();
+    if let Some(file) = btf::file() {
+        builder.obj_builder.btf_custom_path(file)?;
+    }
+    let mut open = builder.open(&mut object)?;
     open.maps.stack_ring.set_max_entries(ring_bytes(cpus, frequency))?;
     let skeleton = open.load().map_err(explain_load)?;
 

@@ -1,9 +1,9 @@
 //! The system calls that carry operations.
 
-use crate::wire::{CALL_AIO, CALL_AIO_FETCH, CALL_RING, CALL_WAITS};
+use crate::wire::{CALL_AIO, CALL_AIO_FETCH, CALL_COMMAND, CALL_RING, CALL_WAITS};
 
 /// System calls that are an operation themselves when they do I/O: they return with the result.
-const WAIT: [libc::c_long; 16] = [
+const WAIT: [libc::c_long; 20] = [
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_pread64,
@@ -20,17 +20,23 @@ const WAIT: [libc::c_long; 16] = [
     libc::SYS_sendfile,
     libc::SYS_copy_file_range,
     libc::SYS_splice,
+    libc::SYS_fallocate,
+    libc::SYS_msync,
+    libc::SYS_syncfs,
+    libc::SYS_sync,
 ];
 
 /// x86-64's number, which the libc crate does not have.
 const IO_PGETEVENTS: libc::c_long = 333;
 
 /// Numbers with what they are (`enum wire_call`), of this architecture's own table. A 32-bit program
-/// on a 64-bit kernel has other numbers and is not followed.
+/// on a 64-bit kernel has other numbers: what it calls is looked for here all the same, and not found or taken for
+/// another call that waits.
 pub fn followed() -> impl Iterator<Item = (usize, u8)> {
     WAIT.into_iter()
         .map(|number| (number, CALL_WAITS))
         .chain([(libc::SYS_io_uring_enter, CALL_RING), (libc::SYS_io_submit, CALL_AIO)])
+        .chain([(libc::SYS_ioctl, CALL_COMMAND)])
         .chain([(libc::SYS_io_getevents, CALL_AIO_FETCH), (IO_PGETEVENTS, CALL_AIO_FETCH)])
         .filter_map(|(number, kind)| Some((usize::try_from(number).ok()?, kind)))
 }

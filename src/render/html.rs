@@ -25,6 +25,8 @@ pub struct Report<'a> {
     pub doubt: Option<&'a str>,
     /// The command line as it was typed.
     pub command: &'a str,
+    /// How the command behind `--` ended; None: there was none, or it goes on.
+    pub command_status: Option<i32>,
     /// The on-CPU flame graph as `render::flame::inline` makes it, taken as it is; None: no profile.
     pub flame: Option<&'a str>,
     /// What `diagnose --json` prints; it stands in the page for scripts and for later comparison.
@@ -58,7 +60,7 @@ pub fn render(report: &Report<'_>) -> String {
     out.push_str(&section("Flame graph", &flame_graph(report)));
     out.push_str(&section("What was not seen", &findings::gaps(s, report.diagnosis)));
     out.push_str(&section("Machine", &setting::machine(s)));
-    out.push_str(&section("Measurement", &setting::measurement(s, report.command)));
+    out.push_str(&section("Measurement", &setting::measurement(report)));
     out.push_str(&footer(report));
     out.push_str("</main>\n");
     out.push_str(&format!(
@@ -145,13 +147,17 @@ fn figures(s: &Summaries<'_>) -> String {
     match s.load {
         Some(load) => {
             let latency = load.latency();
-            let detail = match load.numjobs {
-                1 => format!("{} at depth {}", bytes(load.bs as f64), load.iodepth),
-                jobs => format!("{} at depth {jobs} × {}", bytes(load.bs as f64), load.iodepth),
+            let detail = match load.job.numjobs {
+                1 => format!("{} at depth {}", bytes(load.job.largest_block() as f64), load.job.iodepth),
+                jobs => format!(
+                    "{} at depth {jobs} × {}",
+                    bytes(load.job.largest_block() as f64),
+                    load.job.iodepth
+                ),
             };
             cells.push(("operations per second", load.iops().map_or("-".into(), short), detail));
             let rate = load.bytes_per_second().map_or("-".into(), bytes);
-            cells.push(("bandwidth", format!("{rate}/s"), load.rw.name().to_string()));
+            cells.push(("bandwidth", format!("{rate}/s"), load.job.rw.name().to_string()));
             let p99 = latency.quantile(0.99).map_or("-".into(), time);
             let mean = latency.mean().map_or("-".into(), |ns| time(ns as u64));
             cells.push(("mean latency", mean, format!("p99 {p99}")));
@@ -163,8 +169,7 @@ fn figures(s: &Summaries<'_>) -> String {
             cells.push(("bandwidth", format!("{}/s", bytes(amount as f64 / seconds)), String::new()));
         }
     }
-    let ios: u64 = s.latency.devices.iter().map(|d| d.ios).sum();
-    cells.push(("I/Os traced", count(ios), format!("in {}", time(s.latency.duration_ns))));
+    cells.push(("I/Os traced", count(s.latency.ios()), format!("in {}", time(s.latency.duration_ns))));
     let lost = &s.envelope.lost;
     cells.push((
         "I/Os lost",

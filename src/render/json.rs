@@ -3,9 +3,13 @@
 pub mod check;
 pub mod devices;
 pub mod diagnose;
+pub mod drive;
+pub mod fio;
 pub mod groups;
 pub mod latency;
 pub mod load;
+pub mod precondition;
+pub mod sweep;
 pub mod trace;
 
 use serde_json::{Map, Value, json};

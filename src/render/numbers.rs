@@ -4,7 +4,7 @@ use crate::findings::{Finding, Worth};
 use crate::units::{bytes, count, short, significant, time};
 
 /// How each number of the rules is called.
-pub const LABELS: [(&str, &str); 54] = [
+pub const LABELS: [(&str, &str); 61] = [
     ("block_bytes", "block size"),
     ("busy_percent", "at most busy"),
     ("complete_share_percent", "complete stage's share of the operation"),
@@ -16,6 +16,7 @@ pub const LABELS: [(&str, &str); 54] = [
     ("device_p50_to_min_ratio", "median to minimum of the device stage"),
     ("device_p99_ns", "99th percentile of the device stage"),
     ("device_read_bytes", "bytes read from the device"),
+    ("device_read_percent", "share of the returned bytes that the device read"),
     ("device_share_percent", "device stage's share of the I/O"),
     ("held_percent", "share of the operation outside the device"),
     ("in_block_layer_ios", "I/Os in the block layer"),
@@ -38,18 +39,22 @@ pub const LABELS: [(&str, &str); 54] = [
     ("max_hw_request_bytes", "largest request that the hardware takes"),
     ("max_request_bytes", "largest request"),
     ("measured_bytes_per_second", "bytes per second"),
+    ("namespace_capacity_bytes", "capacity of the namespace"),
+    ("namespace_used_bytes", "in use of the namespace"),
     ("nr_requests", "nr_requests"),
-    ("operation_bytes", "size of an operation"),
+    ("operation_bytes", "bytes that the operations returned"),
     ("operations", "operations"),
     ("present_ios", "I/Os that want a request"),
     ("queue_mean_ns", "mean of the queue stage"),
     ("queue_share_percent", "queue stage's share of the I/O"),
     ("rate_to_limit_ratio", "rate to limit"),
     ("requests", "requests"),
+    ("sampled_blocks", "sampled blocks"),
     ("scheduler_cpu_percent", "scheduler's share of the busy CPU time"),
     ("splits", "splits"),
     ("system_ns_per_operation", "system time per operation"),
     ("tags", "tags"),
+    ("under_way_percent", "operations at most under way"),
     ("user_ns_per_operation", "user time per operation"),
     ("waiting_ios", "I/Os that wait for a request"),
     ("worker_cpu_percent", "workers' share of their CPUs"),
@@ -59,6 +64,8 @@ pub const LABELS: [(&str, &str); 54] = [
     ("write_queue_mean_ns", "mean of the queue stage of writes"),
     ("write_queue_share_percent", "queue stage's share of writes"),
     ("writeback_throttle_ns", "target of write-back throttling"),
+    ("zero_blocks", "blocks of nothing but zeros"),
+    ("zero_percent", "share of blocks of nothing but zeros"),
 ];
 
 /// Label and text of one number: `("device stage's share of the I/O", "94.8 %")`.

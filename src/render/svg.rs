@@ -1,7 +1,7 @@
 //! Charts as inline SVG. Colours come from the page's style sheet through classes, so that a stage
 //! has one colour in every chart, in light and in dark.
 
-use crate::analyze::latency::Stage;
+use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::units::{counted, time};
 
@@ -245,10 +245,7 @@ mod tests {
     use super::*;
 
     fn two_peaks() -> Histogram {
-        let mut hist = Histogram::default();
-        (0..9_000).for_each(|i| hist.record(80_000 + i * 4));
-        (0..1_000).for_each(|i| hist.record(900_000 + i * 50));
-        hist
+        (0..9_000).map(|i| 80_000 + i * 4).chain((0..1_000).map(|i| 900_000 + i * 50)).collect()
     }
 
     #[test]
@@ -274,8 +271,7 @@ mod tests {
     #[test]
     fn one_value_and_zero_are_charts_too() {
         for value in [0, 1, 123_456, 1 << 45] {
-            let mut hist = Histogram::default();
-            hist.record(value);
+            let hist = Histogram::from_iter([value]);
             let svg = histogram(Stage::Queue, &hist, range([&hist].into_iter()).unwrap());
             assert!(!svg.contains("NaN") && svg.contains(": 1 I/O</title>"), "{value}: {svg}");
         }

@@ -3,15 +3,21 @@
 pub mod check;
 pub mod devices;
 pub mod diagnose;
+pub mod drive;
 pub mod footer;
 pub mod groups;
+mod histograms;
 pub mod latency;
 pub mod load;
+pub mod precondition;
 pub mod self_test;
+mod stages;
+pub mod sweep;
+pub mod terse;
 pub mod trace;
 
 pub use crate::units::{
-    bytes, common_bytes, common_time, count, counted, short, significant, time, time_unit,
+    bytes, common_bytes, common_time, count, counted, figure, short, significant, time, time_unit,
 };
 
 /// Escapes what could move a cursor or hide text: control characters, bidi overrides and the

@@ -2,6 +2,16 @@
 
 use crate::load::LoadSummary;
 
+/// The stages of one device for a while.
+pub fn latency(name: &str) -> String {
+    format!("biopsy latency -d {name} --for 5s")
+}
+
+/// The stages of one device, every second.
+pub fn latency_by_second(name: &str) -> String {
+    format!("biopsy latency -d {name} 1")
+}
+
 /// The same load again, with another depth or number of jobs.
 pub fn load(load: &LoadSummary, iodepth: u32, numjobs: u32) -> String {
     let (target, scratch) = match load.target.strip_prefix("scratch file in ") {
@@ -10,11 +20,19 @@ pub fn load(load: &LoadSummary, iodepth: u32, numjobs: u32) -> String {
     };
     // The limits of the command line.
     let (iodepth, numjobs) = (iodepth.clamp(1, 4096), numjobs.clamp(1, 1024));
+    format!("biopsy load {}{scratch} {}", quoted(target), words(load, iodepth, numjobs))
+}
+
+/// The same diagnosis again; of a target that is no scratch file.
+pub fn diagnose(load: &LoadSummary) -> String {
+    format!("biopsy diagnose {} {}", quoted(&load.target), words(load, load.job.iodepth, load.job.numjobs))
+}
+
+fn words(load: &LoadSummary, iodepth: u32, numjobs: u32) -> String {
     format!(
-        "biopsy load {}{scratch} --rw {} --bs {} --iodepth {iodepth} --numjobs {numjobs}",
-        quoted(target),
-        load.rw.name(),
-        size(load.bs)
+        "--rw {} --bs {} --iodepth {iodepth} --numjobs {numjobs}",
+        load.job.rw.name(),
+        size(load.job.largest_block())
     )
 }
 
@@ -58,7 +76,7 @@ mod tests {
         );
         load.target = "scratch file in /var/tmp".into();
         load.fill = Some(Fill { bytes: 1, duration_ns: 1 });
-        load.bs = 1 << 20;
+        load.job.set_bs(1 << 20);
         assert_eq!(
             super::load(load, 5000, 1),
             "biopsy load /var/tmp --scratch --rw randread --bs 1m --iodepth 4096 --numjobs 1"

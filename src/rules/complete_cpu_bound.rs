@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::command;
 use super::cpu::{self, Saturation};
 use super::device_bound::{self, INTERRUPT_LIMIT};
 use super::facts::{self, Picture, percent};
 use super::{Rule, Summaries};
-use crate::analyze::latency::Stage;
 use crate::analyze::stacks::CpuClass;
+use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Severity, Worth};
 use crate::units::{in_percent, time};
 
@@ -55,7 +56,8 @@ When it is wrong
 What to try
   Let more CPUs complete: more hardware queues, interrupts of the queues on CPUs of their own
   (/proc/irq/N/smp_affinity_list), echo 2 > /sys/block/DEV/queue/rq_affinity (each I/O completes on the
-  CPU that submitted it). Fewer and larger I/Os. Polled queues, where the driver has them.
+  CPU that submitted it). Fewer and larger I/Os. Polled queues, where the driver has them. The estimate of
+  the gain is bounded by the complete stage's share (all of it gone) and by one doubling.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
@@ -122,7 +124,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             "Let more CPUs complete: spread the interrupts of {name}'s queues (/proc/irq/N/smp_affinity_list), or \
              echo 2 > /sys/block/{name}/queue/rq_affinity, and compare the I/Os per second."
         ),
-        check: format!("biopsy latency -d {name} --for 5s"),
+        check: command::latency(name),
         worth: Some(Worth {
             metric: "iops_ratio".to_string(),
             low: 1.0,

@@ -5,12 +5,8 @@ use std::collections::BTreeMap;
 use super::Summaries;
 use super::facts;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
-use crate::load::LoadSummary;
+use crate::load::{LoadSummary, WORKER_SATURATED};
 use crate::units::in_percent;
-
-/// A worker that used this share of its CPU is limited by it. Not 1.0: what interrupts take on that
-/// CPU is not charged to the worker, and the run's first and last milliseconds are not busy.
-pub const WORKER_SATURATED: f64 = 0.90;
 
 /// A worker below `WORKER_SATURATED` that used at least this much counts as limited when the
 /// interrupts fill up the rest.
@@ -21,6 +17,9 @@ pub const MACHINE_SATURATED: f64 = 0.95;
 
 /// Share of the busy time that must be the I/O's own before a busy machine is blamed on it.
 pub const IO_SHARE: f64 = 0.70;
+
+/// Threads below this share of a CPU do not explain why it is busy.
+const BUSY_THREAD: f64 = 0.05;
 
 /// A profile below this many samples is noise: a share of 10 % would be off by 3 points.
 pub const MIN_SAMPLES: u64 = 100;
@@ -287,6 +286,16 @@ fn thread_io_share(profile: &ProfileSummary, comm: &str) -> f64 {
         mine(stack) && kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES))
     });
     if all == 0.0 { 0.0 } else { io / all }
+}
+
+/// `busiest threads, of one CPU each: qemu (4711) 78 %, rustc (815) 12 %`; None without a profile.
+pub fn busiest_line(s: &Summaries<'_>) -> Option<String> {
+    let profile = profile(s)?;
+    let share = |ns: u64| ns as f64 / profile.duration_ns as f64;
+    let threads = profile.top.iter().filter(|(_, _, ns)| share(*ns) >= BUSY_THREAD).take(3);
+    let threads: Vec<String> =
+        threads.map(|(name, pid, ns)| format!("{name} ({pid}) {}", in_percent(share(*ns)))).collect();
+    (!threads.is_empty()).then(|| format!("busiest threads, of one CPU each: {}", threads.join(", ")))
 }
 
 /// The functions with the most busy samples, with their shares: `_raw_spin_lock 12 %`.

@@ -1,44 +1,78 @@
-//! Reads that never reach the device.
+//! Reads that are answered without the media: they never reach the device, or find nothing there.
 
 use std::collections::BTreeMap;
 
-use super::facts::{self, percent};
+use super::command;
+use super::facts::{self, Picture, percent};
 use super::{Rule, Summaries};
-use crate::findings::{Finding, Severity};
-use crate::load::LoadSummary;
+use crate::findings::{Finding, Severity, Worth};
+use crate::load::{LoadSummary, Sampled};
 use crate::units::{bytes, counted, in_percent};
 
 /// The device must have read this share of what the operations asked for. Not 1.0: the window and
 /// the load need not begin and end in the same microsecond.
 pub const READ_SHARE: f64 = 0.95;
 
+/// Share of sampled blocks without content from which on it is worth a word: a file may well have a block of
+/// zeros. `biopsy load` warns from here on as well.
+pub const EMPTY_SHARE: f64 = 0.05;
+
+/// From this share on it can be what the figures rest on: if such reads cost nothing, those with content would
+/// run at less than 0.75 of the rate.
+pub const MOSTLY_SHARE: f64 = 0.25;
+
+/// Fewer sampled blocks than these say too little: of 32 two are 6 %.
+pub const MIN_SAMPLES: u64 = 32;
+
+/// What a drive says of all of its namespace is said of what a load reads where that is this much of it.
+pub const WHOLE_SHARE: f64 = 0.9;
+
+/// What is left of the confidence of findings that rest on how fast the device answers.
+pub const CONFIDENCE_LEFT: f64 = 0.7;
+
 pub const RULE: Rule = Rule { id: "deallocated-read", page: PAGE, find };
 
 const PAGE: &str = "\
-Operations are answered without a read on the device: holes, unwritten extents or the page cache.
+Reads are answered without the media: they do not reach the device, or find deallocated blocks there.
 
-The figures of such a run say nothing about the device. A file that was allocated and never written
-reads at memory speed: more than a million \"IOPS\" were measured with not one read on the disk.
+The figures of such a run say little or nothing about the device. A file that was allocated and never
+written reads at memory speed: more than a million \"IOPS\" were measured with not one read on the disk.
+A drive answers reads of blocks that were never written, or discarded since, from its tables.
 
 How it is computed
-  device_share_percent = bytes that the device read / bytes that the operations of biopsy's own load
-  returned. Found below 95 %. Bytes are compared and not counts alone, because a split turns one
-  operation into several I/Os and a merge several into one; the count must be below 95 % as well,
-  or no smaller than one I/O per operation can explain it.
+  - They do not reach it: device_read_percent = bytes that the device read / bytes that the operations of
+    biopsy's own load returned. Found below 95 %, as critical. Bytes decide and not counts, because a split
+    turns one operation into several I/Os and a merge several into one.
+  - They reach it and find nothing: before the load some dozens of blocks, spread over what it will read, are
+    read past the page cache. zero_percent = blocks of nothing but zeros / blocks that were read. Found from
+    5 % on as a note, from 25 % on as a warning, if at least 32 blocks were read. The confidence is 0.6;
+    it is 0.9 where the load reads 90 % of an NVMe namespace or more and the drive itself says that as
+    much of it is not in use (less two standard deviations of the sample). Beside a warning, other findings
+    that rest on how fast the device answers are less sure: their confidence is multiplied by 0.7.
 
 From which numbers
   load.bytes, load.operations; latency.devices[].ops.read.bytes and .ios of the load's target, or of
-  the devices below it when the target has no requests of its own (dm, md).
+  the devices below it when the target has no requests of its own (dm, md); load.content: holes, unwritten
+  extents and zeros among the blocks that were looked at; load.namespace: what an NVMe drive says is in use.
 
 When it is wrong
-  - Reads of others on the same device count as reads of the load and can hide the finding.
+  - Reads of others on the same device count as reads of the load and can hide that the load's did not
+    reach it.
   - A file system that compresses, deduplicates or keeps small files in its metadata reads fewer
     bytes than it returns, and nothing is deallocated.
   - Some file systems answer direct reads from the page cache; biopsy's load refuses those it knows.
-  - It does not see blocks that a drive itself has deallocated (after a discard): those reads reach
-    the drive, which answers without touching its media and looks faster than it is.
-  - A loop device counts every read; whether its backing file has holes shows one layer down.
-  - It is not looked for when I/Os are lost, or when the trace covers less than 99 % of the load.
+  - Zeros that were written look like blocks that were not. Most drives store and read them like anything
+    else; some compress them, or deallocate what is written with zeros.
+  - A disk with an arm seeks for zeros as well: rotational disks are left out, but not in a virtual machine,
+    where all disks say so.
+  - Some drives return other bytes than zeros for deallocated blocks; these are not seen.
+  - A loop device or a virtual disk reads what lies below it: whether that has holes is not asked there.
+  - It is not looked for when I/Os are lost, or when the trace covers less than 99 % of the load; zeros not
+    in a scratch file, which biopsy fills itself.
+
+What it is worth
+  Nothing becomes faster. For zeros the estimate is what may be left of the rate: if reads of zeros
+  took no time at all, those of content would run at (1 - zero_percent) of it.
 
 What to try
   Write the target before reading it: a directory as the target makes biopsy fill a scratch file
@@ -53,34 +87,91 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     judge(s, load).into_iter().collect()
 }
 
+/// What the load asked for, and what the device did for it.
+struct Reads<'a> {
+    load: &'a LoadSummary,
+    target: &'a str,
+    operations: u64,
+    wanted: u64,
+    ios: u64,
+    read: u64,
+}
+
+impl Reads<'_> {
+    /// None where they cannot be compared.
+    fn of<'a>(s: &Summaries<'a>, load: &'a LoadSummary) -> Option<Reads<'a>> {
+        let target = load.device.as_ref()?;
+        let (wanted, operations) = (load.bytes(), load.operations());
+        if operations < facts::MIN_IOS || wanted == 0 {
+            return None;
+        }
+        let pictures = facts::pictures(s);
+        // Not traced at all means no I/O only where requests would have been seen.
+        if pictures.is_empty() && !facts::disk(s, target).is_some_and(|disk| disk.request_based) {
+            return None;
+        }
+        let in_doubt = pictures.iter().any(|p| p.doubt(s).is_some())
+            || facts::loss(operations, facts::homeless(s)) > facts::MAX_LOSS;
+        let sum = |of: fn(&Picture<'_>) -> u64| pictures.iter().map(of).sum();
+        let (ios, read) = (sum(|p| p.ios), sum(|p| p.bytes));
+        (!in_doubt).then_some(Reads { load, target, operations, wanted, ios, read })
+    }
+
+    fn share(&self) -> f64 {
+        self.read as f64 / self.wanted as f64
+    }
+
+    fn evidence(&self) -> Vec<String> {
+        vec![
+            format!(
+                "the operations returned {} in {}",
+                bytes(self.wanted as f64),
+                counted(self.operations, "read")
+            ),
+            format!(
+                "{} read {} in {} in the same time",
+                self.target,
+                bytes(self.read as f64),
+                counted(self.ios, "I/O")
+            ),
+        ]
+    }
+
+    fn numbers(&self) -> BTreeMap<&'static str, f64> {
+        BTreeMap::from([
+            ("operations", self.operations as f64),
+            ("operation_bytes", self.wanted as f64),
+            ("device_ios", self.ios as f64),
+            ("device_read_bytes", self.read as f64),
+            ("device_read_percent", percent(self.share())),
+            ("device_ios_per_operation_ratio", self.ios as f64 / self.operations as f64),
+        ])
+    }
+}
+
 fn judge(s: &Summaries<'_>, load: &LoadSummary) -> Option<Finding> {
-    let target = load.device.as_ref()?;
-    let wanted = load.bytes();
-    let operations = load.operations();
-    if operations < facts::MIN_IOS || wanted == 0 {
-        return None;
-    }
-    let pictures = facts::pictures(s);
-    // Not traced at all means no I/O only where requests would have been seen.
-    if pictures.is_empty() && !facts::disk(s, target).is_some_and(|disk| disk.request_based) {
-        return None;
-    }
-    let in_doubt = pictures.iter().any(|p| p.doubt(s).is_some())
-        || facts::loss(operations, facts::homeless(s)) > facts::MAX_LOSS;
-    let read: u64 = pictures.iter().map(|p| p.bytes).sum();
-    let ios: u64 = pictures.iter().map(|p| p.ios).sum();
-    let share = read as f64 / wanted as f64;
-    if in_doubt || share >= READ_SHARE {
-        return None;
-    }
-    let mut evidence = vec![
-        format!("the operations returned {} in {}", bytes(wanted as f64), counted(operations, "read")),
-        format!("{target} read {} in {} in the same time", bytes(read as f64), counted(ios, "I/O")),
-    ];
+    let reads = Reads::of(s, load)?;
+    if reads.share() < READ_SHARE { Some(unread(&reads)) } else { empty(s, &reads) }
+}
+
+/// They do not reach the device.
+fn unread(reads: &Reads<'_>) -> Finding {
+    let Reads { load, target, .. } = reads;
+    let mut evidence = reads.evidence();
     if let Some(fill) = load.fill {
         evidence.push(format!(
             "the scratch file had been filled with {} before: a cache or compression answers, not a hole",
             bytes(fill.bytes as f64)
+        ));
+    }
+    if let Some(sampled) = load.drive.sampled.filter(|sampled| sampled.empty() > 0) {
+        evidence.push(format!(
+            "of {} before the load {} had no content: {} in holes, {} in unwritten extents, {} read as zeros",
+            counted(sampled.samples, "sampled block"),
+            sampled.empty(),
+            sampled.holes,
+            sampled.unwritten,
+            sampled.zeros
         ));
     }
     let advice = if load.fill.is_some() {
@@ -88,35 +179,128 @@ fn judge(s: &Summaries<'_>, load: &LoadSummary) -> Option<Finding> {
     } else {
         "Write the target once before reading it, or give a directory: a filled scratch file is used then."
     };
-    Some(Finding {
+    Finding {
         id: RULE.id,
-        subject: target.clone(),
+        subject: target.to_string(),
         severity: Severity::Critical,
         confidence: if load.fill.is_some() { 0.8 } else { 0.95 },
         sentence: format!(
             "The device did not do the reads: {target} read {} of the bytes that the operations returned, \
              so the figures say nothing about it.",
-            in_percent(share)
+            in_percent(reads.share())
         ),
-        numbers: BTreeMap::from([
-            ("operations", operations as f64),
-            ("operation_bytes", wanted as f64),
-            ("device_ios", ios as f64),
-            ("device_read_bytes", read as f64),
-            ("device_share_percent", percent(share)),
-            ("device_ios_per_operation_ratio", ios as f64 / operations as f64),
-        ]),
+        numbers: reads.numbers(),
         evidence,
         advice: advice.to_string(),
-        check: "biopsy diagnose .".to_string(),
+        check: if load.fill.is_some() { "biopsy diagnose .".to_string() } else { command::diagnose(load) },
         worth: None,
+    }
+}
+
+/// Sampled blocks of a load, where nothing but zeros may cost less than content.
+struct Zeros {
+    zeros: u64,
+    read: u64,
+}
+
+impl Zeros {
+    fn of(s: &Summaries<'_>, load: &LoadSummary) -> Option<Self> {
+        let Sampled { samples, holes, unwritten, zeros, unreadable, unread } = load.drive.sampled?;
+        let read = samples - holes - unwritten - unreadable - unread;
+        let disk = load.device.as_ref().and_then(|name| facts::disk(s, name));
+        // A virtual disk calls itself rotational unless its host says otherwise.
+        let has_arm = s.host.virtualization.is_none() && disk.and_then(|disk| disk.rotational) == Some(true);
+        let of = Self { zeros, read };
+        (!has_arm && read >= MIN_SAMPLES && of.share() >= EMPTY_SHARE).then_some(of)
+    }
+
+    fn share(&self) -> f64 {
+        self.zeros as f64 / self.read as f64
+    }
+
+    /// Two standard deviations of such a sample below its share.
+    fn least_share(&self) -> f64 {
+        let share = self.share();
+        (share - 2.0 * (share * (1.0 - share) / self.read as f64).sqrt()).max(EMPTY_SHARE)
+    }
+}
+
+/// They reach it, and find nothing there.
+fn empty(s: &Summaries<'_>, reads: &Reads<'_>) -> Option<Finding> {
+    let Reads { load, target, .. } = reads;
+    let found = Zeros::of(s, load)?;
+    let share = found.share();
+    let mut evidence = reads.evidence();
+    evidence.push(format!(
+        "of {} that were read before the load {} had nothing but zeros",
+        counted(found.read, "sampled block"),
+        found.zeros
+    ));
+    let mut numbers = reads.numbers();
+    numbers.extend([
+        ("sampled_blocks", found.read as f64),
+        ("zero_blocks", found.zeros as f64),
+        ("zero_percent", percent(share)),
+    ]);
+    // Drives that keep no count of it say that all is in use.
+    let told = load.drive.usage.filter(|usage| usage.used < usage.capacity);
+    let mut is_told = false;
+    if let Some(usage) = told {
+        let unused = 1.0 - usage.used as f64 / usage.capacity as f64;
+        is_told = load.size as f64 >= WHOLE_SHARE * usage.size as f64 && unused >= found.least_share();
+        numbers.insert("namespace_used_bytes", usage.used as f64);
+        numbers.insert("namespace_capacity_bytes", usage.capacity as f64);
+        evidence.push(format!(
+            "{} of {} of the namespace are in use, as the drive tells",
+            bytes(usage.used as f64),
+            bytes(usage.capacity as f64)
+        ));
+    }
+    if !is_told {
+        evidence.push(
+            "zeros that were written would look the same, and most drives read those like content"
+                .to_string(),
+        );
+    }
+    Some(Finding {
+        id: RULE.id,
+        subject: target.to_string(),
+        severity: if share >= MOSTLY_SHARE { Severity::Warning } else { Severity::Note },
+        confidence: if is_told { 0.9 } else { 0.6 },
+        sentence: format!(
+            "The reads reach {target}, but {} of its sampled blocks hold nothing but zeros: where they were never \
+             written, or discarded, the device answers without its media, and the figures flatter it.",
+            in_percent(share)
+        ),
+        numbers,
+        evidence,
+        advice: format!(
+            "Write {} with data before reading it, if nobody needs what it holds, or give a directory: a filled scratch \
+             file is read then.",
+            load.target
+        ),
+        check: command::diagnose(load),
+        worth: (share < 1.0).then(|| Worth { metric: "iops_ratio".to_string(), low: 1.0 - share, high: 1.0 }),
     })
+}
+
+/// What to say with a finding that rests on how fast the device answers; None where it answered with content.
+pub fn doubt(found: &[Finding]) -> Option<String> {
+    let empty =
+        found.iter().find(|finding| finding.id == RULE.id && finding.severity >= Severity::Warning)?;
+    let share = empty.numbers.get("zero_percent")?;
+    Some(format!(
+        "{} of the sampled blocks were zeros (deallocated-read): this is said of such reads, and those of content may \
+         be slower",
+        in_percent(share / 100.0)
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::latency::Op;
+    use crate::analyze::op::Op;
+    use crate::host::nvme::Use;
     use crate::rules::literal::Case;
 
     #[test]
@@ -125,7 +309,23 @@ mod tests {
         assert!(find(&case.summaries()).is_empty());
         case.latency.devices.clear();
         let found = find(&case.summaries());
-        assert_eq!((found[0].severity, found[0].numbers["device_share_percent"]), (Severity::Critical, 0.0));
+        assert_eq!((found[0].severity, found[0].numbers["device_read_percent"]), (Severity::Critical, 0.0));
+    }
+
+    #[test]
+    fn what_lay_there_before_is_evidence() {
+        let mut case = Case::new(100_000, 32);
+        case.latency.devices.clear();
+        let line =
+            |case: &Case| find(&case.summaries())[0].evidence.iter().find(|e| e.contains("sampled")).cloned();
+        assert_eq!(line(&case), None, "nobody looked");
+        let sampled = Sampled { samples: 64, holes: 3, unwritten: 60, ..Sampled::default() };
+        case.load.as_mut().unwrap().drive.sampled = Some(sampled);
+        let said = line(&case).unwrap();
+        assert!(
+            said.starts_with("of 64 sampled blocks before the load 63 had no content: 3 in holes, 60"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -163,5 +363,94 @@ mod tests {
         assert!(find(&case.summaries()).is_empty(), "tmpfs has no device");
         case.load = None;
         assert!(find(&case.summaries()).is_empty());
+    }
+
+    /// A sample of 64 blocks of which some were zeros.
+    fn sampled(case: &mut Case, zeros: u64) {
+        let sampled = Sampled { samples: 64, zeros, ..Sampled::default() };
+        case.load.as_mut().unwrap().drive.sampled = Some(sampled);
+    }
+
+    #[test]
+    fn reads_that_reach_the_device_and_find_zeros_are_found() {
+        let mut case = Case::new(100_000, 32);
+        let found = |case: &Case| find(&case.summaries()).into_iter().next();
+        sampled(&mut case, 3);
+        assert_eq!(found(&case), None, "4.7 %");
+        sampled(&mut case, 4);
+        assert_eq!(found(&case).unwrap().severity, Severity::Note);
+        sampled(&mut case, 16);
+        let some = found(&case).unwrap();
+        assert_eq!((some.severity, some.confidence), (Severity::Warning, 0.6));
+        assert_eq!((some.numbers["zero_percent"], some.numbers["sampled_blocks"]), (25.0, 64.0));
+        assert_eq!(
+            some.worth,
+            Some(Worth { metric: "iops_ratio".into(), low: 0.75, high: 1.0 }),
+            "at worst the other reads take all the time"
+        );
+        assert_eq!(some.check, "biopsy diagnose /dev/vda --rw randread --bs 4k --iodepth 32 --numjobs 1");
+        sampled(&mut case, 64);
+        let all = found(&case).unwrap();
+        assert!(
+            all.sentence.contains("The reads reach vda, but 100 % of its sampled blocks"),
+            "{}",
+            all.sentence
+        );
+        assert_eq!(all.worth, None, "nothing is known of reads of content");
+        case.read().bytes /= 2;
+        assert_eq!(found(&case).unwrap().severity, Severity::Critical, "they do not reach it");
+    }
+
+    #[test]
+    fn a_drive_that_says_the_same_makes_it_nearly_sure() {
+        let mut case = Case::new(100_000, 32);
+        sampled(&mut case, 32);
+        let mut with = |used| {
+            case.load.as_mut().unwrap().drive.usage = Some(Use { size: 1 << 40, capacity: 1 << 40, used });
+            find(&case.summaries()).remove(0)
+        };
+        assert_eq!(
+            with((1 << 40) / 16 * 9).confidence,
+            0.6,
+            "a file's zeros are not what the drive has free"
+        );
+        case.load.as_mut().unwrap().size = 1 << 40;
+        let mut with = |used| {
+            case.load.as_mut().unwrap().drive.usage = Some(Use { size: 1 << 40, capacity: 1 << 40, used });
+            find(&case.summaries()).remove(0)
+        };
+        assert_eq!(with(1 << 40).confidence, 0.6, "it keeps no count, or says the contrary");
+        assert_eq!(
+            with((1 << 40) / 8 * 7).confidence,
+            0.6,
+            "an eighth is not in use, and half of the blocks are zeros"
+        );
+        let told = with((1 << 40) / 16 * 9);
+        assert_eq!((told.confidence, told.numbers["namespace_used_bytes"]), (0.9, 618_475_290_624.0));
+        assert!(
+            !told.evidence.iter().any(|line| line.contains("would look the same")),
+            "{:?}",
+            told.evidence
+        );
+        sampled(&mut case, 4);
+        case.load.as_mut().unwrap().drive.usage =
+            Some(Use { size: 1 << 40, capacity: 1 << 40, used: (1 << 40) - 4096 });
+        assert_eq!(find(&case.summaries())[0].confidence, 0.6, "one free block is not 5 %");
+    }
+
+    #[test]
+    fn zeros_are_no_finding_where_they_prove_nothing() {
+        let mut case = Case::new(100_000, 32);
+        sampled(&mut case, 64);
+        case.disk().rotational = Some(true);
+        assert!(find(&case.summaries()).is_empty(), "an arm seeks for zeros too");
+        case.host.virtualization = Some("kvm".into());
+        assert_eq!(find(&case.summaries()).len(), 1, "a virtual disk only says so");
+        let of_file = Sampled { samples: 64, holes: 2, unread: 31, zeros: 31, ..Sampled::default() };
+        case.load.as_mut().unwrap().drive.sampled = Some(of_file);
+        assert!(find(&case.summaries()).is_empty(), "31 blocks were read");
+        sampled(&mut case, 64);
+        case.envelope.lost.ios = 1_020;
+        assert!(find(&case.summaries()).is_empty(), "whether the reads reach it is not known");
     }
 }

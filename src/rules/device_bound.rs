@@ -7,7 +7,7 @@ use super::cpu;
 use super::facts::{self, Picture, percent};
 use super::queue_depth_too_low::{self, CROWDED};
 use super::{Rule, Summaries};
-use crate::analyze::latency::Stage;
+use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Severity};
 use crate::units::{bytes, count, in_percent, time};
 
@@ -34,8 +34,8 @@ How it is computed
   Found when all of these hold:
   - the device stage has at least 75 % of the I/O's time (and, with biopsy's own load and no splits, of
     the operation's time), or the device is full: 80 % of its tags are in use on average;
-  - enough is in flight: more than 4, and at least 50 % of the depth that the load offers is in the
-    device (else see queue-depth-too-low);
+  - enough is in flight, unless it is full: more than 4, and at least 50 % of the depth that the load
+    offers is in the device (else see queue-depth-too-low, which must not hold);
   - no CPU is saturated (else see submit-cpu-bound, generator-bound);
   - the host is not the one who is late: hard and soft interrupts take less than 70 % of a completing
     CPU. The profile gives the sum over all CPUs. Below 70 % of one CPU the condition holds for each;
@@ -56,7 +56,8 @@ When it is wrong
   - On NVMe it ends when the host reaps the completion; on other drivers at the nearest event, named in
     missing, which contains interrupt delivery.
   - When the median is below 2 times the fastest I/O, the device may take more: try a greater depth.
-  - A stacked device's stage contains the stages below it; the lowest traced device is named.
+  - A stacked device's stage contains the stages below it; the lower device is named in its place where
+    that is at least half as much in use.
 
 What to try
   Compare with the data sheet for this block size and depth; twice the depth (the rate must not rise);
@@ -148,7 +149,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
     let mut confidence = 0.95;
     let mut evidence = vec![format!(
         "the device held {in_device:.1} I/Os on average and finished {} a second ({}/s)",
-        count(p.rate() as u64),
+        count(p.rate().round() as u64),
         bytes(p.bytes as f64 * 1e9 / p.duration_ns.max(1) as f64)
     )];
     let mut numbers = BTreeMap::from([
@@ -217,8 +218,8 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
                  rate must not rise with the depth."
             .to_string(),
         check: match s.load {
-            Some(load) => command::load(load, load.iodepth.saturating_mul(2), load.numjobs),
-            None => format!("biopsy latency -d {name} 1"),
+            Some(load) => command::load(load, load.job.iodepth.saturating_mul(2), load.job.numjobs),
+            None => command::latency_by_second(name),
         },
         worth: None,
     }
@@ -258,6 +259,7 @@ fn host_on_time(
     if let Some(busy) = cpu::nothing_left(s) {
         factor *= 0.6;
         evidence.push(format!("all CPUs are busy for {}, most of it with something else", in_percent(busy)));
+        evidence.extend(cpu::busiest_line(s));
     }
     if let Some(note) = cpu::profile(s).and_then(|profile| profile.sampler_note.as_ref()) {
         factor *= 0.9;
@@ -286,8 +288,7 @@ mod tests {
     #[test]
     fn the_share_has_two_sides() {
         let mut case = Case::new(15_000, 32);
-        case.load.as_mut().unwrap().jobs[0].latency =
-            crate::rules::literal::hist(15_000, 2_000_000, 2_000_000);
+        case.loaded().lat = crate::rules::literal::hist(15_000, 2_000_000, 2_000_000);
         case.stage(Stage::Device, 1_510_000, 300_000);
         case.stage(Stage::Queue, 490_000, 100_000);
         assert_eq!(find(&case.summaries()).len(), 1);
@@ -300,7 +301,7 @@ mod tests {
     fn time_outside_the_block_layer_counts_too() {
         let mut case = Case::new(15_000, 32);
         let whole = crate::rules::literal::hist(15_000, 4_000_000, 1_000_000);
-        case.load.as_mut().unwrap().jobs[0].latency = whole;
+        case.loaded().lat = whole;
         assert!(find(&case.summaries()).is_empty(), "half of the operation's time is elsewhere");
     }
 

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::Summaries;
-use crate::analyze::latency::{DeviceLatency, Op, Stage};
+use crate::analyze::latency::DeviceLatency;
+use crate::analyze::op::Op;
+use crate::analyze::parts::Part;
+use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::host::BlockDevice;
-use crate::units::count;
+use crate::units::{count, in_percent};
 
 /// Fewer I/Os than this carry no finding: below it not even the 99th percentile exists.
 pub const MIN_IOS: u64 = 100;
@@ -139,7 +142,7 @@ impl Picture<'_> {
 
 /// The disk of that name in the host's facts.
 pub fn disk<'a>(s: &Summaries<'a>, name: &str) -> Option<&'a BlockDevice> {
-    s.host.devices.iter().find(|disk| disk.name == name)
+    s.host.device(name)
 }
 
 /// Devices below `name`, nearest first, from the trace's and the host's layers.
@@ -147,7 +150,7 @@ pub fn below(s: &Summaries<'_>, name: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut look = vec![name.to_string()];
     while let Some(at) = look.pop() {
-        let traced = s.latency.devices.iter().find(|d| d.name == at).map(|d| &d.layers);
+        let traced = s.latency.device(&at).map(|d| &d.layers);
         let known = disk(s, &at).map(|d| &d.layers);
         for lower in traced.into_iter().chain(known).flatten() {
             // The names come from sysfs of a machine that may be damaged: a ring must end.
@@ -169,7 +172,7 @@ pub fn pictures<'a>(s: &Summaries<'a>) -> Vec<Picture<'a>> {
     let Some(target) = &load.device else {
         return Vec::new();
     };
-    if let Some(device) = s.latency.devices.iter().find(|d| d.name == *target) {
+    if let Some(device) = s.latency.device(target) {
         return vec![picture(s, device)];
     }
     let lower = below(s, target);
@@ -192,6 +195,44 @@ pub fn picture<'a>(s: &Summaries<'a>, device: &'a DeviceLatency) -> Picture<'a> 
     Picture { device, disk: disk(s, &device.name), ios, bytes, stages, duration_ns }
 }
 
+/// Whether the stages were taken apart (`--detail`).
+pub fn has_parts(s: &Summaries<'_>) -> bool {
+    let ops = s.latency.devices.iter().flat_map(|device| device.ops.values());
+    ops.into_iter().any(|of| !of.parts.is_empty() || !of.request_parts.is_empty())
+}
+
+/// Why they were not: the reason where they were to be, else how to ask for it.
+pub fn why_no_parts<'a>(s: &Summaries<'a>) -> &'a str {
+    let refused = s.envelope.missing.iter().find(|missing| missing.part.as_deref() == Some("detail"));
+    refused.map_or("--detail measures them", |missing| missing.why.as_str())
+}
+
+/// What the queue stage of a device's I/Os was spent on, the longest first, each as a share of that stage: of
+/// operations where those were taken apart. Empty without `--detail`.
+pub fn queue_parts(p: &Picture<'_>) -> Vec<(Part, f64)> {
+    let (mut sums, mut all) = (BTreeMap::<Part, u64>::new(), 0);
+    for of in p.device.ops.values() {
+        all += of.stages().1.get(&Stage::Queue).map_or(0, Histogram::sum);
+        for (part, hist) in of.parts().iter().filter(|(part, _)| part.stage() == Stage::Queue) {
+            *sums.entry(*part).or_default() += hist.sum();
+        }
+    }
+    let mut shares: Vec<(Part, f64)> =
+        sums.into_iter().filter(|_| all > 0).map(|(part, ns)| (part, ns as f64 / all as f64)).collect();
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    shares
+}
+
+/// A line of evidence with the parts of the queue stage; None without `--detail`.
+pub fn queue_parts_line(p: &Picture<'_>) -> Option<String> {
+    let shares: Vec<String> = queue_parts(p)
+        .iter()
+        .map(|(part, share)| format!("{} {}", part.name(), in_percent(*share)))
+        .collect();
+    (!shares.is_empty())
+        .then(|| format!("parts of the queue stage of {}: {}", p.device.name, shares.join(", ")))
+}
+
 /// `lost / (kept + lost)`, the contract's measure.
 pub fn loss(kept: u64, lost: u64) -> f64 {
     if lost == 0 { 0.0 } else { lost as f64 / (kept as f64 + lost as f64) }
@@ -204,7 +245,7 @@ pub fn homeless(s: &Summaries<'_>) -> u64 {
 
 /// A line of evidence where I/Os of this device are lost, but not so many that nothing holds.
 pub fn noted_loss(s: &Summaries<'_>, name: &str) -> Option<String> {
-    let device = s.latency.devices.iter().find(|d| d.name == name)?;
+    let device = s.latency.device(name)?;
     let lost = device.lost_ios + homeless(s);
     let share = loss(device.ios, lost);
     (share > NOTED_LOSS).then(|| {

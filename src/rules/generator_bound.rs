@@ -7,10 +7,8 @@ use super::cpu::{self, Saturation};
 use super::facts::{self, percent};
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Severity};
+use crate::load::USER_SHARE;
 use crate::units::{counted, in_percent};
-
-/// Above this share of user time a saturated worker is busy with itself and not with the kernel.
-pub const USER_SHARE: f64 = 0.5;
 
 pub const RULE: Rule = Rule { id: "generator-bound", page: PAGE, find };
 
@@ -83,9 +81,9 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
         evidence,
         advice: format!(
             "Use more jobs than {} (--numjobs), one per CPU, and see whether the rate rises.",
-            load.numjobs
+            load.job.numjobs
         ),
-        check: command::load(load, load.iodepth, load.numjobs.saturating_mul(2)),
+        check: command::load(load, load.job.iodepth, load.job.numjobs.saturating_mul(2)),
         worth: None,
     }]
 }

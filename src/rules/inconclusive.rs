@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::cpu;
 use super::facts::{self, Picture};
 use super::{Rule, Summaries, device_bound, submit_cpu_bound};
-use crate::analyze::latency::Stage;
+use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Severity};
 use crate::units::{counted, in_percent};
 
@@ -16,8 +16,9 @@ No cause can be named: the measurement is in doubt, or nothing stands out.
 
 How it is computed
   - In doubt: more than 1 % of a device's I/Os are lost (lost.ios / (ios + lost.ios)), a stage ends
-    before it begins, the trace and the kernel's own counter differ by more than 1 %, or more than
-    0.1 % of the operations failed. Findings from that device's stages are withheld, and this says why.
+    before it begins, the device was gone before the end, the trace and the kernel's own counter differ
+    by more than 1 %, or more than 0.1 % of the operations failed. Findings from that device's stages are
+    withheld, and this says why.
     From 0.1 % lost on, findings say so, and their confidence is multiplied by 0.8.
   - Nothing stands out: no other finding of at least severity warning was made. The reasons that could
     be found are listed: too few I/Os, no block device, a stage that cannot be seen here, CPU time in
@@ -49,7 +50,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
             format!("{} of {} operations failed", load.errors(), load.operations() + load.errors()),
         ));
     }
-    reasons.into_iter().map(|(subject, why)| finding(subject, Severity::Note, vec![why])).collect()
+    reasons.into_iter().map(|(subject, why)| finding(s, subject, Severity::Note, vec![why])).collect()
 }
 
 /// The verdict where nothing else stands.
@@ -59,10 +60,16 @@ pub fn fallback(s: &Summaries<'_>) -> Finding {
     if why.is_empty() {
         why.push("no stage and no CPU stands out".to_string());
     }
-    finding(subject, Severity::Warning, why)
+    finding(s, subject, Severity::Warning, why)
 }
 
-fn finding(subject: String, severity: Severity, why: Vec<String>) -> Finding {
+fn finding(s: &Summaries<'_>, subject: String, severity: Severity, why: Vec<String>) -> Finding {
+    let advice = match s.load {
+        Some(_) => "Run longer (--runtime), while little else runs.",
+        None => {
+            "Run longer, on one device (-d), or with a load of biopsy's own instead of --no-load, while little else runs."
+        }
+    };
     Finding {
         id: RULE.id,
         sentence: format!("No verdict on {subject}: {}.", why[0]),
@@ -70,9 +77,9 @@ fn finding(subject: String, severity: Severity, why: Vec<String>) -> Finding {
         severity,
         confidence: 1.0,
         numbers: BTreeMap::new(),
-        evidence: why,
-        advice: "Run longer, on one device (-d), with a load of biopsy's own, while little else runs."
-            .to_string(),
+        // The first one is the sentence.
+        evidence: why.into_iter().skip(1).collect(),
+        advice: advice.to_string(),
         check: "biopsy check".to_string(),
         worth: None,
     }
@@ -99,7 +106,7 @@ fn reasons(s: &Summaries<'_>) -> Vec<String> {
     }
     if submit_cpu_bound::interrupts_dominate(s) && cpu::saturation(s).is_some() {
         why.push(
-            "a CPU is saturated, and most of its time goes to interrupts, which are not examined yet"
+            "a CPU is saturated, and most of the busy time goes to interrupts: how they are spread is not measured yet"
                 .to_string(),
         );
     }
@@ -110,6 +117,7 @@ fn reasons(s: &Summaries<'_>) -> Vec<String> {
             "all CPUs are busy for {}, most of it with something else than this I/O",
             in_percent(busy)
         ));
+        why.extend(cpu::busiest_line(s));
     }
     pictures.iter().filter(|p| p.ios > 0).for_each(|p| why.extend(device(s, p)));
     why
@@ -149,9 +157,15 @@ fn device(s: &Summaries<'_>, p: &Picture<'_>) -> Vec<String> {
     if let Some(queue) = p.share(Stage::Queue)
         && queue >= 0.5
     {
+        let rest = facts::queue_parts_line(p).unwrap_or_else(|| {
+            format!(
+                "the other parts of that stage (throttle, plug, scheduler) are not examined here: {}",
+                facts::why_no_parts(s)
+            )
+        });
         why.push(format!(
-            "I/Os of {name} spend {} of their time in the queue stage, neither the device nor its tags are full, and \
-             the other parts of that stage (throttle, plug, scheduler) are not examined yet",
+            "I/Os of {name} spend {} of their time in the queue stage, and neither the device nor its tags are full; \
+             {rest}",
             in_percent(queue)
         ));
     }
@@ -167,8 +181,10 @@ fn device(s: &Summaries<'_>, p: &Picture<'_>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::latency::{Bracket, KernelClass};
-    use crate::rules::literal::Case;
+    use crate::analyze::counting::Bracket;
+    use crate::analyze::op::KernelClass;
+    use crate::analyze::stacks::CpuClass;
+    use crate::rules::literal::{Case, profile};
 
     #[test]
     fn loss_and_negative_stages_are_named() {
@@ -213,11 +229,23 @@ mod tests {
     }
 
     #[test]
+    fn the_sentence_is_not_repeated_and_the_busiest_are_named() {
+        let mut case = Case::new(50_000, 32);
+        case.profile = Some(profile(&[(CpuClass::User, 1000)]));
+        case.profile.as_mut().unwrap().top = vec![("make".into(), 7, 900_000_000)];
+        let found = fallback(&case.summaries());
+        assert!(found.sentence.contains("all CPUs are busy for 100 %"), "{}", found.sentence);
+        assert_eq!(found.evidence[0], "busiest threads, of one CPU each: make (7) 90 %");
+        assert!(!found.evidence.iter().any(|line| found.sentence.contains(line)), "{:?}", found.evidence);
+        assert!(!found.advice.contains("--no-load"), "the load is its own: {}", found.advice);
+    }
+
+    #[test]
     fn failed_operations_are_a_doubt() {
         let mut case = Case::new(100_000, 32);
-        case.load.as_mut().unwrap().jobs[0].errors = 100;
+        case.failed(100);
         assert!(find(&case.summaries()).is_empty());
-        case.load.as_mut().unwrap().jobs[0].errors = 101;
+        case.failed(101);
         assert_eq!(find(&case.summaries())[0].subject, "load");
     }
 }

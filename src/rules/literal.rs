@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::Summaries;
-use crate::analyze::latency::{DeviceLatency, LatencySummary, Op, OpLatency, QueueLatency, Stage};
+use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
+use crate::analyze::op::Op;
+use crate::analyze::queues::QueueLatency;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
+use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
 use crate::host::{BlockDevice, HardwareQueue, Host};
-use crate::load::{JobResult, LoadSummary, Pattern, RingWorkers};
+use crate::load::{Direction, Failures, Job, JobResult, LoadSummary, RingWorkers, Target, Transfer};
 
 pub const SECOND: u64 = 1_000_000_000;
 
@@ -62,29 +65,23 @@ impl Case {
                 ..LatencySummary::default()
             },
             load: Some(LoadSummary {
+                job: Job { iodepth: depth, ..Job::new(Target::Existing("/dev/vda".into())) },
                 target: "/dev/vda".into(),
                 device: Some("vda".into()),
-                rw: Pattern::RandRead,
-                hipri: false,
-                bs: 4096,
-                iodepth: depth,
-                numjobs: 1,
                 size: 1 << 30,
                 fill: None,
                 duration_ns: SECOND,
-                jobs: vec![JobResult {
-                    operations: ios,
-                    bytes: ios * 4096,
-                    user_ns: SECOND / 10,
-                    system_ns: SECOND / 5,
-                    latency: hist(ios, total, total / 5),
-                    ..JobResult::default()
-                }],
+                jobs: vec![JobResult { user_ns: SECOND / 10, system_ns: SECOND / 5, ..JobResult::default() }],
                 ring_workers: Some(RingWorkers::default()),
+                drive: Default::default(),
+                clock: None,
                 missing: Vec::new(),
             }),
             profile: Some(profile(&[(CpuClass::System, 100), (CpuClass::User, 50), (CpuClass::Irq, 50)])),
         };
+        case.loaded().operations = ios;
+        case.loaded().bytes = ios * 4096;
+        case.loaded().lat = hist(ios, total, total / 5);
         case.read().ios = ios;
         case.read().bytes = ios * 4096;
         case.latency.devices[0].ios = ios;
@@ -112,6 +109,17 @@ impl Case {
     pub fn stage(&mut self, stage: Stage, value: u64, min: u64) {
         let ios = self.read().ios;
         self.read().request_stages.insert(stage, hist(ios, value, min));
+    }
+
+    /// What the load's worker read.
+    pub fn loaded(&mut self) -> &mut Transfer {
+        &mut self.load.as_mut().expect("a load").jobs[0].transfers[Direction::Read.index()]
+    }
+
+    /// So many of its reads failed.
+    pub fn failed(&mut self, count: u64) {
+        let failures = Failures { direction: Direction::Read, errno: libc::EIO, count };
+        self.load.as_mut().expect("a load").jobs[0].failures = vec![failures];
     }
 
     /// User and system time of the worker, in percent of its CPU.

@@ -2,30 +2,38 @@
 
 use std::collections::BTreeMap;
 
+use super::command;
 use super::facts::{self, Picture, percent};
 use super::{Rule, Summaries, cpu, throttled};
+use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Severity};
 use crate::units::{bytes, count, counted, in_percent, time};
 
 /// A device that an I/O is in for less than this share of the time is idle for most of it.
 pub const BUSY: f64 = 0.5;
 
+/// Operations that wait in the queue stage for this share of their time wait for the block layer, however idle
+/// the device is.
+pub const QUEUE_SHARE: f64 = 0.5;
+
 pub const RULE: Rule = Rule { id: "not-enough-io", page: PAGE, find };
 
 const PAGE: &str = "\
 There is not enough I/O: the devices are idle most of the time, because nobody asks for more.
 
-Whatever is slow here, it is not the block device: the application computes, sleeps, or waits for
-something else.
+Most of what takes time here is not the block device: the application computes, sleeps, or waits for
+something else, such as a CPU that takes the result.
 
 How it is computed
   Only without a load of biopsy's own. busy_percent = sum of all stages of all I/Os / time that passed: the
   mean number of I/Os in the block layer and the device, which is an upper bound of the share of
   the time in which there was one at all. Found when it is below 50 % on every traced device (the busiest
-  is named), no CPU is saturated by I/O, and no throttle explains it.
+  is named), no CPU is saturated by I/O, no throttle explains it, and the operations of no traced device
+  spend 50 % of their time in the queue stage: those wait for the block layer, whatever the reason.
 
 From which numbers
-  latency.devices[].ops.*.request_stages, latency.duration_ns; the profile; throttles of cgroups.
+  latency.devices[].ops.*.request_stages and .stages (of operations), latency.duration_ns; the profile;
+  throttles of cgroups. Beside it, as evidence: under_way_percent = sum of the operations' totals / time.
 
 When it is wrong
   - It is a mean: a burst that keeps the device busy for a second in every ten is in it, and may be what
@@ -46,6 +54,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
         || pictures.iter().any(|p| p.ios > 0 && p.doubt(s).is_some())
         || cpu::saturation(s).is_some()
         || !throttled::find(s).is_empty()
+        || pictures.iter().any(|p| p.operation_share(Stage::Queue).is_some_and(|share| share >= QUEUE_SHARE))
     {
         return Vec::new();
     }
@@ -69,12 +78,21 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Fin
             "{} in {}: {} a second, {}/s, {} each",
             counted(p.ios, "I/O"),
             time(p.duration_ns),
-            count(p.rate() as u64),
+            count(p.rate().round() as u64),
             bytes(p.bytes as f64 * 1e9 / p.duration_ns.max(1) as f64),
             time(mean)
         ),
         format!("an I/O is in the block layer or the device for at most {} of the time", in_percent(busy)),
     ];
+    let operations_ns: u64 =
+        p.device.ops.values().filter_map(|of| Some(of.operations.as_ref()?.total.sum())).sum();
+    let under_way = (operations_ns as f64 / p.duration_ns.max(1) as f64).min(1.0);
+    if operations_ns > 0 {
+        evidence.push(format!(
+            "an operation is under way for at most {} of the time, with what the host needs before and after",
+            in_percent(under_way)
+        ));
+    }
     if devices > 1 {
         evidence.push(format!("{devices} devices carried I/O, and {name} is the busiest"));
     }
@@ -84,9 +102,16 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Fin
         ("ios_per_second", p.rate()),
         ("io_mean_ns", mean as f64),
     ]);
+    if operations_ns > 0 {
+        numbers.insert("under_way_percent", percent(under_way));
+    }
     if let Some(profile) = cpu::profile(s) {
         numbers.insert("machine_busy_percent", percent(cpu::machine_busy(profile)));
         evidence.push(format!("all CPUs together are busy for {}", in_percent(cpu::machine_busy(profile))));
+    }
+    let no_cpu_left = cpu::nothing_left(s).is_some();
+    if no_cpu_left {
+        evidence.extend(cpu::busiest_line(s));
     }
     Finding {
         id: RULE.id,
@@ -94,15 +119,21 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Fin
         severity: Severity::Warning,
         confidence: if p.ios >= facts::MIN_IOS { 0.8 } else { 0.6 },
         sentence: format!(
-            "There is little I/O: the busiest device, {name}, is idle for at least {} of the time, so it is not what \
-             the application waits for.",
-            in_percent(1.0 - busy)
+            "There is little I/O: the busiest device, {name}, is idle for at least {} of the time, so that at most {} \
+             of it can be a wait for it.",
+            in_percent(1.0 - busy),
+            in_percent(busy)
         ),
         numbers,
         evidence,
-        advice: "Look at what the application waits for besides I/O: computing, locks, the network."
-            .to_string(),
-        check: format!("biopsy latency -d {name} 1"),
+        advice: if no_cpu_left {
+            "Nothing is left of the CPUs: see first whether the application is among those that use them, or waits for \
+             them."
+        } else {
+            "Look at what the application waits for besides I/O: computing, locks, the network."
+        }
+        .to_string(),
+        check: command::latency_by_second(name),
         worth: None,
     }
 }
@@ -110,9 +141,9 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Fin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::latency::Stage;
+    use crate::analyze::operations::OperationLatency;
     use crate::analyze::stacks::CpuClass;
-    use crate::rules::literal::{Case, profile};
+    use crate::rules::literal::{Case, hist, profile};
 
     /// `ios` reads in a second of 100 µs each, of somebody else.
     fn case(ios: u64) -> Case {
@@ -146,8 +177,22 @@ mod tests {
         case.latency.devices.push(second);
         assert_eq!(find(&case.summaries()).len(), 1, "one finding for the run");
         let busy = case.latency.devices[1].ops.values_mut().next().unwrap();
-        busy.request_stages.insert(Stage::Device, crate::rules::literal::hist(1_000, 600_000, 100_000));
+        busy.request_stages.insert(Stage::Device, hist(1_000, 600_000, 100_000));
         assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn operations_that_wait_in_the_queue_wait_for_the_block_layer() {
+        let mut case = case(500);
+        for (queue, found) in [(110_000, 0), (90_000, 1)] {
+            case.read().operations = Some(OperationLatency {
+                operations: 500,
+                stages: BTreeMap::from([(Stage::Queue, hist(500, queue, queue))]),
+                total: hist(500, 200_000, 200_000),
+                ..OperationLatency::default()
+            });
+            assert_eq!(find(&case.summaries()).len(), found, "{queue}");
+        }
     }
 
     #[test]
@@ -174,5 +219,25 @@ mod tests {
         let mut blind = case(1_000);
         blind.read().request_stages.clear();
         assert!(find(&blind.summaries()).is_empty(), "without stages nobody knows");
+    }
+
+    #[test]
+    fn no_more_is_claimed_than_the_device_could_have_cost() {
+        let mut case = case(1_000);
+        let found = find(&case.summaries()).remove(0);
+        assert!(found.sentence.contains("at most 10 % of it can be a wait for it"), "{}", found.sentence);
+        assert!(found.advice.contains("besides I/O") && !found.numbers.contains_key("under_way_percent"));
+        // Somebody waits in his system calls for six tenths of the time, and no CPU is left to take results.
+        let total = hist(1_000, 600_000, 600_000);
+        case.read().operations = Some(OperationLatency { operations: 1_000, total, ..Default::default() });
+        case.profile = Some(profile(&[(CpuClass::User, 1000)]));
+        let seen = case.profile.as_mut().unwrap();
+        seen.folded = [("make;main".to_string(), 1000)].into();
+        seen.top = vec![("make".into(), 7, 900_000_000), ("idler".into(), 8, 1_000_000)];
+        let found = find(&case.summaries()).remove(0);
+        assert_eq!(found.numbers["under_way_percent"].round(), 60.0);
+        assert!(found.advice.starts_with("Nothing is left of the CPUs"), "{}", found.advice);
+        let busiest = "busiest threads, of one CPU each: make (7) 90 %";
+        assert!(found.evidence.iter().any(|line| line == busiest), "{:?}", found.evidence);
     }
 }

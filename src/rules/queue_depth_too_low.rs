@@ -6,7 +6,7 @@ use super::command;
 use super::cpu;
 use super::facts::{self, Picture, percent};
 use super::{Rule, Summaries, throttled};
-use crate::analyze::latency::Stage;
+use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Severity, Worth};
 use crate::units::{count, in_percent, time};
 
@@ -42,14 +42,14 @@ once and no CPU is busy, only a greater depth raises it.
 How it is computed
   depth = iodepth x numjobs x I/Os per operation. Found when the depth is at most 4, or at most 16
   while the median device time is below 2 times the fastest one (so that I/Os do not wait for each
-  other inside the device); when the device stage has at least 50 % of the I/O's time; and when no
-  worker uses more than 70 % of its CPU, no CPU is saturated, and no throttle holds the I/O.
+  other inside the device); when the device stage has at least 50 % of the I/O's time; and when the
+  workers use less than 70 % of their CPUs on average, no CPU is saturated, and no throttle holds the I/O.
   Without a load of our own: between 0.7 and 4 I/Os in the device on average, median below 2 times
   the fastest. What the application could do is not known then: a note, with low confidence.
   in_device_ios is exact: the sum of all device times over the time that passed.
 
 From which numbers
-  load.iodepth, .numjobs, .latency; latency.devices[].ops.*.request_stages.device; the workers' CPU
+  load.job.iodepth, .numjobs, .latency; latency.devices[].ops.*.request_stages.device; the workers' CPU
   time; the profile.
 
 When it is wrong
@@ -61,7 +61,7 @@ When it is wrong
 
 What to try
   Double the depth until the rate no longer rises; the knee is the depth to use. The estimate of the
-  gain is bounded by the CPU that is left and by three doublings; it may be nothing.
+  gain is bounded by the CPU that is left, by the device's tags and by three doublings; it may be nothing.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
@@ -85,7 +85,7 @@ pub fn depth(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
     let load = s.load?;
     let operations = load.operations().max(1);
     let parts = (p.ios as f64 / operations as f64).max(1.0);
-    Some(f64::from(load.iodepth) * f64::from(load.numjobs) * parts)
+    Some(f64::from(load.job.iodepth) * f64::from(load.job.numjobs) * parts)
 }
 
 fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
@@ -98,7 +98,7 @@ fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         return None;
     }
     let in_device = p.in_device()?;
-    let offered = u64::from(load.iodepth) * u64::from(load.numjobs);
+    let offered = u64::from(load.job.iodepth) * u64::from(load.job.numjobs);
     let in_flight = load.latency().sum() as f64 / load.duration_ns.max(1) as f64;
     // A virtual disk calls itself rotational unless its host says otherwise.
     let rotational = s.host.virtualization.is_none() && p.disk.and_then(|d| d.rotational) == Some(true);
@@ -119,7 +119,7 @@ fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         0,
         format!(
             "Little's law: {} operations/s x {} = {in_flight:.2} in flight, of {offered} offered",
-            count(load.iops().unwrap_or(0.0) as u64),
+            count(load.iops().unwrap_or(0.0).round() as u64),
             time(load.latency().mean().unwrap_or(0.0) as u64),
         ),
     );
@@ -136,7 +136,7 @@ fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         high: MAX_WORTH.min(1.0 / workers.busy.max(1.0 / MAX_WORTH)).min(room).max(1.0),
     });
     finding.advice = format!("Double the depth ({offered}) until the rate no longer rises.");
-    finding.check = command::load(load, load.iodepth.saturating_mul(2), load.numjobs);
+    finding.check = command::load(load, load.job.iodepth.saturating_mul(2), load.job.numjobs);
     Some(finding)
 }
 
@@ -154,7 +154,7 @@ fn without_load(p: &Picture<'_>) -> Option<Finding> {
     );
     finding.advice =
         "If the application can keep more I/Os in flight, let it, and watch the rate.".to_string();
-    finding.check = format!("biopsy latency -d {} 1", p.device.name);
+    finding.check = command::latency_by_second(&p.device.name);
     Some(finding)
 }
 
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_cut_operation_is_as_deep_as_its_parts() {
         let mut case = Case::new(12_500, 1);
-        case.load.as_mut().unwrap().jobs[0].operations = 12_500 / 8;
+        case.loaded().operations = 12_500 / 8;
         assert!(find(&case.summaries()).is_empty());
     }
 

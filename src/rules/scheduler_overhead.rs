@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::command;
 use super::cpu;
 use super::facts::{self, Picture, percent};
 use super::{Rule, Summaries, device_bound};
-use crate::analyze::latency::Stage;
+use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Severity, Worth};
 use crate::units::{in_percent, time};
 
@@ -78,6 +79,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     if let Some(in_device) = p.in_device() {
         evidence.push(format!("the device is not full: it holds {in_device:.1} I/Os on average"));
     }
+    evidence.extend(facts::queue_parts_line(p));
     evidence.extend(profile.sampler_note.clone());
     Some(Finding {
         id: RULE.id,
@@ -99,7 +101,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         advice: format!(
             "echo none > /sys/block/{name}/queue/scheduler, and compare the I/Os per second before and after."
         ),
-        check: format!("biopsy latency -d {name} --for 5s"),
+        check: command::latency(name),
         worth: Some(Worth { metric: "iops_ratio".to_string(), low: 1.0, high }),
     })
 }

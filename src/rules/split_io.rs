@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::command;
 use super::facts::{self, Picture};
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Severity, Worth};
@@ -17,6 +18,9 @@ pub const FACTOR: f64 = 1.5;
 /// suspected in the count.
 pub const FOREIGN_SHARE: f64 = 0.1;
 
+/// I/Os below this share of equal parts of the operation are cut by something smaller than the size limit.
+pub const PART_SHARE: f64 = 0.85;
+
 pub const RULE: Rule = Rule { id: "split-io", page: PAGE, find };
 
 const PAGE: &str = "\
@@ -29,12 +33,14 @@ How it is computed
   ios_per_operation_ratio = I/Os of the device / operations; found from 1.5 on. With biopsy's own
   load the operations are counted by the generator; without it, bios that the block layer cut are
   counted: ios / (ios - splits).
+  With a load of our own the mean I/O must be smaller than the block size by the same factor as well.
   The limit is named by comparing the block size with queue/max_sectors_kb (soft, can be set) and
-  queue/max_hw_sectors_kb (the driver's and device's own). Where the mean I/O is smaller than both,
-  another limit cuts first: the number of segments, a boundary, or extents of the file.
+  queue/max_hw_sectors_kb (the driver's and device's own; a note, as no setting helps). Where the block
+  is no larger than the limit, or the mean I/O below 85 % of what equal parts of it would be, another
+  limit cuts first: the number of segments, a boundary, or extents of the file.
 
 From which numbers
-  load.operations, load.bs; latency.devices[].ops.read.ios and .bytes, .splits;
+  load.operations, load.job.largest_block(); latency.devices[].ops.read.ios and .bytes, .splits;
   devices[].max_request_bytes, .max_hw_request_bytes.
 
 When it is wrong
@@ -83,19 +89,19 @@ fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<F
     let factor = p.ios as f64 / operations as f64;
     let foreign = p.bytes as f64 / load.bytes() as f64 - 1.0;
     // Parts are smaller than the operation; others' reads need not be.
-    let smaller = (p.bytes as f64 / p.ios as f64) * FACTOR <= load.bs as f64;
+    let smaller = (p.bytes as f64 / p.ios as f64) * FACTOR <= load.job.largest_block() as f64;
     if factor < FACTOR || !smaller {
         return None;
     }
-    let mut finding = finding(p, factor, load.bs as f64);
+    let mut finding = finding(p, factor, load.job.largest_block() as f64);
     finding.numbers.insert("operations", operations as f64);
-    finding.numbers.insert("block_bytes", load.bs as f64);
+    finding.numbers.insert("block_bytes", load.job.largest_block() as f64);
     finding.evidence.insert(
         0,
         format!(
             "{} operations of {} became {} I/Os of {} on average",
             count(operations),
-            bytes(load.bs as f64),
+            bytes(load.job.largest_block() as f64),
             count(p.ios),
             bytes(p.bytes as f64 / p.ios as f64)
         ),
@@ -177,7 +183,7 @@ fn finding(p: &Picture<'_>, factor: f64, size: f64) -> Finding {
         numbers,
         evidence: vec![format!("the block layer made {} of bios", counted(p.device.splits, "cut"))],
         advice,
-        check: format!("biopsy latency -d {name} --for 5s"),
+        check: command::latency(name),
         worth,
     }
 }
@@ -190,7 +196,7 @@ fn limit(disk: &BlockDevice, size: f64, mean: f64) -> Limit {
         return Limit::Other;
     }
     let parts = (size / soft as f64).ceil();
-    if mean < size / parts * 0.85 {
+    if mean < size / parts * PART_SHARE {
         return Limit::Other;
     }
     if soft >= hard { Limit::Hard } else { Limit::Soft(hard.min(size as u64).max(soft) & !0x3ff) }
@@ -205,9 +211,9 @@ mod tests {
     fn case(factor: u64, soft: u64, hard: u64) -> Case {
         let mut case = Case::new(10_000 * factor, 32);
         let load = case.load.as_mut().unwrap();
-        load.bs = 1 << 20;
-        load.jobs[0].operations = 10_000;
-        load.jobs[0].bytes = 10_000 << 20;
+        load.job.set_bs(1 << 20);
+        load.jobs[0].transfers[0].operations = 10_000;
+        load.jobs[0].transfers[0].bytes = 10_000 << 20;
         case.read().bytes = 10_000 << 20;
         case.latency.devices[0].splits = 10_000 * (factor - 1);
         case.disk().max_request_bytes = soft;
@@ -249,8 +255,8 @@ mod tests {
     fn reads_of_others_are_not_parts() {
         let mut case = Case::new(20_000, 32);
         let load = case.load.as_mut().unwrap();
-        load.jobs[0].operations = 10_000;
-        load.jobs[0].bytes = 10_000 * 4096;
+        load.jobs[0].transfers[0].operations = 10_000;
+        load.jobs[0].transfers[0].bytes = 10_000 * 4096;
         assert!(find(&case.summaries()).is_empty(), "4 KiB I/Os are not parts of 4 KiB operations");
         let mut case = self::case(8, 128 << 10, 1 << 20);
         case.read().bytes = (10_000 << 20) * 5 / 4;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::command;
 use super::cpu::{self, Saturation};
 use super::facts::{self, percent};
-use super::generator_bound::USER_SHARE;
 use super::{Rule, Summaries};
 use crate::analyze::stacks::CpuClass;
 use crate::findings::{Finding, Severity, Worth};
+use crate::load::USER_SHARE;
 use crate::units::in_percent;
 
 /// Interrupts with more than this share of the busy time make it a matter of completions.
@@ -38,7 +38,8 @@ How it is computed
     layer;
   - all CPUs together are busy for 95 %, and at least 70 % of that is I/O.
   Not found when hard and soft interrupts have more than 50 % of the busy time: completions are the
-  limit then, and what handles them is not examined yet.
+  limit then (see complete-cpu-bound). The estimate of the gain is bounded by the CPU time that is idle
+  and by one doubling; it is made for the load's workers only.
 
 From which numbers
   load.jobs[].user_ns and .system_ns, load.ring_workers; the profile's classes, threads and folded stacks.
@@ -178,7 +179,7 @@ fn describe(s: &Summaries<'_>, saturation: &Saturation) -> (String, f64, String)
 fn advise(s: &Summaries<'_>, saturation: &Saturation) -> (String, String) {
     let check = s.load.map_or_else(
         || "biopsy diagnose --no-load --for 10s".to_string(),
-        |load| command::load(load, load.iodepth, load.numjobs.saturating_mul(2)),
+        |load| command::load(load, load.job.iodepth, load.job.numjobs.saturating_mul(2)),
     );
     let advice = match saturation {
         Saturation::LoopThread(_) => {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::command;
 use super::facts::{self, Picture, percent};
 use super::queue_depth_too_low::CROWDED;
 use super::{Rule, Summaries, device_bound};
-use crate::analyze::latency::Stage;
+use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Severity, Worth};
 use crate::units::{count, in_percent, time};
 
@@ -56,7 +57,8 @@ When it is wrong
 What to try
   echo N > /sys/block/DEV/queue/nr_requests, with N of twice the value. Without a scheduler it cannot
   exceed the driver's tags; those are a parameter of the driver (nvme: io_queue_depth, virtio_blk:
-  queue_depth). Or fewer I/Os at once: what waits here would wait in the application.
+  queue_depth). Or fewer I/Os at once: what waits here would wait in the application. The estimate of the
+  gain is bounded by the I/Os there are for each request, by the device's free tags and by three doublings.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
@@ -95,6 +97,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             None => format!("the device holds {in_device:.1} I/Os on average"),
         },
     ];
+    evidence.extend(facts::queue_parts_line(p));
     if let Some(scheduler) = p.scheduler() {
         evidence
             .push(format!("with the scheduler {scheduler} the limit is nr_requests, {setting} per queue"));
@@ -132,7 +135,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             "echo {} > /sys/block/{name}/queue/nr_requests, and compare the I/Os per second and the queue stage.",
             setting.saturating_mul(2)
         ),
-        check: format!("biopsy latency -d {name} --for 5s"),
+        check: command::latency(name),
         worth: Some(Worth {
             metric: "iops_ratio".to_string(),
             low: 1.0,
@@ -225,7 +228,7 @@ mod tests {
         assert_eq!(find(&case.summaries())[0].numbers["requests"], 8.0);
         // Each queue has its own.
         let queue = case.latency.devices[0].queues[0].clone();
-        case.latency.devices[0].queues.push(crate::analyze::latency::QueueLatency { queue: 1, ..queue });
+        case.latency.devices[0].queues.push(crate::analyze::queues::QueueLatency { queue: 1, ..queue });
         let second = crate::host::HardwareQueue { queue: 1, ..case.disk().queues[0].clone() };
         case.disk().queues.push(second);
         assert!(find(&case.summaries()).is_empty(), "16 requests for 16 I/Os");
@@ -248,7 +251,7 @@ mod tests {
         case.disk().requests = Some(30);
         assert!(find(&case.summaries()).is_empty());
         case.disk().requests = Some(4);
-        case.load.as_mut().unwrap().jobs[0].operations = 20_000;
+        case.loaded().operations = 20_000;
         assert!(find(&case.summaries()).is_empty(), "merged: an operation needs no request of its own");
     }
 

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::command;
 use super::device_bound;
 use super::facts::{self, Picture, percent};
 use super::{Rule, Summaries};
-use crate::analyze::latency::{Op, Stage};
+use crate::analyze::latency::OpLatency;
+use crate::analyze::op::Op;
+use crate::analyze::parts::Part;
+use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Severity};
 use crate::hist::Histogram;
 use crate::host::Throttle;
@@ -15,8 +19,8 @@ use crate::units::{bytes, count, in_percent, time};
 /// few seconds is not exact.
 pub const NEAR: f64 = 0.10;
 
-/// With a load of our own: this share of the operations' time must be spent outside the device. At a limit that
-/// the load just happens to reach, nothing waits.
+/// This share of the operations' time must be spent in blk-throttle, or, where only a load of our own tells,
+/// outside the device. At a limit that the load just happens to reach, nothing waits.
 pub const HELD_SHARE: f64 = 0.25;
 
 /// Share of the writes' time in the queue stage from which on write-back throttling is named.
@@ -28,26 +32,32 @@ const WRITES: &str = "writes";
 pub const RULE: Rule = Rule { id: "throttled", page: PAGE, find };
 
 const PAGE: &str = "\
-A limit that somebody set holds the I/O back: io.max or blkio.throttle of a cgroup, or write-back
-throttling.
+A limit holds the I/O back: a cgroup's (io.max, blkio.throttle), or write-back throttling.
 
 How it is computed
   A cgroup's limit on this device is read at the start; with a load of biopsy's own only the limits that
-  hold for biopsy itself. Found when the measured rate (I/Os or bytes a second, reads or writes) is within
-  10 % of the limit and, with a load of biopsy's own, at least 25 % of the operations' time passes outside
-  the device. The kernel holds a bio before the first event of the block layer, so that this time is
-  in no stage of the I/O yet: held_percent = 1 - sum of device times / sum of the generator's latencies.
+  hold for biopsy itself. Found in one of two ways.
+  - The operations were held: blk-throttle holds a bio before the first event of the block layer, so that
+    this time is in no stage of an I/O, but in the queue stage of its operation, which begins when that was
+    submitted. held_percent = (sum of the operations' queue stages - what their I/Os' own queue stages
+    explain) / sum of the operations' totals; with --detail the throttle part itself. Found from 25 % on,
+    at any rate, if it is at least half of the operations' queue time.
+  - The measured rate (I/Os or bytes a second, reads or writes) is within 10 % of the limit and, with a
+    load of biopsy's own, at least 25 % of the operations' time passes outside the device:
+    held_percent = 1 - sum of device times / sum of the generator's latencies.
   Write-back throttling (queue/wbt_lat_usec above 0) is named as a possibility, with little confidence,
-  when writes of others spend at least 50 % of their time in the queue stage, nothing else explains it, and
-  the device is not full.
+  when writes of others spend at least 50 % of their time in the queue stage, no limit of a cgroup explains
+  it, no scheduler is active, and the device is not full.
 
 From which numbers
   io.max, blkio.throttle.*_device of all cgroups that can be seen; queue/wbt_lat_usec;
-  latency.devices[].ops.*.ios, .bytes and .request_stages; load.latency.
+  latency.devices[].ops.*.ios, .bytes, .request_stages and .stages (of operations); load.latency.
 
 When it is wrong
   - Without a load of biopsy's own the device's rate contains everybody's I/O: a rate near a limit may be
-    chance, and a cgroup at its limit beside others' I/O is not found.
+    chance. Of several limits the one that the rate is nearest to is named, which may be another cgroup's.
+  - I/O of which nobody knows the operation (write-back, read-ahead that nobody waits for) has no measured
+    wait: then only the rate tells.
   - Limits hold for a cgroup and all below it: the rate of the device may be the sum of several.
   - The kernel counts bios, not requests: merges and splits move the rate against an I/O limit.
   - Limits that change during the run, and those of cgroups that cannot be seen from here (a container's
@@ -76,8 +86,17 @@ struct Reached<'a> {
 }
 
 impl Reached<'_> {
+    /// How far the rate is from the limit: the same for twice as much and half as much.
+    fn off(&self) -> f64 {
+        (self.rate / self.limit).ln().abs()
+    }
+
     fn show(&self, rate: f64) -> String {
-        if self.in_bytes { format!("{}/s", bytes(rate)) } else { format!("{} I/Os/s", count(rate as u64)) }
+        if self.in_bytes {
+            format!("{}/s", bytes(rate))
+        } else {
+            format!("{} I/Os/s", count(rate.round() as u64))
+        }
     }
 }
 
@@ -86,19 +105,27 @@ pub fn held(s: &Summaries<'_>, p: &Picture<'_>) -> bool {
     by_cgroup(s, p).is_some()
 }
 
+/// What shows that a limit holds the I/O back.
+enum Shown {
+    /// The operations' own time in blk-throttle, as a share.
+    Held(f64),
+    /// A rate at the limit, and the share of the operations' time outside the device with a load of our own.
+    Rate(Option<f64>),
+}
+
 fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     if !p.sound(s) {
         return None;
     }
-    let reached = nearest(s, p)?;
+    let (reached, shown) = held_at(s, p).or_else(|| rate_at(s, p))?;
     let queue = p.share(Stage::Queue).unwrap_or(0.0);
-    let held = held_share(s, p);
-    let confidence = match held {
-        Some(share) if share >= HELD_SHARE => 0.9,
+    let confidence = match shown {
+        Shown::Held(_) => 0.9,
+        Shown::Rate(Some(share)) if share >= HELD_SHARE => 0.9,
         // Nothing waits: the load asks for no more than the limit.
-        Some(_) => return None,
-        None if queue >= HELD_SHARE => 0.7,
-        None => 0.5,
+        Shown::Rate(Some(_)) => return None,
+        Shown::Rate(None) if queue >= HELD_SHARE => 0.7,
+        Shown::Rate(None) => 0.5,
     };
     let name = &p.device.name;
     let Reached { throttle, what, .. } = reached;
@@ -119,26 +146,41 @@ fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         numbers.insert("limit_ios_per_second", reached.limit);
         numbers.insert("ios_per_second", reached.rate);
     }
-    match held {
-        Some(share) => {
+    match shown {
+        Shown::Held(share) => {
+            numbers.insert("held_percent", percent(share));
+            evidence.push(format!(
+                "operations spend {} of their time in blk-throttle, before the block layer sees their I/O",
+                in_percent(share)
+            ));
+        }
+        Shown::Rate(Some(share)) => {
             numbers.insert("held_percent", percent(share));
             evidence.push(format!("operations spend {} of their time outside the device", in_percent(share)));
         }
-        None => evidence.push(
+        Shown::Rate(None) => evidence.push(
             "the I/O is not biopsy's own: whether it comes from that cgroup, and waits, is not measured"
                 .to_string(),
         ),
     }
+    let allowed = reached.show(reached.limit);
+    let sentence = match shown {
+        Shown::Held(share) => format!(
+            "A limit holds the I/O of {name} back for {} of the operations' time: {} allows {allowed} of {what}.",
+            in_percent(share),
+            throttle.cgroup
+        ),
+        Shown::Rate(_) => format!(
+            "The I/O of {name} runs at the limit of a cgroup: {} allows {allowed} of {what}, and that is the rate.",
+            throttle.cgroup
+        ),
+    };
     Some(Finding {
         id: RULE.id,
         subject: name.clone(),
         severity: Severity::Warning,
         confidence,
-        sentence: format!(
-            "The I/O of {name} runs at the limit of a cgroup: {} allows {} of {what}, and that is the rate.",
-            throttle.cgroup,
-            reached.show(reached.limit)
-        ),
+        sentence,
         numbers,
         evidence,
         advice: format!(
@@ -146,43 +188,85 @@ fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
              not wanted.",
             throttle.cgroup
         ),
-        check: format!("biopsy latency -d {name} 1"),
+        check: command::latency_by_second(name),
         worth: None,
     })
 }
 
+/// A limit of a direction whose operations blk-throttle held, at whatever rate: the window may be longer than
+/// the I/O. Of several the one that the rate is nearest to.
+fn held_at<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<(Reached<'a>, Shown)> {
+    let share = |what| operations_held(p, what == READS).filter(|share| *share >= HELD_SHARE);
+    let reached = limits(s, p)
+        .into_iter()
+        .filter(|reached| share(reached.what).is_some())
+        .min_by(|a, b| a.off().total_cmp(&b.off()))?;
+    let share = share(reached.what)?;
+    Some((reached, Shown::Held(share)))
+}
+
 /// The limit that the rate is at; of several the nearest.
-fn nearest<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<Reached<'a>> {
+fn rate_at<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<(Reached<'a>, Shown)> {
+    let reached = limits(s, p)
+        .into_iter()
+        .filter(|reached| (reached.rate / reached.limit - 1.0).abs() <= NEAR)
+        .min_by(|a, b| a.off().total_cmp(&b.off()))?;
+    Some((reached, Shown::Rate(held_share(s, p))))
+}
+
+/// Classes that a limit of reads, or of writes, counts.
+fn limited<'a>(p: &Picture<'a>, reads: bool) -> impl Iterator<Item = &'a OpLatency> {
+    let counts = move |op: Op| (op == Op::Read) == reads && !matches!(op, Op::Flush | Op::Passthrough);
+    p.device.ops.iter().filter(move |(op, _)| counts(**op)).map(|(_, of)| of)
+}
+
+/// Share of the operations' time that blk-throttle took: what was taken apart as its part, else what of their
+/// queue stage is not in that of their I/Os, which begins behind the throttle. None where it does not hold most
+/// of their queue stage.
+fn operations_held(p: &Picture<'_>, reads: bool) -> Option<f64> {
+    let (mut held, mut queued, mut total) = (0.0, 0.0, 0.0);
+    for of in limited(p, reads) {
+        let Some(operations) = &of.operations else { continue };
+        let queue = operations.stages.get(&Stage::Queue).map_or(0, Histogram::sum) as f64;
+        // Write-back waits in other queues, and for longer.
+        let of_io = of.owned_mean_ns(Stage::Queue).unwrap_or(0.0);
+        held += if of.parts.is_empty() {
+            (queue - of_io * operations.total.count() as f64).max(0.0)
+        } else {
+            of.parts.get(&Part::Throttle).map_or(0, Histogram::sum) as f64
+        };
+        queued += queue;
+        total += operations.total.sum() as f64;
+    }
+    (total > 0.0 && held * 2.0 >= queued).then(|| (held / total).min(1.0))
+}
+
+/// The limits on this device, with the rates beside them.
+fn limits<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Vec<Reached<'a>> {
     // The window is longer than a load of our own, by what a busy machine takes to begin and end.
     let seconds = s.load.map_or(p.duration_ns, |load| load.duration_ns) as f64 / 1e9;
     let rates = |reads: bool| {
-        let (ios, all) = p
-            .device
-            .ops
-            .iter()
-            .filter(|(op, _)| matches!(op, Op::Read) == reads && !matches!(op, Op::Flush | Op::Passthrough))
-            .fold((0, 0), |(ios, bytes), (_, of)| (ios + of.ios, bytes + of.bytes));
+        let (ios, all) = limited(p, reads).fold((0, 0), |(ios, bytes), of| (ios + of.ios, bytes + of.bytes));
         (ios as f64 / seconds, all as f64 / seconds)
     };
     let ((read_ios, read_bytes), (write_ios, write_bytes)) = (rates(true), rates(false));
     let of_device =
         s.host.throttles.iter().filter(|t| t.device == p.device.name && (s.load.is_none() || t.own));
-    let limits = of_device.flat_map(|throttle| {
-        [
-            (READS, true, throttle.read_bytes_per_second, read_bytes),
-            (READS, false, throttle.read_ios_per_second, read_ios),
-            (WRITES, true, throttle.write_bytes_per_second, write_bytes),
-            (WRITES, false, throttle.write_ios_per_second, write_ios),
-        ]
-        .into_iter()
-        .filter_map(move |(what, in_bytes, limit, rate)| {
-            Some(Reached { throttle, what, in_bytes, limit: limit? as f64, rate })
+    of_device
+        .flat_map(|throttle| {
+            [
+                (READS, true, throttle.read_bytes_per_second, read_bytes),
+                (READS, false, throttle.read_ios_per_second, read_ios),
+                (WRITES, true, throttle.write_bytes_per_second, write_bytes),
+                (WRITES, false, throttle.write_ios_per_second, write_ios),
+            ]
+            .into_iter()
+            .filter_map(move |(what, in_bytes, limit, rate)| {
+                let limit = limit.filter(|limit| *limit > 0)? as f64;
+                Some(Reached { throttle, what, in_bytes, limit, rate })
+            })
         })
-    });
-    let off = |reached: &Reached<'_>| (reached.rate / reached.limit - 1.0).abs();
-    limits
-        .filter(|reached| reached.limit > 0.0 && off(reached) <= NEAR)
-        .min_by(|a, b| off(a).total_cmp(&off(b)))
+        .collect()
 }
 
 /// Share of the operations' time outside the device, by the generator's own latencies; None without a load of
@@ -240,7 +324,7 @@ fn by_writeback(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             "echo 0 > /sys/block/{name}/queue/wbt_lat_usec, and compare the queue stage of writes, and the latency of \
              reads."
         ),
-        check: format!("biopsy latency -d {name} --for 5s"),
+        check: command::latency(name),
         worth: None,
     })
 }
@@ -248,7 +332,7 @@ fn by_writeback(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::latency::OpLatency;
+    use crate::analyze::operations::OperationLatency;
     use crate::rules::literal::{Case, hist};
 
     fn limit(ios: u64) -> Throttle {
@@ -321,6 +405,81 @@ mod tests {
         assert_eq!(find(&case.summaries())[0].confidence, 0.5);
         case.stage(Stage::Queue, 400_000, 5_000);
         assert_eq!(find(&case.summaries())[0].confidence, 0.7);
+    }
+
+    /// What a limit of 500 reads a second does to somebody else's reads: it holds each for 7 ms. The window is
+    /// longer than they are, so that their rate is 380.
+    fn watched() -> Case {
+        let mut case = Case::new(380, 4);
+        case.load = None;
+        case.stage(Stage::Queue, 6_000, 2_000);
+        case.stage(Stage::Device, 1_000_000, 900_000);
+        case.host.throttles = vec![Throttle { own: false, ..limit(500) }];
+        case.read().operations = Some(operations(7_006_000));
+        case
+    }
+
+    fn operations(queue: u64) -> OperationLatency {
+        OperationLatency {
+            operations: 380,
+            stages: BTreeMap::from([
+                (Stage::Queue, hist(380, queue, queue)),
+                (Stage::Device, hist(380, 1_000_000, 1_000_000)),
+            ]),
+            total: hist(380, queue + 1_000_000, queue + 1_000_000),
+            ..OperationLatency::default()
+        }
+    }
+
+    #[test]
+    fn operations_that_were_held_are_throttled_at_any_rate() {
+        let found = find(&watched().summaries());
+        assert_eq!((found.len(), found[0].confidence), (1, 0.9));
+        assert!((found[0].numbers["held_percent"] - 87.4).abs() < 0.1, "{:?}", found[0].numbers);
+        assert!(found[0].sentence.contains("/jobs/db allows 500 I/Os/s of reads"), "{}", found[0].sentence);
+        let mut case = watched();
+        assert_eq!(crate::rules::diagnose(&case.summaries()).findings[0].id, "throttled");
+        case.host.throttles[0].device = "vdb".into();
+        assert!(find(&case.summaries()).is_empty(), "no limit on this device");
+    }
+
+    #[test]
+    fn a_quarter_of_the_operations_time_must_be_held() {
+        for (queue, found) in [(350_000, 1), (330_000, 0)] {
+            let mut case = watched();
+            case.read().operations = Some(operations(queue));
+            assert_eq!(find(&case.summaries()).len(), found, "{queue}");
+        }
+    }
+
+    /// A queue stage that the I/Os have themselves is a scheduler's or the tags'.
+    #[test]
+    fn a_queue_behind_the_throttle_is_not_the_throttles() {
+        let mut case = watched();
+        case.stage(Stage::Queue, 7_000_000, 6_000_000);
+        assert!(find(&case.summaries()).is_empty());
+        case.read().parts = BTreeMap::from([(Part::Throttle, hist(380, 6_000_000, 6_000_000))]);
+        assert_eq!(find(&case.summaries()).len(), 1, "the part itself says more");
+        let mut apart = watched();
+        apart.read().parts = BTreeMap::from([(Part::Plug, hist(380, 1_000, 1_000))]);
+        assert!(find(&apart.summaries()).is_empty(), "taken apart, and not held");
+    }
+
+    /// What I/Os of no operation wait for explains nothing of what operations do.
+    #[test]
+    fn the_queue_of_ios_of_no_operation_is_not_the_operations() {
+        // 380 reads of operations, which wait 6 µs behind the throttle, and 380 of read-ahead, which wait 20 ms.
+        let mut case = watched();
+        case.read().request_stages.insert(Stage::Queue, hist(760, 10_016_179, 139));
+        assert!(find(&case.summaries()).is_empty(), "taken together");
+        case.read().unowned_stages.insert(Stage::Queue, hist(380, 20_000_000, 20_000_000));
+        let found = find(&case.summaries());
+        assert!((found[0].numbers["held_percent"] - 87.4).abs() < 0.1, "{:?}", found[0].numbers);
+        // And the other way round: the operations' own I/Os wait 7 ms, and read-ahead does not.
+        let mut case = watched();
+        case.read().request_stages.insert(Stage::Queue, hist(760, 3_507_615, 215));
+        case.read().unowned_stages.insert(Stage::Queue, hist(380, 6_000, 6_000));
+        assert!(find(&case.summaries()).is_empty(), "nothing is left for the throttle");
     }
 
     /// The depth is not what keeps a throttled device idle, and more I/O is not what is missing.

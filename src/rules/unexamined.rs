@@ -3,7 +3,8 @@
 use super::Summaries;
 use super::cpu;
 use super::facts;
-use crate::analyze::latency::{DeviceLatency, Stage};
+use crate::analyze::latency::DeviceLatency;
+use crate::analyze::stage::Stage;
 use crate::findings::NotExamined;
 
 /// Concerns that no probe of this version covers.
@@ -11,7 +12,6 @@ const NO_PROBE: &[&str] = &[
     "interrupts per queue and completions per interrupt",
     "lock contention",
     "page-cache reclaim and read-ahead",
-    "parts of the queue stage (throttle, tags, plug, scheduler)",
     "PCIe link, root complex and NUMA placement",
     "the device's temperature, wear and caches",
 ];
@@ -22,7 +22,10 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
     let mut add =
         |what: &str, why: &str| list.push(NotExamined { what: what.to_string(), why: why.to_string() });
     if s.load.is_none() {
-        add("operations of the application", "the load is not biopsy's own, so only I/Os are counted");
+        add(
+            "what the application asked for",
+            "the load is not biopsy's own, so its depth, its pace and its own times are not known",
+        );
     }
     for stage in Stage::ALL {
         if unseen(s, stage) {
@@ -43,6 +46,9 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
                 add("hard interrupts and code with interrupts off", note);
             }
         }
+    }
+    if !facts::has_parts(s) {
+        add("parts of stages (throttle, tags, plug, scheduler)", facts::why_no_parts(s));
     }
     NO_PROBE.iter().for_each(|what| add(what, "this version has no probe for it"));
     list

@@ -15,6 +15,7 @@ pub const IO_STARTED_BEFORE: u32 = 4;
 pub const IO_NEGATIVE: u32 = 8;
 pub const IO_FUSED: u32 = 16;
 pub const IO_FLUSHED: u32 = 32;
+pub const IO_BIO: u32 = 64;
 
 /// `SUBMITTER_KERNEL`.
 pub const SUBMITTER_KERNEL: u32 = 1;
@@ -87,7 +88,8 @@ pub struct WireEmitter {
     pub numbers: u64,
     pub lost_ios: u64,
     pub lost_operations: u64,
-    pub pad: [u64; 3],
+    pub early_operations: u64,
+    pub pad: [u64; 2],
 }
 
 const _: () = assert!(size_of::<WireSubmitter>() == 56);
@@ -123,11 +125,7 @@ impl Event {
 
 impl WireEmitter {
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged {
-            what: "wire_emitter",
-            expected: size_of::<Self>(),
-            found: bytes.len(),
-        })
+        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_emitter", bytes))
     }
 }
 
@@ -142,6 +140,8 @@ pub struct Emitted {
     pub lost_ios: u64,
     /// Operations whose event found no room.
     pub lost_operations: u64,
+    /// Operations that ended with the first part of an I/O that completed in parts: they have no event.
+    pub early_operations: u64,
     /// Records that came and were no events.
     pub damaged: u64,
 }
@@ -153,6 +153,7 @@ impl Emitted {
         self.ios += emitter.numbers;
         self.lost_ios += emitter.lost_ios;
         self.lost_operations += emitter.lost_operations;
+        self.early_operations += emitter.early_operations;
     }
 }
 

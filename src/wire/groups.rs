@@ -2,7 +2,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{COVERS, Damaged, OperationRow, Row};
+use super::rows::{OperationRow, Row};
+use super::{COVERS, Damaged, task_name};
 
 /// `enum wire_dimension`.
 pub const BY_DEVICE: u32 = 1;
@@ -52,27 +53,18 @@ const _: () = assert!(size_of::<WireGroup>() == 24);
 
 impl WireGroupKey {
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged {
-            what: "wire_group_key",
-            expected: size_of::<Self>(),
-            found: bytes.len(),
-        })
+        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_group_key", bytes))
     }
 }
 
 impl WireGroup {
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged {
-            what: "wire_group",
-            expected: size_of::<Self>(),
-            found: bytes.len(),
-        })
+        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_group", bytes))
     }
 
     /// What the kernel calls the process; any bytes but 0.
     pub fn comm(&self) -> String {
-        let end = self.comm.iter().position(|byte| *byte == 0).unwrap_or(self.comm.len());
-        String::from_utf8_lossy(&self.comm[..end]).into_owned()
+        String::from_utf8_lossy(task_name(&self.comm)).into_owned()
     }
 }
 

@@ -2,13 +2,13 @@
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use super::{Damaged, WireExtent};
+use super::{COVERS, Damaged, WireExtent, histograms};
 use crate::hist::{BUCKETS, Histogram};
 
 /// Parts in the order of `enum wire_part`.
 pub const PARTS: usize = 12;
-/// What parts are counted by, `enum wire_part_unit`: I/Os, operations.
-pub const PART_UNITS: usize = 2;
+/// What parts are counted by, `enum wire_part_unit`: I/Os, operations of each cover.
+pub const PART_UNITS: usize = 1 + COVERS;
 
 /// `struct wire_part_row`.
 #[repr(C)]
@@ -16,7 +16,7 @@ pub const PART_UNITS: usize = 2;
 pub struct WirePartRow {
     pub extents: [WireExtent; PARTS],
     pub lock: u64,
-    pub pad: u64,
+    pub unknown: u64,
     pub counts: [u64; PARTS * BUCKETS],
 }
 
@@ -26,26 +26,22 @@ const _: () = assert!(size_of::<WirePartRow>() == 304 + 12 * 8 * 592);
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartRow {
     pub parts: [Histogram; PARTS],
+    /// How many of them have a queue stage that could not be taken apart.
+    pub unknown: u64,
 }
 
 impl PartRow {
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        let wire = WirePartRow::ref_from_bytes(bytes).map_err(|_| Damaged {
-            what: "row of parts",
-            expected: size_of::<WirePartRow>(),
-            found: bytes.len(),
-        })?;
-        Ok(Self {
-            parts: std::array::from_fn(|i| {
-                let extent = &wire.extents[i];
-                let counts = &wire.counts[i * BUCKETS..(i + 1) * BUCKETS];
-                Histogram::from_parts(counts, extent.sum, !extent.not_min, extent.max)
-            }),
-        })
+        let wire = WirePartRow::ref_from_bytes(bytes)
+            .map_err(|_| Damaged::of::<WirePartRow>("row of parts", bytes))?;
+        Ok(Self { parts: histograms(&wire.extents, &wire.counts), unknown: wire.unknown })
     }
 
     /// What came since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
-        Self { parts: std::array::from_fn(|i| self.parts[i].since(&earlier.parts[i])) }
+        Self {
+            parts: std::array::from_fn(|i| self.parts[i].since(&earlier.parts[i])),
+            unknown: self.unknown.saturating_sub(earlier.unknown),
+        }
     }
 }

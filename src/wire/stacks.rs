@@ -5,6 +5,8 @@ use std::fmt;
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
+use super::task_name;
+
 /// The most frames that the kernel side asks for, of each stack (`STACK_FRAMES`).
 pub const MAX_FRAMES: usize = 127;
 
@@ -104,8 +106,7 @@ impl Sample {
 
     /// The bytes of the thread's name.
     pub fn comm_bytes(&self) -> &[u8] {
-        let len = self.comm.iter().position(|&b| b == 0).unwrap_or(self.comm.len());
-        &self.comm[..len]
+        task_name(&self.comm)
     }
 }
 

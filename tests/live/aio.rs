@@ -36,7 +36,10 @@ struct Event {
     result2: i64,
 }
 
-/// A context with `depth` reads.
+const PREAD: u16 = 0;
+const PWRITE: u16 = 1;
+
+/// A context with `depth` reads or writes.
 pub struct Aio {
     _file: File,
     context: u64,
@@ -48,12 +51,22 @@ pub struct Aio {
 struct Buffer([u8; BLOCK]);
 
 impl Aio {
+    /// Reads that no two of which touch.
     pub fn new(disk: &Disk, depth: usize) -> Self {
-        let file =
-            std::fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&disk.path).unwrap();
+        Self::at(disk, depth, false, |index| index * 7)
+    }
+
+    /// Reads or writes of these blocks.
+    pub fn at(disk: &Disk, depth: usize, write: bool, block: impl Fn(i64) -> i64) -> Self {
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(write)
+            .custom_flags(libc::O_DIRECT)
+            .open(&disk.path)
+            .unwrap();
         let mut context = 0u64;
         // SAFETY: the kernel writes the context's number to a variable of ours.
-        let made = unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) };
+        let made = unsafe { libc::syscall(libc::SYS_io_setup, 4 * depth, &raw mut context) };
         assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
         let mut buffers: Vec<Box<Buffer>> = (0..depth).map(|_| Box::new(Buffer([0; BLOCK]))).collect();
         let iocbs = (0..)
@@ -63,19 +76,25 @@ impl Aio {
                 file: file.as_raw_fd().try_into().unwrap(),
                 buffer: buffer.0.as_mut_ptr() as u64,
                 bytes: BLOCK as u64,
-                offset: index as i64 * 7 * BLOCK as i64,
+                opcode: if write { PWRITE } else { PREAD },
+                offset: block(index as i64) * BLOCK as i64,
                 ..Iocb::default()
             })
             .collect();
         Self { _file: file, context, iocbs, _buffers: buffers }
     }
 
-    /// Hands all reads in with one call.
+    /// Hands all of them in with one call.
     pub fn submit(&mut self) {
         let all: Vec<*mut Iocb> = self.iocbs.iter_mut().map(std::ptr::from_mut).collect();
         // SAFETY: the iocbs and their buffers live until the context is destroyed.
         let taken = unsafe { libc::syscall(libc::SYS_io_submit, self.context, all.len(), all.as_ptr()) };
         assert_eq!(taken, all.len() as libc::c_long, "{}", std::io::Error::last_os_error());
+    }
+
+    /// The same iocbs with other words, which the kernel copies: they may be out more than once.
+    pub fn rename(&mut self, by: u64) {
+        self.iocbs.iter_mut().for_each(|iocb| iocb.data += by);
     }
 
     /// Waits for all of them and fetches their results.

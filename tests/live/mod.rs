@@ -3,7 +3,9 @@
 #![allow(dead_code)]
 
 pub mod aio;
+pub mod cgroup;
 pub mod disk;
+pub mod ring;
 pub mod tool;
 pub mod view;
 pub mod zram;

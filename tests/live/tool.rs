@@ -1,7 +1,7 @@
 //! The binary under test: started, signalled, and what it said.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -182,4 +182,15 @@ pub fn no_tracing() -> Option<&'static str> {
         (latency["state"] == "missing").then(|| latency["reason"].as_str().unwrap_or("refused").to_string())
     })
     .as_deref()
+}
+
+/// A shell that waits for a line and becomes `command` then, so that its number is known before.
+pub fn prepared(command: &str) -> Child {
+    let script = format!("read line; exec {command}");
+    Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap()
+}
+
+/// Lets it become the command.
+pub fn go(child: &mut Child) {
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
 }

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::process::{Child, Output};
 
-use biopsy::analyze::invariants;
-use biopsy::analyze::latency::{DeviceLatency, Op, OpLatency, QueueLatency, Stage};
+use biopsy::analyze::invariants::sums;
+use biopsy::analyze::latency::{DeviceLatency, OpLatency};
+use biopsy::analyze::op::Op;
 use biopsy::analyze::operations::{NotCovered, OperationLatency, TotalClass};
+use biopsy::analyze::queues::QueueLatency;
+use biopsy::analyze::stage::Stage;
 use biopsy::hist::{self, Histogram};
 use serde_json::Value;
 
@@ -56,9 +59,15 @@ pub fn during(disks: &[&Disk], options: &[&str], command: &[&str]) -> View {
 /// Runs it while this process does the work itself.
 #[track_caller]
 pub fn during_work(disk: &Disk, work: impl Fn()) -> View {
+    during_work_with(disk, &[], work)
+}
+
+/// The same with more options.
+#[track_caller]
+pub fn during_work_with(disk: &Disk, options: &[&str], work: impl Fn()) -> View {
     for attempt in 1.. {
         let before = disk.stat();
-        let child = tool::biopsy(&["latency", "--json", "-d", &disk.name])
+        let child = tool::biopsy(&[&["latency", "--json", "-d", &disk.name], options].concat())
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::piped())
             .spawn()
@@ -145,9 +154,9 @@ pub fn within_bounds(device: &Value) {
 pub fn holds(row: &Value) {
     let device = decoded(row);
     let broken = |why: String| panic!("{why}: {}", brief(row));
-    invariants::counts_agree(&device).unwrap_or_else(broken);
+    sums::counts_agree(&device).unwrap_or_else(broken);
     for (op, all) in device.ops.iter().filter_map(|(op, of)| Some((op, of.operations.as_ref()?))) {
-        invariants::add_up(all).unwrap_or_else(|why| broken(format!("{}: {why}", op.name())));
+        sums::add_up(all).unwrap_or_else(|why| broken(format!("{}: {why}", op.name())));
     }
     let operations = device.ops.values().filter_map(|of| of.operations.as_ref()).map(|all| all.operations);
     assert_eq!(operations.sum::<u64>(), device.operations.unwrap_or(0), "{}", brief(row));
@@ -175,6 +184,7 @@ fn decoded(row: &Value) -> DeviceLatency {
 
 fn decoded_op(row: &Value) -> OpLatency {
     let operations = row.get("operations").map(|operations| OperationLatency {
+        cover: 0,
         operations: number(operations),
         stages: decoded_stages(&row["stages"]),
         total: decoded_times(&row["total"]),
@@ -188,6 +198,10 @@ fn decoded_op(row: &Value) -> OpLatency {
         ios: number(&row["ios"]),
         bytes: number(&row["bytes"]),
         request_stages: decoded_stages(&row["request_stages"]),
+        bio: row.get("bio").map(decoded_times),
+        unowned: row["ios_without_operation"].as_u64(),
+        unowned_stages: row.get("request_stages_without_operation").map(decoded_stages).unwrap_or_default(),
+        unowned_bio: row.get("bio_without_operation").map(decoded_times),
         operations,
         ..OpLatency::default()
     }
@@ -261,14 +275,19 @@ pub fn load(path: &std::path::Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Waits until its probes are attached: they are the last that it does before it measures.
+/// Waits until its probes are attached: they are the last that it does before it measures. How many they are
+/// is a matter of the options: no more come for a while. Those that measure the cost come and go.
 pub fn attached(child: &Child) {
     let begin = std::time::Instant::now();
-    while ids(child).iter().filter(|(kind, _)| *kind == "link").count() < 8 {
+    let (mut links, mut since) = (0, begin);
+    while links < 8 || since.elapsed().as_millis() < 200 {
         assert!(begin.elapsed().as_secs() < 20, "it does not attach");
         std::thread::sleep(std::time::Duration::from_millis(5));
+        let now = ids(child).iter().filter(|(kind, _)| *kind == "link").count();
+        if now > links {
+            (links, since) = (now, std::time::Instant::now());
+        }
     }
-    std::thread::sleep(std::time::Duration::from_millis(50));
 }
 
 /// The programs, links and maps that a process holds, by the kernel's ids.

@@ -1,8 +1,11 @@
 //! Stage bars and histograms per device and operation.
 
 use super::escape;
-use crate::analyze::latency::{DeviceLatency, Op, OpLatency, Stage};
+use crate::analyze::latency::{DeviceLatency, OpLatency};
+use crate::analyze::op::Op;
+use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
+use crate::render::parts;
 use crate::render::svg::{self, Part};
 use crate::rules::Summaries;
 use crate::units::{counted, time};
@@ -80,6 +83,9 @@ pub fn stages(s: &Summaries<'_>) -> String {
             })
             .collect();
         out.push_str(&format!("<p class=\"legend\">\n{legend}</p>\n"));
+        for (stage, words) in parts::of_stages(latency) {
+            out.push_str(&format!("<p class=\"soft small\">of {}: {}</p>\n", stage.name(), words.join(", ")));
+        }
     }
     if !out.is_empty() {
         out.push_str(
@@ -136,8 +142,7 @@ mod tests {
     #[test]
     fn what_would_be_one_bar_is_one_line() {
         let of = |values: &[u64]| {
-            let mut hist = Histogram::default();
-            values.iter().for_each(|ns| hist.record(*ns));
+            let hist = values.iter().copied().collect();
             chart(Stage::Device, &hist, svg::range([&hist].into_iter()).unwrap())
         };
         let swatch = "<p><i class=\"swatch s-device\"></i>";

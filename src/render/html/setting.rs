@@ -1,7 +1,7 @@
 //! The setting of a run: the machine, and how it was measured.
 
-use super::escape;
 use super::tables::{Cell, facts, header, table, text, widen};
+use super::{Report, escape};
 use crate::analyze::latency::DeviceLatency;
 use crate::host::BlockDevice;
 use crate::rules::Summaries;
@@ -80,7 +80,8 @@ fn device(disk: &BlockDevice) -> String {
 }
 
 /// Command, versions, window, loss by kind, and what the probes cost.
-pub fn measurement(s: &Summaries<'_>, command: &str) -> String {
+pub fn measurement(report: &Report<'_>) -> String {
+    let s = &report.summaries;
     let envelope = s.envelope;
     let mut rows = vec![
         ("start", envelope.start.clone()),
@@ -96,11 +97,14 @@ pub fn measurement(s: &Summaries<'_>, command: &str) -> String {
             ),
         ),
     ];
+    rows.extend(report.command_status.map(|status| ("command", format!("ended with status {status}"))));
     let kinds: Vec<String> = envelope
         .lost
         .probes
         .iter()
-        .flat_map(|(probe, kinds)| kinds.iter().map(move |(kind, n)| format!("{probe} {kind} {}", count(*n))))
+        .flat_map(|(probe, kinds)| kinds.iter().map(move |(kind, n)| (probe, kind, *n)))
+        .filter(|(_, _, n)| *n > 0)
+        .map(|(probe, kind, n)| format!("{probe} {kind} {}", count(n)))
         .collect();
     if !kinds.is_empty() {
         rows.push(("lost by kind", kinds.join(", ")));
@@ -120,7 +124,7 @@ pub fn measurement(s: &Summaries<'_>, command: &str) -> String {
             bytes(cost.map_bytes as f64)
         ),
     ));
-    let mut out = format!("<pre>{}</pre>\n{}", escape(command), facts(&rows));
+    let mut out = format!("<pre>{}</pre>\n{}", escape(report.command), facts(&rows));
     if !cost.programs.is_empty() {
         let programs =
             cost.programs.iter().map(|program| vec![text(&program.name), Cell::Number(count(program.runs))]);

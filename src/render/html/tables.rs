@@ -1,8 +1,12 @@
 //! Percentiles, queues, load and CPU time as tables.
 
+use std::collections::BTreeMap;
+
 use super::escape;
-use crate::analyze::latency::{Stage, Unit};
+use crate::analyze::latency::Unit;
+use crate::analyze::parts::{Part, Parts};
 use crate::analyze::stacks::CpuClass;
+use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::render::svg;
 use crate::rules::{self, Summaries};
@@ -104,17 +108,37 @@ pub fn header(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| name.to_string()).collect()
 }
 
+/// Each stage, and its parts behind it where it was taken apart.
+fn taken_apart<'a>(
+    stages: &'a BTreeMap<Stage, Histogram>,
+    parts: &'a Parts,
+) -> impl Iterator<Item = (Stage, Option<Part>, &'a Histogram)> {
+    let behind = move |stage: Stage| {
+        let of_stage = parts.iter().filter(move |(part, _)| part.stage() == stage);
+        of_stage.map(move |(part, hist)| (stage, Some(*part), hist))
+    };
+    let rows =
+        stages.iter().flat_map(move |(stage, hist)| [(*stage, None, hist)].into_iter().chain(behind(*stage)));
+    rows.filter(|(_, _, hist)| !hist.is_empty())
+}
+
 /// Per device, operation and stage, and the operations of biopsy's own load.
 pub fn percentiles(s: &Summaries<'_>) -> String {
+    let none = Parts::new();
     let (mut rows, mut hists) = (Vec::new(), Vec::new());
     for device in &s.latency.devices {
         for (op, latency) in &device.ops {
             let operations = latency.operations.as_ref();
-            let of_operations = operations.map(|all| (Unit::Operation, &all.stages));
-            for (unit, stages) in of_operations.into_iter().chain([(Unit::Io, &latency.request_stages)]) {
-                for (stage, hist) in stages.iter().filter(|(_, hist)| !hist.is_empty()) {
-                    let class = svg::stage_class(*stage);
-                    let name = format!("<i class=\"swatch {class}\"></i>{}", stage.name());
+            let of_operations = operations.map(|all| (Unit::Operation, &all.stages, &latency.parts));
+            let of_ios = [
+                (Unit::Io, &latency.request_stages, &latency.request_parts),
+                (Unit::UnownedIo, &latency.unowned_stages, &none),
+            ];
+            for (unit, stages, parts) in of_operations.into_iter().chain(of_ios) {
+                for (stage, part, hist) in taken_apart(stages, parts) {
+                    let class = svg::stage_class(stage);
+                    let part = part.map_or(String::new(), |part| format!(" / {}", part.name()));
+                    let name = format!("<i class=\"swatch {class}\"></i>{}{part}", stage.name());
                     let n = Cell::Number(count(hist.count()));
                     rows.push(vec![
                         text(&device.name),
@@ -132,15 +156,16 @@ pub fn percentiles(s: &Summaries<'_>) -> String {
                     hists.push(&all.total);
                 }
             }
-            if let Some(bio) = &latency.bio {
-                let names = [&device.name, op.name(), Unit::Io.name(), "bio"].map(text);
+            for (unit, bio) in [(Unit::Io, &latency.bio), (Unit::UnownedIo, &latency.unowned_bio)] {
+                let Some(bio) = bio else { continue };
+                let names = [&device.name, op.name(), unit.name(), "bio"].map(text);
                 rows.push(names.into_iter().chain([Cell::Number(count(bio.count()))]).collect());
                 hists.push(bio);
             }
         }
     }
     let whole =
-        s.load.map(|load| (load.rw.name(), load.latency())).filter(|(_, latency)| !latency.is_empty());
+        s.load.map(|load| (load.job.rw.name(), load.latency())).filter(|(_, latency)| !latency.is_empty());
     if let Some((name, latency)) = &whole {
         let n = Cell::Number(count(latency.count()));
         rows.push(vec![
@@ -196,6 +221,13 @@ pub fn queues(s: &Summaries<'_>) -> String {
             widen(&mut header, &mut rows, name, &column);
         }
         out.push_str(&format!("<h3>{}</h3>\n{}", escape(&device.name), table(&header, rows)));
+        let by_queue: u64 = device.queues.iter().map(|q| q.ios).sum();
+        if let Some(rest @ 1..) = device.ios.checked_sub(by_queue) {
+            out.push_str(&format!(
+                "<p class=\"soft small\">{} of rare classes (fua, flush, discard and the like) not counted by queue.</p>\n",
+                counted(rest, "I/O")
+            ));
+        }
         if device.queues.len() > MOST_QUEUES {
             let more = device.queues.len() - MOST_QUEUES;
             out.push_str(&format!(
@@ -210,7 +242,7 @@ pub fn queues(s: &Summaries<'_>) -> String {
 /// The generator's own results.
 pub fn load(s: &Summaries<'_>) -> String {
     let Some(load) = s.load else {
-        return "<p>The load was not biopsy's own: operations are not counted, only I/Os.</p>\n".to_string();
+        return "<p>The load was not biopsy's own: its depth, its pace and its own times are not known.</p>\n".to_string();
     };
     let mut rows = vec![
         ("target", load.target.clone()),
@@ -219,10 +251,10 @@ pub fn load(s: &Summaries<'_>) -> String {
             "job",
             format!(
                 "{} of {}, {} at depth {}, over {}",
-                load.rw.name(),
-                bytes(load.bs as f64),
-                counted(load.numjobs.into(), "job"),
-                load.iodepth,
+                load.job.rw.name(),
+                bytes(load.job.largest_block() as f64),
+                counted(load.job.numjobs.into(), "job"),
+                load.job.iodepth,
                 bytes(load.size as f64)
             ),
         ),
@@ -250,19 +282,19 @@ pub fn load(s: &Summaries<'_>) -> String {
         vec![
             Cell::Text(job.number.to_string()),
             Cell::Text(job.cpu.map_or("-".to_string(), |cpu| cpu.to_string())),
-            Cell::Number(count(job.operations)),
-            Cell::Number(count((job.operations as f64 * 1e9 / duration).round() as u64)),
-            Cell::Number(count(job.errors)),
+            Cell::Number(count(job.operations())),
+            Cell::Number(count((job.operations() as f64 * 1e9 / duration).round() as u64)),
+            Cell::Number(count(job.errors())),
             share(job.user_ns),
             share(job.system_ns),
-            Cell::Number(significant(job.operations as f64 / job.submits.max(1) as f64, 3)),
+            Cell::Number(significant(job.operations() as f64 / job.submits().max(1) as f64, 3)),
         ]
     });
     let mut jobs: Vec<_> = jobs.collect();
     let mut header =
         header(&["<job", "<CPU", "operations", "per second", "errors", "user", "system", "per submit"]);
     for (name, q) in [("p50", 0.5), ("p99", 0.99)] {
-        let column: Vec<Option<f64>> = load.jobs.iter().map(|job| ns(job.latency.quantile(q))).collect();
+        let column: Vec<Option<f64>> = load.jobs.iter().map(|job| ns(job.latency().quantile(q))).collect();
         widen(&mut header, &mut jobs, name, &column);
     }
     format!("{}{}", facts(&rows), table(&header, jobs))

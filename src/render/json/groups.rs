@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::latency::of_op;
 use crate::analyze::groups::{Dimension, Group, Groups, Pair, Value};
-use crate::analyze::latency::Stage;
+use crate::analyze::stage::Stage;
 
 /// Adds the keys.
 pub fn insert(all: &mut Map<String, Json>, groups: &Groups) {
@@ -92,8 +92,7 @@ mod tests {
     use crate::hist::Histogram;
 
     fn groups(by: &[Dimension]) -> Groups {
-        let mut hist = Histogram::default();
-        hist.record(5);
+        let hist = Histogram::from_iter([5]);
         let latency = OpLatency {
             ios: 1,
             bytes: 4096,

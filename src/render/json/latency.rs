@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{groups, line, object, times};
-use crate::analyze::latency::{Counting, DeviceLatency, KernelClass, LatencySummary, Op, OpLatency, Stage};
+use crate::analyze::counting::Counting;
+use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use crate::analyze::layers::{self, Layer};
+use crate::analyze::op::{KernelClass, Op};
 use crate::analyze::operations::TotalClass;
 use crate::analyze::parts::Parts;
+use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
 
@@ -71,6 +74,15 @@ pub(super) fn of_op(latency: &OpLatency) -> Value {
     // Absent is absent: nothing is known of operations where they are not followed.
     if let Some(unowned) = latency.unowned {
         map.insert("ios_without_operation".to_string(), json!(unowned));
+    }
+    if !latency.unowned_stages.is_empty() {
+        map.insert("request_stages_without_operation".to_string(), stages(&latency.unowned_stages));
+    }
+    if let Some(bio) = &latency.unowned_bio {
+        map.insert("bio_without_operation".to_string(), times(bio));
+    }
+    if let Some(unfetched) = latency.unfetched {
+        map.insert("unfetched".to_string(), json!(unfetched));
     }
     if let Some(all) = &latency.operations {
         map.insert("operations".to_string(), json!(all.operations));
@@ -164,6 +176,7 @@ pub(super) fn device(summary: &LatencySummary, device: &DeviceLatency) -> Value 
         "bio_based": device.bio_based,
         "ops": ops,
         "queues": queues,
+        "ios_without_queue": device.ios_without_queue(),
     });
     let Value::Object(map) = &mut all else { return all };
     if let Some(operations) = device.operations {
@@ -180,4 +193,34 @@ pub(super) fn device(summary: &LatencySummary, device: &DeviceLatency) -> Value 
         map.insert("all_ios_max".to_string(), json!(of_all.max));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ios_of_no_operation_have_keys_of_their_own_beside_those_of_all() {
+        let stages = |times: &[u64]| BTreeMap::from([(Stage::Device, times.iter().copied().collect())]);
+        let mut mixed = OpLatency {
+            ios: 3,
+            unowned: Some(2),
+            request_stages: stages(&[5, 7, 11]),
+            unowned_stages: stages(&[5, 11]),
+            ..OpLatency::default()
+        };
+        let one = of_op(&mixed);
+        assert_eq!(
+            (&one["ios_without_operation"], &one["request_stages"]["device"]["sum_ns"]),
+            (&json!(2), &json!(23))
+        );
+        let own = &one["request_stages_without_operation"];
+        assert_eq!((&own["device"]["count"], &own["device"]["sum_ns"]), (&json!(2), &json!(16)));
+        assert!(own.get("queue").is_none() && one.get("bio_without_operation").is_none());
+        mixed.unowned_stages.clear();
+        mixed.unowned_bio = Some(Histogram::from_iter([5]));
+        let bio = of_op(&mixed);
+        assert_eq!(bio["bio_without_operation"]["sum_ns"], 5);
+        assert!(bio.get("request_stages_without_operation").is_none(), "absent is absent");
+    }
 }

@@ -21,8 +21,11 @@ pub fn render(host: &Host, rights: &Rights, abilities: &Abilities, color: bool) 
         clean(&host.kernel),
         if abilities.btf { "present" } else { "absent" }
     );
+    let names = abilities.views.iter().map(|view| &view.name);
+    let names = names.chain(abilities.programs.iter().map(|program| &program.name));
+    let width = names.map(String::len).max().unwrap_or(0);
     let line = |name: &str, state: State, reason: &Option<String>, remedy: &Option<String>| {
-        let mut text = format!("  {name:<14} {}", word(state, color));
+        let mut text = format!("  {name:<width$}  {}", word(state, color));
         if let Some(reason) = reason {
             text.push_str(&format!("  {}", clean(reason)));
         }
@@ -65,7 +68,22 @@ pub fn render(host: &Host, rights: &Rights, abilities: &Abilities, color: bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::abilities::ViewState;
+    use crate::host::abilities::{ProgramState, ViewState};
+
+    #[test]
+    fn the_longest_name_breaks_no_column() {
+        let program = |name: &str| ProgramState {
+            name: name.into(),
+            event: String::new(),
+            state: State::Ok,
+            reason: None,
+            remedy: None,
+        };
+        let programs = vec![program("ring_queue_work"), program("sys_exit")];
+        let abilities = Abilities { btf: true, programs, views: Vec::new() };
+        let text = render(&Host::default(), &Rights::default(), &abilities, false);
+        assert!(text.contains("\n  ring_queue_work  ok\n  sys_exit         ok\n"), "{text}");
+    }
 
     #[test]
     fn what_is_missing_comes_with_its_reason_and_remedy() {
@@ -81,6 +99,8 @@ mod tests {
         };
         let text = render(&Host::default(), &Rights::default(), &abilities, false);
         assert!(text.contains("missing   no\\u{1b}BTF; boot another kernel"), "{text}");
-        assert!(text.contains("BTF absent") && text.contains("CAP_BPF"));
+        assert!(
+            text.contains("\n  latency  missing") && text.contains("BTF absent") && text.contains("CAP_BPF")
+        );
     }
 }

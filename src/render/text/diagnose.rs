@@ -1,11 +1,12 @@
 //! `biopsy diagnose` as text: the verdict first, then what it rests on.
 
 use super::{clean, common_time, counted, footer, significant, time};
-use crate::analyze::latency::{DeviceLatency, OpLatency, Stage};
+use crate::analyze::latency::{DeviceLatency, OpLatency};
 use crate::analyze::stacks::CpuClass;
+use crate::analyze::stage::Stage;
 use crate::findings::{Diagnosis, Finding, NotExamined, Severity};
 use crate::hist::Histogram;
-use crate::render::numbers;
+use crate::render::{numbers, parts};
 use crate::rules::{self, Summaries};
 
 /// More findings than these would bury the first.
@@ -30,7 +31,13 @@ fn by_reason(gaps: &[NotExamined]) -> Vec<(&str, Vec<&str>)> {
 }
 
 /// The whole page. `color`: stdout is a terminal that wants it; `doubt`: why the run must not be trusted.
-pub fn render(s: &Summaries<'_>, diagnosis: &Diagnosis, doubt: Option<&str>, color: bool) -> String {
+pub fn render(
+    s: &Summaries<'_>,
+    diagnosis: &Diagnosis,
+    doubt: Option<&str>,
+    command_status: Option<i32>,
+    color: bool,
+) -> String {
     let mut out = String::new();
     let bold = |text: &str| if color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() };
     if let Some(verdict) = diagnosis.findings.first() {
@@ -65,6 +72,9 @@ pub fn render(s: &Summaries<'_>, diagnosis: &Diagnosis, doubt: Option<&str>, col
         out.push('\n');
     }
     out.push_str(&ending(s));
+    if let Some(status) = command_status {
+        out.push_str(&format!("command ended with status {status}\n"));
+    }
     out
 }
 
@@ -121,6 +131,9 @@ fn stages(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
             if let Some(line) = stage_line(latency) {
                 let name = format!("  {} {}  ", clean(&device.name), op.name());
                 paragraph(&mut out, &name, &line);
+                for line in part_lines(latency) {
+                    paragraph(&mut out, &" ".repeat(name.chars().count()), &line);
+                }
             }
         }
     }
@@ -146,6 +159,14 @@ fn stage_line(latency: &OpLatency) -> Option<String> {
         .collect();
     (!parts.is_empty())
         .then(|| format!("{}; {}", parts.join(" + "), counted(latency.count(), unit_of_count.name())))
+}
+
+/// `of queue: alloc 12.1 µs in 1,204 (80 %)`, one for each stage that was taken apart.
+fn part_lines(latency: &OpLatency) -> Vec<String> {
+    // A line ends between parts and not within one.
+    let whole = |words: Vec<String>| words.join(",\n").replace(' ', "\u{a0}").replace('\n', " ");
+    let stages = parts::of_stages(latency).into_iter();
+    stages.map(|(stage, words)| format!("of {}: {}", stage.name(), whole(words))).collect()
 }
 
 fn cpu(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
@@ -187,8 +208,7 @@ fn cpu(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
 
 /// n, duration, loss, the kernel's own count, and what the probes cost.
 fn ending(s: &Summaries<'_>) -> String {
-    let ios: u64 = s.latency.devices.iter().map(|d| d.ios).sum();
-    let mut out = format!("n = {} in {}\n", counted(ios, "I/O"), time(s.envelope.duration_ns));
+    let mut out = format!("n = {} in {}\n", counted(s.latency.ios(), "I/O"), time(s.envelope.duration_ns));
     for device in s.latency.devices.iter().filter(|d| d.ios > 0).take(MOST_DEVICES) {
         out.push_str(&footer::check(device));
     }

@@ -40,13 +40,8 @@ pub fn check(device: &DeviceLatency) -> String {
 /// Loss by kind; the kinds that are zero are left out.
 pub fn lost(envelope: &Envelope) -> String {
     let lost = &envelope.lost;
-    let kinds: Vec<String> = lost
-        .probes
-        .values()
-        .flatten()
-        .filter(|(_, n)| **n > 0)
-        .map(|(kind, n)| format!("{} {}", clean(&kind.replace('_', " ")), count(*n)))
-        .collect();
+    let kinds: Vec<String> =
+        lost.kinds().map(|(kind, n)| format!("{} {}", clean(&kind.replace('_', " ")), count(n))).collect();
     let detail = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
     let (ios, events) = (counted(lost.ios, "I/O"), counted(lost.events, "event"));
     format!("lost {ios}, {events}, {}{detail}\n", counted(lost.samples, "sample"))
@@ -63,6 +58,11 @@ pub fn cost(envelope: &Envelope) -> String {
         ),
         _ if envelope.missing.iter().any(|m| m.part.as_deref() == Some("cost")) => {
             format!("cost not measured (see below); maps {maps}\n")
+        }
+        _ if cost.ios.is_none() => {
+            format!(
+                "cost not measured: the kernel's program statistics were not on (--no-cost leaves them off); maps {maps}\n"
+            )
         }
         _ => format!(
             "cost not measured: too few I/Os while the kernel's program statistics were on; maps {maps}\n"
@@ -93,7 +93,7 @@ pub fn missing(missing: &[Missing], devices: &[&str]) -> String {
         if !stages.contains(&what) {
             stages.push(what);
         }
-        names.extend(m.device.clone());
+        names.extend(m.device.clone().filter(|name| !names.contains(name)));
     }
     lines
         .into_iter()
@@ -110,7 +110,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::analyze::latency::{Bracket, KernelClass, Op, OpLatency};
+    use crate::analyze::counting::Bracket;
+    use crate::analyze::latency::OpLatency;
+    use crate::analyze::op::{KernelClass, Op};
 
     #[test]
     fn a_difference_from_the_kernel_is_shouted() {
@@ -133,6 +135,8 @@ mod tests {
     #[test]
     fn a_cost_that_is_not_permitted_is_not_called_too_few() {
         let mut envelope = Envelope::default();
+        assert!(cost(&envelope).contains("--no-cost"));
+        envelope.cost.ios = Some(7);
         assert!(cost(&envelope).contains("too few I/Os"));
         envelope.missing.push(Missing { part: Some("cost".into()), ..Missing::default() });
         assert_eq!(cost(&envelope), "cost not measured (see below); maps 0 B\n");
@@ -146,5 +150,10 @@ mod tests {
             ..Missing::default()
         };
         assert_eq!(missing(&[gap("submit"), gap("reap")], &[]), "not seen: submit, reap: not joined\n");
+        let on = |name: &str, stage: &str| Missing { device: Some(name.into()), ..gap(stage) };
+        assert_eq!(
+            missing(&[on("sda", "queue"), on("sda", "device"), on("sdb", "queue")], &["sda", "sdb"]),
+            "not seen: queue, device on sda, sdb: not joined\n"
+        );
     }
 }

@@ -1,9 +1,9 @@
 //! Groups of I/Os as tables.
 
-use super::latency::figure;
-use super::{bytes, clean, count, counted, table, time_unit};
+use super::{bytes, clean, count, counted, figure, table, time_unit};
 use crate::analyze::groups::{Dimension, Group, Groups, Pair, Value};
-use crate::analyze::latency::{LatencySummary, Stage, Unit};
+use crate::analyze::latency::{LatencySummary, Unit};
+use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 
 /// Groups that a text shows unless all are asked for.
@@ -143,7 +143,10 @@ fn remarks(groups: &Groups) -> String {
         submitters && groups.groups.iter().any(|group| !group.other && group.value(*dimension).is_none())
     };
     if groups.by.iter().any(unknown) {
-        out.push_str("-: not known, as of flushes of the device, of passthrough, and of what began before\n");
+        out.push_str(
+            "-: not known, as of flushes of the device, of what began before, and of commands of the driver's own \
+             without data or that another task issues\n",
+        );
     }
     if groups.groups.iter().any(|group| group.other) {
         out.push_str("(others): I/Os for whose group there was no room: name fewer words with --by, or devices with -d\n");
@@ -205,11 +208,11 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::analyze::latency::{Bracket, DeviceLatency, OpLatency};
+    use crate::analyze::counting::Bracket;
+    use crate::analyze::latency::{DeviceLatency, OpLatency};
 
     fn group(pid: u32, ns: u64) -> Group {
-        let mut hist = Histogram::default();
-        (0..200).for_each(|_| hist.record(ns));
+        let hist = Histogram::from_iter([ns; 200]);
         let latency = OpLatency {
             ios: 200,
             request_stages: BTreeMap::from([(Stage::Queue, hist.clone()), (Stage::Device, hist)]),

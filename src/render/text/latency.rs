@@ -1,12 +1,14 @@
 //! `biopsy latency` as text.
 
-use std::collections::BTreeMap;
-
-use super::{bytes, clean, count, counted, footer, groups, short, significant, table, time, time_unit};
-use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Stage, Unit};
+use super::histograms::histograms;
+use super::stages::{stages_table, unit_of};
+use super::{bytes, clean, count, counted, footer, groups, short, significant, time};
+use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Unit};
 use crate::analyze::layers;
+use crate::analyze::op::Op;
 use crate::analyze::operations::{NotCovered, OperationLatency};
 use crate::analyze::parts::Parts;
+use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
 
@@ -104,7 +106,10 @@ fn of_device(device: &DeviceLatency, summary: &LatencySummary, style: Style) -> 
                 out.push_str(&format!("    {}\n", operations_line(all, latency)));
                 Some(("total", &all.total))
             }
-            _ => bio(latency),
+            _ => {
+                out.extend(unowned_line(*op, latency).map(|line| format!("    {line}\n")));
+                bio(latency)
+            }
         };
         out.push_str(&indent(&stages_table(unit, stages, latency.parts(), whole, scale), 4));
         out.push('\n');
@@ -113,11 +118,16 @@ fn of_device(device: &DeviceLatency, summary: &LatencySummary, style: Style) -> 
             out.push_str(&format!("    {line}\n\n"));
         }
         // A request of the block layer that is not one operation has stages of its own.
-        if unit == Unit::Operation && !alike(latency) {
+        let apart = !alike(latency) || matches!(op, Op::Write | Op::Fua) && flushed_behind(device);
+        if unit == Unit::Operation && apart && !latency.request_stages.is_empty() {
             out.push_str(&indent(
                 &stages_table(Unit::Io, &latency.request_stages, &latency.request_parts, bio(latency), scale),
                 4,
             ));
+            out.push('\n');
+        }
+        if let Some(table) = unowned_table(latency, scale) {
+            out.push_str(&indent(&table, 4));
             out.push('\n');
         }
         if let Some(Ok(inside)) = layers::inside(summary, device, *op) {
@@ -133,6 +143,16 @@ fn of_device(device: &DeviceLatency, summary: &LatencySummary, style: Style) -> 
 /// What stands for the stages of an I/O without requests.
 fn bio(latency: &OpLatency) -> Option<(&'static str, &Histogram)> {
     latency.bio.as_ref().map(|bio| ("bio", bio))
+}
+
+/// The I/Os of no operation, where they are not all that the tables above are of.
+fn unowned_table(latency: &OpLatency, scale: (f64, &'static str)) -> Option<String> {
+    let alone = latency.stages().0 == Unit::Io && !latency.is_mixed();
+    if latency.unowned_timed() == 0 || alone {
+        return None;
+    }
+    let bio = latency.unowned_bio.as_ref().map(|bio| ("bio", bio));
+    Some(stages_table(Unit::UnownedIo, &latency.unowned_stages, &Parts::new(), bio, scale))
 }
 
 /// The time in a layer, as a difference.
@@ -154,11 +174,18 @@ fn indent(text: &str, by: usize) -> String {
 /// How many operations, and how many of them the table below leaves out.
 fn operations_line(all: &OperationLatency, latency: &OpLatency) -> String {
     let mut line = counted(all.operations, "operation");
+    // Those that were timed have a table of their own.
+    let unseen = latency.unowned.filter(|n| *n > 0 && latency.unowned_timed() == 0);
+    // A few are under way at every end.
+    let unfetched = latency.unfetched.filter(|n| *n * 1000 > all.operations);
     let left: Vec<String> = all
         .not_covered
         .iter()
         .map(|(why, n)| format!("{} {}", count(*n), not_covered(*why)))
-        .chain(latency.unowned.filter(|n| *n > 0).map(|n| format!("{} of no operation", counted(n, "I/O"))))
+        .chain(
+            unfetched.map(|n| format!("{} more with a result that nobody had fetched at the end", count(n))),
+        )
+        .chain(unseen.map(|n| format!("{} of no operation", counted(n, "I/O"))))
         .collect();
     if !left.is_empty() {
         line.push_str(&format!(" (not below: {})", left.join(", ")));
@@ -166,8 +193,28 @@ fn operations_line(all: &OperationLatency, latency: &OpLatency) -> String {
     line
 }
 
+/// Where operations are followed and most I/Os belong to none, what the table does not show.
+fn unowned_line(op: Op, latency: &OpLatency) -> Option<String> {
+    let whose = match op {
+        Op::Read => "read-ahead or page faults",
+        Op::Write => "write-back",
+        _ => return None,
+    };
+    let unowned = latency.unowned.filter(|n| *n > 0)?;
+    let operations = latency.operations.as_ref().map_or(0, |all| all.operations);
+    let left = if operations > 0 {
+        format!("; not below: {}", counted(operations, "operation"))
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "{} of no operation ({whose}): what an application waits for them is in no stage{left}",
+        counted(unowned, "I/O")
+    ))
+}
+
 /// Where the slowest hundredth spends its time.
-pub(super) fn slowest(all: &OperationLatency) -> Option<String> {
+fn slowest(all: &OperationLatency) -> Option<String> {
     let slowest = all.slowest(0.01)?;
     let whole = slowest.sums_ns.values().sum::<u64>().max(1) as f64;
     let shares: Vec<String> = slowest
@@ -193,138 +240,21 @@ fn not_covered(why: NotCovered) -> &'static str {
     }
 }
 
-/// Whether the stages of the I/Os would say nothing that those of the operations do not: one I/O each.
+/// Whether the stages of the I/Os would say nothing that those of the operations do not, and the table of the
+/// I/Os of none: one I/O each.
 fn alike(latency: &OpLatency) -> bool {
     let owned = latency.ios.saturating_sub(latency.unowned.unwrap_or(0));
     let operations = latency.operations.as_ref().map_or(0, |all| all.operations);
-    latency.unowned == Some(0) && operations.abs_diff(owned) * 100 <= operations
+    let apart = latency.unowned_timed() > 0 || latency.unowned == Some(0);
+    apart && operations.abs_diff(owned) * 100 <= operations
 }
 
-/// The unit of all times of one class of I/O: that of the largest median.
-fn unit_of(latency: &OpLatency) -> (f64, &'static str) {
-    let total = latency.operations.iter().map(|all| &all.total);
-    let times = latency.request_stages.values().chain(&latency.bio).chain(total);
-    let medians = times.filter_map(|h| h.quantile(0.5).or(h.max()));
-    time_unit(medians.max().unwrap_or(0))
-}
-
-/// Percentiles per stage, and of the whole by its name.
-fn stages_table(
-    of: Unit,
-    stages: &BTreeMap<Stage, Histogram>,
-    parts: &Parts,
-    whole: Option<(&str, &Histogram)>,
-    (scale, unit): (f64, &'static str),
-) -> String {
-    let cell = |value: Option<u64>| value.map_or("-".to_string(), |v| figure(v as f64 / scale));
-    let rows: Vec<Vec<String>> = Stage::ALL
-        .iter()
-        .flat_map(|stage| {
-            let of_stage = parts.iter().filter(move |(part, _)| part.stage() == *stage);
-            let part = of_stage.map(|(part, h)| (format!("  {}", part.name()), h));
-            stages.get(stage).map(|h| (stage.name().to_string(), h)).into_iter().chain(part)
-        })
-        .chain(whole.map(|(name, h)| (name.to_string(), h)))
-        .map(|(name, h)| {
-            vec![
-                name,
-                h.mean().map_or("-".to_string(), |v| figure(v / scale)),
-                cell(h.min()),
-                cell(h.quantile(0.5)),
-                cell(h.quantile(0.9)),
-                cell(h.quantile(0.99)),
-                cell(h.quantile(0.999)),
-                cell(h.max()),
-                count(h.count()),
-            ]
-        })
-        .collect();
-    table(
-        &[&format!("{}, {unit}", of.name()), "mean", "min", "p50", "p90", "p99", "p99.9", "max", "n"],
-        &rows,
-    )
-}
-
-/// Three significant digits, and no more decimals than two.
-pub(super) fn figure(value: f64) -> String {
-    if value >= 100.0 {
-        format!("{value:.0}")
-    } else if value >= 10.0 {
-        format!("{value:.1}")
-    } else if value == 0.0 {
-        "0".to_string()
-    } else if value < 0.01 {
-        significant(value, 1)
-    } else {
-        format!("{value:.2}")
-    }
-}
-
-const BAR: usize = 24;
-
-/// Fewer values than this are no distribution.
-const FEW: u64 = 10;
-
-/// Values by power of two: the key is that of the upper end.
-fn octaves(hist: &Histogram) -> BTreeMap<u32, u64> {
-    let mut rows = BTreeMap::new();
-    for (lower, _, n) in hist.buckets() {
-        *rows.entry(if lower == 0 { 0 } else { 64 - lower.leading_zeros() }).or_insert(0) += n;
-    }
-    rows
-}
-
-/// One row per power of two, the stages side by side. What would be one bar, or a few stars, is a line.
-fn histograms(stages: Vec<(&str, &Histogram)>, unit: (f64, &'static str)) -> String {
-    let is_drawn = |hist: &Histogram| hist.count() >= FEW && octaves(hist).len() > 1;
-    let (drawn, told): (Vec<_>, Vec<_>) = stages.into_iter().partition(|(_, hist)| is_drawn(hist));
-    let drawn: Vec<(&str, BTreeMap<u32, u64>)> =
-        drawn.into_iter().map(|(stage, hist)| (stage, octaves(hist))).collect();
-    let mut out = picture(&drawn, unit);
-    for (stage, hist) in told {
-        let edge = |ns: Option<u64>| ns.map_or("-".to_string(), |ns| figure(ns as f64 / unit.0));
-        let (least, most) = (edge(hist.min()), edge(hist.max()));
-        let (n, unit) = (counted(hist.count(), "I/O"), unit.1);
-        out.push_str(&match hist.count() {
-            0 => continue,
-            _ if least == most => format!("{stage}: {n} of {least} {unit}\n"),
-            _ => format!("{stage}: {n} of {least} to {most} {unit}\n"),
-        });
-    }
-    out
-}
-
-fn picture(stages: &[(&str, BTreeMap<u32, u64>)], (scale, unit): (f64, &'static str)) -> String {
-    let all = || stages.iter().flat_map(|(_, rows)| rows.keys().copied());
-    let (Some(first), Some(last)) = (all().min(), all().max()) else { return String::new() };
-    let label = |octave: u32| {
-        let lower = if octave == 0 { 0 } else { 1u64 << (octave - 1) };
-        format!("[{}, {})", figure(lower as f64 / scale), figure(2f64.powi(octave as i32) / scale))
-    };
-    let width = (first..=last).map(|o| label(o).chars().count()).max().unwrap_or(0);
-    let counts: Vec<usize> = stages
-        .iter()
-        .map(|(stage, rows)| rows.values().map(|n| count(*n).len()).chain([stage.len()]).max().unwrap_or(0))
-        .collect();
-    let mut out = format!("{}{unit}", " ".repeat(width.saturating_sub(unit.chars().count())));
-    for ((stage, _), wide) in stages.iter().zip(&counts) {
-        out.push_str(&format!("  {:>wide$}{}", stage, " ".repeat(BAR + 3)));
-    }
-    out = out.trim_end().to_string();
-    out.push('\n');
-    for o in first..=last {
-        let text = label(o);
-        let mut line = format!("{}{text}", " ".repeat(width - text.chars().count()));
-        for ((_, rows), wide) in stages.iter().zip(&counts) {
-            let n = rows.get(&o).copied().unwrap_or(0);
-            let most = rows.values().copied().max().unwrap_or(1).max(1);
-            let stars = ((n as f64 / most as f64) * BAR as f64).ceil() as usize;
-            line.push_str(&format!("  {:>wide$} |{:<BAR$}|", count(n), "*".repeat(stars)));
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
+/// Whether there are writes whose operation ended with an empty flush and has its stages.
+fn flushed_behind(device: &DeviceLatency) -> bool {
+    device.ops.get(&Op::EmptyFlush).is_some_and(|flush| {
+        let alone = flush.operations.as_ref().map_or(0, |all| all.operations) + flush.unowned.unwrap_or(0);
+        flush.unowned.is_some() && alone < flush.ios
+    })
 }
 
 /// How much, how sure, at what cost, and what is not here.
@@ -355,12 +285,14 @@ fn ending(envelope: &Envelope, summary: &LatencySummary, shown: &[&DeviceLatency
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::analyze::latency::{Bracket, KernelClass, Op};
+    use crate::analyze::counting::Bracket;
+    use crate::analyze::op::KernelClass;
 
     fn device() -> DeviceLatency {
-        let mut hist = Histogram::default();
-        (0..2000).for_each(|i| hist.record(90_000 + i * 10));
+        let hist = (0..2000).map(|i| 90_000 + i * 10).collect();
         let op = OpLatency {
             ios: 2000,
             bytes: 8_192_000,
@@ -389,36 +321,96 @@ mod tests {
         assert!(text.contains("2000/s") && text.contains("p99.9"), "{text}");
     }
 
-    fn picture_of(values: impl Iterator<Item = u64>) -> String {
-        let mut hist = Histogram::default();
-        values.for_each(|ns| hist.record(ns));
-        let stages = BTreeMap::from([(Stage::Device, hist)]);
-        let latency = OpLatency { request_stages: stages, ..OpLatency::default() };
-        let all = latency.request_stages.iter().map(|(stage, hist)| (stage.name(), hist));
-        histograms(all.collect(), unit_of(&latency))
+    #[test]
+    fn a_write_that_ended_with_a_flush_has_both_tables() {
+        let hist = |ns| BTreeMap::from([(Stage::Device, Histogram::from_iter([ns; 10]))]);
+        let total = Histogram::from_iter([9_000; 10]);
+        let operations =
+            OperationLatency { operations: 10, stages: hist(7_000), total, ..Default::default() };
+        let write = OpLatency {
+            ios: 10,
+            unowned: Some(0),
+            request_stages: hist(5_000),
+            operations: Some(operations),
+            ..OpLatency::default()
+        };
+        let mut device = DeviceLatency { ops: BTreeMap::from([(Op::Write, write)]), ..device() };
+        let text = |device: &DeviceLatency| of_device(device, &LatencySummary::default(), Style::default());
+        assert!(!text(&device).contains("5.00"), "{}", text(&device));
+        device.ops.insert(Op::EmptyFlush, OpLatency { ios: 10, unowned: Some(0), ..OpLatency::default() });
+        assert!(text(&device).contains("5.00"), "{}", text(&device));
     }
 
     #[test]
-    fn a_histogram_has_one_unit_from_top_to_bottom() {
-        let text = picture_of((0..100u64).map(|i| 400_000 + i * 40_000));
+    fn ios_of_no_operation_are_named_where_no_operation_is_shown() {
+        let mut device = device();
+        let text = |device: &DeviceLatency| of_device(device, &LatencySummary::default(), Style::default());
+        assert!(!text(&device).contains("no operation"), "they are not followed");
+        device.ops.values_mut().for_each(|op| op.unowned = Some(0));
+        assert!(!text(&device).contains("no operation"), "{}", text(&device));
+        device.ops.values_mut().for_each(|op| op.unowned = Some(1900));
+        let shown = text(&device);
+        assert!(shown.contains("    1,900 I/Os of no operation (read-ahead"), "{shown}");
+        let total = Histogram::from_iter([9_000; 3]);
+        let few = OperationLatency { operations: 3, total, ..Default::default() };
+        device.ops.values_mut().for_each(|op| op.operations = Some(few.clone()));
+        assert!(text(&device).contains("is in no stage; not below: 3 operations\n"), "{}", text(&device));
+    }
+
+    /// 1,000 direct writes of 10 µs, and 900 of write-back of 2 ms.
+    fn mixed() -> OpLatency {
+        let of = |times: &[(u64, usize)]| {
+            let hist = times.iter().flat_map(|(ns, n)| std::iter::repeat_n(*ns, *n)).collect();
+            BTreeMap::from([(Stage::Device, hist)])
+        };
+        let operations = OperationLatency {
+            operations: 1000,
+            stages: of(&[(10_000, 1000)]),
+            total: Histogram::from_iter([10_000; 1000]),
+            ..Default::default()
+        };
+        OpLatency {
+            ios: 1900,
+            unowned: Some(900),
+            request_stages: of(&[(10_000, 1000), (2_000_000, 900)]),
+            unowned_stages: of(&[(2_000_000, 900)]),
+            operations: Some(operations),
+            ..OpLatency::default()
+        }
+    }
+
+    #[test]
+    fn ios_of_no_operation_have_rows_of_their_own() {
+        let text = |op: OpLatency| {
+            let device = DeviceLatency { ops: BTreeMap::from([(Op::Write, op)]), ..device() };
+            of_device(&device, &LatencySummary::default(), Style::default())
+        };
+        let shown = text(mixed());
         let expected = [
-            "          ms  device",
-            "[0.26, 0.52)       4 |**                      |",
-            "[0.52, 1.05)      13 |******                  |",
-            "[1.05, 2.10)      26 |************            |",
-            "[2.10, 4.19)      52 |************************|",
-            "[4.19, 8.39)       5 |***                     |",
+            "    1,000 operations",
+            "    operation, µs  mean   min   p50   p90   p99  p99.9   max      n",
+            "    device         10.0  10.0  10.0  10.0  10.0   10.0  10.0  1,000",
+            "    total          10.0  10.0  10.0  10.0  10.0   10.0  10.0  1,000",
+            "",
+            "    I/O of no operation, µs  mean   min   p50   p90   p99  p99.9   max    n",
+            "    device                   2000  2000  2000  2000  2000      -  2000  900",
+            "",
         ];
-        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
-    fn what_would_be_one_bar_is_one_line() {
-        assert_eq!(picture_of([70_000; 500].into_iter()), "device: 500 I/Os of 70.0 µs\n");
-        assert_eq!(picture_of((0..500).map(|i| 70_000 + i)), "device: 500 I/Os of 70.0 to 70.5 µs\n");
-        assert_eq!(picture_of((0..9).map(|i| 1_000 << i)), "device: 9 I/Os of 1.00 to 256 µs\n");
-        assert_eq!(picture_of([2_500_000].into_iter()), "device: 1 I/O of 2.50 ms\n");
-        assert_eq!(picture_of((0..10).map(|i| 1_000 << i)).lines().count(), 11);
+        let lines: Vec<&str> = shown.lines().skip(3).take(expected.len()).collect();
+        assert_eq!(lines, expected, "{shown}");
+        // Half of the operations had two I/Os each: then all I/Os are shown as well.
+        let split = text(OpLatency { ios: 2900, unowned: Some(1000), ..mixed() });
+        assert!(split.contains("    I/O, µs ") && split.contains("    I/O of no operation, µs "), "{split}");
+        // Most are of no operation: all I/Os are shown first.
+        let most = text(OpLatency { ios: 1900, unowned: Some(1500), ..mixed() });
+        let at = |what: &str| most.find(what).unwrap();
+        assert!(at("1,500 I/Os of no operation (write-back)") < at("    I/O, "), "{most}");
+        assert!(at("    I/O, ") < at("    I/O of no operation, "), "{most}");
+        // All are: one table says it.
+        let of_all = mixed().request_stages;
+        let all =
+            text(OpLatency { unowned: Some(1900), unowned_stages: of_all, operations: None, ..mixed() });
+        assert!(all.contains("    I/O, ") && !all.contains("I/O of no operation, "), "{all}");
     }
 
     #[test]
@@ -436,13 +428,13 @@ mod tests {
 
     #[test]
     fn a_bio_stands_where_the_stages_of_a_request_would() {
-        let of = |each: u64| {
-            let mut hist = Histogram::default();
-            (0..20).for_each(|_| hist.record(each));
-            hist
-        };
         let whole = |name: &str, layers: &[&str], each: u64| {
-            let op = OpLatency { ios: 20, bytes: 4096, bio: Some(of(each)), ..OpLatency::default() };
+            let op = OpLatency {
+                ios: 20,
+                bytes: 4096,
+                bio: Some(Histogram::from_iter([each; 20])),
+                ..OpLatency::default()
+            };
             DeviceLatency {
                 name: name.into(),
                 ios: 20,

@@ -22,9 +22,9 @@ pub fn render(
     match load {
         Ok(load) => out.push_str(&format!(
             "{} random reads of {} at depth {}, by biopsy itself; nothing was written\n\n",
-            bytes(load.bs as f64),
+            bytes(load.job.largest_block() as f64),
             clean(&load.target),
-            load.iodepth
+            load.job.iodepth
         )),
         Err(why) => out.push_str(&format!(
             "no load of our own, so only the I/O of others (biopsy load DIRECTORY --scratch makes some): {}\n\n",

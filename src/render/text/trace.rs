@@ -1,8 +1,11 @@
 //! One line per I/O.
 
 use super::{clean, count, counted, footer, time};
-use crate::analyze::latency::{LatencySummary, Stage};
-use crate::analyze::trace::{Scene, TraceSummary, TracedIo};
+use crate::analyze::latency::LatencySummary;
+use crate::analyze::stage::Stage;
+use crate::analyze::trace::TraceSummary;
+use crate::analyze::trace::io::TracedIo;
+use crate::analyze::trace::scene::Scene;
 use crate::envelope::Envelope;
 
 /// What the columns are, once.
@@ -46,10 +49,10 @@ pub fn io(scene: &Scene, io: &TracedIo) -> String {
         "{:>11.6} {:<9} {:>3} {:<6} {:>13} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>8} {:<15} {:<18} {}",
         scene.at_ns(io) as f64 / 1e9,
         clean(scene.name(io)),
-        io.queue,
+        or_dash(io.queue),
         io.op.map_or("-", |op| op.name()),
         or_dash(io.offset),
-        io.bytes,
+        or_dash(io.bytes),
         stage(Stage::Submit),
         stage(Stage::Queue),
         stage(Stage::Device),
@@ -80,11 +83,10 @@ pub fn summary(
     trace: &TraceSummary,
     command_status: Option<i32>,
 ) -> String {
-    let ios: u64 = latency.devices.iter().map(|device| device.ios).sum();
     let mut out = format!(
         "{} of {} shown in {} from {}, kernel {}\n",
         count(trace.shown),
-        counted(ios, "I/O"),
+        counted(latency.ios(), "I/O"),
         time(envelope.duration_ns),
         clean(&envelope.start),
         clean(&envelope.kernel)

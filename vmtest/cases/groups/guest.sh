@@ -13,7 +13,7 @@ cat >load.sh <<EOF
 wait
 EOF
 traced groups nvme0n1 --by cgroup,process,size,op,cpu,queue,device -- sh load.sh
-traced ring nvme0n1 --by process,size -- biopsy load /dev/nvme0n1 --iodepth 8 --numjobs 2 --runtime 2s --json -o load.json
+traced ring nvme0n1 --by process,size -- biopsy load --no-drive-check /dev/nvme0n1 --iodepth 8 --numjobs 2 --runtime 2s --json -o load.json
 traced named nvme0n1 --comm dd -- sh load.sh
 traced below nvme0n1 --by process --cgroup groups/lower -- sh load.sh
 traced nothing nvme0n1 --comm nobody -- sh load.sh

@@ -7,7 +7,7 @@ echo 64M >/sys/block/zram0/disksize
 cat >load.sh <<'END'
 dd if=/dev/urandom of=/dev/zram0 bs=64k count=100 oflag=direct
 dd if=/dev/zram0 of=/dev/null bs=4096 count=500 iflag=direct
-biopsy load /dev/zram0 --iodepth 8 --runtime 1s --json -o load.json
+biopsy load --no-drive-check /dev/zram0 --iodepth 8 --runtime 1s --json -o load.json
 END
 # What opening it for the first time does, a look for partitions, must be over.
 dd if=/dev/zram0 of=/dev/null bs=4096 count=1 iflag=direct

@@ -9,7 +9,7 @@ merged() {
     echo $(($2 + $6))
 }
 had=$(merged)
-traced reads nullb0 -- biopsy load /dev/nullb0 --rw read --iodepth 32 --runtime 2s --json -o load.json
+traced reads nullb0 -- biopsy load --no-drive-check /dev/nullb0 --rw read --iodepth 32 --runtime 2s --json -o load.json
 echo $(($(merged) - had)) >reads.merges
 had=$(merged)
 traced writes nullb0 -- dd if=/dev/zero of=/dev/nullb0 bs=1M count=64 conv=fsync

@@ -1,4 +1,5 @@
-for view in ring waits split; do trusted $view nvme0n1; done
+for view in ring waits split many; do trusted $view nvme0n1; done
+[[ $(cat release) == 5.10.* ]] || for view in syncs buffered; do trusted $view nvme0n1; done
 case $(cat release) in
 5.10.*)
     # No event of 5.10 names the io_uring request: absent with its reason, and no zero.
@@ -20,3 +21,13 @@ for view in ring waits split; do
 done
 # All that the kernel saw of them lies within what the generator saw.
 device ring nvme0n1 '.ops.read.total.sum_ns < $sum and .ops.read.total.sum_ns > $sum / 2' sum "$(jq .latency.sum_ns load.json)"
+# A worker works on one request at a time, whose bios it hands in; the call that handed it over returns with it.
+joined syncs nvme0n1 100 empty_flush
+device buffered nvme0n1 '.ops.read.operations == 20 and ([.ops.read.stages[].sum_ns] | add) == .ops.read.total.sum_ns'
+for view in syncs buffered; do
+    device $view nvme0n1 '[.ops[] | select(.operations) | .stages | has("submit") and has("complete")] | all and . != []'
+done
+# Where the kernel did not run a program for a call that hands in or fetches seven, it is about all of them.
+device many nvme0n1 '.ops.read | 2240 - .operations + (.not_covered.reap // 0) <= 7 * $view.lost.probes.latency.missed'
+device many nvme0n1 '.ops.read | ([.stages[].sum_ns] | add) == .total.sum_ns'
+expect many.json '.lost.probes.latency.unfollowed_operations == 0'

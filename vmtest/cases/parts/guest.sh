@@ -8,6 +8,6 @@ merges=/sys/block/nvme0n1/queue/nomerges
 trap 'echo none >"$scheduler"; echo 0 >"$merges"' EXIT
 # A request of several bios waits from the first of them on.
 echo 2 >"$merges"
-traced ring nvme0n1 --detail -- biopsy load /dev/nvme0n1 --iodepth 8 --runtime 1s --json -o load.json
+traced ring nvme0n1 --detail -- biopsy load --no-drive-check /dev/nvme0n1 --iodepth 8 --runtime 1s --json -o load.json
 echo mq-deadline >"$scheduler"
 traced waits nvme0n1 --detail -- dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=300 iflag=direct

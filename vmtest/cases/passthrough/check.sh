@@ -13,8 +13,32 @@ counted_too() { # VIEW
 }
 if [[ $(cat release) == 5.10.* ]]; then
     counted_too latency
-else
-    [ "$(cat latency.ios)" -eq 50 ] || fail "the kernel counted $(cat latency.ios)"
-    device latency nvme0n1 'kernel == [50, 50] and .kernel_check == "ok"'
+    exit 0
 fi
+[ "$(cat latency.ios)" -eq 50 ] || fail "the kernel counted $(cat latency.ios)"
+device latency nvme0n1 'kernel == [50, 50] and .kernel_check == "ok"'
 [[ $(cat release) != 7.* ]] || counted_too told
+# Operations are the ioctl and the request of io_uring; no event tells when they enter the block layer.
+joined latency nvme0n1 50
+for view in latency ring detail; do
+    exited $view 0
+    joined $view nvme0n1 150 passthrough
+    device $view nvme0n1 '.ops.passthrough.stages | keys == ["complete","device","reap","submit"]'
+    device $view nvme0n1 '.ops.passthrough | ([.by_total[][3] | add] | add) == .total.sum_ns'
+    device $view nvme0n1 '.ops.passthrough | .stages.device.sum_ns == .request_stages.device.sum_ns'
+    expect $view.json '[.missing[] | select(.stage == "queue") | .included_in] == ["submit"]'
+done
+for view in latency ring; do
+    # All that the kernel saw of them lies within what the caller saw.
+    device $view nvme0n1 '.ops.passthrough.total.sum_ns | . < $sum and . > $sum / 3' sum "$(cat $view.ns)"
+done
+# Whose they are.
+exited by 0
+expect by.json '[.groups[] | [.by.process.comm, .by.op, .ios, .operations]] | sort ==
+    [["dd", "read", 50, 50], ["issue", "passthrough", 150, 150]]'
+exited comm 0
+device comm nvme0n1 '.ios == 150 and .ops.passthrough.operations == 150'
+exited lines 0
+jq -se '[.[] | select(.op == "passthrough")] | length == 150 and all(.[]; .owner.comm == "issue" and .offset == null) and
+    [.[].operation.user_data] == [range(150)] and all(.[].operation; (.stages | add) == .total_ns and .opcode == 46)' \
+    lines.json >/dev/null || fail "the lines of commands: $(head -n 1 lines.json)"

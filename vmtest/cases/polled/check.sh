@@ -10,6 +10,9 @@ read -r completions interrupted <contexts
 [ "$interrupted" -le 1 ] || fail "$interrupted of $completions completions in an interrupt"
 expect load.json '.hipri and .errors == 0 and .ios > 100'
 device latency nvme0n1 '[.queues[] | select(.type == "poll") | .ios] == [$ios - 1]' ios "$(cat latency.ios)"
+trusted kinds nvme0n1
+device kinds nvme0n1 '[.queues[] | select(.type == "read") | .ios] | add == 100'
+device kinds nvme0n1 '[.queues[] | select(.type == "default") | .ios] == [50]'
 [[ $(cat release) != 5.10.* ]] || exit 0
 device latency nvme0n1 '.ops.read | .stages | keys == ["complete","device","queue","reap","submit"]'
 joined latency nvme0n1 $(($(jq .ios load.json) + 2))

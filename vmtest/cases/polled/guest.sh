@@ -4,7 +4,7 @@
 
 uname -r >release
 status=0
-biopsy load /dev/nvme0n1 --hipri --runtime 1s >refused.out 2>refused.err || status=$?
+biopsy load --no-drive-check /dev/nvme0n1 --hipri --runtime 1s >refused.out 2>refused.err || status=$?
 echo "$status" >refused.exit
 
 nvme_driver poll_queues=1
@@ -13,9 +13,14 @@ trap 'nvme_driver' EXIT
 interrupts() { awk '/nvme0q[1-9]/ { for (i = 2; i <= 5; i++) n += $i } END { print n + 0 }' /proc/interrupts; }
 had=$(interrupts)
 record nvme0n1 block_rq_complete
-traced latency nvme0n1 -- biopsy load /dev/nvme0n1 --hipri --iodepth 8 --runtime 2s --json -o load.json
+traced latency nvme0n1 -- biopsy load --no-drive-check /dev/nvme0n1 --hipri --iodepth 8 --runtime 2s --json -o load.json
 echo $(($(interrupts) - had)) >interrupts
 recorded trace
 # The third of the flags behind the CPU says what was interrupted; a dot is a task's own doing.
 awk '/block_rq_complete/ { n++; interrupted += $3 !~ /^..[.]/ } END { print n, interrupted }' trace >contexts
 rm trace
+
+# One queue for writes, one that is polled, and the others take reads.
+nvme_driver write_queues=1 poll_queues=1
+traced kinds nvme0n1 -- sh -c 'dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=100 iflag=direct
+    dd if=/dev/zero of=/dev/nvme0n1 bs=4096 count=50 oflag=direct'

@@ -8,7 +8,23 @@ members() { # of structs marked CORE, as STRUCT.FIELD; a flavour, ___LIKE_THIS, 
 }
 members >wanted
 [ "$(wc -l <wanted)" -gt 15 ] || fail "kernel.h cannot be read: $(cat wanted)"
-awk -F"'" '/^\[/ { name = / STRUCT / ? $2 : "" } /^\t/ && name { print name "." $2 }' reduced.txt | sort -u >has
+# What an unnamed struct or union inside a struct has is that struct's. Each object's types are numbered from 1 on.
+awk -F"'" '
+    function named(id) { return (id in inside) ? named(inside[id]) : name[id] }
+    function show(    i) {
+        for (i = 0; i < n; i++) if (named(of[i]) && named(of[i]) != "(anon)") print named(of[i]) "." field[i]
+        n = 0
+        split("", name)
+        split("", inside)
+    }
+    /^\[1\] / { show() }
+    /^\[/ { id = substr($1, 2) + 0; keep = / (STRUCT|UNION) /; name[id] = $2 }
+    /^\t/ && keep {
+        split($3, words, /[ =]/)
+        if ($2 == "(anon)") inside[words[3]] = id
+        else { of[n] = id; field[n++] = $2 }
+    }
+    END { show() }' reduced.txt | sort -u >has
 comm -23 has wanted >stray
 [ ! -s stray ] || fail "relocated, and not in kernel.h or compat.h: $(xargs <stray)"
 comm -23 wanted has >lacks

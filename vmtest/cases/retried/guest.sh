@@ -1,9 +1,7 @@
 # Commands of a SCSI disk that are done again. The answer is an error that asks for another try, or none comes
 # in time: the device had the command, so all of it is `device`, and a retry. The host adapter is busy: the
 # device had nothing yet, so it is `queue`, and a requeue.
-# timeout: 120
-# A boot of its own: late in a long one a guest of 7.2 did not free the SCSI host of an earlier case any more.
-# append: case=retried
+# append: time=virtual
 . /guest/lib.sh
 
 uname -r >release

@@ -4,7 +4,7 @@
 scheduler=/sys/block/nvme0n1/queue/scheduler
 trap 'echo none >"$scheduler"' EXIT
 cat >load.sh <<'END'
-biopsy load /dev/nvme0n1 --iodepth 16 --runtime 5s --json -o load.json &
+biopsy load --no-drive-check /dev/nvme0n1 --iodepth 16 --runtime 5s --json -o load.json &
 for name in mq-deadline none; do
     usleep 1500000
     echo $name >/sys/block/nvme0n1/queue/scheduler || exit 1
@@ -13,8 +13,8 @@ done
 wait
 END
 echo none >"$scheduler"
-traced none nvme0n1 -- biopsy load /dev/nvme0n1 --iodepth 16 --runtime 1s
+traced none nvme0n1 -- biopsy load --no-drive-check /dev/nvme0n1 --iodepth 16 --runtime 1s
 echo mq-deadline >"$scheduler"
-traced deadline nvme0n1 -- biopsy load /dev/nvme0n1 --iodepth 16 --runtime 1s
+traced deadline nvme0n1 -- biopsy load --no-drive-check /dev/nvme0n1 --iodepth 16 --runtime 1s
 echo none >"$scheduler"
 traced switched nvme0n1 -- sh load.sh

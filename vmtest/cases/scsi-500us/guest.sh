@@ -1,11 +1,11 @@
 # A SCSI disk whose service time is known: scsi_debug answers each command by a timer after 500 µs. Its driver
 # says nothing before block_rq_complete, so the rest of the interrupt is in `device`.
-# A boot of its own: late in a long one a guest of 7.2 did not free the SCSI host of an earlier case any more.
-# append: case=scsi-500us
 . /guest/lib.sh
 
 scsi_disk ndelay=500000 dev_size_mb=64
 # The first reads after a boot find the emulator cold.
 dd if="/dev/$scsi" of=/dev/null bs=4096 count=200 iflag=direct
+record "$scsi" block_rq_issue block_rq_complete
 traced latency "$scsi" -- taskset -c 1 dd if="/dev/$scsi" of=/dev/null bs=4096 count=1000 iflag=direct
+recorded trace
 echo "$scsi" >disk

@@ -1,7 +1,5 @@
 # Four disks of three drivers at once, one of them at depth 512: each has the count of its own. A CPU for each
 # load, as in `equal-tags`.
-# A boot of its own: late in a long one a guest of 7.2 did not free the SCSI host of an earlier case any more.
-# append: case=several
 . /guest/lib.sh
 
 null_disk nullb0 completion_nsec=1000000 submit_queues=1 hw_queue_depth=1024
@@ -12,10 +10,10 @@ for disk in nullb1 nvme0n1 "$scsi"; do
     kernel_ios "$disk" >"$disk.before"
 done
 cat >load.sh <<END
-taskset -c 0 biopsy load /dev/nullb0 --iodepth 512 --runtime 2s --json -o nullb0.load &
-taskset -c 1 biopsy load /dev/nullb1 --iodepth 4 --runtime 2s --json -o nullb1.load &
-taskset -c 2 biopsy load /dev/nvme0n1 --iodepth 4 --runtime 2s --json -o nvme0n1.load &
-taskset -c 3 biopsy load /dev/$scsi --iodepth 4 --runtime 2s --json -o $scsi.load
+taskset -c 0 biopsy load --no-drive-check /dev/nullb0 --iodepth 512 --runtime 2s --json -o nullb0.load &
+taskset -c 1 biopsy load --no-drive-check /dev/nullb1 --iodepth 4 --runtime 2s --json -o nullb1.load &
+taskset -c 2 biopsy load --no-drive-check /dev/nvme0n1 --iodepth 4 --runtime 2s --json -o nvme0n1.load &
+taskset -c 3 biopsy load --no-drive-check /dev/$scsi --iodepth 4 --runtime 2s --json -o $scsi.load
 wait
 END
 traced latency nullb0 -d nullb1 -d nvme0n1 -d "$scsi" -- sh load.sh

@@ -4,10 +4,16 @@
 . /guest/lib.sh
 
 address=$(basename "$(readlink -f /sys/block/nvme0n1/device/device)")
-biopsy load /dev/nvme0n1 --iodepth 4 --runtime 20s --json -o load.json 2>load.err &
+biopsy load --no-drive-check /dev/nvme0n1 --iodepth 4 --runtime 60s --json -o load.json 2>load.err &
 load=$!
-start_latency -d nvme0n1 --for 8s --json -o latency.json 2>latency.err
-sleep 3
+start_latency -d nvme0n1 --for 60s --json -o latency.json 2>latency.err
+# How long the generator prepares differs by kernel.
+busy() {
+    read -r reads _ </sys/block/nvme0n1/stat
+    [ "$reads" -gt 500 ]
+}
+wait_for busy
+sleep 2
 echo 1 >"/sys/bus/pci/devices/$address/remove"
 status=0
 wait "$tool" || status=$?

@@ -1,11 +1,17 @@
+use std::collections::BTreeMap;
+
+use super::probes::UNLEARNED;
+use super::sums::agrees;
 use super::*;
-use crate::analyze::latency::{lost, summarize};
+use crate::analyze::latency::summarize;
+use crate::analyze::loss::lost;
 use crate::envelope::ProgramCost;
-use crate::hist;
+use crate::hist::{self, Histogram};
 use crate::host::Host;
 use crate::host::counters::Counters;
-use crate::load::{JobResult, Pattern};
-use crate::wire::{COVERS, OPERATION_STAGES, OPS, OPS_SHARDED, OperationRow, Row, TOTALS};
+use crate::load::{Direction, Job, JobResult, Target, Transfer};
+use crate::wire::rows::{OperationRow, Row};
+use crate::wire::{COVERS, OPERATION_STAGES, OPS, OPS_SHARDED, TOTALS};
 
 /// Reads of one disk, with all stages; what a test breaks is in `end`.
 struct World {
@@ -14,6 +20,7 @@ struct World {
     cost: Cost,
     load: Option<LoadSummary>,
     misses_counted: bool,
+    own_stamps: bool,
     left: Result<Left, &'static str>,
 }
 
@@ -22,9 +29,7 @@ const READS: u64 = 2000;
 const TIMES: [u64; OPERATION_STAGES] = [10, 100, 1000, 20, 5, 1135];
 
 fn times(ns: u64, n: u64) -> Histogram {
-    let mut hist = Histogram::default();
-    (0..n).for_each(|_| hist.record(ns));
-    hist
+    (0..n).map(|_| ns).collect()
 }
 
 fn counters(reads: u64) -> Option<Counters> {
@@ -70,31 +75,33 @@ impl World {
             ..Reading::default()
         };
         let ran = |name: &str| ProgramCost { name: name.into(), runs: READS / 10, ns: 50_000 };
-        let job = JobResult { operations: READS, latency: times(1200, READS), ..JobResult::default() };
+        let mut job = JobResult::default();
+        job.transfers[Direction::Read.index()] =
+            Transfer { operations: READS, lat: times(1200, READS), ..Transfer::default() };
         Self {
             start: reading(0, 0),
             end: reading(1_000_000_000, READS),
             cost: Cost {
                 ns_per_io: Some(300.0),
+                ios: Some(READS / 10),
                 programs: vec![ran("rq_issue"), ran("rq_complete")],
                 ..Cost::default()
             },
             load: Some(LoadSummary {
+                job: Job::new(Target::Existing("/dev/sda".into())),
                 target: "/dev/sda".into(),
                 device: Some("sda".into()),
-                rw: Pattern::RandRead,
-                bs: 4096,
-                hipri: false,
-                iodepth: 32,
-                numjobs: 1,
                 size: 1 << 30,
                 fill: None,
                 duration_ns: 900_000_000,
                 jobs: vec![job],
                 ring_workers: None,
+                drive: Default::default(),
+                clock: None,
                 missing: Vec::new(),
             }),
             misses_counted: true,
+            own_stamps: false,
             left: Ok(Left { held: 20, left: 0 }),
         }
     }
@@ -114,6 +121,7 @@ impl World {
             cost: &self.cost,
             no_cost: None,
             misses_counted: self.misses_counted,
+            own_stamps: self.own_stamps,
             load: self.load.as_ref().ok_or("it cannot be opened"),
             left: self.left,
         })
@@ -174,6 +182,25 @@ fn one_io_beside_the_kernels_counters_fails() {
     assert_eq!(off.in_state(Outcome::NotTested), ["kernel-counters"]);
 }
 
+/// What is counted twice, once among all and once among those of no operation, must agree.
+#[test]
+fn an_io_of_no_operation_that_is_in_one_row_alone_fails() {
+    let world = |own: &[u64]| {
+        let mut world = World::new();
+        for device in [&mut world.start.devices[0], &mut world.end.devices[0]] {
+            device.unowned_shards = 1;
+            device.unowned = vec![Row::default(); OPS];
+        }
+        let device = world.device();
+        device.rows[0].unowned = 3;
+        device.unowned[0].stages[1] = own.iter().copied().collect();
+        world.failed()
+    };
+    assert!(world(&[TIMES[2]; 3]).is_empty(), "{:?}", world(&[TIMES[2]; 3]));
+    assert_eq!(world(&[TIMES[2]; 2]), ["histograms"]);
+    assert_eq!(world(&[TIMES[2], TIMES[2], 1]), ["histograms"], "no I/O took 1 ns");
+}
+
 #[test]
 fn a_lost_io_is_in_the_books() {
     let mut world = World::new();
@@ -187,33 +214,60 @@ fn a_lost_io_is_in_the_books() {
 #[test]
 fn a_read_of_the_generator_that_nobody_saw_fails() {
     let mut world = World::new();
-    world.load.as_mut().unwrap().jobs[0].operations = READS + 1;
+    world.load.as_mut().unwrap().jobs[0].transfers[0].operations = READS + 1;
     assert_eq!(world.failed(), ["generator-count"]);
     world.end.unfollowed = 1;
     assert!(world.failed().is_empty(), "named as not followed");
     world.end.unfollowed = 0;
     // A lost I/O may be several reads, and without one a merge is no excuse.
     world.device().counters.merges = 5;
-    world.load.as_mut().unwrap().jobs[0].operations = READS + 3;
+    world.load.as_mut().unwrap().jobs[0].transfers[0].operations = READS + 3;
     assert_eq!(world.failed(), ["generator-count"]);
     world.device().rows[0].no_start = 1;
     world.device().kernel_before.as_mut().unwrap().reads += 1;
     world.device().kernel_after.as_mut().unwrap().reads += 1;
     assert!(world.failed().is_empty(), "{:#?}", world.test());
-    world.load.as_mut().unwrap().jobs[0].operations = READS + 7;
+    world.load.as_mut().unwrap().jobs[0].transfers[0].operations = READS + 7;
     assert_eq!(world.failed(), ["generator-count"]);
     let mut world = World::new();
     // Reads of others are not ours, and then the times cannot be compared.
-    world.load.as_mut().unwrap().jobs[0].operations = READS - 7;
+    world.load.as_mut().unwrap().jobs[0].transfers[0].operations = READS - 7;
     assert_eq!(number(&world.test(), "generator-count", "of_others"), 7);
     assert_eq!(world.in_state(Outcome::NotTested), ["generator-time"]);
+}
+
+/// By no excuse is an operation counted twice: it has a read of its own, which may be merged or lost.
+#[test]
+fn an_operation_that_is_counted_twice_fails() {
+    let mut world = World::new();
+    let twice = sample(READS + 3).operations;
+    world.device().operations = twice;
+    assert_eq!(world.failed(), ["generator-count"]);
+    assert_eq!(number(&world.test(), "generator-count", "could_be"), READS);
+    world.device().counters.merges = 2;
+    assert_eq!(world.failed(), ["generator-count"]);
+    world.device().counters.merges = 3;
+    assert!(world.failed().is_empty(), "{:#?}", world.test());
 }
 
 #[test]
 fn what_was_measured_lies_within_what_the_generator_saw() {
     let mut world = World::new();
-    world.load.as_mut().unwrap().jobs[0].latency = times(1134, READS);
+    world.load.as_mut().unwrap().jobs[0].transfers[0].lat = times(1134, READS);
     assert_eq!(world.failed(), ["generator-time"]);
+}
+
+#[test]
+fn the_generator_s_own_stamps_give_the_same_sum_on_both_sides() {
+    let mut world = World { own_stamps: true, ..World::new() };
+    assert_eq!(world.failed(), ["generator-time"], "1200 ns each, and 1135 seen");
+    world.load.as_mut().unwrap().jobs[0].transfers[0].lat = times(1135, READS);
+    assert!(world.failed().is_empty(), "{:#?}", world.test());
+    world.load.as_mut().unwrap().jobs[0].transfers[0].lat = times(1200, READS);
+    world.device().rows[0].no_start = 1;
+    world.device().kernel_before.as_mut().unwrap().reads += 1;
+    world.device().kernel_after.as_mut().unwrap().reads += 1;
+    assert!(world.failed().is_empty(), "with a loss they are not of the same I/Os: {:#?}", world.test());
 }
 
 #[test]
@@ -252,6 +306,8 @@ fn stages_that_do_not_add_up_fail() {
     few.stages[2] = times(100, 1);
     few.stages[5] = times(101, 1);
     few.by_total[6] = (1, [0, 0, 100, 0, 0]);
+    // One more than the reads: it shares one.
+    world.device().counters.merges = 1;
     assert_eq!(world.failed(), ["stage-sums"]);
 }
 
@@ -338,6 +394,22 @@ fn a_cost_that_is_not_known_fails_where_it_should_be() {
     let mut world = World::new();
     world.cost.programs.pop();
     assert_eq!(world.failed(), ["cost"]);
+    let mut never = World::new();
+    never.cost = Cost::default();
+    assert_eq!(never.failed(), ["cost"]);
+}
+
+/// Issue runs are of all devices of the machine.
+#[test]
+fn a_cost_that_saw_few_of_the_ios_is_not_tested() {
+    let mut world = World::new();
+    world.cost.ns_per_io = None;
+    world.cost.programs[0].runs = 1908;
+    world.cost.ios = Some(Cost::LEAST_IOS - 1);
+    assert_eq!((world.failed(), world.in_state(Outcome::NotTested)), (vec![], vec!["cost"]));
+    world.cost.programs.clear();
+    world.cost.ios = Some(0);
+    assert_eq!((world.failed(), world.in_state(Outcome::NotTested)), (vec![], vec!["cost"]));
 }
 
 #[test]

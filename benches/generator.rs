@@ -1,0 +1,537 @@
+//! The load generator beside the fastest one (`t/io_uring` of fio's repository) and beside fio: I/Os per second
+//! and CPU time per I/O, with the same flags: one thread on the last CPU, 4 KiB random reads, 32 in flight,
+//! batches of 32, registered file and buffers, no polling.
+//!
+//! `$T_IO_URING` and `$FIO` name the peers, `$BIOPSY` another build of ours; a peer that is not there is left
+//! out. `$DEVICES` chooses among loop (a file in memory below a loop device, whose worker has CPU 0 to itself),
+//! zram (which cannot be asked without waiting, so that io_uring's own worker threads read it, on the CPU of
+//! the generator) and nop (requests that ask for nothing). `$SLICES` chooses how many rounds of slices of
+//! one second, `$COMPLETE_MIN` how many results are waited for at once: the generators differ little as long
+//! as that is the same, and less than one of them does with 1 and with 32.
+//!
+//! What is alike for nop: both have the kernel look up the registered file and buffer with each request. What is not:
+//! `t/io_uring` draws no offset, sets no number of the request and takes no latency of it, also with `-t1`; it has the
+//! kernel put the number of bytes into the result, where ours has zero. Its ring is the same as for reads, without the
+//! flags that ours has (SINGLE_ISSUER, DEFER_TASKRUN, NO_SQARRAY). Before Linux 6.13 `t/io_uring` has no nop that works.
+//!
+//! Every arm runs once per round, each round begins with another one, and every second goes backwards. Rates
+//! are those of the kernel's counter within the slice; for nop what the generators say. User time is
+//! that of the thread that drives, as the tool reports it (`t/io_uring` reports none: that of its
+//! process, which does nothing else). System time is the process's from start to end, with io_uring's
+//! workers. Ratios are taken round by round; the targets are those of the project, and one is met when the whole
+//! interval that holds the true median in 95 of 100 runs meets it.
+
+mod disk;
+mod interval;
+mod workers;
+mod zram;
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use biopsy::host::counters::Counters;
+use disk::{Loop, median};
+use interval::interval;
+use serde_json::Value;
+use workers::OnFirstCpu;
+use zram::Zram;
+
+const SLICES: usize = 30;
+const SLICE: Duration = Duration::from_secs(1);
+/// From the first I/O to the slice.
+const SETTLE: Duration = Duration::from_millis(100);
+/// `t/io_uring` takes latencies, and prints them, from its second second on.
+const SETTLE_STATS: Duration = Duration::from_millis(1_100);
+/// How long a generator may take to begin.
+const START: Duration = Duration::from_secs(10);
+/// Longer than a generator is let run, and the end of one that nobody stops.
+const RUNTIME_S: &str = "20";
+const DEPTH: &str = "32";
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_signal(_signal: libc::c_int) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+/// Everything that was changed is put back when `main` returns, so that signals only ask it to.
+fn stop_on_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler touches an atomic and nothing else.
+        unsafe { libc::signal(signal, on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+    }
+}
+
+/// Sleeps, but not through a signal.
+fn pause(time: Duration) -> Result<()> {
+    let end = Instant::now() + time;
+    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        ensure!(!STOP.load(Ordering::Relaxed), "interrupted");
+        thread::sleep(left.min(Duration::from_millis(20)));
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tool {
+    Biopsy,
+    Raw,
+    Fio,
+}
+
+/// What is measured in turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Arm {
+    tool: Tool,
+    /// Every latency is taken.
+    latencies: bool,
+}
+
+const OURS: Arm = Arm { tool: Tool::Biopsy, latencies: false };
+const OURS_TIMED: Arm = Arm { tool: Tool::Biopsy, latencies: true };
+const RAW: Arm = Arm { tool: Tool::Raw, latencies: false };
+const RAW_TIMED: Arm = Arm { tool: Tool::Raw, latencies: true };
+const FIO: Arm = Arm { tool: Tool::Fio, latencies: false };
+const FIO_TIMED: Arm = Arm { tool: Tool::Fio, latencies: true };
+const ARMS: [Arm; 6] = [OURS, RAW, FIO_TIMED, OURS_TIMED, RAW_TIMED, FIO];
+
+impl Arm {
+    fn name(self) -> &'static str {
+        match (self.tool, self.latencies) {
+            (Tool::Biopsy, false) => "biopsy, no latencies",
+            (Tool::Biopsy, true) => "biopsy",
+            (Tool::Raw, false) => "t/io_uring",
+            (Tool::Raw, true) => "t/io_uring -t1",
+            (Tool::Fio, false) => "fio gtod_reduce=1",
+            (Tool::Fio, true) => "fio",
+        }
+    }
+
+    fn settle(self) -> Duration {
+        if self.tool == Tool::Raw && self.latencies { SETTLE_STATS } else { SETTLE }
+    }
+}
+
+/// What the generators read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Medium {
+    Loop,
+    Zram,
+    Nop,
+}
+
+impl Medium {
+    const ALL: [Self; 3] = [Self::Loop, Self::Zram, Self::Nop];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Loop => "loop",
+            Self::Zram => "zram",
+            Self::Nop => "nop",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Figure {
+    Rate,
+    User,
+}
+
+/// What our figure should be of a peer's.
+#[derive(Clone, Copy)]
+enum Goal {
+    AtLeast(f64),
+    AtMost(f64),
+    /// It is shown, and nothing is asked of it.
+    None,
+}
+
+/// Ours, a peer's, and the goal.
+fn comparisons(medium: Medium) -> Vec<(Figure, Arm, Arm, Goal)> {
+    let mut all = vec![
+        (Figure::Rate, OURS, RAW, Goal::AtLeast(0.97)),
+        (Figure::Rate, OURS_TIMED, RAW, Goal::AtLeast(0.94)),
+        (Figure::Rate, OURS_TIMED, RAW_TIMED, Goal::None),
+        (Figure::User, OURS, RAW, Goal::None),
+        (Figure::User, OURS_TIMED, RAW_TIMED, Goal::None),
+    ];
+    let faster = match medium {
+        Medium::Loop => 1.0,
+        Medium::Zram => 1.3,
+        Medium::Nop => return all,
+    };
+    all.extend([
+        (Figure::Rate, OURS_TIMED, FIO_TIMED, Goal::AtLeast(faster)),
+        (Figure::Rate, OURS, FIO, Goal::None),
+        (Figure::User, OURS_TIMED, FIO_TIMED, Goal::AtMost(0.5)),
+        (Figure::User, OURS, FIO, Goal::None),
+    ]);
+    all
+}
+
+/// Where the generators are, and what they are told alike.
+struct Bench {
+    biopsy: String,
+    raw: Option<String>,
+    fio: Option<String>,
+    /// Where the generator runs.
+    cpu: usize,
+    complete_min: u32,
+}
+
+impl Bench {
+    fn path(&self, tool: Tool) -> Option<&str> {
+        match tool {
+            Tool::Biopsy => Some(&self.biopsy),
+            Tool::Raw => self.raw.as_deref(),
+            Tool::Fio => self.fio.as_deref(),
+        }
+    }
+
+    fn command(&self, arm: Arm, name: &str, nop: bool) -> Result<Command> {
+        let device = format!("/dev/{name}");
+        let path = self.path(arm.tool).context("an arm without a tool")?;
+        let complete_min = self.complete_min;
+        let mut command = Command::new("taskset");
+        command.args(["-c", &self.cpu.to_string(), path]);
+        match arm.tool {
+            Tool::Biopsy => {
+                let length = if nop { "1s".to_string() } else { format!("{RUNTIME_S}s") };
+                command.args(["load", &device, "--rw=randread", "--bs=4k", "--json", "--runtime", &length]);
+                command.args(["--iodepth", DEPTH, "--iodepth_batch", DEPTH]);
+                command.args(["--iodepth_batch_complete_min", &complete_min.to_string()]);
+                command.args(["--timestamps", if arm.latencies { "every" } else { "off" }]);
+                command.args(nop.then_some("--nop"));
+            }
+            Tool::Raw => {
+                command.args(["-b4096", "-p0", "-B1", "-F1", "-R1", "-X1", "-n1"]);
+                command.args([format!("-d{DEPTH}"), format!("-s{DEPTH}"), format!("-c{complete_min}")]);
+                command.args([format!("-t{}", u8::from(arm.latencies)), format!("-N{}", u8::from(nop))]);
+                command.args([format!("-r{RUNTIME_S}"), device]);
+            }
+            Tool::Fio => {
+                command.args(["--name=load", "--rw=randread", "--bs=4k", "--direct=1", "--norandommap"]);
+                command.args(["--ioengine=io_uring", "--registerfiles", "--fixedbufs", "--thread"]);
+                command.args([format!("--iodepth={DEPTH}"), format!("--iodepth_batch={DEPTH}")]);
+                command.args([format!("--iodepth_batch_complete_min={complete_min}")]);
+                command.args([format!("--filename={device}"), format!("--runtime={RUNTIME_S}")]);
+                command.args(["--time_based", "--output-format=json"]);
+                command.args((!arm.latencies).then_some("--gtod_reduce=1"));
+            }
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(command)
+    }
+}
+
+/// A generator at work; stopped and waited for when dropped.
+struct Running(Option<Child>);
+
+/// What a generator left behind.
+struct Ended {
+    said: String,
+    complained: String,
+    succeeded: bool,
+    user_ns: f64,
+    system_ns: f64,
+}
+
+impl Running {
+    /// Asks it to end, if it should, and waits.
+    fn end(mut self, ask: bool) -> Result<Ended> {
+        let mut child = self.0.take().context("a generator that has ended")?;
+        let pid = child.id() as libc::pid_t;
+        if ask {
+            // SAFETY: the child was not waited for, so that the number is still its own.
+            unsafe { libc::kill(pid, libc::SIGINT) };
+        }
+        // Both are far shorter than what a pipe holds, so that neither keeps it waiting.
+        let (mut said, mut complained) = (String::new(), String::new());
+        child.stdout.take().context("stdout")?.read_to_string(&mut said)?;
+        child.stderr.take().context("stderr")?.read_to_string(&mut complained)?;
+        let mut status = 0;
+        // SAFETY: zero is a value of each of its integers, and the call only writes to the two places.
+        let (waited, usage) = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            loop {
+                let waited = libc::wait4(pid, &raw mut status, 0, &raw mut usage);
+                if waited == pid || std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+                    break (waited, usage);
+                }
+            }
+        };
+        ensure!(waited == pid, "a generator got lost: {}", std::io::Error::last_os_error());
+        let ns = |time: libc::timeval| time.tv_sec as f64 * 1e9 + time.tv_usec as f64 * 1e3;
+        Ok(Ended {
+            said,
+            complained,
+            succeeded: status == 0,
+            user_ns: ns(usage.ru_utime),
+            system_ns: ns(usage.ru_stime),
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _gone = child.kill();
+            let _reaped = child.wait();
+        }
+    }
+}
+
+/// What one slice saw.
+#[derive(Clone, Copy)]
+struct Sample {
+    iops: f64,
+    /// Per I/O.
+    user_ns: f64,
+    system_ns: f64,
+    /// None where the tool does not tell.
+    ios_per_call: Option<f64>,
+}
+
+/// What a tool says of itself.
+struct Own {
+    iops: f64,
+    ios_per_call: Option<f64>,
+    /// Per I/O, of the thread that drives; None where it does not tell.
+    user_ns: Option<f64>,
+}
+
+/// `IOPS=1.07M, BW=4.18GiB/s, IOS/call=32/32`: its last whole second.
+fn own_of_raw(said: &str) -> Option<Own> {
+    let line = said.lines().rfind(|line| line.starts_with("IOPS="))?;
+    let field = |name: &str| line.split(", ").find_map(|field| field.strip_prefix(name));
+    let rate = field("IOPS=")?;
+    let (digits, factor) = match rate.strip_suffix('M') {
+        Some(digits) => (digits, 1e6),
+        None => rate.strip_suffix('K').map_or((rate, 1.0), |digits| (digits, 1e3)),
+    };
+    Some(Own {
+        iops: digits.parse::<f64>().ok()? * factor,
+        ios_per_call: field("IOS/call=")?.split('/').next()?.parse().ok(),
+        user_ns: None,
+    })
+}
+
+fn own_of_fio(said: &str) -> Option<Own> {
+    // Notes may stand before the object.
+    let result: Value = serde_json::from_str(&said[said.find('{')?..]).ok()?;
+    let job = &result["jobs"][0];
+    let user_ns = job["usr_cpu"].as_f64()? / 100.0 * job["job_runtime"].as_f64()? * 1e6;
+    let ios = job["read"]["total_ios"].as_f64()?;
+    Some(Own { iops: job["read"]["iops"].as_f64()?, ios_per_call: None, user_ns: Some(user_ns / ios) })
+}
+
+fn own_of_biopsy(said: &str) -> Option<Own> {
+    let result: Value = serde_json::from_str(said).ok()?;
+    let user_ns: f64 = result["jobs"].as_array()?.iter().filter_map(|job| job["user_ns"].as_f64()).sum();
+    Some(Own {
+        iops: result["iops"].as_f64()?,
+        ios_per_call: result["ios_per_submit"].as_f64(),
+        user_ns: Some(user_ns / result["ios"].as_f64()?),
+    })
+}
+
+impl Arm {
+    fn own(self, ended: &Ended) -> Result<Own> {
+        let own = match self.tool {
+            Tool::Biopsy => own_of_biopsy(&ended.said),
+            Tool::Raw => own_of_raw(&ended.said),
+            Tool::Fio => own_of_fio(&ended.said),
+        };
+        let own = own.filter(|own| own.iops > 0.0);
+        own.with_context(|| format!("{} gave no result: {}", self.name(), first_line(&ended.complained)))
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing")
+}
+
+/// I/Os of the device so far; reads that were merged are some too.
+fn ios(name: &str) -> Result<u64> {
+    let counters = Counters::read(Path::new("/"), name)?;
+    Ok(counters.reads + counters.read_merges)
+}
+
+/// Requests that reach a device: the kernel's counter tells how many there are.
+fn slice(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
+    let before = ios(name)?;
+    let mut running = Running(Some(bench.command(arm, name, false)?.spawn()?));
+    let deadline = Instant::now() + START;
+    // Whoever opens the device may look at its first blocks.
+    while ios(name)? < before + 1_000 {
+        let over = running.0.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|end| end.is_some()));
+        if over || Instant::now() > deadline {
+            let ended = running.end_early()?;
+            bail!("{}", first_line(&ended));
+        }
+        pause(Duration::from_millis(1))?;
+    }
+    pause(arm.settle())?;
+    let (ios_begin, begin) = (ios(name)?, Instant::now());
+    pause(SLICE)?;
+    let (ios_end, seconds) = (ios(name)?, begin.elapsed().as_secs_f64());
+    let ended = running.end(true)?;
+    // fio calls it a failure to be interrupted.
+    let succeeded = ended.succeeded || arm.tool == Tool::Fio;
+    ensure!(succeeded, "{} failed: {}", arm.name(), first_line(&ended.complained));
+    let all = (ios(name)? - before) as f64;
+    let own = arm.own(&ended)?;
+    Ok(Sample {
+        iops: (ios_end - ios_begin) as f64 / seconds,
+        user_ns: own.user_ns.unwrap_or(ended.user_ns / all),
+        system_ns: ended.system_ns / all,
+        ios_per_call: own.ios_per_call,
+    })
+}
+
+/// Requests that reach nothing: the generators count them, and a CPU is busy with them all the time.
+fn slice_of_nothing(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
+    let running = Running(Some(bench.command(arm, name, true)?.spawn()?));
+    if arm.tool == Tool::Raw {
+        pause(SLICE + arm.settle() + SETTLE)?;
+    }
+    let ended = running.end(arm.tool == Tool::Raw)?;
+    ensure!(ended.succeeded, "{}", first_line(&ended.complained));
+    let own = arm.own(&ended)?;
+    let busy_ns = ended.user_ns + ended.system_ns;
+    let per_io = |ns: f64| ns / busy_ns * 1e9 / own.iops;
+    Ok(Sample {
+        iops: own.iops,
+        user_ns: own.user_ns.unwrap_or_else(|| per_io(ended.user_ns)),
+        system_ns: per_io(ended.system_ns),
+        ios_per_call: own.ios_per_call,
+    })
+}
+
+impl Running {
+    /// Of one that did not begin: what it said of that.
+    fn end_early(mut self) -> Result<String> {
+        let mut child = self.0.take().context("a generator that has ended")?;
+        let _gone = child.kill();
+        let output = child.wait_with_output()?;
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<()> {
+    let slice = |arm| match medium {
+        Medium::Nop => slice_of_nothing(bench, arm, name),
+        _ => slice(bench, arm, name),
+    };
+    println!("\n{}, {rounds} slices of each, {} waited for", medium.name(), bench.complete_min);
+    // Once each before it counts: files and code are in memory then, and what is not there is known.
+    let mut arms = Vec::new();
+    for arm in ARMS.into_iter().filter(|arm| bench.path(arm.tool).is_some()) {
+        if medium == Medium::Nop && arm.tool == Tool::Fio {
+            continue;
+        }
+        match slice(arm) {
+            Ok(_) => arms.push(arm),
+            Err(e) if STOP.load(Ordering::Relaxed) => return Err(e),
+            Err(e) => println!("{}: not available: {e:#}", arm.name()),
+        }
+    }
+    let mut samples: Vec<Vec<Sample>> = arms.iter().map(|_| Vec::with_capacity(rounds)).collect();
+    for round in 0..rounds {
+        for turn in 0..arms.len() {
+            let turn = (turn + round) % arms.len();
+            let arm = if round % 2 == 0 { turn } else { arms.len() - 1 - turn };
+            samples[arm].push(slice(arms[arm])?);
+        }
+    }
+    let middle =
+        |values: &[Sample], of: fn(&Sample) -> f64| median(&mut values.iter().map(of).collect::<Vec<f64>>());
+    println!(
+        "{:<22} {:>12} {:>12} {:>14} {:>9}",
+        "medians", "IOPS", "user ns/I/O", "system ns/I/O", "IOS/call"
+    );
+    for (arm, values) in arms.iter().zip(&samples) {
+        let calls: Option<Vec<f64>> = values.iter().map(|v| v.ios_per_call).collect();
+        println!(
+            "{:<22} {:12.0} {:12.1} {:14.1} {:>9}",
+            arm.name(),
+            middle(values, |v| v.iops),
+            middle(values, |v| v.user_ns),
+            middle(values, |v| v.system_ns),
+            calls.map_or("-".to_string(), |mut calls| format!("{:.1}", median(&mut calls)))
+        );
+    }
+    for (figure, ours, peer, goal) in comparisons(medium) {
+        let place = |arm| arms.iter().position(|a| *a == arm);
+        let (Some(ours), Some(peer)) = (place(ours), place(peer)) else { continue };
+        let of = |sample: &Sample| if figure == Figure::Rate { sample.iops } else { sample.user_ns };
+        let mut ratios: Vec<f64> =
+            samples[ours].iter().zip(&samples[peer]).map(|(a, b)| of(a) / of(b)).collect();
+        let middle = median(&mut ratios);
+        let (low, high) = interval(&ratios);
+        let verdict = match goal {
+            Goal::AtLeast(goal) => format!("at least {goal}: {}", if low >= goal { "met" } else { "missed" }),
+            Goal::AtMost(goal) => format!("at most {goal}: {}", if high <= goal { "met" } else { "missed" }),
+            Goal::None => String::new(),
+        };
+        println!(
+            "{:<9} {:<21} / {:<18} {middle:6.3} ({low:.3} to {high:.3})  {verdict}",
+            if figure == Figure::Rate { "IOPS" } else { "user time" },
+            arms[ours].name(),
+            arms[peer].name()
+        );
+    }
+    Ok(())
+}
+
+/// A peer that runs, from a variable of the environment.
+fn peer(variable: &str) -> Option<String> {
+    let path = std::env::var(variable).ok().filter(|path| !path.is_empty());
+    let Some(path) = path else {
+        println!("{variable} is not set: that peer is left out");
+        return None;
+    };
+    let runs = Command::new(&path).arg("-h").output().is_ok();
+    if !runs {
+        println!("{variable}: {path} does not run: that peer is left out");
+    }
+    runs.then_some(path)
+}
+
+fn number(variable: &str, usual: usize) -> Result<usize> {
+    let Ok(text) = std::env::var(variable) else { return Ok(usual) };
+    text.parse().ok().filter(|n| *n > 0).with_context(|| format!("{variable}={text} is no number above 0"))
+}
+
+fn main() -> Result<()> {
+    stop_on_signals();
+    let cpus = thread::available_parallelism()?.get();
+    let bench = Bench {
+        biopsy: std::env::var("BIOPSY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_biopsy").to_string()),
+        raw: peer("T_IO_URING"),
+        fio: peer("FIO"),
+        cpu: cpus - 1,
+        complete_min: u32::try_from(number("COMPLETE_MIN", 32)?)?,
+    };
+    let rounds = number("SLICES", SLICES)?;
+    let wanted = std::env::var("DEVICES").unwrap_or_default();
+    let wanted = |medium: &Medium| wanted.is_empty() || wanted.split(',').any(|w| w == medium.name());
+    let _workers = if cpus > 1 { Some(OnFirstCpu::new()?) } else { None };
+    let device = Loop::new()?;
+    for medium in Medium::ALL.into_iter().filter(wanted) {
+        match medium {
+            Medium::Zram => match Zram::new() {
+                Ok(zram) => measure(&bench, medium, zram.name(), rounds)?,
+                Err(e) => println!("\nzram: not available: {e:#}"),
+            },
+            Medium::Loop | Medium::Nop => measure(&bench, medium, device.name(), rounds)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Where the kernel's unbound workers run, the loop device's among them.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+const MASK: &str = "/sys/devices/virtual/workqueue/cpumask";
+
+/// They are on CPU 0 until this is dropped.
+pub struct OnFirstCpu(String);
+
+impl OnFirstCpu {
+    pub fn new() -> Result<Self> {
+        let before = fs::read_to_string(MASK).context(MASK)?.trim().to_string();
+        fs::write(MASK, "1").with_context(|| format!("{MASK} needs root"))?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for OnFirstCpu {
+    fn drop(&mut self) {
+        if let Err(e) = fs::write(MASK, &self.0) {
+            eprintln!("{MASK} stays at 1 and was {}: {e}", self.0);
+        }
+    }
+}

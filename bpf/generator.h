@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The load generator of the process that measures: its threads say themselves when they hand in and
+ * when they look for results. Their operations begin and end with these stamps, and not with the
+ * system calls' own. For the latency programs, whose `config` must stand before it.
+ *
+ * A look comes after the return of the call that brought a result, so that what has returned is
+ * kept, and counted when the thread's next call that is followed shows when it has looked.
+ */
+#ifndef BIOPSY_GENERATOR_H
+#define BIOPSY_GENERATOR_H
+
+#include "operations.h"
+#include "wire.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_generator);
+} generators SEC(".maps");
+
+#ifndef NO_SWAP
+/* What the current task says, if it is a thread of the generator. */
+static __always_inline struct wire_generator *generator_thread(void)
+{
+	__u64 task = bpf_get_current_pid_tgid();
+	__u32 index = (__u32)task & ((1 << GENERATOR_BITS) - 1);
+	struct wire_generator *thread;
+
+	if (likely(!config.generator) || task >> 32 != config.generator)
+		return 0;
+	thread = bpf_map_lookup_elem(&generators, &index);
+	return thread && thread->tid == (__u32)task ? thread : 0;
+}
+
+/* When a thread began to hand in what a call carries; 0: it has not said. */
+static __always_inline __u64 handed_in(struct wire_generator *thread)
+{
+	return *(volatile __u64 *)&thread->handed;
+}
+
+/* The operations that a thread has not looked at yet. */
+struct looking {
+	__u64 looked;
+	__u32 next;
+	__u32 kept;
+	/* The call's place. */
+	__u32 waiter;
+	__u32 pad;
+};
+
+static long look_at_next(__u32 i, struct looking *looking)
+{
+	__u32 number = looking->next;
+	struct operation *operation;
+
+	if (!number)
+		return 1;
+	operation = operation_at(number - 1);
+	/* Nobody but its caller touches an ended operation. */
+	if (!operation || operation->state != OPERATION_ENDED) {
+		looking->next = 0;
+		return 1;
+	}
+	looking->next = operation->next;
+	if (operation->stamps.ended > looking->looked) {
+		operation->next = looking->kept;
+		looking->kept = number;
+		return 0;
+	}
+	count_whole(&operation->stamps, operation->entered, looking->looked, number - 1,
+		    looking->waiter);
+	operation->state = OPERATION_FREE;
+	return 0;
+}
+
+/* A call that waited itself: the thread looked afterwards, or there was no look between two calls
+ * and the return of the first was its end. */
+VERIFIED_ONCE int count_kept_call(struct caller *caller, struct wire_generator *thread)
+{
+	__u64 entered, seen;
+
+	if (!config.generator || !caller || !thread)
+		return 0;
+	entered = thread->entered;
+	seen = *(volatile __u64 *)&thread->looked;
+	if (seen < thread->returned)
+		seen = thread->returned;
+	count_whole(&caller->stamps, entered, seen, call_place(caller->tid),
+		    call_place(caller->tid));
+	thread->entered = 0;
+	return 0;
+}
+
+/* A thread of the generator enters a call: counts what it has looked at. Returns the first of those
+ * that it has not, + 1. */
+static __always_inline __u32 count_looked_at(struct caller *caller, struct wire_generator *thread)
+{
+	struct looking looking = {};
+
+	if (thread->entered)
+		count_kept_call(caller, thread);
+	if (!caller->pending)
+		return 0;
+	looking.looked = *(volatile __u64 *)&thread->looked;
+	looking.next = caller->pending;
+	looking.waiter = call_place(caller->tid);
+	bpf_loop(MOST_RESULTS, look_at_next, &looking, 0);
+	return looking.kept;
+}
+
+/* The call of a thread returns that waited for its operation. */
+static __always_inline void keep_call(const struct caller *caller, struct wire_generator *thread)
+{
+	thread->returned = bpf_ktime_get_ns();
+	thread->entered = caller->entered;
+}
+
+/* Results that others brought, added to those of the call that returns. */
+struct gathered {
+	__u32 next;
+	__u32 first;
+};
+
+static long gather_next(__u32 i, struct gathered *gathered)
+{
+	__u32 number = gathered->next;
+	struct operation *operation;
+
+	if (!number)
+		return 1;
+	operation = operation_at(number - 1);
+	if (!operation || operation->state != OPERATION_ENDED)
+		return 1;
+	gathered->next = operation->next;
+	operation->next = gathered->first;
+	gathered->first = number;
+	return 0;
+}
+#endif /* NO_SWAP */
+
+#endif

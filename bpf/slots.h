@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Requests in flight, and what came of those whose operation has not asked yet. For the latency
+ * programs, whose `config` must stand before it.
+ */
+#ifndef BIOPSY_SLOTS_H
+#define BIOPSY_SLOTS_H
+
+#include "compat.h"
+#include "owner.h"
+#include "wire.h"
+
+/* Sized by user space: Σ hardware queues × slots per queue. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_slot);
+} slots SEC(".maps");
+
+enum slot_state {
+	SLOT_ISSUED = 1,
+	/* The driver gave it back untouched: the next issue begins the device stage. */
+	SLOT_REFUSED = 2,
+	/* The driver gave it back after the device had answered, or had not in time: device goes
+	 * on, from here to the end. */
+	SLOT_RETRIED = 3,
+	/* And issued it again; a refusal of that is a wait for the next try. */
+	SLOT_REISSUED = 5,
+	/* The data is written, and a flush after it is awaited. */
+	SLOT_FLUSHING = 4,
+	/* Completed: the stamps wait here for their operation. */
+	SLOT_DONE = 6,
+};
+
+static __always_inline struct wire_slot *slot_numbered(__u32 index)
+{
+	return bpf_map_lookup_elem(&slots, &index);
+}
+
+static __always_inline struct wire_slot *slot_at(struct owner *owner, int tag, __u32 op,
+						 __u32 *index)
+{
+	__u32 last = owner->slots - 1;
+
+	if (op == REQ_OP_FLUSH)
+		tag = last;
+	else if ((__u32)tag >= last)
+		return 0;
+	*index = owner->slot_base + tag;
+	return slot_numbered(*index);
+}
+
+/*
+ * The slot of a request. With a scheduler internal_tag is fixed for the request's life while the
+ * driver's tag comes and goes; without one it is -1 and tag is fixed. The flush machinery's own
+ * request borrows a waiter's tag, so each queue has one slot more for it.
+ */
+static __always_inline struct wire_slot *slot_of(struct request *rq, struct owner *owner, __u32 op,
+						 __u32 *index)
+{
+	int tag = FIELD(rq, internal_tag);
+
+	if (tag < 0)
+		tag = FIELD(rq, tag);
+	return slot_at(owner, tag, op, index);
+}
+
+/* The slot of the flush machinery's own request on this hardware queue. */
+static __always_inline __u32 flush_index(const struct owner *owner)
+{
+	return owner->slot_base + owner->slots - 1;
+}
+
+/* Whether a write whose data was there at this time has waited for a flush: one with a flush only
+ * ahead of it comes the same way. */
+VERIFIED_ONCE int flushed_behind(__u32 flush, __u64 written)
+{
+	struct wire_slot *slot = slot_numbered(flush);
+
+	return slot && slot->issued >= written;
+}
+
+static __always_inline __u32 op_of(struct request *rq)
+{
+	return FIELD(rq, cmd_flags) & REQ_OP_MASK;
+}
+
+static __always_inline int is_issued(struct wire_slot *slot, struct request *rq)
+{
+	return slot && slot->request == (__u64)rq;
+}
+
+#endif

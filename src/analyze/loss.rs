@@ -1,0 +1,212 @@
+//! What was lost of a window, and whether the rest can be trusted.
+
+use std::collections::BTreeMap;
+
+use super::counting::{Counting, in_flight};
+use super::latency::{DeviceLatency, LatencySummary};
+use crate::envelope::Lost;
+use crate::wire::reading::{DeviceSample, Reading};
+
+/// What was lost in the window, by kind.
+///
+/// `ios` holds what completed without stages although it should have them, issues whose completion was
+/// never seen, and what only the kernel's counters know of (`uncounted`). Requests that were in flight when the
+/// trace began are no loss.
+pub fn lost(summary: &LatencySummary, start: &Reading, end: &Reading) -> Lost {
+    let mut kinds = BTreeMap::new();
+    let mut add = |kind: &str, n: u64| *kinds.entry(kind.to_string()).or_insert(0) += n;
+    for (last, delta) in end.since(start) {
+        add("no_start", delta.each().map(|(_, _, row)| row.no_start).sum());
+        add("slot", delta.counters.out_of_range);
+        add("unseen_completion", summary.device(&last.name).map_or(0, |device| device.unseen));
+        add("no_queue_start", delta.counters.no_queue_start);
+        add("too_many_bios", delta.counters.too_many_bios);
+        add("started_before", delta.each().map(|(_, _, row)| row.untimed).sum());
+    }
+    let missed = |reading: &Reading| -> u64 { reading.missed.values().sum() };
+    add("missed", missed(end).saturating_sub(missed(start)));
+    add("unfollowed_operations", end.unfollowed.saturating_sub(start.unfollowed));
+    let uncounted: u64 = summary.devices.iter().map(DeviceLatency::uncounted).sum();
+    add("uncounted", uncounted);
+    // A completion that the kernel skipped leaves its slot behind, so it is in `unseen_completion`.
+    let ios = LOSSES.iter().filter_map(|kind| kinds.get(*kind)).sum();
+    Lost { ios, probes: BTreeMap::from([("latency".to_string(), kinds)]), ..Lost::default() }
+}
+
+/// Issues whose completion event never came: the slot was still taken when the tag was issued again
+/// (`stale`), or it is at the end although the kernel has nothing in flight any more.
+///
+/// Measured on 6.18 in a VM whose second CPU was idle: for stretches of time the completions' events do
+/// not run the program although the kernel counts the I/Os and counts no recursion miss. On virtio-blk perf
+/// misses the same ones, on a loop device it does not.
+pub(super) fn unseen(counting: Counting, last: &DeviceSample, delta: &DeviceSample) -> u64 {
+    // With iostats off the kernel does not count what is in flight either.
+    let counted = last
+        .kernel_before
+        .as_ref()
+        .filter(|counters| counters.iostats != Some(false) || counting.ignores_the_flag(last));
+    let in_flight = counted.map_or(u64::MAX, in_flight);
+    delta.counters.stale + last.held.saturating_sub(in_flight)
+}
+
+/// Why a result must not be trusted, if it must not: `max_loss` in percent.
+pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<String> {
+    let ios: u64 = summary.ios();
+    let gone: Vec<&str> = summary.devices.iter().filter(|d| d.vanished).map(|d| d.name.as_str()).collect();
+    if !gone.is_empty() {
+        return Some(format!(
+            "{} vanished while it was measured: the figures end there; run again on a device that stays",
+            gone.join(", ")
+        ));
+    }
+    let negative: u64 = summary.devices.iter().map(|d| d.negative).sum();
+    if negative > 0 {
+        return Some(format!(
+            "{negative} I/Os ended before they began: the clocks of this machine's CPUs disagree, \
+             so no stage can be trusted (see `dmesg | grep -i tsc`)"
+        ));
+    }
+    let all = ios + lost.ios;
+    let percent = if all == 0 { 0.0 } else { lost.ios as f64 * 100.0 / all as f64 };
+    if percent > max_loss {
+        let kinds: Vec<String> = lost
+            .kinds()
+            .filter(|(kind, _)| LOSSES.contains(kind))
+            .map(|(kind, n)| format!("{} {n}", kind.replace('_', " ")))
+            .collect();
+        let slots = lost.kinds().find(|(kind, _)| *kind == "slot").map_or(0, |(_, n)| n);
+        let remedy = if 2 * slots > lost.ios {
+            "a queue became deeper during the run (nr_requests, or a scheduler that was switched), and its new requests \
+             have no place in the tables: start again"
+        } else {
+            "run longer or with less load, or allow more"
+        };
+        return Some(format!(
+            "{} of {all} I/Os ({percent:.2} %) were lost ({}), more than --max-loss {max_loss} % allows: {remedy}",
+            lost.ios,
+            kinds.join(", ")
+        ));
+    }
+    let share = |n: u64, of: u64| n as f64 * 100.0 / of.max(1) as f64;
+    let above =
+        |device: &&DeviceLatency| share(device.excess(), device.comparable().max(device.excess())) > max_loss;
+    summary.devices.iter().find(above).map(|device| {
+        format!(
+            "{}: {} I/Os were seen that the kernel did not count ({:.2} % of {}): its counters were off for a part of \
+             the run, or the figures are wrong: echo 1 > /sys/block/{0}/queue/iostats, and run again",
+            device.name,
+            device.excess(),
+            share(device.excess(), device.comparable()),
+            device.comparable()
+        )
+    })
+}
+
+/// The kinds that add up to `lost.ios`; the others cost a stage or are no loss.
+const LOSSES: [&str; 4] = ["no_start", "slot", "unseen_completion", "uncounted"];
+
+#[cfg(test)]
+mod tests {
+    use super::super::latency::summarize;
+    use super::super::literal::{reading, sample};
+    use super::*;
+    use crate::host::Host;
+    use crate::wire::WireCounters;
+
+    /// The kernel's program counts one of three, and two slots are still taken by requests that were issued a moment
+    /// before the end: what the kernel has counted of them was not seen to complete, the rest may be in flight.
+    #[test]
+    fn what_the_kernel_has_completed_and_is_still_out_was_not_seen() {
+        let cases = [(3, 2, 2, 0), (3, 1, 1, 1), (2, 5, 1, 0), (1, 5, 0, 0)];
+        for (counted, young, unseen, uncounted) in cases {
+            let mut end = sample(&[100], counted, counted);
+            end.young = young;
+            let mut end = reading(1, end);
+            let start = reading(0, sample(&[], 0, 0));
+            let summary = summarize(&Host::default(), &start, &end);
+            let found = lost(&summary, &start, &end);
+            let kind = |name: &str| found.probes["latency"][name];
+            assert_eq!(
+                (kind("unseen_completion"), kind("uncounted")),
+                (unseen, uncounted),
+                "{counted} {young}"
+            );
+            assert_eq!(found.ios, counted - 1);
+            // Of some submitters nothing can be compared.
+            end.filtered = true;
+            let summary = summarize(&Host::default(), &start, &end);
+            assert_eq!(lost(&summary, &start, &end).ios, 0);
+        }
+    }
+
+    #[test]
+    fn what_completes_without_a_start_is_lost_and_not_counted_twice() {
+        let mut end = sample(&[100, 100], 3, 3);
+        end.rows[0].no_start = 1;
+        end.counters = WireCounters { out_of_range: 2, stale: 4, ..WireCounters::default() };
+        // Two slots are taken and the kernel has one I/O in flight: one completion was not seen.
+        end.held = 2;
+        end.kernel_before.as_mut().unwrap().in_flight = 1;
+        let (start, mut end) = (reading(0, sample(&[], 0, 0)), reading(1, end));
+        end.missed.insert("rq_complete", 4);
+        end.missed.insert("rq_issue", 8);
+        let summary = summarize(&Host::default(), &start, &end);
+        let lost = lost(&summary, &start, &end);
+        assert_eq!((lost.ios, lost.probes["latency"]["missed"]), (1 + 2 + 4 + 1, 12));
+        assert_eq!((summary.devices[0].ios, summary.devices[0].lost_ios), (2, 8));
+        assert!(distrust(&summary, &lost, 0.1).unwrap().contains("8 of 10"));
+        assert_eq!(distrust(&summary, &lost, 80.0), None);
+    }
+
+    /// The I/O is there; operations are not.
+    #[test]
+    fn a_request_of_too_many_bios_is_named_and_no_lost_io() {
+        let mut end = sample(&[100, 100], 2, 2);
+        end.counters.too_many_bios = 2;
+        let mut start = sample(&[], 0, 0);
+        start.counters.too_many_bios = 1;
+        let (start, end) = (reading(0, start), reading(1, end));
+        let lost = lost(&summarize(&Host::default(), &start, &end), &start, &end);
+        assert_eq!((lost.ios, lost.probes["latency"]["too_many_bios"]), (0, 1));
+    }
+
+    /// queue/iostats was 0 for a while.
+    #[test]
+    fn what_the_kernel_did_not_count_is_not_to_be_trusted() {
+        let why = |kernel, iostats| {
+            let mut last = sample(&[100; 20], kernel, kernel);
+            last.kernel_after.as_mut().unwrap().iostats = Some(iostats);
+            let (start, end) = (reading(0, sample(&[], 0, 0)), reading(1, last));
+            let summary = summarize(&Host::default(), &start, &end);
+            distrust(&summary, &lost(&summary, &start, &end), 0.1)
+        };
+        let sentence = why(17, true).unwrap();
+        assert!(
+            sentence.starts_with("sda: 3 I/Os were seen that the kernel did not count (15.00 % of 20)"),
+            "{sentence}"
+        );
+        assert!(sentence.contains("/sys/block/sda/queue/iostats"), "{sentence}");
+        assert_eq!((why(20, true), why(17, false)), (None, None));
+    }
+
+    #[test]
+    fn for_requests_without_a_place_less_load_is_no_remedy() {
+        let mut last = sample(&[100; 20], 60, 60);
+        last.counters = WireCounters { out_of_range: 40, ..WireCounters::default() };
+        let (start, end) = (reading(0, sample(&[], 0, 0)), reading(1, last));
+        let summary = summarize(&Host::default(), &start, &end);
+        let why = distrust(&summary, &lost(&summary, &start, &end), 0.1).unwrap();
+        assert!(
+            why.contains("(slot 40)") && why.ends_with("start again") && !why.contains("less load"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn what_only_the_kernel_counted_is_lost() {
+        let (start, end) = (reading(0, sample(&[], 0, 0)), reading(1, sample(&[100, 100], 5, 5)));
+        let summary = summarize(&Host::default(), &start, &end);
+        assert_eq!(summary.devices[0].kernel_check(), Some(false));
+        assert_eq!(lost(&summary, &start, &end).ios, 3);
+    }
+}

@@ -1,0 +1,323 @@
+//! What an NVMe drive tells of itself: how much of a namespace is in use, and its health. Commands that read only.
+//!
+//! The layouts are those of the NVM Express specifications: Identify Namespace of the NVM command set, Identify
+//! Controller, the feature Host Controlled Thermal Management (10h), and the log page SMART / Health Information (02h).
+
+pub mod command;
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use command::{IDENTIFY_BYTES, feature, identify_controller, identify_namespace, log_page, namespace_of};
+
+/// The log page, and its length.
+const HEALTH: u8 = 0x02;
+const HEALTH_BYTES: usize = 512;
+
+/// The feature that has the temperatures of the host controlled thermal management.
+const THERMAL_MANAGEMENT: u8 = 0x10;
+
+/// How much of a namespace holds data, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Use {
+    /// NSZE: the whole of it.
+    pub size: u64,
+    /// NCAP: what may be allocated at once.
+    pub capacity: u64,
+    /// NUSE: what is. Drives that do not keep count of it tell the capacity.
+    pub used: u64,
+}
+
+impl Use {
+    /// From the data structure; None where it tells no size or no usual block.
+    pub fn of(identify: &[u8; IDENTIFY_BYTES]) -> Option<Self> {
+        let shift = format_of(identify)?.shift;
+        let bytes = |at: usize| number(&identify[at..at + 8]).checked_mul(1 << shift);
+        let found = Self { size: bytes(0)?, capacity: bytes(8)?, used: bytes(16)? };
+        (found.size > 0).then_some(found)
+    }
+}
+
+/// How a namespace is formatted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Format {
+    /// Of the logical block, as a power of two.
+    pub shift: u32,
+    /// Bytes beside each block.
+    pub metadata: u16,
+}
+
+/// The format that is in use, from the data structure; None where its block has no usual size.
+pub fn format_of(identify: &[u8; IDENTIFY_BYTES]) -> Option<Format> {
+    let flbas = identify[26];
+    let format = usize::from(flbas & 0xf) | usize::from(flbas >> 5 & 0x3) << 4;
+    let [low, high, shift @ 9..=16, _] = identify[128 + 4 * format..][..4] else { return None };
+    Some(Format { shift: shift.into(), metadata: u16::from_le_bytes([low, high]) })
+}
+
+/// Of which of its counters a drive keeps count: the others stay 0 whatever happens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// By level.
+    pub throttling: [bool; 2],
+    pub warning_minutes: bool,
+    pub critical_minutes: bool,
+}
+
+impl Counted {
+    /// From the data structure of the controller and, for who has it, the feature's value; None: it does not tell.
+    ///
+    /// T1 and T2 are of the host controlled thermal management alone: the bit of HCTMA says that the drive has it,
+    /// and a temperature of 0 that the level is off. Minutes are those above WCTEMP and CCTEMP, where there are
+    /// such temperatures; those between the two need both.
+    fn of(controller: &[u8; IDENTIFY_BYTES], temperatures: Option<u32>) -> Self {
+        let word = |at: usize| number(&controller[at..at + 2]);
+        let (warning, critical) = (word(266) > 0, word(268) > 0);
+        let levels = temperatures.unwrap_or(u32::MAX);
+        let has = has_thermal_management(controller);
+        Self {
+            throttling: [levels >> 16, levels & 0xffff].map(|kelvin| has && kelvin > 0),
+            warning_minutes: warning && critical,
+            critical_minutes: critical,
+        }
+    }
+}
+
+/// HCTMA: Host Controlled Thermal Management Attributes.
+fn has_thermal_management(controller: &[u8; IDENTIFY_BYTES]) -> bool {
+    controller[322] & 1 != 0
+}
+
+/// What a drive suffered up to a moment. Counters grow over its whole life; None is one of which it keeps no count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Its bits of critical warnings.
+    pub critical_warning: u8,
+    /// Composite temperature in degrees Celsius; None where the drive tells none.
+    pub temperature: Option<i32>,
+    /// Minutes above the warning and the critical temperature.
+    pub warning_minutes: Option<u32>,
+    pub critical_minutes: Option<u32>,
+    /// How often it lowered its speed, lightly (T1) and heavily (T2), and for how many seconds.
+    pub transitions: [Option<u32>; 2],
+    pub throttled_seconds: [Option<u32>; 2],
+}
+
+impl Health {
+    /// From the log page.
+    pub fn of(page: &[u8; HEALTH_BYTES], counted: Counted) -> Self {
+        // Who counted something does keep count, whatever it says of itself.
+        let word = |at: usize, counted: bool| {
+            let value = number(&page[at..at + 4]) as u32;
+            (counted || value > 0).then_some(value)
+        };
+        // Kelvin, as whole degrees; 0 means that it is not told.
+        let kelvin = number(&page[1..3]) as i32;
+        let [light, heavy] = counted.throttling;
+        Self {
+            critical_warning: page[0],
+            temperature: (kelvin > 0).then_some(kelvin - 273),
+            warning_minutes: word(192, counted.warning_minutes),
+            critical_minutes: word(196, counted.critical_minutes),
+            transitions: [word(216, light), word(220, heavy)],
+            throttled_seconds: [word(224, light), word(228, heavy)],
+        }
+    }
+
+    /// By how much one of its counters grew since an earlier look; None where it does not count.
+    pub fn grown(&self, before: &Self, of: fn(&Self) -> Option<u32>) -> Option<u32> {
+        // It did count, where it does now, and there was nothing yet.
+        Some(of(self)?.saturating_sub(of(before).unwrap_or(0)))
+    }
+
+    /// Whether it tells of its throttling at all.
+    pub fn counts_throttling(&self) -> bool {
+        self.transitions.iter().chain(&self.throttled_seconds).any(Option::is_some)
+    }
+
+    /// Whether between an earlier look and this one it was slowed down, or too hot; None where nothing of that was
+    /// counted by a drive that does not count when it is slowed down.
+    pub fn suffered_since(&self, before: &Self) -> Option<bool> {
+        let counters: [fn(&Self) -> Option<u32>; 6] = [
+            |h| h.transitions[0],
+            |h| h.transitions[1],
+            |h| h.throttled_seconds[0],
+            |h| h.throttled_seconds[1],
+            |h| h.warning_minutes,
+            |h| h.critical_minutes,
+        ];
+        let grew = counters.iter().any(|of| self.grown(before, *of).is_some_and(|grown| grown > 0));
+        (grew || self.counts_throttling()).then_some(grew)
+    }
+}
+
+/// Little-endian.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+/// An open namespace: its block device.
+#[derive(Debug)]
+pub struct Namespace {
+    file: File,
+    id: u32,
+}
+
+impl Namespace {
+    /// Opens the disk of this kernel name, for commands that only read. Who is no NVMe drive has none; the error
+    /// says why one cannot be asked.
+    pub fn open(root: &Path, disk: &str) -> Option<io::Result<Self>> {
+        disk.starts_with("nvme").then(|| Self::open_node(root, disk))
+    }
+
+    fn open_node(root: &Path, disk: &str) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(root.join("dev").join(disk))?;
+        let data = file.metadata()?;
+        let number = fs::read_to_string(root.join("sys/class/block").join(disk).join("dev"))?;
+        let is = format!("{}:{}", libc::major(data.rdev()), libc::minor(data.rdev()));
+        if !data.file_type().is_block_device() || number.trim() != is {
+            return Err(io::Error::other("its node in /dev is another device"));
+        }
+        let id = namespace_of(file.as_raw_fd())?;
+        Ok(Self { file, id })
+    }
+
+    /// How much of it is in use; None where it does not tell.
+    pub fn usage(&self) -> io::Result<Option<Use>> {
+        Ok(Use::of(&identify_namespace(self.file.as_raw_fd(), self.id)?))
+    }
+
+    /// The health of its drive.
+    pub fn health(&self) -> io::Result<Health> {
+        let fd = self.file.as_raw_fd();
+        let controller = identify_controller(fd)?;
+        // One that has it and does not say how it is set is believed to count.
+        let temperatures =
+            if has_thermal_management(&controller) { feature(fd, THERMAL_MANAGEMENT).ok() } else { None };
+        Ok(Health::of(&log_page(fd, HEALTH)?, Counted::of(&controller, temperatures)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_tells_its_use_in_blocks_of_its_format() {
+        let mut identify = [0u8; IDENTIFY_BYTES];
+        assert_eq!(Use::of(&identify), None);
+        identify[0..8].copy_from_slice(&1000u64.to_le_bytes());
+        identify[8..16].copy_from_slice(&900u64.to_le_bytes());
+        identify[16..24].copy_from_slice(&10u64.to_le_bytes());
+        // Format 1 of two: 512 and 4096 bytes.
+        identify[26] = 1;
+        identify[130] = 9;
+        identify[134] = 12;
+        assert_eq!(Use::of(&identify), Some(Use { size: 4_096_000, capacity: 3_686_400, used: 40_960 }));
+        identify[26] = 0;
+        assert_eq!(Use::of(&identify).map(|found| found.used), Some(5120));
+        identify[26] = 2;
+        assert_eq!(Use::of(&identify), None, "a format without a size");
+    }
+
+    #[test]
+    fn the_health_log_is_read_where_the_specification_has_it() {
+        const ALL: Counted = Counted { throttling: [true; 2], warning_minutes: true, critical_minutes: true };
+        let mut page = [0u8; HEALTH_BYTES];
+        assert_eq!(Health::of(&page, Counted::default()), Health::default());
+        let calm = Health::of(&page, ALL);
+        assert_eq!((calm.transitions, calm.throttled_seconds), ([Some(0); 2], [Some(0); 2]));
+        assert_eq!((calm.warning_minutes, calm.critical_minutes), (Some(0), Some(0)));
+        page[0] = 0x02;
+        page[1..3].copy_from_slice(&343u16.to_le_bytes());
+        page[192..196].copy_from_slice(&5u32.to_le_bytes());
+        page[196..200].copy_from_slice(&1u32.to_le_bytes());
+        page[216..220].copy_from_slice(&3u32.to_le_bytes());
+        page[220..224].copy_from_slice(&2u32.to_le_bytes());
+        page[224..228].copy_from_slice(&12u32.to_le_bytes());
+        page[228..232].copy_from_slice(&0x0100_0000u32.to_le_bytes());
+        let expected = Health {
+            critical_warning: 2,
+            temperature: Some(70),
+            warning_minutes: Some(5),
+            critical_minutes: Some(1),
+            transitions: [Some(3), Some(2)],
+            throttled_seconds: [Some(12), Some(1 << 24)],
+        };
+        assert_eq!(Health::of(&page, ALL), expected);
+        assert_eq!(Health::of(&page, Counted::default()), expected, "who counted does count");
+    }
+
+    #[test]
+    fn what_a_drive_counts_is_what_it_is_able_to_and_set_to() {
+        let mut controller = [0u8; IDENTIFY_BYTES];
+        assert_eq!(Counted::of(&controller, None), Counted::default());
+        // Without the warning temperature, minutes between the two are those of neither.
+        controller[268..270].copy_from_slice(&373u16.to_le_bytes());
+        let minutes = |counted: Counted| (counted.warning_minutes, counted.critical_minutes);
+        assert_eq!(minutes(Counted::of(&controller, None)), (false, true));
+        controller[266..268].copy_from_slice(&343u16.to_le_bytes());
+        assert_eq!(minutes(Counted::of(&controller, None)), (true, true));
+        let levels = |controller: &_, set| Counted::of(controller, set).throttling;
+        assert_eq!(levels(&controller, Some(0x0150_0160)), [false, false], "it has no such management");
+        // The bytes beside it are other fields: EDSTT, DSTO and FWUG before, MNTMT behind.
+        controller[316..322].fill(0xff);
+        controller[324..328].fill(0xff);
+        assert_eq!(levels(&controller, None), [false, false]);
+        controller[322] = 1;
+        for (set, expected) in [
+            (None, [true, true]),
+            (Some(0), [false, false]),
+            (Some(0x0150_0000), [true, false]),
+            (Some(0x0000_0160), [false, true]),
+        ] {
+            assert_eq!(levels(&controller, set), expected, "{set:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_grew_is_suffered() {
+        let counts = |light, heavy| Health {
+            transitions: [Some(light), Some(heavy)],
+            throttled_seconds: [Some(0); 2],
+            ..Health::default()
+        };
+        let before = Health { temperature: Some(30), critical_minutes: Some(0), ..counts(7, 1) };
+        assert_eq!(before.suffered_since(&before), Some(false));
+        let warmer = Health { temperature: Some(80), critical_warning: 2, ..before };
+        assert_eq!(warmer.suffered_since(&before), Some(false), "warm alone is not slow");
+        for after in [
+            counts(8, 1),
+            counts(7, 2),
+            Health { throttled_seconds: [Some(1), Some(0)], ..before },
+            Health { critical_minutes: Some(1), ..before },
+        ] {
+            assert_eq!(after.suffered_since(&before), Some(true), "{after:?}");
+        }
+    }
+
+    #[test]
+    fn who_does_not_count_was_not_found_to_be_fast() {
+        let blind = Health { warning_minutes: Some(3), ..Health::default() };
+        assert_eq!(blind.suffered_since(&blind), None);
+        assert_eq!(blind.grown(&blind, |h| h.transitions[0]), None);
+        let hot = Health { warning_minutes: Some(4), ..blind };
+        assert_eq!(hot.suffered_since(&blind), Some(true));
+        // It said that it does not count, and then it did.
+        let slowed = Health { transitions: [Some(2), None], ..blind };
+        assert_eq!(slowed.suffered_since(&blind), Some(true));
+        assert_eq!(slowed.grown(&blind, |h| h.transitions[0]), Some(2));
+    }
+
+    #[test]
+    fn other_disks_are_not_asked() {
+        assert!(Namespace::open(Path::new("/"), "sda").is_none());
+        assert!(Namespace::open(Path::new("/nonexistent"), "nvme0n1").is_some_and(|found| found.is_err()));
+    }
+}

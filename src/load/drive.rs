@@ -1,0 +1,199 @@
+//! What a run shows of the drive below, beside its operations: looks at it before and after.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::guard::Opened;
+use super::job::{Direction, Engine, Pattern, Target};
+use super::prepare::{Prepared, PreparedJob};
+use super::sampled::{Sampled, sample};
+use super::sequence::Region;
+use super::series::{Interval, Series};
+use super::worker::Done;
+use crate::clock;
+use crate::host::nvme::{Health, Namespace, Use};
+use crate::refusal::reason;
+
+/// What is known of it. Of several devices everything but the samples and what was written is the first one's.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Drive {
+    /// What lay there before it was read; None where nobody looked.
+    pub sampled: Option<Sampled>,
+    /// How much of the namespace was in use before.
+    pub usage: Option<Use>,
+    /// Before the job, with those that run beside it, and after.
+    pub health: Option<(Health, Health)>,
+    /// What a job that only writes, past the page cache, wrote interval by interval.
+    pub written: Vec<Interval>,
+}
+
+impl Prepared {
+    /// Looks at what the jobs are about to read: some blocks of each, and how much of an NVMe namespace is in use.
+    /// Those behind a stonewall are left out: what they will read may be written before.
+    pub fn sample(&mut self, stop: &AtomicBool) {
+        let later = self.jobs.iter().skip(1).position(|job| job.job.stonewall).map_or(usize::MAX, |n| n + 1);
+        let first = self.jobs.iter_mut().take(later);
+        for job in first.filter(|job| job.job.rw.has(Direction::Read) && !job.job.nop) {
+            match job.sampled(stop) {
+                Ok(sampled) => job.drive.sampled = sampled,
+                Err(why) => job.missing.push(format!("content before the load: {why}")),
+            }
+            match job.namespace().map(|namespace| namespace.and_then(|namespace| namespace.usage())) {
+                Some(Ok(usage)) => job.drive.usage = usage,
+                Some(Err(error)) => job.missing.push(no_answer("use of the namespace", &error)),
+                None => {}
+            }
+        }
+    }
+
+    /// Blocks that were looked at, with the target.
+    pub fn samples(&self) -> impl Iterator<Item = (String, Sampled)> {
+        self.jobs.iter().filter_map(|job| Some((job.target(), job.drive.sampled?)))
+    }
+
+    /// Has the drive's health read before and after each of the jobs.
+    pub fn watch_health(&mut self) {
+        self.health_of = Some(health_of);
+    }
+}
+
+/// Reads the health of the drive of this kernel name. Who is no NVMe drive has none.
+pub(super) type HealthOf = fn(&str) -> Option<io::Result<Health>>;
+
+fn health_of(disk: &str) -> Option<io::Result<Health>> {
+    Namespace::open(Path::new("/"), disk).map(|namespace| namespace.and_then(|namespace| namespace.health()))
+}
+
+/// Reads the health of the drives of jobs that are about to begin. What has been said already is not said again: of
+/// several jobs on a drive the first one says it.
+pub(super) fn health_before(jobs: &mut [PreparedJob], health_of: HealthOf, said: &mut Vec<String>) {
+    for job in jobs {
+        // Drives of other kinds have no such log, and nothing is missing there.
+        match job.device().and_then(health_of) {
+            Some(Ok(health)) => job.drive.health = Some((health, health)),
+            Some(Err(error)) => {
+                let why = no_answer("thermal throttling", &error);
+                if !said.contains(&why) {
+                    job.missing.push(why.clone());
+                    said.push(why);
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+impl PreparedJob {
+    /// What is known of the drive when the job is over, and what is missing of it.
+    pub(super) fn drive(&self, written: Vec<Interval>, health_of: Option<HealthOf>) -> (Drive, Vec<String>) {
+        let (mut drive, mut missing) = (Drive { written, ..self.drive.clone() }, self.missing.clone());
+        if let Some((before, _)) = drive.health {
+            drive.health = match health_of.zip(self.device()).and_then(|(of, disk)| of(disk)) {
+                Some(Ok(after)) => Some((before, after)),
+                Some(Err(error)) => {
+                    missing.push(no_answer("thermal throttling", &error));
+                    None
+                }
+                None => None,
+            };
+        }
+        (drive, missing)
+    }
+
+    fn namespace(&self) -> Option<io::Result<Namespace>> {
+        Namespace::open(Path::new("/"), self.device()?)
+    }
+
+    /// None where all of it is known: this run filled it.
+    fn sampled(&self, stop: &AtomicBool) -> Result<Option<Sampled>, String> {
+        let mut regions: Vec<(&Opened, Region)> = Vec::new();
+        for (at, (opened, target)) in self.opened.iter().zip(&self.job.targets).enumerate() {
+            if let Target::Scratch { .. } = target {
+                continue;
+            }
+            if self.job.engine == Engine::IoUringCmd {
+                return Err(format!(
+                    "{} takes commands only; name its block device to have it looked at",
+                    opened.name
+                ));
+            }
+            if opened.is_device && !self.job.direct {
+                return Err(format!(
+                    "blocks of {} are not read, as that would fill the page cache",
+                    opened.name
+                ));
+            }
+            for region in self.regions.iter().filter_map(|regions| regions.get(at)) {
+                // Threads mostly share one.
+                if !regions.iter().any(|(one, known)| std::ptr::eq(*one, opened.as_ref()) && known == region)
+                {
+                    regions.push((opened, *region));
+                }
+            }
+        }
+        if regions.is_empty() {
+            return Ok(None);
+        }
+        let sampled = sample(&regions, self.job.direct, stop).map_err(|error| reason(&error))?;
+        // Where only the file system was asked, and it has blocks everywhere, nothing is known of them.
+        Ok((sampled.samples > sampled.unread).then_some(sampled))
+    }
+
+    /// Whether its throughput is that of writes to the target and of nothing else.
+    pub(super) fn only_writes(&self) -> bool {
+        matches!(self.job.rw, Pattern::Write | Pattern::RandWrite) && self.job.direct && !self.job.nop
+    }
+}
+
+fn no_answer(what: &str, error: &io::Error) -> String {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => "; run as root",
+        _ => "",
+    };
+    format!("{what}: the drive cannot be asked: {}{remedy}", reason(error))
+}
+
+/// What a job writes while it runs.
+pub(super) struct Writer<'a> {
+    /// Its threads; none of a job that does not only write.
+    done: &'a [Done],
+    begin_ns: u64,
+    at_ns: u64,
+    bytes: u64,
+    series: Series,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(job: &PreparedJob, done: &'a [Done]) -> Self {
+        let now = clock::now_ns();
+        let done = if job.only_writes() { done } else { &[] };
+        Self { done, begin_ns: now, at_ns: now, bytes: 0, series: Series::default() }
+    }
+
+    /// Adds what was written since the last look.
+    pub fn look(&mut self, now: u64) {
+        if self.done.is_empty() {
+            return;
+        }
+        let bytes: u64 = self.done.iter().map(|done| done.bytes.load(Ordering::Relaxed)).sum();
+        match bytes.checked_sub(self.bytes) {
+            // Until the first is done: the threads have not begun.
+            Some(_) if self.bytes == 0 && bytes == 0 => self.begin_ns = now,
+            Some(grown) => self.series.add(Interval { duration_ns: now - self.at_ns, bytes: grown }),
+            // A ramp is over, and nothing of it counts.
+            None => (self.begin_ns, self.series) = (now, Series::default()),
+        }
+        (self.at_ns, self.bytes) = (now, bytes);
+    }
+
+    /// All of it, up to when the first of its threads was done: then fewer wrote.
+    pub fn until(self, end_ns: u64) -> Vec<Interval> {
+        let mut at = self.begin_ns;
+        let is_before = |one: &Interval| {
+            at += one.duration_ns;
+            at <= end_ns
+        };
+        self.series.intervals().into_iter().take_while(is_before).collect()
+    }
+}

@@ -1,0 +1,428 @@
+//! Linux AIO, fio's `libaio`, by its system calls: the library adds nothing that is needed here.
+
+use std::fs;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::Result;
+
+use super::super::buffers::Slots;
+use super::super::job::{Direction, Job};
+use super::super::sequence::Piece;
+use super::sync::Done;
+use super::trim::trim;
+use super::{Engine, Place};
+use crate::refusal::{Refusal, reason};
+
+/// `IOCB_CMD_*` of linux/aio_abi.h.
+const PREAD: u16 = 0;
+const PWRITE: u16 = 1;
+const FSYNC: u16 = 2;
+const FDSYNC: u16 = 3;
+
+/// `struct iocb` of linux/aio_abi.h, on a machine whose low bytes come first.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Iocb {
+    data: u64,
+    key: u32,
+    rw_flags: u32,
+    opcode: u16,
+    priority: i16,
+    file: u32,
+    buffer: u64,
+    bytes: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    result_file: u32,
+}
+
+/// `struct io_event` of linux/aio_abi.h.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Event {
+    data: u64,
+    iocb: u64,
+    result: i64,
+    result2: i64,
+}
+
+const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<Event>() == 32);
+
+/// `struct aio_ring` of fs/aio.c: the kernel maps it where the number of the context points to, and its events
+/// follow. Whoever takes some away moves the head.
+#[repr(C)]
+struct Shared {
+    id: u32,
+    events: u32,
+    head: AtomicU32,
+    tail: AtomicU32,
+    magic: u32,
+    compatible: u32,
+    incompatible: u32,
+    header_bytes: u32,
+}
+
+/// `AIO_RING_MAGIC` of fs/aio.c.
+const MAGIC: u32 = 0xa10a_10a1;
+
+/// A context, and an iocb and a buffer per slot.
+#[derive(Debug)]
+pub struct Aio {
+    context: libc::c_ulong,
+    /// The context's ring is laid out as it is known here: events that are there cost no system call.
+    visible: bool,
+    iocbs: Vec<Iocb>,
+    /// Not handed over yet.
+    queued: Vec<*mut Iocb>,
+    /// What the kernel has and no event was fetched for.
+    outside: u32,
+    events: Vec<Event>,
+    /// Of the events, how many were fetched and not reaped.
+    fetched: usize,
+    done: Done,
+    slots: Slots,
+    places: Vec<Place>,
+}
+
+impl Aio {
+    /// A context for the job's depth, and its buffers, on a node if one is given. The places stay open while it
+    /// lives. Also returns what was asked for and is not there.
+    pub fn new(job: &Job, places: &[Place], node: Option<u32>) -> Result<(Self, Vec<String>)> {
+        let (slots, mut missing) = Slots::new(job, node)?;
+        let depth = slots.depth();
+        let mut context: libc::c_ulong = 0;
+        // SAFETY: the kernel writes the context's number to a variable of ours.
+        if unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) } != 0 {
+            return Err(unavailable(&io::Error::last_os_error()).into());
+        }
+        if job.hipri {
+            missing.push("hipri: libaio cannot poll; use --ioengine io_uring for it".to_string());
+        }
+        if !job.direct && depth > 1 {
+            missing.push(
+                "iodepth: io_submit does reads and writes of libaio through the page cache one after the other; use \
+                 --direct 1 or --ioengine io_uring"
+                    .to_string(),
+            );
+        }
+        let shared = context as *const Shared;
+        // SAFETY: the kernel maps the ring there, at least a page, until the context is destroyed.
+        let visible = unsafe {
+            (*shared).magic == MAGIC
+                && (*shared).incompatible == 0
+                && (*shared).header_bytes as usize == size_of::<Shared>()
+        };
+        let aio = Self {
+            context,
+            visible,
+            iocbs: vec![Iocb::default(); depth as usize],
+            queued: Vec::with_capacity(depth as usize),
+            outside: 0,
+            events: vec![Event::default(); depth as usize],
+            fetched: 0,
+            done: Done::new(depth),
+            slots,
+            places: places.to_vec(),
+        };
+        Ok((aio, missing))
+    }
+
+    #[inline]
+    fn push(&mut self, slot: u32, iocb: Iocb) {
+        assert!(slot < self.slots.depth(), "slot {slot} of {}", self.slots.depth());
+        let at = self.iocbs.as_mut_ptr().wrapping_add(slot as usize);
+        // SAFETY: there is one per slot; the kernel copies those of a call before it returns.
+        unsafe { *at = iocb };
+        self.queued.push(at);
+    }
+
+    /// Hands over what is queued, and returns how many the kernel took, or answered right away.
+    fn submit(&mut self) -> io::Result<u32> {
+        let early = self.done.taken();
+        let (mut first, mut no_room) = (0, None);
+        while first < self.queued.len() {
+            // SAFETY: the pointers are those of iocbs of ours, whose buffers live until the context is
+            // destroyed.
+            let taken = unsafe {
+                let rest = self.queued.as_ptr().add(first);
+                libc::syscall(libc::SYS_io_submit, self.context, self.queued.len() - first, rest)
+            };
+            if taken > 0 {
+                first += taken as usize;
+                self.outside += taken as u32;
+                continue;
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                // There will be room when results are fetched.
+                Some(libc::EAGAIN) => {
+                    no_room = Some(error);
+                    break;
+                }
+                // It is the first one that the kernel complains of: after others it would just have stopped.
+                errno => {
+                    // SAFETY: as above; nobody else refers to it.
+                    let slot = unsafe { (*self.queued[first]).data } as u32;
+                    self.done.push(slot, -errno.unwrap_or(libc::EIO));
+                    first += 1;
+                }
+            }
+        }
+        self.queued.drain(..first);
+        // Those of this call are among `first`.
+        self.done.taken();
+        match no_room {
+            Some(error) if first == 0 && self.done.len() == 0 && self.outside == 0 => Err(error),
+            _ => Ok(early + first as u32),
+        }
+    }
+
+    /// Takes the events that the ring shows.
+    fn look(&mut self) {
+        if !self.visible {
+            return;
+        }
+        let shared = self.context as *const Shared;
+        // SAFETY: the ring is mapped until the context is destroyed. The kernel fills an event before it moves
+        // the tail, and leaves it alone until the head has passed it, which only this thread moves.
+        unsafe {
+            let (events, count) = (shared.add(1).cast::<Event>(), (*shared).events);
+            let mut head = (*shared).head.load(Ordering::Relaxed);
+            let tail = (*shared).tail.load(Ordering::Acquire);
+            while head != tail && self.fetched < self.events.len() {
+                self.events[self.fetched] = events.add(head as usize).read_volatile();
+                self.fetched += 1;
+                self.outside -= 1;
+                head = if head + 1 >= count { 0 } else { head + 1 };
+            }
+            (*shared).head.store(head, Ordering::Release);
+        }
+    }
+
+    /// Fetches events by a system call, at least `wait` or those that come in time.
+    fn fetch(&mut self, wait: u32, timeout_ns: Option<u64>) -> io::Result<()> {
+        let time = timeout_ns.map(|ns| libc::timespec {
+            tv_sec: (ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+        });
+        let until = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: there is room for as many events as are asked for: no more are out than there are slots.
+        let found = unsafe {
+            let room = self.events.len() - self.fetched;
+            let into = self.events.as_mut_ptr().add(self.fetched);
+            libc::syscall(libc::SYS_io_getevents, self.context, wait as libc::c_long, room, into, until)
+        };
+        if found < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.fetched += found as usize;
+        self.outside -= found as u32;
+        Ok(())
+    }
+}
+
+impl Engine for Aio {
+    const IS_SYNCHRONOUS: bool = false;
+    const SUBMITS_APART: bool = true;
+
+    #[inline]
+    fn queue(&mut self, slot: u32, piece: &Piece) {
+        let place = self.places[usize::from(piece.file)];
+        let opcode = match piece.direction {
+            Direction::Read => PREAD,
+            Direction::Write => PWRITE,
+            Direction::Trim => return self.done.push(slot, trim(&place, piece.offset, piece.bytes)),
+        };
+        let iocb = Iocb {
+            data: slot.into(),
+            opcode,
+            file: place.fd as u32,
+            buffer: self.slots.room(slot, piece.bytes) as u64,
+            bytes: piece.bytes.into(),
+            // Past the largest file it is negative, and refused.
+            offset: piece.offset as i64,
+            ..Iocb::default()
+        };
+        self.push(slot, iocb);
+    }
+
+    fn queue_sync(&mut self, slot: u32, file: u16, data_only: bool) {
+        let iocb = Iocb {
+            data: slot.into(),
+            opcode: if data_only { FDSYNC } else { FSYNC },
+            file: self.places[usize::from(file)].fd as u32,
+            ..Iocb::default()
+        };
+        self.push(slot, iocb);
+    }
+
+    /// One call for all that is queued, and one more if the results that are waited for are not there yet: with
+    /// 0 there is none to fetch results.
+    #[inline]
+    fn enter(&mut self, wait: u32, timeout_ns: Option<u64>) -> io::Result<u32> {
+        let taken = self.submit()?;
+        self.look();
+        let there = self.fetched as u32 + self.done.len();
+        let missing = wait.saturating_sub(there).min(self.outside);
+        if missing > 0 || (!self.visible && self.outside > 0) {
+            match self.fetch(missing, timeout_ns) {
+                // What was handed over must not be forgotten for a signal.
+                Err(e) if e.raw_os_error() == Some(libc::EINTR) && taken > 0 => {}
+                told => told?,
+            }
+        }
+        Ok(taken)
+    }
+
+    fn left(&self) -> u32 {
+        self.queued.len() as u32
+    }
+
+    #[inline]
+    fn reap(&mut self, mut found: impl FnMut(u32, i32)) -> u32 {
+        let reaped = self.done.reap(&mut found) + self.fetched as u32;
+        self.events[..self.fetched].iter().for_each(|event| found(event.data as u32, event.result as i32));
+        self.fetched = 0;
+        reaped
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.queued.len() as u32 + self.outside + self.fetched as u32 + self.done.len()
+    }
+
+    fn buffer(&self, slot: u32) -> *mut u8 {
+        self.slots.at(slot)
+    }
+}
+
+impl Drop for Aio {
+    fn drop(&mut self) {
+        // SAFETY: the context is one of ours; the call waits for what is out, so that the buffers are free
+        // after it.
+        if unsafe { libc::syscall(libc::SYS_io_destroy, self.context) } != 0 && self.outside > 0 {
+            self.slots.keep();
+        }
+    }
+}
+
+fn unavailable(error: &io::Error) -> Refusal {
+    Refusal::Refused(match error.raw_os_error() {
+        Some(libc::EAGAIN) => {
+            let most = fs::read_to_string("/proc/sys/fs/aio-max-nr").unwrap_or_default();
+            format!(
+                "no room for another libaio context (fs.aio-max-nr = {}): raise it with sysctl, or choose a smaller \
+                 --iodepth or fewer --numjobs",
+                most.trim()
+            )
+        }
+        Some(libc::ENOSYS) => {
+            "libaio's system calls are not in this kernel or hidden by a system call filter: \
+                               use --ioengine io_uring or psync"
+                .to_string()
+        }
+        _ => format!("cannot set up libaio: {}; use --ioengine io_uring or psync", reason(error)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{self, BLOCK, Disk, Scratch};
+    use super::*;
+    use crate::load::job;
+
+    fn engine(depth: u32, places: &[Place]) -> Aio {
+        Aio::new(&tests::job(job::Engine::Libaio, depth), places, None).unwrap().0
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_whether_or_not_the_ring_is_seen() {
+        let disk = Disk::filled("aio", 1 << 20, 0);
+        for visible in [true, false] {
+            let file = Scratch::filled(&format!("aio-{visible}"), 200 * BLOCK, 0);
+            for place in [Some(file.place()), disk.as_ref().map(Disk::place)].into_iter().flatten() {
+                let mut engine = engine(64, &[place]);
+                engine.visible &= visible;
+                tests::writes_come_back(&mut engine, 64, 200);
+            }
+        }
+    }
+
+    /// Two reads of one batch, of which the first one is much longer and of another disk.
+    #[test]
+    fn results_come_in_the_order_in_which_they_are_there() {
+        const LONG: u32 = 32 << 20;
+        let disk = |name, bytes| Disk::filled(name, bytes, 1);
+        let (Some(slow), Some(fast)) = (disk("aio-slow", LONG as usize), disk("aio-fast", 1 << 20)) else {
+            return;
+        };
+        let mut large = tests::job(job::Engine::Libaio, 2);
+        large.set_bs(LONG.into());
+        let (mut engine, _) = Aio::new(&large, &[slow.place(), fast.place()], None).unwrap();
+        let mut turned = 0;
+        for _ in 0..20 {
+            for (file, bytes) in [(0, LONG), (1, BLOCK)] {
+                let piece = Piece { direction: Direction::Read, file, bytes, offset: 0 };
+                engine.queue(file.into(), &piece);
+            }
+            let mut order = Vec::new();
+            while engine.in_flight() > 0 {
+                engine.enter(1, None).unwrap();
+                engine.reap(|slot, result| order.push((slot, result)));
+            }
+            turned += u32::from(order[0].0 == 1);
+            order.sort_unstable();
+            assert_eq!(order, [(0, LONG as i32), (1, BLOCK as i32)]);
+        }
+        assert!(turned > 0, "20 reads of {LONG} bytes were as fast as one of {BLOCK}");
+    }
+
+    #[test]
+    fn the_end_of_a_file_is_a_short_read() {
+        let file = Scratch::filled("aio-end", BLOCK + BLOCK / 2, 1);
+        tests::the_end_is_short(&mut engine(4, &[file.place()]));
+    }
+
+    #[test]
+    fn an_error_is_a_result() {
+        tests::errors_are_results(&mut engine(1, &[Place { fd: -1, is_device: false }]), -libc::EBADF);
+        let Some(disk) = Disk::filled("aio-misaligned", 1 << 20, 0) else { return };
+        let mut engine = engine(1, &[disk.place()]);
+        assert_eq!(tests::one(&mut engine, Direction::Read, 1, BLOCK), -libc::EINVAL);
+        assert_eq!(tests::one(&mut engine, Direction::Read, u64::MAX, BLOCK), -libc::EINVAL);
+    }
+
+    #[test]
+    fn one_that_is_refused_keeps_none_of_its_batch_back() {
+        let file = Scratch::filled("aio-batch", 8 * BLOCK, 1);
+        let mut engine = engine(8, &[file.place(), Place { fd: -1, is_device: false }]);
+        for slot in 0..8 {
+            let (file, offset) = (u16::from(slot % 3 == 0), u64::from(slot * BLOCK));
+            engine.queue(slot, &Piece { direction: Direction::Read, file, bytes: BLOCK, offset });
+        }
+        assert_eq!(engine.enter(8, None).unwrap(), 8);
+        let mut results = [0; 8];
+        assert_eq!(engine.reap(|slot, result| results[slot as usize] = result), 8);
+        let (bad, good) = (-libc::EBADF, BLOCK as i32);
+        assert_eq!(results, [bad, good, good, bad, good, good, bad, good]);
+        assert_eq!((engine.in_flight(), engine.enter(1, None).unwrap()), (0, 0), "nothing is waited for");
+    }
+
+    #[test]
+    fn trims_and_syncs_go_the_same_way() {
+        let file = Scratch::filled("aio-trims", 4 * BLOCK, 3);
+        tests::trims_and_syncs(&mut engine(4, &[file.place()]), &file);
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let odd = Job { hipri: true, direct: false, ..tests::job(job::Engine::Libaio, 4) };
+        let (_, missing) = Aio::new(&odd, &[], None).unwrap();
+        assert!(missing[0].starts_with("hipri: ") && missing[1].starts_with("iodepth: "), "{missing:?}");
+        let why = |errno| unavailable(&io::Error::from_raw_os_error(errno)).to_string();
+        assert!(why(libc::EAGAIN).contains("fs.aio-max-nr"));
+        assert!(why(libc::ENOSYS).contains("not in this kernel"));
+    }
+}

@@ -1,0 +1,555 @@
+//! A ring: two queues in memory that is shared with the kernel, and the system calls around them.
+//!
+//! Entries are written where the kernel reads them, and none is looked at before all of a batch are shown to it by
+//! one store; as many results as one look finds are given back by one store too. That is all that an operation
+//! costs here.
+
+pub mod abi;
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+use abi::{Completion, CqOffsets, Entry, Params, Probe, ProbedOperation, Registration, SqOffsets};
+
+/// What is written to the kernel's offset of [`Registration`] to have a place chosen.
+const ANY_PLACE: u32 = u32::MAX;
+
+/// Memory that is shared with the kernel.
+struct Shared {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Shared {
+    fn map(fd: &OwnedFd, what: i64, bytes: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                fd.as_raw_fd(),
+                what,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("a mapping at address 0"))?;
+        Ok(Self { base, bytes })
+    }
+
+    /// So many of these, `offset` bytes behind the beginning; the kernel said that they are there.
+    fn at<T>(&self, offset: u32, count: u32) -> io::Result<*mut T> {
+        let end = count as usize * size_of::<T>() + offset as usize;
+        if end > self.bytes || !(offset as usize).is_multiple_of(align_of::<T>()) {
+            return Err(io::Error::other("the kernel placed a queue outside of its memory"));
+        }
+        Ok(self.base.as_ptr().wrapping_add(offset as usize).cast())
+    }
+
+    fn word(&self, offset: u32) -> io::Result<u32> {
+        // SAFETY: inside the mapping and aligned; the kernel writes it once, before it is mapped.
+        Ok(unsafe { self.at::<u32>(offset, 1)?.read() })
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `bytes` are those of the mapping, and what refers to it ends with it.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A number in shared memory.
+struct Shown(NonNull<AtomicU32>);
+
+impl Shown {
+    fn new(memory: &Shared, offset: u32) -> io::Result<Self> {
+        let place = NonNull::new(memory.at::<AtomicU32>(offset, 1)?);
+        Ok(Self(place.ok_or_else(|| io::Error::other("a mapping at address 0"))?))
+    }
+
+    #[inline(always)]
+    fn get(&self) -> &AtomicU32 {
+        // SAFETY: it lies inside of a mapping of the ring that has it, and both sides use it as an atomic.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// The entries: all before `written` are ready, all before `shown` were shown, and the kernel has taken those before
+/// `taken`, as far as was looked.
+struct Submissions<const MORE: usize> {
+    entries: *mut Entry<MORE>,
+    mask: u32,
+    room: u32,
+    written: u32,
+    shown: u32,
+    taken: u32,
+    /// Where `written` has to stop, as far as was looked.
+    end: u32,
+    head: Shown,
+    tail: Shown,
+    flags: Shown,
+}
+
+/// The results: all before `there` were there at the last look, all before `seen` were given back.
+struct Completions<const MORE: usize> {
+    entries: *const Completion<MORE>,
+    mask: u32,
+    seen: u32,
+    there: u32,
+    head: Shown,
+    tail: Shown,
+}
+
+/// A ring whose entries and results have so many bytes and words more than the fields that all have. It is for one
+/// thread, which registers it with itself.
+pub struct Uring<const ENTRY_MORE: usize = { abi::USUAL }, const RESULT_MORE: usize = { abi::NOTHING }> {
+    submissions: Submissions<ENTRY_MORE>,
+    completions: Completions<RESULT_MORE>,
+    /// What calls name the ring by: its descriptor, or its place in the thread's table.
+    name: i32,
+    call_flags: u32,
+    features: u32,
+    // Behind what refers to it.
+    _memory: Vec<Shared>,
+    fd: OwnedFd,
+}
+
+impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT_MORE> {
+    /// With room for so many entries at least. `idle_ms` is how long a thread of the kernel's looks for entries
+    /// before it sleeps, where the flags ask for one.
+    pub fn new(entries: u32, flags: u32, idle_ms: u32) -> io::Result<Self> {
+        let wide = |bytes: usize, usual: usize, flag: u32| if bytes > usual { flag } else { 0 };
+        let flags = flags
+            | wide(size_of::<Entry<ENTRY_MORE>>(), size_of::<Entry<{ abi::USUAL }>>(), abi::SETUP_SQE128)
+            | wide(
+                size_of::<Completion<RESULT_MORE>>(),
+                size_of::<Completion<{ abi::NOTHING }>>(),
+                abi::SETUP_CQE32,
+            );
+        let mut params = Params { flags, sq_thread_idle: idle_ms, ..Params::default() };
+        // SAFETY: the kernel reads and writes the parameters only.
+        let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut params) };
+        let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: the kernel has just made it, for nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+
+        let SqOffsets { array, .. } = params.sq_off;
+        let CqOffsets { cqes, .. } = params.cq_off;
+        let count = |entries: u32, each: usize| entries as usize * each;
+        let listed = flags & abi::SETUP_NO_SQARRAY == 0;
+        let numbers = if listed { array as usize + count(params.sq_entries, size_of::<u32>()) } else { 0 };
+        let results = cqes as usize + count(params.cq_entries, size_of::<Completion<RESULT_MORE>>());
+        let (mut memory, places) = if params.features & abi::FEAT_SINGLE_MMAP != 0 {
+            (vec![Shared::map(&fd, abi::OFF_SQ_RING, numbers.max(results))?], (0, 0))
+        } else {
+            let submissions = Shared::map(&fd, abi::OFF_SQ_RING, numbers)?;
+            (vec![submissions, Shared::map(&fd, abi::OFF_CQ_RING, results)?], (0, 1))
+        };
+        let own = Shared::map(&fd, abi::OFF_SQES, count(params.sq_entries, size_of::<Entry<ENTRY_MORE>>()))?;
+        let submissions = Submissions::new(&memory[places.0], &own, &params, listed)?;
+        let completions = Completions::new(&memory[places.1], &params)?;
+        memory.push(own);
+        let name = fd.as_raw_fd();
+        Ok(Self {
+            submissions,
+            completions,
+            name,
+            call_flags: 0,
+            features: params.features,
+            _memory: memory,
+            fd,
+        })
+    }
+
+    /// The next entry, to be written whole: it holds whatever was there before.
+    ///
+    /// # Panics
+    /// Where more are queued than there is room for.
+    ///
+    /// # Safety
+    /// What the entry refers to must be there until its result is.
+    #[inline(always)]
+    pub unsafe fn next(&mut self) -> *mut Entry<ENTRY_MORE> {
+        let queue = &mut self.submissions;
+        if queue.written == queue.end {
+            queue.make_room();
+        }
+        let place = queue.entries.wrapping_add((queue.written & queue.mask) as usize);
+        queue.written = queue.written.wrapping_add(1);
+        place
+    }
+
+    /// How many entries [`Uring::show`] will show.
+    #[inline]
+    pub fn new_entries(&self) -> u32 {
+        self.submissions.written.wrapping_sub(self.submissions.shown)
+    }
+
+    /// Shows the kernel what was queued. Returns how many entries it has not taken yet.
+    #[inline]
+    pub fn show(&mut self) -> u32 {
+        let queue = &mut self.submissions;
+        queue.tail.get().store(queue.written, Ordering::Release);
+        queue.shown = queue.written;
+        queue.look();
+        self.queued()
+    }
+
+    /// As [`Uring::show`] said, or as it was after the last call.
+    #[inline]
+    pub fn queued(&self) -> u32 {
+        self.submissions.written.wrapping_sub(self.submissions.taken)
+    }
+
+    /// The thread of the kernel's sleeps: to be asked after [`Uring::show`].
+    #[inline]
+    pub fn sleeps(&self) -> bool {
+        // It looks at the tail once more after it said so.
+        fence(Ordering::SeqCst);
+        self.submissions.flags.get().load(Ordering::Relaxed) & abi::SQ_NEED_WAKEUP != 0
+    }
+
+    /// Looks what there is. Returns how many results wait.
+    #[inline]
+    pub fn look(&mut self) -> u32 {
+        let queue = &mut self.completions;
+        queue.there = queue.tail.get().load(Ordering::Acquire);
+        queue.there.wrapping_sub(queue.seen)
+    }
+
+    /// Those that were there at the last look, and that are not given back yet.
+    #[inline(always)]
+    pub fn results(&mut self) -> Results<'_, RESULT_MORE> {
+        let Completions { entries, mask, seen, there, .. } = self.completions;
+        Results { queue: &mut self.completions, entries, mask, at: seen, there }
+    }
+
+    /// How many results are still to come or to be given back: each entry has one.
+    #[inline]
+    pub fn in_flight(&self) -> u32 {
+        self.submissions.written.wrapping_sub(self.completions.seen)
+    }
+
+    /// Hands over what is shown and waits for so many results; with a time, where the kernel has waits that end by
+    /// themselves (Linux 5.11), not longer. Elsewhere it does not wait then, but looks and comes back. Returns how
+    /// many were taken; None: the time was over.
+    #[inline]
+    pub fn enter(
+        &mut self,
+        queued: u32,
+        wait: u32,
+        flags: u32,
+        timeout_ns: Option<u64>,
+    ) -> io::Result<Option<u32>> {
+        let taken = match timeout_ns.filter(|_| wait > 0) {
+            None => self.call(queued, wait, flags, ptr::null(), 0),
+            Some(ns) if self.has_timeouts() => {
+                let time = abi::Time {
+                    seconds: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
+                    nanoseconds: (ns % 1_000_000_000) as i64,
+                };
+                let time = (&raw const time) as u64;
+                let arguments = abi::WaitArguments { time, ..abi::WaitArguments::default() };
+                let bytes = size_of::<abi::WaitArguments>();
+                self.call(queued, wait, flags | abi::ENTER_EXT_ARG, (&raw const arguments).cast(), bytes)
+            }
+            Some(_) => self.call(queued, 0, flags, ptr::null(), 0),
+        };
+        self.submissions.look();
+        self.look();
+        match taken {
+            Ok(taken) => Ok(Some(taken)),
+            Err(e) if e.raw_os_error() == Some(libc::ETIME) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    #[inline]
+    fn call(&self, queued: u32, wait: u32, flags: u32, what: *const u8, bytes: usize) -> io::Result<u32> {
+        let flags = flags | self.call_flags;
+        // SAFETY: the arguments are none, or what the flags say and alive across the call; entries refer to what
+        // is there, as `next` asks for.
+        let taken =
+            unsafe { libc::syscall(libc::SYS_io_uring_enter, self.name, queued, wait, flags, what, bytes) };
+        if taken < 0 { Err(io::Error::last_os_error()) } else { Ok(taken as u32) }
+    }
+
+    /// What the kernel said that it can do: `FEAT_*`.
+    pub fn features(&self) -> u32 {
+        self.features
+    }
+
+    /// Waits can end by themselves.
+    pub fn has_timeouts(&self) -> bool {
+        self.features & abi::FEAT_EXT_ARG != 0
+    }
+
+    /// # Safety
+    /// `what` must be what the operation takes, so many of them.
+    unsafe fn register<T>(&self, operation: u32, what: *const T, count: usize) -> io::Result<u32> {
+        let fd = self.fd.as_raw_fd();
+        let count = u32::try_from(count).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+        // SAFETY: as this function asks for.
+        let done = unsafe { libc::syscall(libc::SYS_io_uring_register, fd, operation, what, count) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done as u32) }
+    }
+
+    /// Entries can name these files by their places in the list.
+    pub fn register_files(&self, files: &[RawFd]) -> io::Result<()> {
+        // SAFETY: a list of descriptors.
+        unsafe { self.register(abi::REGISTER_FILES, files.as_ptr(), files.len()) }.map(|_| ())
+    }
+
+    pub fn unregister_files(&self) -> io::Result<()> {
+        // SAFETY: it takes nothing.
+        unsafe { self.register::<u8>(abi::UNREGISTER_FILES, ptr::null(), 0) }.map(|_| ())
+    }
+
+    /// Entries can name these by their places in the list.
+    ///
+    /// # Safety
+    /// They must stay mapped as long as the ring is there.
+    pub unsafe fn register_buffers(&self, buffers: &[libc::iovec]) -> io::Result<()> {
+        // SAFETY: a list of pieces of memory that are there.
+        unsafe { self.register(abi::REGISTER_BUFFERS, buffers.as_ptr(), buffers.len()) }.map(|_| ())
+    }
+
+    /// Puts it into the calling thread's table, so that no call looks its descriptor up again (Linux 5.18).
+    pub fn register_ring(&mut self) -> io::Result<()> {
+        let mut place = Registration { offset: ANY_PLACE, reserved: 0, data: self.fd.as_raw_fd() as u64 };
+        // SAFETY: one registration, into which the kernel writes the place that it has chosen.
+        unsafe { self.register(abi::REGISTER_RING_FDS, &raw mut place, 1) }?;
+        self.name = place.offset as i32;
+        self.call_flags = abi::ENTER_REGISTERED_RING;
+        Ok(())
+    }
+
+    /// Whether the kernel has the operation.
+    pub fn has(&self, opcode: u8) -> bool {
+        let mut probe = Probe {
+            last: 0,
+            count: 0,
+            reserved: 0,
+            reserved_too: [0; 3],
+            operations: [ProbedOperation::default(); abi::PROBED],
+        };
+        // SAFETY: a probe with room for so many operations.
+        let told = unsafe { self.register(abi::REGISTER_PROBE, &raw mut probe, abi::PROBED) };
+        told.is_ok() && probe.operations[usize::from(opcode)].flags & abi::OP_SUPPORTED != 0
+    }
+}
+
+impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Drop for Uring<ENTRY_MORE, RESULT_MORE> {
+    fn drop(&mut self) {
+        // Else the thread's table would keep the ring.
+        if self.call_flags & abi::ENTER_REGISTERED_RING != 0 {
+            let place = Registration { offset: self.name as u32, reserved: 0, data: 0 };
+            // SAFETY: one registration, of the table of this thread: a ring is not sent to another.
+            let _gone = unsafe { self.register(abi::UNREGISTER_RING_FDS, &raw const place, 1) };
+        }
+    }
+}
+
+/// Results one by one: `user_data` and what came of it.
+pub struct Results<'a, const MORE: usize> {
+    queue: &'a mut Completions<MORE>,
+    entries: *const Completion<MORE>,
+    mask: u32,
+    at: u32,
+    there: u32,
+}
+
+impl<const MORE: usize> Iterator for Results<'_, MORE> {
+    type Item = (u64, i32);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(u64, i32)> {
+        if self.at == self.there {
+            return None;
+        }
+        // SAFETY: the mask keeps it inside of the queue, and the kernel writes there again only when it was
+        // given back.
+        let Completion { user_data, result, .. } =
+            unsafe { self.entries.wrapping_add((self.at & self.mask) as usize).read() };
+        self.at = self.at.wrapping_add(1);
+        Some((user_data, result))
+    }
+}
+
+impl<const MORE: usize> Results<'_, MORE> {
+    /// Gives back those that were taken out: else the kernel would take them for results that are still there, and
+    /// not wait for others.
+    #[inline(always)]
+    pub fn end(self) {
+        self.queue.seen = self.at;
+        self.queue.head.get().store(self.at, Ordering::Release);
+    }
+}
+
+impl<const MORE: usize> Submissions<MORE> {
+    fn new(memory: &Shared, entries: &Shared, params: &Params, listed: bool) -> io::Result<Self> {
+        let at = &params.sq_off;
+        if listed {
+            // Each place of the queue has the entry of the same number, for ever.
+            let numbers = memory.at::<u32>(at.array, params.sq_entries)?;
+            for number in 0..params.sq_entries {
+                // SAFETY: inside of the mapping, and the kernel looks there only up to the tail.
+                unsafe { numbers.wrapping_add(number as usize).write(number) };
+            }
+        }
+        let queue = Self {
+            entries: entries.at(0, params.sq_entries)?,
+            mask: memory.word(at.ring_mask)?,
+            room: params.sq_entries,
+            written: 0,
+            shown: 0,
+            taken: 0,
+            end: params.sq_entries,
+            head: Shown::new(memory, at.head)?,
+            tail: Shown::new(memory, at.tail)?,
+            flags: Shown::new(memory, at.flags)?,
+        };
+        in_range(queue.mask, params.sq_entries)?;
+        Ok(queue)
+    }
+
+    /// What the kernel has taken.
+    #[inline(always)]
+    fn look(&mut self) {
+        self.taken = self.head.get().load(Ordering::Acquire);
+        self.end = self.taken.wrapping_add(self.room);
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        self.look();
+        assert!(self.written != self.end, "the queue has room for {} operations", self.room);
+    }
+}
+
+impl<const MORE: usize> Completions<MORE> {
+    fn new(memory: &Shared, params: &Params) -> io::Result<Self> {
+        let at = &params.cq_off;
+        let queue = Self {
+            entries: memory.at(at.cqes, params.cq_entries)?,
+            mask: memory.word(at.ring_mask)?,
+            seen: 0,
+            there: 0,
+            head: Shown::new(memory, at.head)?,
+            tail: Shown::new(memory, at.tail)?,
+        };
+        in_range(queue.mask, params.cq_entries)?;
+        Ok(queue)
+    }
+}
+
+/// What is masked is below the count.
+fn in_range(mask: u32, entries: u32) -> io::Result<()> {
+    let fits = mask < entries;
+    fits.then_some(())
+        .ok_or_else(|| io::Error::other("the kernel's mask of a queue is larger than the queue"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use abi::{Head, Rest, Verb};
+
+    fn ring(entries: u32, flags: u32) -> Option<Uring> {
+        let made = Uring::new(entries, flags, 0);
+        if let Err(e) = &made {
+            eprintln!("skipped: no ring with flags {flags:#x} here: {e}");
+        }
+        made.ok()
+    }
+
+    fn nothing(user_data: u64) -> Entry<{ abi::USUAL }> {
+        let rest = Rest { user_data, ..Rest::default() };
+        Entry { head: Head { verb: Verb::default(), offset: 0, rest }, more: [0; abi::USUAL] }
+    }
+
+    /// Queues requests for nothing with the next of the numbers.
+    fn queue(ring: &mut Uring, numbers: std::ops::Range<u64>) {
+        for number in numbers {
+            // SAFETY: it refers to nothing, and the place is one of the queue.
+            unsafe { ring.next().write(nothing(number)) };
+        }
+    }
+
+    fn results(ring: &mut Uring) -> Vec<(u64, i32)> {
+        let mut results = ring.results();
+        let found = results.by_ref().collect();
+        results.end();
+        found
+    }
+
+    #[test]
+    fn each_entry_comes_back_also_where_the_queue_begins_anew() {
+        for flags in [0, abi::SETUP_NO_SQARRAY, abi::SETUP_SINGLE_ISSUER | abi::SETUP_DEFER_TASKRUN] {
+            // The kernel makes eight of five, and three batches of three do not end where the queue does.
+            let Some(mut ring) = ring(5, flags) else { continue };
+            let _older_kernel = ring.register_ring();
+            for first in (0..30).step_by(3) {
+                queue(&mut ring, first..first + 3);
+                assert_eq!((ring.new_entries(), ring.show(), ring.new_entries()), (3, 3, 0));
+                assert_eq!(ring.look(), 0, "nothing is done before the call");
+                assert_eq!(ring.enter(3, 3, abi::ENTER_GETEVENTS, None).unwrap(), Some(3));
+                assert_eq!(ring.queued(), 0);
+                assert_eq!(results(&mut ring), [(first, 0), (first + 1, 0), (first + 2, 0)]);
+                assert_eq!(results(&mut ring), [], "they were given back");
+            }
+        }
+    }
+
+    #[test]
+    fn wide_entries_and_results_keep_their_place() {
+        let Ok(mut ring) = Uring::<{ abi::COMMAND }, { abi::ANSWER }>::new(2, 0, 0) else {
+            eprintln!("skipped: no wide entries here (Linux 5.19)");
+            return;
+        };
+        for number in 0..7 {
+            let rest = Rest { user_data: number, ..Rest::default() };
+            let head = Head { verb: Verb::default(), offset: 0, rest };
+            // SAFETY: it refers to nothing, and the place is one of the queue.
+            unsafe { ring.next().write(Entry { head, more: [0; abi::COMMAND] }) };
+            ring.show();
+            assert_eq!(ring.enter(1, 1, abi::ENTER_GETEVENTS, None).unwrap(), Some(1));
+            let mut results = ring.results();
+            assert_eq!((results.next(), results.next()), (Some((number, 0)), None));
+            results.end();
+            assert_eq!(ring.in_flight(), 0);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "room for 4 operations")]
+    fn more_than_there_is_room_for_is_no_silent_loss() {
+        match ring(4, 0) {
+            Some(mut ring) => queue(&mut ring, 0..5),
+            None => panic!("room for 4 operations"),
+        }
+    }
+
+    #[test]
+    fn operations_that_the_kernel_has_are_known() {
+        let Some(ring) = ring(1, 0) else { return };
+        assert!(ring.has(abi::OP_READ) && !ring.has(u8::MAX));
+    }
+
+    /// The table of a thread has room for 16.
+    #[test]
+    fn a_ring_that_ends_leaves_the_table() {
+        for _ in 0..40 {
+            let Some(mut ring) = ring(1, 0) else { return };
+            if let Err(e) = ring.register_ring() {
+                assert_eq!(e.raw_os_error(), Some(libc::EINVAL), "before Linux 5.18 there is no table");
+            }
+        }
+    }
+}

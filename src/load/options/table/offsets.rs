@@ -1,0 +1,215 @@
+//! How long and how much, where, and how fast.
+
+use std::time::Duration;
+
+use super::super::draft::Draft;
+use super::super::values::{self, NOTHING};
+use super::{Section, Takes, Word};
+use crate::load::job::{Arrivals, Extent};
+
+const SECOND: Duration = Duration::from_secs(1);
+const GENERATORS: [&str; 3] = ["tausworthe", "tausworthe64", "lfsr"];
+
+pub(super) const WORDS: &[Word] = &[
+    Word::new(
+        "runtime",
+        Takes::Time,
+        Section::Length,
+        "How long to run, in s where no unit is said; 0: until all is done [default: 10s]",
+        |draft, text| {
+            let time = values::time(text, SECOND)?;
+            draft.job.runtime = (!time.is_zero()).then_some(time);
+            Ok(())
+        },
+    )
+    .alias(&["timeout"]),
+    Word::new(
+        "time_based",
+        Takes::Flag,
+        Section::Length,
+        "Begin anew at the end of the target until the runtime is over [default: 1 with a runtime and without io_size and \
+         number_ios]",
+        |draft, text| {
+            draft.job.time_based = values::switch(text)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "ramp_time",
+        Takes::Time,
+        Section::Length,
+        "Run so long before anything is counted [default: 0]",
+        |draft, text| {
+            draft.job.ramp_time = values::time(text, SECOND)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "size",
+        Takes::Extent,
+        Section::Length,
+        "How much of the targets is used, those of one job together, or percent of each; for a scratch file, its \
+         size [default: all]",
+        |draft, text| {
+            draft.size = Some(values::extent(text)?);
+            match draft.size {
+                Some(Extent::Bytes(0)) => Err("a size must be above 0".to_string()),
+                Some(Extent::Percent(0.0)) => Err("a size must be above 0 %".to_string()),
+                _ => Ok(()),
+            }
+        },
+    ),
+    Word::new(
+        "io_size",
+        Takes::Extent,
+        Section::Length,
+        "How much is moved, if not size; 0: size",
+        |draft, text| {
+            draft.io_size = Some(values::extent(text)?).filter(|extent| *extent != NOTHING);
+            Ok(())
+        },
+    )
+    .alias(&["io_limit"]),
+    Word::new(
+        "number_ios",
+        Takes::Count,
+        Section::Length,
+        "No more operations per thread than these; 0: as many as there are [default: 0]",
+        |draft, text| {
+            draft.job.number_ios = Some(values::number(text)?).filter(|count| *count > 0);
+            Ok(())
+        },
+    ),
+    Word::new(
+        "offset",
+        Takes::Extent,
+        Section::Offsets,
+        "Where on the target it begins [default: 0]",
+        |draft, text| {
+            draft.job.offset = values::extent(text)?;
+            Ok(())
+        },
+    )
+    .alias(&["fileoffset"]),
+    Word::new(
+        "offset_increment",
+        Takes::Extent,
+        Section::Offsets,
+        "Each further thread of the job begins so much later [default: 0]",
+        |draft, text| {
+            draft.job.offset_increment = values::extent(text)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "random_distribution",
+        Takes::Words(&["random", "zipf", "pareto", "normal", "zoned"]),
+        Section::Offsets,
+        "Which random offsets are more frequent: random, zipf:THETA, pareto:POWER, normal:DEVIATION, \
+         zoned:ACCESSES/RANGE:... in percent [default: random]",
+        |draft, text| {
+            draft.job.distribution = values::distribution(text)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "norandommap",
+        Takes::Flag,
+        Section::Offsets,
+        "Random blocks may come again before all came once [default: 1]",
+        |draft, text| {
+            draft.job.norandommap = values::switch(text)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "randseed",
+        Takes::Text("N"),
+        Section::Offsets,
+        "Seed of all that is random: the same gives the same run [default: 1]",
+        set_seed,
+    ),
+    Word::new("seed", Takes::Text("N"), Section::Offsets, "As randseed", set_seed).on_the_command_line(),
+    Word::new(
+        "randrepeat",
+        Takes::Switch,
+        Section::Offsets,
+        "0: another seed in each run, where none is said [default: 1]",
+        |draft, text| {
+            draft.randrepeat = values::switch(text)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "allrandrepeat",
+        Takes::Switch,
+        Section::Offsets,
+        "1: the same seed in each run, whatever randrepeat says, as all that is random has one seed here [default: 0]",
+        |draft, text| {
+            draft.allrandrepeat = values::switch(text)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "random_generator",
+        Takes::Words(&["tausworthe", "tausworthe64", "lfsr"]),
+        Section::Offsets,
+        "tausworthe, tausworthe64 or lfsr: without effect, as one generator of 64 bits serves targets of any size",
+        |_, text| values::one_of(text, &GENERATORS, |word| GENERATORS.contains(&word).then_some(())),
+    ),
+    Word::new(
+        "rate_iops",
+        Takes::Counts,
+        Section::Rate,
+        "Operations per second and thread, or of one direction: reads,writes,trims; their latency counts from when they \
+         were due. 0: as fast as they come [default: 0]",
+        |draft, text| {
+            let said = values::by_direction(text, |text| values::count(text, 0, u32::MAX))?;
+            for (rate, said) in draft.iops.iter_mut().zip(said) {
+                *rate = said.map_or(*rate, |iops| (iops > 0).then_some(iops));
+            }
+            Ok(())
+        },
+    ),
+    Word::new(
+        "rate_process",
+        Takes::Words(&["linear", "poisson"]),
+        Section::Rate,
+        "How they arrive at that rate: linear or poisson [default: poisson]",
+        |draft, text| {
+            draft.arrivals = values::one_of(text, &["linear", "poisson"], |word| match word {
+                "linear" => Some(Arrivals::Even),
+                "poisson" => Some(Arrivals::Exponential),
+                _ => None,
+            })?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "thinktime",
+        Takes::Time,
+        Section::Rate,
+        "Pause between operations, in us where no unit is said [default: 0]",
+        |draft, text| {
+            draft.job.thinktime = values::time(text, Duration::from_micros(1))?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "thinktime_blocks",
+        Takes::Count,
+        Section::Rate,
+        "Pause after so many operations [default: 1]",
+        |draft, text| {
+            draft.job.thinktime_blocks = values::count(text, 1, u32::MAX)?;
+            Ok(())
+        },
+    ),
+];
+
+fn set_seed(draft: &mut Draft, text: &str) -> Result<(), String> {
+    // All 64 bits, which a number of bytes has not.
+    let decimal = text.trim().parse::<u64>();
+    draft.seed = Some(decimal.or_else(|_| values::number(text))?);
+    Ok(())
+}

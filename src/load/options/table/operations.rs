@@ -1,0 +1,147 @@
+//! Which operations, and how many at once.
+
+use super::super::values;
+use super::{Section, Takes, Word};
+use crate::load::job::{BlockSizes, Pattern};
+
+const MOST_DEPTH: u32 = 4096;
+const MOST_JOBS: u32 = 1024;
+
+pub(super) const WORDS: &[Word] = &[
+    Word::new(
+        "rw",
+        Takes::Words(&["read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim", "trimwrite"]),
+        Section::Operations,
+        "Which operations, in which order: read, write, randread, randwrite, rw (readwrite), randrw, trim, randtrim, \
+         trimwrite [default: randread]",
+        |draft, text| {
+            if let Some((word, behind)) = text.split_once(':') {
+                return Err(format!(
+                    "what follows {word} ({}) is not taken: write rw={word}",
+                    values::quoted(behind)
+                ));
+            }
+            draft.job.rw = values::one_of(text, &Pattern::ALL.map(Pattern::name), Pattern::from_word)?;
+            Ok(())
+        },
+    )
+    .alias(&["readwrite"]),
+    Word::new(
+        "rwmixread",
+        Takes::Count,
+        Section::Operations,
+        "Percent of reads, of reads and writes mixed [default: 50]",
+        |draft, text| {
+            draft.job.rwmixread = values::count(text, 0, 100)? as u8;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "rwmixwrite",
+        Takes::Count,
+        Section::Operations,
+        "Percent of writes; of this and rwmixread the last one holds",
+        |draft, text| {
+            draft.job.rwmixread = 100 - values::count(text, 0, 100)? as u8;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "bs",
+        Takes::Sizes,
+        Section::Operations,
+        "Block size (4k, 1m), or of each direction: reads,writes,trims [default: 4k]",
+        |draft, text| {
+            values::blocks(&mut draft.job.bs, text, |text| values::size(text).map(BlockSizes::fixed))
+        },
+    )
+    .alias(&["blocksize"]),
+    Word::new(
+        "bsrange",
+        Takes::Shares,
+        Section::Operations,
+        "Multiples of the first size up to the second, at random (4k-64k)",
+        |draft, text| values::blocks(&mut draft.job.bs, text, values::range),
+    )
+    .alias(&["blocksize_range"]),
+    Word::new(
+        "bssplit",
+        Takes::Shares,
+        Section::Operations,
+        "Sizes and how often they come, in percent (4k/60:64k/40)",
+        |draft, text| values::blocks(&mut draft.job.bs, text, values::split),
+    ),
+    Word::new(
+        "fsync",
+        Takes::Count,
+        Section::Operations,
+        "fsync after so many writes; 0: never [default: 0]",
+        |draft, text| {
+            draft.job.fsync = values::count(text, 0, u32::MAX)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "fdatasync",
+        Takes::Count,
+        Section::Operations,
+        "fdatasync after so many writes; 0: never [default: 0]",
+        |draft, text| {
+            draft.job.fdatasync = values::count(text, 0, u32::MAX)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "end_fsync",
+        Takes::Switch,
+        Section::Operations,
+        "1: fsync when the last write is over, which is part of the run [default: 0]",
+        |draft, text| {
+            draft.job.end_fsync = values::switch(text)?;
+            Ok(())
+        },
+    )
+    .alias(&["fsync_on_close"]),
+    Word::new(
+        "iodepth",
+        Takes::Count,
+        Section::Depth,
+        "Operations in flight per thread; with psync, pvsync2 and mmap always one [default: 32]",
+        |draft, text| {
+            draft.job.iodepth = values::count(text, 1, MOST_DEPTH)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "numjobs",
+        Takes::Count,
+        Section::Depth,
+        "Threads of the job [default: 1]",
+        |draft, text| {
+            draft.job.numjobs = values::count(text, 1, MOST_JOBS)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "iodepth_batch",
+        Takes::Count,
+        Section::Depth,
+        "How many are handed over at once; 0: as many as there is room for [default: 0]",
+        |draft, text| {
+            draft.job.iodepth_batch = values::count(text, 0, MOST_DEPTH)?;
+            Ok(())
+        },
+    )
+    .alias(&["iodepth_batch_submit"]),
+    Word::new(
+        "iodepth_batch_complete_min",
+        Takes::Count,
+        Section::Depth,
+        "How many results are waited for at least; 0: none [default: 1]",
+        |draft, text| {
+            draft.job.iodepth_batch_complete = values::count(text, 0, MOST_DEPTH)?;
+            Ok(())
+        },
+    )
+    .alias(&["iodepth_batch_complete"]),
+];

@@ -1,0 +1,522 @@
+//! A drive is written before it is measured, so that it is not measured fresh out of the box.
+//!
+//! First the area that the jobs use is filled, in order and in large blocks; then blocks of the jobs' own size are
+//! written at random all over it, in rounds without a pause between them, until their IOPS are steady
+//! ([`Window`]), or [`MOST_ROUNDS`] are over, or the time is. Each phase is a load of its own, which opens its
+//! targets like any other that writes: by the guard.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::guard::Permission;
+use super::job::{BlockSizes, Direction, Engine, Extent, Job, OnError, Pattern, Target};
+use super::prepare::{self, Phase, Prepared, Progress, ScratchFiles};
+use super::run::nanoseconds;
+use super::steady::Window;
+use super::{Fill, Interval};
+use crate::clock;
+use crate::refusal::Refusal;
+
+/// SNIA's: who is not steady by then is not waited for.
+pub const MOST_ROUNDS: usize = 25;
+/// What drives write at least at once.
+const PHYSICAL: u64 = 4096;
+/// A block of the fill, and how many of them at once.
+const FILL_BYTES: u64 = 1 << 20;
+const FILL_DEPTH: u32 = 8;
+/// A command past the block layer is not cut: not more than every drive takes.
+const COMMAND_BYTES: u64 = 128 << 10;
+/// Of the random writes.
+const DEPTH: u32 = 32;
+/// The random writes' block where the jobs move none.
+const USUAL_BYTES: u64 = 4096;
+/// Through the page cache, nothing is written without being told to: after so many writes.
+const SYNC_EVERY: u32 = 64;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preconditioning {
+    /// A round of random writes.
+    pub round: Duration,
+    /// For all of it.
+    pub limit: Duration,
+}
+
+/// One round of random writes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Round {
+    pub operations: u64,
+    pub bytes: u64,
+    pub duration_ns: u64,
+}
+
+impl Round {
+    /// None of a round that took no time.
+    pub fn iops(&self) -> Option<f64> {
+        (self.duration_ns > 0).then(|| self.operations as f64 * 1e9 / self.duration_ns as f64)
+    }
+}
+
+/// Why it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Steady,
+    /// [`MOST_ROUNDS`] were over before.
+    Rounds,
+    /// The time was.
+    Time,
+}
+
+/// What was done before the load. Of several targets everything is their sum.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preconditioned {
+    pub targets: Vec<String>,
+    /// How much was to be filled.
+    pub area: u64,
+    pub fill: Fill,
+    /// The fill interval by interval; empty where several targets were filled at once.
+    pub written: Vec<Interval>,
+    /// Largest block of the fill.
+    pub fill_block: u64,
+    /// Of the random writes, those of the first target.
+    pub block_sizes: BlockSizes,
+    pub rounds: Vec<Round>,
+    /// The last rounds; None where there were too few.
+    pub window: Option<Window>,
+    pub end: End,
+    pub duration_ns: u64,
+}
+
+/// Fills what the jobs of these runs use, and writes it at random until that is steady. The scratch files of the
+/// runs stay in `scratch` and serve them afterwards.
+pub fn precondition(
+    runs: &[Vec<Job>],
+    asked: &Preconditioning,
+    permission: &Permission,
+    scratch: &mut ScratchFiles,
+    stop: &AtomicBool,
+    progress: &dyn Fn(Progress),
+) -> Result<Preconditioned> {
+    let begin = clock::now_ns();
+    let left = || asked.limit.saturating_sub(Duration::from_nanos(clock::now_ns() - begin));
+    if permission.readonly {
+        let why = "--precondition writes, and --readonly forbids it: leave out one of them";
+        return Err(Refusal::Usage(why.to_string()).into());
+    }
+    let areas = areas(runs, permission, scratch, stop, progress)?;
+    let area: u64 = areas.iter().map(Area::bytes).sum();
+
+    let jobs: Vec<Job> = areas.iter().map(|area| area.fill(left())).collect();
+    let fill_block = jobs.iter().map(Job::largest_block).max().unwrap_or(0);
+    let moved = RefCell::new(0);
+    let report = |now: Progress| {
+        let mut moved = moved.borrow_mut();
+        *moved += now.rates.map_or(0, |rates| rates.bytes);
+        progress(Progress { phase: Phase::Fill, done: area.min(*moved), total: area, rates: None });
+    };
+    let filling = clock::now_ns();
+    let loads = phase(&jobs, permission, scratch, stop, stop, &report)?;
+    let fill = Fill {
+        bytes: loads.iter().map(|load| load.bytes()).sum(),
+        duration_ns: loads.iter().map(|load| load.duration_ns).max().unwrap_or(0),
+    };
+    let written = match loads.as_slice() {
+        [load] => load.drive.written.clone(),
+        _ => Vec::new(),
+    };
+    let mut done = Preconditioned {
+        targets: loads.into_iter().map(|load| load.target).collect(),
+        area,
+        fill,
+        written,
+        fill_block,
+        block_sizes: areas.first().map(|area| area.sizes.clone()).context("a job has a target")?,
+        rounds: Vec::new(),
+        window: None,
+        end: End::Time,
+        duration_ns: 0,
+    };
+    done.targets.dedup();
+    if stop.load(Ordering::Relaxed) {
+        return Err(stopped(&done));
+    }
+
+    if fill.bytes >= area && !left().is_zero() {
+        let jobs: Vec<Job> = areas.iter().map(|area| area.random(left())).collect();
+        let rounds = RefCell::new(Rounds::new(asked.round));
+        let over = AtomicBool::new(false);
+        let report = |now: Progress| {
+            let mut rounds = rounds.borrow_mut();
+            rounds.add(&now);
+            if stop.load(Ordering::Relaxed) || rounds.end().is_some() {
+                over.store(true, Ordering::Relaxed);
+            }
+            progress(now);
+        };
+        phase(&jobs, permission, scratch, stop, &over, &report)?;
+        let rounds = rounds.into_inner();
+        done.window = rounds.window();
+        done.end = rounds.end().unwrap_or(End::Time);
+        done.rounds = rounds.whole;
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Err(stopped(&done));
+    }
+    done.duration_ns = clock::now_ns() - filling;
+    scratch.as_filled();
+    Ok(done)
+}
+
+/// One load of it. What failed ends it: nothing is known then of what lies there.
+fn phase(
+    jobs: &[Job],
+    permission: &Permission,
+    scratch: &mut ScratchFiles,
+    stop: &AtomicBool,
+    over: &AtomicBool,
+    report: &dyn Fn(Progress),
+) -> Result<Vec<super::LoadSummary>> {
+    let quiet = |_| {};
+    let prepared = prepare::prepare_again(jobs, permission, scratch, stop, &quiet)?;
+    let loads = prepared.run(over, report, &[])?;
+    match loads.iter().find_map(super::LoadSummary::untrusted) {
+        Some(why) => Err(Refusal::Untrusted(format!("while it was preconditioned, {why}")).into()),
+        None => Ok(loads),
+    }
+}
+
+fn stopped(done: &Preconditioned) -> anyhow::Error {
+    let rounds = match done.rounds.len() {
+        0 => String::new(),
+        1 => " and 1 round of random writes".to_string(),
+        n => format!(" and {n} rounds of random writes"),
+    };
+    Refusal::Refused(format!(
+        "stopped while {} was preconditioned, after {} of {} bytes{rounds}: the load was not run, and nothing was \
+         measured",
+        done.targets.join(", "),
+        done.fill.bytes,
+        done.area
+    ))
+    .into()
+}
+
+/// Rounds as they come.
+#[derive(Debug)]
+struct Rounds {
+    length_ns: u64,
+    whole: Vec<Round>,
+    now: Round,
+}
+
+impl Rounds {
+    fn new(length: Duration) -> Self {
+        let now = Round { operations: 0, bytes: 0, duration_ns: 0 };
+        Self { length_ns: nanoseconds(length).max(1), whole: Vec::new(), now }
+    }
+
+    fn add(&mut self, progress: &Progress) {
+        // Behind its time the run only waits for what is in flight.
+        let runs = progress.phase == Phase::Run && progress.done < progress.total;
+        let Some(rates) = progress.rates.filter(|_| runs && self.end().is_none()) else { return };
+        self.now.operations += rates.operations;
+        self.now.bytes += rates.bytes;
+        self.now.duration_ns += rates.duration_ns;
+        if self.now.duration_ns >= self.length_ns {
+            self.whole.push(self.now);
+            self.now = Round { operations: 0, bytes: 0, duration_ns: 0 };
+        }
+    }
+
+    fn window(&self) -> Option<Window> {
+        let iops: Vec<f64> = self.whole.iter().filter_map(Round::iops).collect();
+        Window::of(&iops)
+    }
+
+    /// None while more are to come.
+    fn end(&self) -> Option<End> {
+        match self.window() {
+            Some(window) if window.is_steady() => Some(End::Steady),
+            _ if self.whole.len() >= MOST_ROUNDS => Some(End::Rounds),
+            _ => None,
+        }
+    }
+}
+
+/// A part of a target that jobs use.
+#[derive(Debug, Clone, PartialEq)]
+struct Area {
+    target: Target,
+    /// Of files in the same directory without a name, which one.
+    number: usize,
+    begin: u64,
+    end: u64,
+    /// The target's logical block.
+    block: u64,
+    /// Of the random writes.
+    sizes: BlockSizes,
+    like: Job,
+}
+
+impl Area {
+    fn bytes(&self) -> u64 {
+        self.end - self.begin
+    }
+
+    /// What both phases have in common: the jobs' own way to the target, and nothing that makes it slow.
+    fn job(&self, runtime: Duration) -> Job {
+        let like = &self.like;
+        Job {
+            name: "precondition".to_string(),
+            engine: match like.engine {
+                Engine::Psync | Engine::Pvsync2 | Engine::Mmap => Engine::Libaio,
+                engine => engine,
+            },
+            runtime: Some(runtime),
+            size: Some(Extent::Bytes(self.bytes())),
+            offset: Extent::Bytes(self.begin),
+            direct: like.direct,
+            fdatasync: if like.direct { 0 } else { SYNC_EVERY },
+            refill_buffers: true,
+            placement: like.placement.clone(),
+            memory_node: like.memory_node,
+            seed: like.seed,
+            on_error: OnError::Stop,
+            registerfiles: matches!(like.engine, Engine::IoUring | Engine::IoUringCmd),
+            fixedbufs: matches!(like.engine, Engine::IoUring | Engine::IoUringCmd),
+            ..Job::new(self.target.clone())
+        }
+    }
+
+    fn fill(&self, runtime: Duration) -> Job {
+        let most = if self.like.engine == Engine::IoUringCmd { COMMAND_BYTES } else { FILL_BYTES };
+        let mut job = Job { rw: Pattern::Write, iodepth: FILL_DEPTH, time_based: false, ..self.job(runtime) };
+        // Most drives with blocks of 512 bytes are made of 4 KiB, which are not to be written in parts.
+        let whole = |bytes: u64| bytes.is_multiple_of(PHYSICAL);
+        let unit =
+            if whole(self.begin) && whole(self.bytes()) { self.block.max(PHYSICAL) } else { self.block };
+        job.set_bs(fill_block(self.bytes(), unit, most));
+        job
+    }
+
+    fn random(&self, runtime: Duration) -> Job {
+        let mut job = Job { rw: Pattern::RandWrite, iodepth: DEPTH, ..self.job(runtime) };
+        job.bs[Direction::Write.index()] = self.sizes.clone();
+        job
+    }
+}
+
+/// The largest block up to `most` that divides the area, so that its end is written too.
+fn fill_block(bytes: u64, block: u64, most: u64) -> u64 {
+    let block = block.max(1);
+    let blocks = bytes / block;
+    let divisor = (1..=(most / block).max(1)).rev().find(|n| blocks.is_multiple_of(*n));
+    divisor.unwrap_or(1) * block
+}
+
+/// What the jobs of all runs use, every byte once. The refusals of the runs are found here, before anything is
+/// written: a run that is refused has no area, and where all are, that of the first is told.
+fn areas(
+    runs: &[Vec<Job>],
+    permission: &Permission,
+    scratch: &mut ScratchFiles,
+    stop: &AtomicBool,
+    progress: &dyn Fn(Progress),
+) -> Result<Vec<Area>> {
+    let mut found: Vec<Area> = Vec::new();
+    let mut refusal = None;
+    let mut seen: Vec<&[Job]> = Vec::new();
+    for run in runs {
+        // The points of a sweep mostly use the same.
+        if seen.iter().any(|other| use_the_same(other, run)) {
+            continue;
+        }
+        seen.push(run);
+        match prepare::prepare_again(run, permission, scratch, stop, progress) {
+            Ok(prepared) => add(&mut found, &prepared),
+            Err(error) => _ = refusal.get_or_insert(error),
+        }
+    }
+    match refusal {
+        Some(error) if found.is_empty() => Err(error),
+        _ => Ok(found),
+    }
+}
+
+fn use_the_same(one: &[Job], other: &[Job]) -> bool {
+    let same = |(one, other): (&Job, &Job)| {
+        one.targets == other.targets
+            && (one.offset, one.size, one.offset_increment)
+                == (other.offset, other.size, other.offset_increment)
+            && (one.numjobs == other.numjobs || one.offset_increment == Extent::Bytes(0))
+            && (one.filesize, one.direct, one.engine) == (other.filesize, other.direct, other.engine)
+            && one.bs == other.bs
+            && one.rw == other.rw
+    };
+    one.len() == other.len() && one.iter().zip(other).all(same)
+}
+
+fn add(found: &mut Vec<Area>, prepared: &Prepared) {
+    let mut nameless = 0;
+    for one in &prepared.jobs {
+        let job = &one.job;
+        for (at, target) in job.targets.iter().enumerate() {
+            let number = match target {
+                Target::Scratch { .. } => {
+                    nameless += 1;
+                    nameless
+                }
+                Target::Existing(_) => 0,
+            };
+            let way = if job.rw.has(Direction::Write) { Direction::Write } else { Direction::Read };
+            for region in one.regions.iter().filter_map(|regions| regions.get(at)) {
+                let area = Area {
+                    target: target.clone(),
+                    number,
+                    begin: region.begin,
+                    end: region.begin + region.bytes,
+                    block: region.block.into(),
+                    sizes: match job.rw.has(way) {
+                        true => job.bs[way.index()].clone(),
+                        false => BlockSizes::fixed(USUAL_BYTES.max(region.block.into()).min(region.bytes)),
+                    },
+                    like: job.clone(),
+                };
+                join(found, area);
+            }
+        }
+    }
+}
+
+/// Puts an area to those that it overlaps. A file without a name is one area: each job opens its own.
+fn join(found: &mut Vec<Area>, mut area: Area) {
+    let nameless = matches!(area.target, Target::Scratch { .. });
+    let touches = |one: &Area, area: &Area| {
+        one.target == area.target
+            && one.number == area.number
+            && (nameless || one.begin <= area.end && area.begin <= one.end)
+    };
+    // What it joins together may be several.
+    while let Some(at) = found.iter().position(|one| touches(one, &area)) {
+        let one = found.remove(at);
+        area = Area { begin: one.begin.min(area.begin), end: one.end.max(area.end), ..one };
+    }
+    found.push(area);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::prepare::Rates;
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn area(begin: u64, end: u64) -> Area {
+        let target = Target::Existing("/dev/a".into());
+        Area {
+            target: target.clone(),
+            number: 0,
+            begin,
+            end,
+            block: 512,
+            sizes: BlockSizes::fixed(8192),
+            like: Job::new(target),
+        }
+    }
+
+    fn progress(operations: u64, duration_ns: u64) -> Progress {
+        let rates = Rates {
+            operations,
+            bytes: operations * 4096,
+            duration_ns,
+            iops: 0.0,
+            bytes_per_second: 0.0,
+            ios_per_submit: None,
+            cpu_percent: 0.0,
+        };
+        Progress { phase: Phase::Run, done: 0, total: 1, rates: Some(rates) }
+    }
+
+    #[test]
+    fn the_fill_writes_all_of_the_area_in_blocks_as_large_as_can_be() {
+        assert_eq!(fill_block(1 << 30, 512, MIB), MIB);
+        // A drive of a terabyte, as they are sold: no multiple of 1 MiB.
+        let drive = 1_000_204_886_016;
+        let block = fill_block(drive, 512, MIB);
+        assert!(drive % block == 0 && block > 256 << 10, "{block}");
+        assert_eq!(fill_block(12_288, 4096, MIB), 12_288);
+        assert_eq!(fill_block(4096 * 1009, 4096, MIB), 4096, "of a prime");
+        assert_eq!(fill_block(1 << 30, 512, COMMAND_BYTES), COMMAND_BYTES);
+    }
+
+    #[test]
+    fn overlapping_areas_are_written_once() {
+        let mut found = Vec::new();
+        for (begin, end) in [(0, 10), (20, 30), (40, 50), (8, 22), (60, 70)] {
+            join(&mut found, area(begin, end));
+        }
+        let mut parts: Vec<_> = found.iter().map(|area| (area.begin, area.end)).collect();
+        parts.sort_unstable();
+        assert_eq!(parts, [(0, 30), (40, 50), (60, 70)]);
+        let other = Area { target: Target::Existing("/dev/b".into()), ..area(0, 10) };
+        join(&mut found, other);
+        assert_eq!(found.len(), 4);
+        // A file without a name has one area, and each job one of its own.
+        let nameless = Target::Scratch { directory: "/tmp".into(), bytes: 100 };
+        let mut found = Vec::new();
+        for (number, begin, end) in [(1, 0, 10), (1, 90, 100), (2, 0, 10)] {
+            join(&mut found, Area { target: nameless.clone(), number, ..area(begin, end) });
+        }
+        let parts: Vec<_> = found.iter().map(|area| (area.begin, area.end)).collect();
+        assert_eq!(parts, [(0, 100), (0, 10)]);
+    }
+
+    #[test]
+    fn phases_keep_the_way_to_the_target_and_nothing_that_makes_them_slow() {
+        let mut of = area(MIB, 65 * MIB);
+        of.like = Job {
+            engine: Engine::Psync,
+            thinktime: Duration::from_secs(1),
+            fsync: 1,
+            verify: true,
+            numjobs: 9,
+            ..of.like
+        };
+        let (fill, random) = (of.fill(Duration::from_secs(9)), of.random(Duration::from_secs(9)));
+        for job in [&fill, &random] {
+            assert_eq!((job.offset, job.size), (Extent::Bytes(MIB), Some(Extent::Bytes(64 * MIB))));
+            assert_eq!((job.engine, job.numjobs, job.fsync, job.verify), (Engine::Libaio, 1, 0, false));
+            assert!(job.thinktime.is_zero() && job.direct && job.fdatasync == 0);
+            assert_eq!(super::super::unsupported(job), None);
+        }
+        assert_eq!((fill.rw, fill.largest_block(), fill.time_based), (Pattern::Write, MIB, false));
+        assert_eq!((random.rw, random.largest_block(), random.time_based), (Pattern::RandWrite, 8192, true));
+    }
+
+    #[test]
+    fn rounds_end_when_they_are_steady_or_many() {
+        let mut rounds = Rounds::new(Duration::from_secs(1));
+        for _ in 0..4 {
+            (0..10).for_each(|_| rounds.add(&progress(100, 100_000_000)));
+        }
+        assert_eq!((rounds.whole.len(), rounds.end()), (4, None));
+        (0..9).for_each(|_| rounds.add(&progress(100, 100_000_000)));
+        assert_eq!(rounds.whole.len(), 4, "half a round is none");
+        rounds.add(&progress(100, 100_000_000));
+        assert_eq!((rounds.whole.len(), rounds.end()), (5, Some(End::Steady)));
+        assert_eq!(rounds.whole[4].iops(), Some(1000.0));
+        rounds.add(&progress(1, 1_000_000_000));
+        assert_eq!(rounds.whole.len(), 5, "nothing is added behind the end");
+
+        let mut late = Rounds::new(Duration::from_secs(1));
+        late.add(&Progress { done: 9, total: 9, ..progress(0, 2_000_000_000) });
+        assert_eq!(late.whole, [], "who waits for the last ones does no round of none");
+
+        let mut wild = Rounds::new(Duration::from_secs(1));
+        (0..99).for_each(|n| wild.add(&progress(100 + 100 * (n % 2), 1_000_000_000)));
+        assert_eq!((wild.whole.len(), wild.end()), (MOST_ROUNDS, Some(End::Rounds)));
+    }
+}

@@ -1,0 +1,411 @@
+//! Runs prepared jobs: a thread for each of their workers, all beginning together, and jobs behind a stonewall
+//! when those above them are over.
+
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+
+use super::drive::{Writer, health_before};
+use super::guard::Opened;
+use super::job::Placement;
+use super::prepare::{Phase, Prepared, PreparedJob, Progress, Rates};
+use super::ring_workers::{self, Meter};
+use super::worker::{self, Done, Ends, Gates, Meeting, Outcome, Plan, Ready};
+use super::{Interval, JobResult, LoadSummary, RingWorkers, cpus};
+use crate::clock;
+use crate::refusal::{Refusal, reason};
+use crate::wire::generator::WireGenerator;
+
+/// How often the caller hears how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// What a round of jobs came to: by job the outcomes, and what it wrote when; and the work of io_uring's own
+/// threads.
+type Round = (Vec<(Vec<Outcome>, Vec<Interval>)>, Result<RingWorkers, &'static str>);
+
+impl Prepared {
+    /// Drives the load until its time is over or `stop` is set, then drains. A summary per job.
+    ///
+    /// Failed operations are in the summaries and no error here: print what was measured, then ask
+    /// [`LoadSummary::untrusted`]. In `places` its threads tell the latency programs when they hand in and when
+    /// they look; empty: nobody listens.
+    pub fn run(
+        mut self,
+        stop: &AtomicBool,
+        progress: &dyn Fn(Progress),
+        places: &[WireGenerator],
+    ) -> Result<Vec<LoadSummary>> {
+        let mut jobs = std::mem::take(&mut self.jobs);
+        let mut summaries = Vec::with_capacity(jobs.len());
+        let mut rest = jobs.as_mut_slice();
+        let mut said = Vec::new();
+        while !rest.is_empty() {
+            let behind = rest.iter().skip(1).position(|job| job.job.stonewall);
+            let exit = AtomicBool::new(false);
+            let ends = Ends { stop, exit: &exit };
+            let (round, later) = rest.split_at_mut(behind.map_or(rest.len(), |n| n + 1));
+            // What came before was not theirs.
+            if let Some(health_of) = self.health_of {
+                health_before(round, health_of, &mut said);
+            }
+            let round = &*round;
+            let (outcomes, ring_workers) = self.round(round, ends, progress, places)?;
+            for (job, (outcomes, written)) in round.iter().zip(outcomes) {
+                summaries.push(self.summary(job, outcomes, written, ring_workers, round.len() == 1));
+            }
+            rest = later;
+        }
+        Ok(summaries)
+    }
+
+    /// As [`Prepared::run`], where there is one job.
+    pub fn run_one(
+        self,
+        stop: &AtomicBool,
+        progress: &dyn Fn(Progress),
+        places: &[WireGenerator],
+    ) -> Result<LoadSummary> {
+        self.run(stop, progress, places)?.pop().context("a job has a summary")
+    }
+
+    fn summary(
+        &self,
+        job: &PreparedJob,
+        outcomes: Vec<Outcome>,
+        written: Vec<Interval>,
+        ring_workers: Result<RingWorkers, &'static str>,
+        alone: bool,
+    ) -> LoadSummary {
+        // Of a thread that ended in its ramp no time is counted either.
+        let is_counted = |outcome: &&Outcome| {
+            let (first, last) = (outcome.first_submit_ns, outcome.last_reap_ns);
+            first > 0 && (job.job.ramp_time.is_zero() || last > first)
+        };
+        let begun = || outcomes.iter().filter(is_counted);
+        let first = begun().map(|o| o.first_submit_ns).min().unwrap_or(0);
+        let last = begun().map(|o| o.last_reap_ns).max().unwrap_or(0);
+        let mut missing = self.missing.clone();
+        missing.extend(job.setup.iter().flat_map(|setup| setup.missing.clone()));
+        match ring_workers {
+            Err(why) => missing
+                .push(format!("CPU time of io_uring's worker threads: {why}; it is not in the CPU figures")),
+            Ok(workers) if !alone && workers.threads > 0 => missing.push(
+                "CPU time of io_uring's worker threads: jobs that run at once share them; it is not in the CPU figures"
+                    .to_string(),
+            ),
+            Ok(_) => {}
+        }
+        let (drive, unseen) = job.drive(written, self.health_of);
+        let clock = outcomes.iter().filter_map(|outcome| outcome.clock).max_by_key(|clock| clock.error_ns);
+        let vanished = job.opened.iter().any(|one| is_gone(one));
+        let mut jobs = Vec::with_capacity(outcomes.len());
+        for outcome in outcomes {
+            for line in outcome.missing {
+                if !missing.contains(&line) {
+                    missing.push(line);
+                }
+            }
+            jobs.push(JobResult { vanished, ..outcome.result });
+        }
+        missing.extend(unseen);
+        let mut summary = LoadSummary {
+            job: job.job.clone(),
+            target: job.target(),
+            device: job.device().map(str::to_string),
+            size: job.size(),
+            fill: job.fill,
+            duration_ns: last.saturating_sub(first),
+            jobs,
+            ring_workers: ring_workers.ok().filter(|workers| alone || workers.threads == 0),
+            drive,
+            clock,
+            missing,
+        };
+        let ended = summary.ended_in_the_ramp();
+        if ended > 0 {
+            let (all, ramp) = (summary.jobs.len(), job.job.ramp_time);
+            summary.missing.push(format!(
+                "figures of {ended} of {all} threads: they were over before the ramp of {ramp:?} was, and nothing of a \
+                 ramp is counted"
+            ));
+        }
+        summary
+    }
+
+    /// Runs jobs at once.
+    fn round(
+        &self,
+        jobs: &[PreparedJob],
+        ends: Ends<'_>,
+        progress: &dyn Fn(Progress),
+        shared: &[WireGenerator],
+    ) -> Result<Round> {
+        let threads: usize = jobs.iter().map(|job| job.job.numjobs as usize).sum();
+        let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
+        let runtime_ns = jobs.iter().map(|job| total_ns(&job.job)).max().unwrap_or(u64::MAX);
+        let gates = Gates::default();
+        let meetings: Vec<Meeting> = jobs.iter().map(|job| Meeting::new(job.job.numjobs)).collect();
+        thread::scope(|scope| {
+            let (told, tellings) = mpsc::channel();
+            let mut workers = Vec::with_capacity(threads);
+            let mut done_of = done.iter();
+            let mut before = 0;
+            for (job, others) in jobs.iter().zip(&meetings) {
+                for (number, done) in (0..job.job.numjobs).zip(&mut done_of) {
+                    let plan = Plan {
+                        job: &job.job,
+                        number,
+                        cpus: cpus_of(job, before + number as usize, number as usize),
+                        places: &job.places,
+                        regions: &job.regions[number as usize],
+                        others,
+                        setup: job.setup.as_ref(),
+                        run: self.run,
+                        counter: self.counter,
+                        shared,
+                    };
+                    let (gates, told) = (&gates, told.clone());
+                    let worker = thread::Builder::new().name(format!("load-{number}"));
+                    match worker.spawn_scoped(scope, move || worker::run(plan, ends, gates, told, done)) {
+                        Ok(worker) => workers.push(worker),
+                        Err(error) => {
+                            gates.begin.open(false);
+                            return Err(Refusal::Refused(format!(
+                                "cannot start thread {number} of the load: {}; choose fewer --numjobs",
+                                reason(&error)
+                            ))
+                            .into());
+                        }
+                    }
+                }
+                before += job.job.numjobs as usize;
+            }
+            drop(told);
+            // All of them, so that each failure is heard before anybody begins.
+            let all_ready = workers.iter().filter(|_| tellings.recv() != Ok(Ready(true))).count() == 0;
+            let mut meter = Meter::begin(Path::new(ring_workers::TASKS));
+            gates.begin.open(all_ready);
+            let mut rest = done.as_slice();
+            let mut writers: Vec<Writer<'_>> = Vec::with_capacity(jobs.len());
+            for job in jobs {
+                let (its, others) = rest.split_at(job.job.numjobs as usize);
+                writers.push(Writer::new(job, its));
+                rest = others;
+            }
+            watch(&tellings, &done, runtime_ns, &mut meter, &mut writers, progress);
+            // Nothing is in flight any more, and no worker's thread has ended.
+            meter.look();
+            gates.end.open(true);
+            // All are joined before the first error is looked at.
+            let joined: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+            let outcomes: Result<Vec<Outcome>> = joined
+                .into_iter()
+                .map(|end| end.map_err(|_| anyhow!("a worker of the load panicked"))?)
+                .collect();
+            let mut outcomes = outcomes?.into_iter();
+            let of_job = |(job, writer): (&PreparedJob, Writer<'_>)| {
+                let its: Vec<Outcome> = outcomes.by_ref().take(job.job.numjobs as usize).collect();
+                let end = its.iter().map(|outcome| outcome.last_reap_ns).min().unwrap_or(0);
+                (its, writer.until(end))
+            };
+            let by_job = jobs.iter().zip(writers).map(of_job).collect();
+            Ok((by_job, meter.end()))
+        })
+    }
+}
+
+/// Whether a disk has no bytes any more.
+fn is_gone(one: &Opened) -> bool {
+    let is_disk = one.file.metadata().is_ok_and(|file| file.file_type().is_block_device());
+    is_disk && one.bytes > 0 && (&one.file).seek(SeekFrom::End(0)).is_ok_and(|bytes| bytes == 0)
+}
+
+/// How long a job takes at most; `u64::MAX` without a limit.
+fn total_ns(job: &super::Job) -> u64 {
+    job.runtime.map_or(u64::MAX, |time| nanoseconds(time).saturating_add(nanoseconds(job.ramp_time)))
+}
+
+/// Of a time that a user said.
+pub(super) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The CPUs of a thread: number `number` of its job, `index` of all that run at once.
+fn cpus_of(job: &PreparedJob, index: usize, number: usize) -> Vec<u32> {
+    let place = match job.job.placement {
+        Placement::Cpus { split: false, .. } | Placement::Nodes(_) => return job.cpus.clone(),
+        Placement::Cpus { split: true, .. } => number,
+        // Jobs that run at once share the same order.
+        _ => index,
+    };
+    job.cpus.get(place % job.cpus.len().max(1)).into_iter().copied().collect()
+}
+
+/// Reports until the last worker has dropped its end of the channel.
+fn watch(
+    tellings: &mpsc::Receiver<Ready>,
+    done: &[Done],
+    runtime_ns: u64,
+    meter: &mut Meter,
+    writers: &mut [Writer<'_>],
+    progress: &dyn Fn(Progress),
+) {
+    let begin = clock::now_ns();
+    let mut then = Seen::now(done);
+    let mut look = begin + ring_workers::EVERY_NS;
+    while tellings.recv_timeout(PROGRESS_EVERY) == Err(RecvTimeoutError::Timeout) {
+        let now_seen = Seen::now(done);
+        let now = now_seen.at_ns;
+        let rates = (now_seen.operations > 0).then(|| now_seen.since(&then));
+        progress(Progress {
+            phase: Phase::Run,
+            done: (now - begin).min(runtime_ns),
+            total: runtime_ns,
+            rates,
+        });
+        then = now_seen;
+        writers.iter_mut().for_each(|writer| writer.look(now));
+        if now >= look {
+            meter.look();
+            look = now + ring_workers::EVERY_NS;
+        }
+    }
+}
+
+/// What all threads had done at a moment.
+struct Seen {
+    at_ns: u64,
+    operations: u64,
+    bytes: u64,
+    submits: u64,
+    cpu_ns: u64,
+}
+
+impl Seen {
+    fn now(done: &[Done]) -> Self {
+        let sum = |of: fn(&Done) -> &AtomicU64| done.iter().map(|d| of(d).load(Ordering::Relaxed)).sum();
+        let usage = cpus::process_usage();
+        Self {
+            at_ns: clock::now_ns(),
+            operations: sum(|done| &done.operations),
+            bytes: sum(|done| &done.bytes),
+            submits: sum(|done| &done.submits),
+            cpu_ns: usage.user_ns + usage.system_ns,
+        }
+    }
+
+    /// Fewer than before where a ramp was over meanwhile: then nothing is known of this moment.
+    fn since(&self, then: &Self) -> Rates {
+        let operations = self.operations.saturating_sub(then.operations);
+        let bytes = self.bytes.saturating_sub(then.bytes);
+        let duration_ns = (self.at_ns - then.at_ns).max(1);
+        let seconds = duration_ns as f64 / 1e9;
+        let submits = self.submits.saturating_sub(then.submits);
+        Rates {
+            operations,
+            bytes,
+            duration_ns,
+            iops: operations as f64 / seconds,
+            bytes_per_second: bytes as f64 / seconds,
+            ios_per_submit: (submits > 0).then(|| operations as f64 / submits as f64),
+            cpu_percent: self.cpu_ns.saturating_sub(then.cpu_ns) as f64 / seconds / 1e7,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs;
+    use std::io;
+    use std::sync::Arc;
+
+    use super::super::drive::HealthOf;
+    use super::*;
+    use crate::host::nvme::Health;
+    use crate::load::guard::Permission;
+    use crate::load::{Job, Target, prepare};
+
+    thread_local! {
+        /// How often a drive was asked.
+        static ASKED: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// A drive that was slowed down once more each time that it is asked.
+    fn ailing(_disk: &str) -> Option<io::Result<Health>> {
+        let times = ASKED.get();
+        ASKED.set(times + 1);
+        Some(Ok(Health { transitions: [Some(times), None], ..Health::default() }))
+    }
+
+    /// The summaries of jobs that read a small file each, as if it were on an NVMe drive; of each, whether it waits
+    /// for those above it.
+    fn run(test: &str, stonewalls: &[bool], health_of: HealthOf) -> Vec<LoadSummary> {
+        let directory = std::env::temp_dir().join(format!("biopsy-run-{test}-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let job = |(number, stonewall): (usize, &bool)| {
+            let path = directory.join(number.to_string());
+            fs::write(&path, [1; 8192]).unwrap();
+            Job { stonewall: *stonewall, ..Job::fio_defaults(Target::Existing(path)) }
+        };
+        let jobs: Vec<Job> = stonewalls.iter().enumerate().map(job).collect();
+        let stop = AtomicBool::new(false);
+        let mut prepared = prepare(&jobs, &Permission::default(), &stop, &|_| ()).unwrap();
+        for job in &mut prepared.jobs {
+            Arc::get_mut(&mut job.opened[0]).unwrap().device = Some("nvme0n1".to_string());
+        }
+        prepared.health_of = Some(health_of);
+        let summaries = prepared.run(&stop, &|_| (), &[]).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+        summaries
+    }
+
+    #[test]
+    fn the_health_before_a_section_is_that_of_its_own_beginning() {
+        let seen: Vec<_> = run("health", &[false, false, true], ailing)
+            .iter()
+            .map(|summary| {
+                summary.drive.health.map(|(before, after)| (before.transitions[0], after.transitions[0]))
+            })
+            .collect();
+        // The first two run at once.
+        let expected = [(0, 2), (1, 3), (4, 5)].map(|(before, after)| Some((Some(before), Some(after))));
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn a_drive_that_cannot_be_asked_is_named_once() {
+        let summaries =
+            run("mute", &[false, true], |_| Some(Err(io::Error::from_raw_os_error(libc::EACCES))));
+        let is_named = |summary: &LoadSummary| {
+            assert_eq!(summary.drive.health, None);
+            summary.missing.iter().any(|why| why.contains("thermal throttling") && why.contains("root"))
+        };
+        assert_eq!(summaries.iter().map(is_named).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
+    fn rates_are_those_since_the_last_look() {
+        let then = Seen { at_ns: 0, operations: 100, bytes: 1_000, submits: 10, cpu_ns: 0 };
+        let now =
+            Seen { at_ns: 500_000_000, operations: 1_100, bytes: 9_000, submits: 260, cpu_ns: 250_000_000 };
+        let expected = Rates {
+            operations: 1_000,
+            bytes: 8_000,
+            duration_ns: 500_000_000,
+            iops: 2_000.0,
+            bytes_per_second: 16_000.0,
+            ios_per_submit: Some(4.0),
+            cpu_percent: 50.0,
+        };
+        assert_eq!(now.since(&then), expected);
+        let idle = Seen { at_ns: 1_000_000_000, ..now };
+        assert_eq!(idle.since(&Seen { at_ns: 500_000_000, ..idle }).ios_per_submit, None);
+    }
+}

@@ -1,0 +1,328 @@
+//! Each block once before any comes again, without a map of those that came.
+
+use super::super::job::{Direction, Job};
+use super::super::random::{below, random, scramble};
+use super::sizes::{steps, weight};
+
+/// So many rounds make neighbours strangers, for small counts too.
+const ROUNDS: usize = 4;
+
+/// A tile has about so many blocks: shares are kept to a thousandth.
+const SLOTS: f64 = 1000.0;
+
+/// An order of the numbers below `count` in which each comes once.
+///
+/// Each round adds, multiplies by an odd number and folds the upper half of the bits into the lower one: each
+/// of these can be undone within the bits that the count needs, so no two numbers meet. Results that are not
+/// below the count are put through again, less than once on average.
+#[derive(Debug, Clone)]
+pub struct Permutation {
+    count: u64,
+    mask: u64,
+    shift: u32,
+    keys: [(u64, u64); ROUNDS],
+}
+
+impl Permutation {
+    /// `count` is above 0.
+    pub fn new(count: u64, seed: u64) -> Self {
+        let bits = u64::BITS - count.saturating_sub(1).leading_zeros();
+        let mut state = seed;
+        let keys = std::array::from_fn(|_| (random(&mut state), random(&mut state) | 1));
+        let mask = u64::MAX.checked_shr(u64::BITS - bits).unwrap_or(0);
+        Self { count, mask, shift: bits.div_ceil(2).max(1), keys }
+    }
+
+    /// Where `index`, which is below the count, is sent.
+    #[inline]
+    pub fn at(&self, index: u64) -> u64 {
+        let mut number = index;
+        loop {
+            for (sum, factor) in self.keys {
+                number = number.wrapping_add(sum).wrapping_mul(factor) & self.mask;
+                number ^= number >> self.shift;
+            }
+            if number < self.count {
+                return number;
+            }
+        }
+    }
+}
+
+/// One permutation after the other.
+#[derive(Debug, Clone)]
+pub struct Passes {
+    permutation: Permutation,
+    next: u64,
+    seed: u64,
+    pass: u64,
+}
+
+impl Passes {
+    /// `count` is above 0.
+    pub fn new(count: u64, seed: u64) -> Self {
+        Self { permutation: Permutation::new(count, scramble(seed)), next: 0, seed, pass: 0 }
+    }
+
+    #[inline]
+    pub fn next(&mut self) -> u64 {
+        if self.next == self.permutation.count {
+            self.again();
+        }
+        let index = self.next;
+        self.next += 1;
+        self.permutation.at(index)
+    }
+
+    /// Each came as often as any other.
+    pub fn is_through(&self) -> bool {
+        self.next == self.permutation.count
+    }
+
+    #[cold]
+    fn again(&mut self) {
+        self.pass += 1;
+        self.next = 0;
+        self.permutation =
+            Permutation::new(self.permutation.count, scramble(self.seed ^ scramble(self.pass)));
+    }
+}
+
+/// A range cut into blocks of several sizes, each byte in one of them.
+///
+/// A tile is a run of blocks in which each direction and size has its share. The range is tiled as often as it
+/// goes; what is left at its end has the beginning of a tile and then blocks of the smallest size. So the shares
+/// are exact to a thousandth in a range of many tiles, while in one that is smaller than a tile they are those
+/// of a sample.
+#[derive(Debug, Clone)]
+pub struct Tiles {
+    tile: Vec<Slot>,
+    tile_bytes: u64,
+    /// Blocks in whole tiles.
+    whole: u64,
+    /// Blocks of the last, cut tile.
+    cut: u64,
+    filler: Filler,
+    passes: Passes,
+    bytes: u64,
+}
+
+/// A block of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    pub direction: Direction,
+    pub bytes: u64,
+    /// From the beginning of the range.
+    pub at: u64,
+}
+
+/// Blocks of the smallest size at the end of the range.
+#[derive(Debug, Clone, Copy)]
+struct Filler {
+    count: u64,
+    bytes: u64,
+    /// Percent of them that have the first direction.
+    share: u64,
+    directions: [Direction; 2],
+}
+
+impl Tiles {
+    /// Cuts `bytes`, in which the smallest block has room.
+    pub fn new(job: &Job, bytes: u64, seed: u64) -> Self {
+        let mut state = scramble(seed);
+        let tile = tile(job, &mut state);
+        let tile_bytes = tile.last().map_or(1, |slot| slot.at + slot.bytes);
+        let (tiles, rest) = (bytes / tile_bytes, bytes % tile_bytes);
+        let cut = tile.partition_point(|slot| slot.at + slot.bytes <= rest);
+        let used = cut.checked_sub(1).map_or(0, |last| tile[last].at + tile[last].bytes);
+        let smallest = tile.iter().map(|slot| slot.bytes).min().unwrap_or(1);
+        let mut directions = job.directions().filter(|direction| {
+            tile.iter().any(|slot| slot.direction == *direction && slot.bytes == smallest)
+        });
+        let first = directions.next().unwrap_or(Direction::Read);
+        let second = directions.next();
+        let filler = Filler {
+            count: (rest - used) / smallest,
+            bytes: smallest,
+            share: if second.is_some() { u64::from(job.rwmixread.min(100)) } else { 100 },
+            directions: [first, second.unwrap_or(first)],
+        };
+        let (whole, cut) = (tiles * tile.len() as u64, cut as u64);
+        Self {
+            tile,
+            tile_bytes,
+            whole,
+            cut,
+            filler,
+            passes: Passes::new((whole + cut + filler.count).max(1), random(&mut state)),
+            bytes: tiles * tile_bytes + used + filler.count * smallest,
+        }
+    }
+
+    /// What one pass moves.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Each byte came as often as any other.
+    pub fn is_through(&self) -> bool {
+        self.passes.is_through()
+    }
+
+    pub fn next(&mut self) -> Slot {
+        let index = self.passes.next();
+        let slots = self.tile.len() as u64;
+        if index < self.whole + self.cut {
+            let slot = self.tile[(index % slots) as usize];
+            return Slot { at: slot.at + index / slots * self.tile_bytes, ..slot };
+        }
+        let (number, filler) = (index - self.whole - self.cut, &self.filler);
+        // Where the sum of the shares passes a whole number.
+        let first = number * filler.share / 100 != (number + 1) * filler.share / 100;
+        let from_end = filler.count - number;
+        Slot {
+            direction: filler.directions[usize::from(!first)],
+            bytes: filler.bytes,
+            at: self.bytes - from_end * filler.bytes,
+        }
+    }
+}
+
+/// A thousand blocks, each direction and size as often as the job says, at least once if at all.
+fn tile(job: &Job, state: &mut u64) -> Vec<Slot> {
+    let reads = f64::from(job.rwmixread.min(100)) / 100.0;
+    let is_mixed = job.directions().count() > 1;
+    let mut tile = Vec::new();
+    for direction in job.directions() {
+        let part = match direction {
+            _ if !is_mixed => 1.0,
+            Direction::Read => reads,
+            _ => 1.0 - reads,
+        };
+        let shares = &job.bs[direction.index()].0;
+        let all: f64 = shares.iter().map(weight).sum();
+        for share in shares.iter().filter(|share| part * weight(share) > 0.0) {
+            let count = (part * weight(share) / all * SLOTS).round().max(1.0) as u64;
+            let (low, steps) = (share.low.max(1), steps(share));
+            // A range at equal distances.
+            tile.extend((0..count).map(|i| {
+                let step = (u128::from(2 * i + 1) * u128::from(steps) / u128::from(2 * count)) as u64;
+                Slot { direction, bytes: low * (1 + step), at: 0 }
+            }));
+        }
+    }
+    if tile.is_empty() {
+        // Shares that are none.
+        let direction = job.directions().next().unwrap_or(Direction::Read);
+        let bytes = job.bs[direction.index()].smallest().max(1);
+        tile.push(Slot { direction, bytes, at: 0 });
+    }
+    for i in (1..tile.len()).rev() {
+        tile.swap(i, below(state, i as u64 + 1) as usize);
+    }
+    let mut at = 0;
+    for slot in &mut tile {
+        slot.at = at;
+        at += slot.bytes;
+    }
+    tile
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::super::job::{BlockShare, BlockSizes, Pattern, Target};
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn each_number_comes_once_in_each_pass(count in 1u64..3000, seed: u64) {
+            let mut passes = Passes::new(count, seed);
+            for _ in 0..3 {
+                let mut seen = vec![false; count as usize];
+                for _ in 0..count {
+                    let number = passes.next() as usize;
+                    prop_assert!(!seen[number]);
+                    seen[number] = true;
+                }
+            }
+        }
+
+        #[test]
+        fn tiles_cover_each_byte_once(
+            bytes in 1u64..20_000_000, seed: u64, mix in 0u8..=100, low in 1u64..64, high in 1u64..256
+        ) {
+            let mut job = Job { rw: Pattern::RandReadWrite, rwmixread: mix, ..Job::new(Target::Existing("x".into())) };
+            job.bs[Direction::Read.index()] = BlockSizes(vec![
+                BlockShare { low: 4096, high: 4096, percent: 30.0 },
+                BlockShare { low: 6144, high: 6144, percent: 70.0 },
+            ]);
+            job.bs[Direction::Write.index()] = BlockSizes(vec![BlockShare { low: low * 512, high: (low + high) * 512, percent: 100.0 }]);
+            let bytes = bytes.max(64 * 512);
+            let mut tiles = Tiles::new(&job, bytes, seed);
+            let smallest = tiles.filler.bytes;
+            prop_assert!(tiles.bytes() <= bytes && bytes - tiles.bytes() < smallest);
+            let (mut all, mut sum) = (Vec::new(), 0);
+            while sum < tiles.bytes() {
+                let slot = tiles.next();
+                sum += slot.bytes;
+                all.push((slot.at, slot.bytes));
+            }
+            all.sort_unstable();
+            let mut end = 0;
+            for (at, bytes) in all {
+                prop_assert_eq!(at, end);
+                end += bytes;
+            }
+            prop_assert_eq!(end, tiles.bytes());
+        }
+    }
+
+    #[test]
+    fn a_permutation_of_a_huge_device_keeps_within_it() {
+        let count = (1 << 51) + 12_345;
+        let permutation = Permutation::new(count, 1);
+        let mut numbers: Vec<u64> = (0..100_000).map(|i| permutation.at(i)).collect();
+        assert!(numbers.iter().all(|number| *number < count));
+        assert!(numbers.iter().any(|number| *number > count / 100 * 99));
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), 100_000);
+        assert_eq!(Permutation::new(u64::MAX, 1).at(5), Permutation::new(u64::MAX, 1).at(5));
+        assert_eq!(Permutation::new(1, 1).at(0), 0);
+    }
+
+    /// What a disk would notice: where the first block lies, and how far the next one is from it.
+    #[test]
+    fn a_permutation_looks_random() {
+        for count in [16u64, 100, 1 << 20] {
+            let (mut first, mut distance) = ([0u32; 16], [0u32; 16]);
+            let part = |number: u64| (number * 16 / count) as usize;
+            for seed in 0..16_000 {
+                let permutation = Permutation::new(count, scramble(seed));
+                let (a, b) = (permutation.at(0), permutation.at(1));
+                first[part(a)] += 1;
+                // Never 0: all but the nearest part have the same share.
+                distance[part((b + count - a) % count)] += 1;
+            }
+            let near = |n: &u32| (700..1_350).contains(n);
+            assert!(count == 100 || first.iter().all(near), "{count}: {first:?}");
+            assert!(count == 16 || count == 100 || distance.iter().all(near), "{count}: {distance:?}");
+        }
+    }
+
+    #[test]
+    fn neighbours_in_one_pass_lie_apart() {
+        // The distances of one pass of a disk: sixteenths, with 62,500 expected in each.
+        let count = 1_000_000u64;
+        let permutation = Permutation::new(count, 42);
+        let mut distances = [0u32; 16];
+        for i in 1..count {
+            let (a, b) = (permutation.at(i - 1), permutation.at(i));
+            distances[((b + count - a) % count * 16 / count) as usize] += 1;
+        }
+        // The deviation is 242: eight of them, since these are not independent.
+        assert!(distances.iter().all(|n| n.abs_diff(62_500) < 1_936), "{distances:?}");
+    }
+}

@@ -1,0 +1,60 @@
+//! What a job asks for that does not go together: named before the run, so that nothing is left out in silence.
+
+use super::job::{Direction, Engine, Job};
+
+/// The words of the job that cannot be had, in one sentence; None where all of them can.
+pub fn unsupported(job: &Job) -> Option<String> {
+    let lacks: Vec<String> =
+        lacks(job).into_iter().filter(|(lacks, _)| *lacks).map(|(_, word)| word).collect();
+    (!lacks.is_empty()).then(|| {
+        let job = job.name.escape_debug();
+        format!("job {job} asks for what does not go together: leave out {}", lacks.join(", "))
+    })
+}
+
+fn lacks(job: &Job) -> Vec<(bool, String)> {
+    let entry = |lacks: bool, word: &str| (lacks, word.to_string());
+    let ring = job.engine == Engine::IoUring;
+    let polls = matches!(job.engine, Engine::IoUring | Engine::IoUringCmd | Engine::Pvsync2);
+    let rates =
+        job.directions().filter(|way| job.rate.is_some_and(|r| r.iops[way.index()].is_some())).count();
+    vec![
+        entry(job.sqthread_poll && !ring, "sqthread_poll (io_uring has it)"),
+        entry(job.nop && !ring, "nop (io_uring has it)"),
+        entry(job.hipri && !polls, "hipri (io_uring, io_uring_cmd and pvsync2 have it)"),
+        entry(job.hipri && job.sqthread_poll, "one of hipri and sqthread_poll"),
+        entry(job.engine == Engine::IoUringCmd && !job.direct, "direct=0 (io_uring_cmd has no page cache)"),
+        // One count is kept, for one of them; fio does both in turns.
+        entry(job.fsync > 0 && job.fdatasync > 0, "one of fsync and fdatasync"),
+        // The order would not be the same a second time.
+        entry(job.verify && rates > 1, "verify with a rate_iops for each direction of a mix"),
+        entry(
+            job.verify && !job.rw.has(Direction::Write),
+            "verify without writes (only this run's are known)",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::job::{Pattern, Target};
+
+    #[test]
+    fn what_does_not_go_together_is_named() {
+        let job = || Job::new(Target::Existing("/dev/a".into()));
+        assert_eq!(unsupported(&job()), None);
+        let pairs = Job { rw: Pattern::TrimWrite, number_ios: Some(5), ..job() };
+        assert_eq!(unsupported(&pairs), None, "at any depth");
+        assert_eq!(unsupported(&Job::fio_defaults(Target::Existing("/dev/a".into()))), None);
+        for (job, word) in [
+            (Job { nop: true, engine: Engine::Psync, ..job() }, "nop"),
+            (Job { hipri: true, engine: Engine::Libaio, ..job() }, "hipri"),
+            (Job { verify: true, ..job() }, "verify"),
+            (Job { fsync: 32, fdatasync: 4, ..job() }, "fdatasync"),
+        ] {
+            let why = unsupported(&job).unwrap();
+            assert!(why.contains(word), "{why}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What the page cache keeps of what a thread reads.
+
+use std::os::fd::RawFd;
+
+use super::super::job::{Direction, Job};
+use super::Plan;
+
+/// The page cache of a thread's regions, which it is told to forget before each pass over them but the first, as by
+/// fio: a run of many passes would else measure memory. Before the first pass it was told when the run was prepared.
+#[derive(Debug)]
+pub struct Cache {
+    /// Descriptor, first byte and length.
+    parts: Vec<(RawFd, i64, i64)>,
+    /// Bytes of a pass.
+    pass: u64,
+    /// Of this one.
+    left: u64,
+}
+
+impl Cache {
+    /// None where nothing is read through it, or it is to be kept.
+    pub fn new(plan: &Plan<'_>) -> Option<Self> {
+        let Job { direct, invalidate, nop, rw, .. } = plan.job;
+        if *direct || *nop || !*invalidate || !rw.has(Direction::Read) {
+            return None;
+        }
+        let pass = plan.regions.iter().map(|region| region.bytes).sum();
+        let part = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let both = plan.places.iter().zip(plan.regions);
+        let parts = both.map(|(place, region)| (place.fd, part(region.begin), part(region.bytes))).collect();
+        Some(Self { parts, pass, left: pass })
+    }
+
+    /// So many bytes are next. True: with them a pass begins.
+    pub fn begins(&mut self, bytes: u32) -> bool {
+        let begins = self.left < bytes.into();
+        if begins {
+            self.left = self.pass;
+        }
+        self.left = self.left.saturating_sub(bytes.into());
+        begins
+    }
+
+    /// What is mapped stays, as with fio's mmap. That it does not listen is no error: then it would not have before the run either.
+    pub fn forget(&self) {
+        for (fd, begin, bytes) in &self.parts {
+            // SAFETY: the descriptor is open while the thread runs, and the rest are plain numbers.
+            unsafe { libc::posix_fadvise(*fd, *begin, *bytes, libc::POSIX_FADV_DONTNEED) };
+        }
+    }
+}

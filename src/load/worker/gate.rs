@@ -1,0 +1,110 @@
+//! What holds the threads of a run together.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often who waits for others looks whether to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Holds the workers until all are set up, so that they begin together or not at all.
+#[derive(Debug, Default)]
+pub struct Gate {
+    begin: Mutex<Option<bool>>,
+    opened: Condvar,
+}
+
+impl Gate {
+    /// Lets all workers go: to begin, or to return.
+    pub fn open(&self, begin: bool) {
+        *self.begin.lock().unwrap_or_else(PoisonError::into_inner) = Some(begin);
+        self.opened.notify_all();
+    }
+
+    /// Waits; true: begin.
+    pub fn pass(&self) -> bool {
+        let mut begin = self.begin.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match *begin {
+                Some(answer) => return answer,
+                None => begin = self.opened.wait(begin).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+/// What holds the workers at both ends of a run.
+#[derive(Debug, Default)]
+pub struct Gates {
+    pub begin: Gate,
+    /// A thread's end is also that of io_uring's workers behind it, whose CPU time is read before.
+    pub end: Gate,
+}
+
+/// Where the threads of a job wait for each other before any reads back what it wrote: another may still write or trim
+/// there.
+#[derive(Debug)]
+pub struct Meeting {
+    /// So many threads still write.
+    writers: Mutex<u32>,
+    came: Condvar,
+}
+
+impl Meeting {
+    /// Of so many threads, each of which attends once.
+    pub fn new(threads: u32) -> Self {
+        Self { writers: Mutex::new(threads), came: Condvar::new() }
+    }
+
+    /// A thread is to write: it does until this is dropped, also where it fails.
+    pub fn attend(&self) -> Writer<'_> {
+        Writer(self)
+    }
+
+    /// Waits until nobody writes any more. False: it is not to wait any longer.
+    pub fn wait(&self, is_over: impl Fn() -> bool) -> bool {
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        while *writers > 0 {
+            if is_over() {
+                return false;
+            }
+            writers = self.came.wait_timeout(writers, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}
+
+/// A thread that still writes.
+#[derive(Debug)]
+pub struct Writer<'a>(&'a Meeting);
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        let mut writers = self.0.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        *writers = writers.saturating_sub(1);
+        self.0.came.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn who_reads_back_waits_for_all_that_write() {
+        let meeting = Meeting::new(2);
+        let others_wrote = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (first, second) = (meeting.attend(), meeting.attend());
+            drop(first);
+            assert!(!meeting.wait(|| true), "who is stopped waits no longer");
+            let reader = scope.spawn(|| meeting.wait(|| false) && others_wrote.load(Ordering::Relaxed));
+            thread::sleep(Duration::from_millis(20));
+            others_wrote.store(true, Ordering::Relaxed);
+            drop(second);
+            assert!(reader.join().unwrap());
+        });
+    }
+}

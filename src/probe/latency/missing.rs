@@ -1,0 +1,125 @@
+//! What cannot be seen of a run, and why.
+
+use super::super::plan::Plan;
+use super::wanted::Reason;
+use crate::envelope::Missing;
+use crate::host::{BlockDevice, Host, Throttle};
+
+/// Devices that nobody uses make room for the others.
+pub fn devices(left_out: usize) -> Vec<Missing> {
+    let why = format!(
+        "{left_out} loop, RAM or network block devices that nobody uses are not traced, so that all others can be"
+    );
+    let missing = Missing {
+        reason: "not-traced".to_string(),
+        why,
+        remedy: Some("name one with -d".to_string()),
+        ..Missing::default()
+    };
+    (left_out > 0).then_some(missing).into_iter().collect()
+}
+
+/// Why operations are not followed.
+pub const NO_RING: &str = "this kernel has no event that names the io_uring request which is submitted";
+
+/// The stages that only operations have.
+pub fn operations(reason: &str, why: &str) -> Vec<Missing> {
+    ["submit", "reap"]
+        .into_iter()
+        .map(|stage| Missing {
+            stage: Some(stage.to_string()),
+            reason: reason.to_string(),
+            why: why.to_string(),
+            ..Missing::default()
+        })
+        .collect()
+}
+
+/// No stage is taken apart.
+pub fn parts(reason: &str, why: &str) -> Missing {
+    Missing {
+        part: Some("detail".to_string()),
+        reason: reason.to_string(),
+        why: why.to_string(),
+        ..Missing::default()
+    }
+}
+
+/// The end of the bios' callbacks is not seen.
+pub fn endio() -> Missing {
+    Missing {
+        stage: Some("complete".to_string()),
+        part: Some("endio".to_string()),
+        reason: "no-event".to_string(),
+        included_in: Some("cqe".to_string()),
+        why: "this kernel has no event block_io_done, which tells that a request's callbacks have run"
+            .to_string(),
+        remedy: Some("use Linux 6.5 or newer".to_string()),
+        ..Missing::default()
+    }
+}
+
+/// Limits that were not there at the start.
+pub fn throttled(limits: &[Throttle]) -> Vec<Missing> {
+    let mut devices: Vec<&str> = limits.iter().map(|limit| limit.device.as_str()).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    let of_device = |device: &str| {
+        Missing {
+        device: Some(device.to_string()),
+        stage: Some("queue".to_string()),
+        part: Some("throttle".to_string()),
+        reason: "limit-set-later".to_string(),
+        included_in: None,
+        why: "a cgroup's limit on it was set while it was measured: I/Os that it held are of no operation here, and \
+              their wait is in no stage"
+            .to_string(),
+        remedy: Some("run again now that it is set, or with --detail".to_string()),
+    }
+    };
+    devices.into_iter().map(of_device).collect()
+}
+
+/// `complete` exists on NVMe only, and there only with its event.
+pub fn complete(host: &Host, plan: &Plan, nvme: Option<&Reason>) -> Vec<Missing> {
+    let is_nvme = |name: &str| host.device(name).is_some_and(BlockDevice::is_nvme);
+    let mut all = Vec::new();
+    for device in plan.devices.iter().filter(|d| !d.is_bio_based()) {
+        let (reason, why, remedy) = match (is_nvme(&device.name), nvme) {
+            (true, None) => continue,
+            (true, Some((reason, why, remedy))) => (*reason, why.clone(), remedy.clone()),
+            (false, _) => (
+                "no-event",
+                "it is not seen of I/Os: only the NVMe driver has an event where it reaps a completion; elsewhere \
+                 device ends, and an operation's complete begins, at block_rq_complete"
+                    .to_string(),
+                None,
+            ),
+        };
+        all.push(Missing {
+            device: Some(device.name.clone()),
+            stage: Some("complete".to_string()),
+            part: None,
+            reason: reason.to_string(),
+            included_in: Some("device".to_string()),
+            why,
+            remedy,
+        });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_disk_with_a_later_limit_is_named_once() {
+        let on = |device: &str| Throttle { device: device.to_string(), ..Throttle::default() };
+        let found = throttled(&[on("sdb"), on("sda"), on("sdb")]);
+        let names: Vec<_> = found.iter().filter_map(|missing| missing.device.as_deref()).collect();
+        assert_eq!(names, ["sda", "sdb"]);
+        assert!(found.iter().all(|m| m.reason == "limit-set-later" && m.remedy.is_some()));
+        assert!(throttled(&[]).is_empty());
+    }
+}

@@ -1,0 +1,181 @@
+//! The object of the probe: its maps, what its programs are told, and how it is loaded.
+
+use anyhow::{Context, Result};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, OpenMapMut};
+use zerocopy::IntoBytes;
+
+use super::super::btf::KernelBtf;
+use super::super::events;
+use super::super::libbpf;
+use super::super::plan::{MOST_BYTES, Plan};
+use super::super::skel;
+use super::super::skel::latency::{LatencySkel, OpenLatencySkel};
+use super::super::syscalls;
+use super::programs;
+use super::wanted::Wanted;
+use crate::refusal::Refusal;
+use crate::wire::generator::GENERATOR_PLACES;
+
+/// `1 << STACK_BITS` of `bpf/parts.h`.
+const STACK_OWNERS: u32 = 1 << 14;
+
+/// `1 << IOCB_BITS` of `bpf/iocbs.h`.
+const IOCBS: u32 = 1 << 13;
+
+/// Sizes the maps, tells the programs what to do, and loads those of them that are wanted.
+pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut Wanted) -> Result<LatencySkel<'static>> {
+    let mut open = skel::latency_builder()
+        .and_then(|builder| builder.open(libbpf::object_place()))
+        .map_err(|e| refusal("opening the probes", &e))?;
+    size(&mut open, plan, wanted)?;
+    let told = open.maps.rodata_data.as_mut().context("the object has read-only data")?;
+    told.arguments = btf.arguments()?;
+    if wanted.ring.is_some() {
+        for (number, kind) in syscalls::followed() {
+            if let Some(slot) = told.syscall_kinds.get_mut(number) {
+                *slot = kind;
+            }
+        }
+    }
+    if let Some(place) = wanted.bio_complete {
+        told.arguments.bio_complete = place;
+    }
+    let config = &mut told.config;
+    config.want_bios = wanted.bio_complete.is_some().into();
+    config.rqf_flush_seq = btf.rqf_flush_seq();
+    config.rqf_timed_out = btf.rqf_timed_out();
+    config.devices = (plan.devices.len() + plan.heads.len()) as u32;
+    config.want_queue = wanted.queue.into();
+    config.want_operations = wanted.ring.is_some().into();
+    config.drop_issue = wanted.drop_issue;
+    config.want_parts = wanted.parts.into();
+    config.want_throttle = wanted.throttle.into();
+    config.bio_mask = plan.bio_sets() - 1;
+    config.want_submitter = wanted.submitter().into();
+    config.want_filter = wanted.filter.kinds();
+    config.unified_cgroups = wanted.unified_cgroups.into();
+    config.generator = if wanted.generator { std::process::id() } else { 0 };
+    if let Some(grouping) = &wanted.grouping {
+        grouping.tell(config);
+    }
+    if let Some(asked) = &wanted.events {
+        events::prepare(&mut open, asked, wanted.cpus)?;
+    }
+    programs::choose(&mut open, wanted);
+    let skel = open.load().map_err(|e| refusal("loading the probes", &e))?;
+    for (index, device) in plan.devices.iter().chain(&plan.heads).enumerate() {
+        skel.maps
+            .devices
+            .update(&(index as u32).to_ne_bytes(), device.wire.as_bytes(), MapFlags::ANY)
+            .map_err(|e| refusal("writing the table of devices", &e))?;
+    }
+    wanted.filter.fill(&skel).context("writing the filter")?;
+    Ok(skel)
+}
+
+fn size(open: &mut OpenLatencySkel<'_>, plan: &mut Plan, wanted: &mut Wanted) -> Result<()> {
+    if wanted.bio_complete.is_none() {
+        open.maps
+            .bio_ios
+            .set_max_entries(1)
+            .map_err(|e| refusal("sizing the table of bios without requests", &e))?;
+    }
+    open.maps.slots.set_max_entries(plan.slots.max(1)).map_err(|e| refusal("sizing the slots", &e))?;
+    open.maps.bios.set_max_entries(plan.bio_sets()).map_err(|e| refusal("sizing the table of bios", &e))?;
+    if wanted.bio_complete.is_some() && wanted.events.is_some() {
+        let bios = open.maps.bio_ios.max_entries();
+        resize([(&mut open.maps.bio_events, bios)], "sizing the table of events of bios")?;
+    }
+    if wanted.submitter() {
+        open.maps
+            .submitters
+            .set_max_entries(plan.bio_sets())
+            .map_err(|e| refusal("sizing the table of submitters", &e))?;
+    }
+    if wanted.ring.is_some() {
+        open.maps
+            .operation_rows
+            .set_max_entries(plan.operation_rows)
+            .map_err(|e| refusal("sizing the rows of operations", &e))?;
+    } else {
+        for map in [&mut open.maps.callers, &mut open.maps.operations, &mut open.maps.rings] {
+            map.set_max_entries(1).map_err(|e| refusal("sizing the tables of operations", &e))?;
+        }
+    }
+    if wanted.generator {
+        resize([(&mut open.maps.generators, GENERATOR_PLACES as u32)], "sizing the table of generators")?;
+    }
+    if wanted.throttle {
+        size_calls(open)?;
+    }
+    if wanted.throttle && (wanted.submitter() || !wanted.filter.is_empty()) {
+        let places = open.maps.operations.max_entries() + open.maps.callers.max_entries() + IOCBS;
+        resize([(&mut open.maps.origins, places)], "sizing the table of who hands operations in")?;
+    }
+    if wanted.events.is_some() {
+        resize([(&mut open.maps.ranges, plan.slots)], "sizing the table of what requests asked for")?;
+    }
+    if wanted.parts {
+        size_parts(open, plan)?;
+    }
+    wanted.filter.size(open).map_err(|e| refusal("sizing the filter", &e))?;
+    open.maps.rows.set_max_entries(plan.rows).map_err(|e| refusal("sizing the rows", &e))?;
+    // Last: these take what all others leave. Where there are groups those are worth more.
+    if wanted.ring.is_some() {
+        let others = if wanted.grouping.is_some() { MOST_BYTES } else { map_bytes(open) };
+        plan.fit_unowned(others, wanted.cpus);
+        let rows = plan.rows + plan.unowned_rows;
+        resize([(&mut open.maps.rows, rows)], "sizing the rows of I/Os of no operation")?;
+    }
+    if let Some(grouping) = &mut wanted.grouping {
+        grouping.fit(map_bytes(open));
+        grouping.size(open).map_err(|e| refusal("sizing the tables of groups", &e))?;
+    }
+    Ok(())
+}
+
+fn map_bytes(open: &OpenLatencySkel<'_>) -> u64 {
+    let maps = open.open_object().maps();
+    maps.map(|map| u64::from(map.value_size()) * u64::from(map.max_entries())).sum()
+}
+
+/// What is known of operations and calls lies beside their own tables.
+fn size_calls(open: &mut OpenLatencySkel<'_>) -> Result<()> {
+    let places = open.maps.operations.max_entries() + open.maps.callers.max_entries();
+    let sizes = [
+        (&mut open.maps.operation_parts, places),
+        (&mut open.maps.stack_owners, STACK_OWNERS),
+        (&mut open.maps.iocbs, IOCBS),
+    ];
+    resize(sizes, "sizing the tables of parts of operations")
+}
+
+/// What is known of requests lies beside the tables of slots and bios.
+fn size_parts(open: &mut OpenLatencySkel<'_>, plan: &Plan) -> Result<()> {
+    let sizes = [
+        (&mut open.maps.slot_parts, plan.slots),
+        (&mut open.maps.bio_parts, plan.bio_sets()),
+        (&mut open.maps.part_rows, plan.part_rows()),
+    ];
+    resize(sizes, "sizing the tables of parts")
+}
+
+fn resize<const N: usize>(sizes: [(&mut OpenMapMut<'_>, u32); N], what: &str) -> Result<()> {
+    for (map, entries) in sizes {
+        // Where no traced device has requests there is none of some.
+        map.set_max_entries(entries.max(1)).map_err(|e| refusal(what, &e))?;
+    }
+    Ok(())
+}
+
+/// Why the kernel did not do something.
+pub fn refusal(what: &str, error: &libbpf_rs::Error) -> anyhow::Error {
+    let said = libbpf::last_words().map(|words| format!(" ({words})")).unwrap_or_default();
+    let text = if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !libbpf::was_examined() {
+        format!("{what} was not permitted{said}: run as root, or grant CAP_BPF and CAP_PERFMON")
+    } else {
+        format!("{what} failed: {error}{said}: `biopsy check` shows what this kernel allows")
+    };
+    Refusal::Refused(text).into()
+}

@@ -1,0 +1,53 @@
+//! What to trace.
+
+use super::super::events::EventOptions;
+use super::super::filter::Filter;
+
+/// What to trace.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Names of disks; empty: every one that is in use.
+    pub devices: Vec<String>,
+    /// Trace bio-based disks too, and what lies below the disks that are named.
+    pub layers: bool,
+    /// But not what lies below.
+    pub only_named: bool,
+    /// Without it `block_bio_queue` is not attached and there is no queue stage.
+    pub queue_stage: bool,
+    /// Follow operations: io_uring requests, and system calls that read or write. Needs `queue_stage`.
+    pub operations: bool,
+    /// Take stages apart (`--detail`). Needs `operations`.
+    pub parts: bool,
+    /// Send an event per I/O; None: nobody looks at each.
+    pub events: Option<EventOptions>,
+    /// What I/Os are counted apart by, `BY_*` of the wire; None: they are not.
+    pub group_by: Option<u32>,
+    /// Whose I/O is followed.
+    pub filter: Filter,
+    /// The load generator runs in this process and tells when it hands in and when it looks; see
+    /// [`LatencyProbe::generators`](super::LatencyProbe::generators). Needs `operations`.
+    pub generator: bool,
+    /// Measure the probes' cost with the kernel's program statistics.
+    pub cost: bool,
+    /// Test aid: forget every Nth issue event; 0: none.
+    pub drop_issue: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            devices: Vec::new(),
+            layers: false,
+            only_named: false,
+            queue_stage: true,
+            operations: true,
+            parts: false,
+            events: None,
+            group_by: None,
+            filter: Filter::default(),
+            generator: false,
+            cost: true,
+            drop_issue: 0,
+        }
+    }
+}

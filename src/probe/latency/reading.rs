@@ -1,0 +1,148 @@
+//! The state of all tables at one moment.
+
+use anyhow::{Context, Result};
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::super::libbpf::element;
+use super::LatencyProbe;
+use crate::clock::now_ns;
+use crate::host::counters::Counters;
+use crate::wire::parts::{PART_UNITS, PartRow};
+use crate::wire::places::WirePlace;
+use crate::wire::reading::{DeviceSample, Reading};
+use crate::wire::rows::{OperationRow, Row};
+use crate::wire::{COVERS, OPS, OPS_SHARDED, WireBioIo, WireCounters, WireSlot};
+
+impl LatencyProbe {
+    /// I/Os counted so far, over all devices.
+    pub(super) fn completed(&self) -> u64 {
+        self.samples(false)
+            .map(|devices| {
+                devices
+                    .iter()
+                    .flat_map(|d| d.rows.iter().chain(&d.rare))
+                    .map(|row| {
+                        row.stages[1].count() + row.further + row.untimed + row.no_start + row.never_issued
+                    })
+                    .sum()
+            })
+            .unwrap_or(0)
+    }
+
+    pub(super) fn reading(&self, before: Vec<Option<Counters>>) -> Result<Reading> {
+        let at_ns = now_ns();
+        let with_operations = self.attached.contains("ring_complete");
+        let mut devices = self.samples(with_operations)?;
+        let groups = self.grouping.map(|all| all.read(&self.skel, with_operations)).transpose()?;
+        let after = self.kernel_counters();
+        for ((device, before), after) in devices.iter_mut().zip(before).zip(after) {
+            device.kernel_before = before;
+            device.kernel_after = after;
+            // All of the plan were there when the host was read.
+            device.vanished = !self.root.join("sys/block").join(&device.name).exists();
+        }
+        let unfollowed = self.skel.maps.bss_data.as_ref().map_or(0, |bss| bss.unfollowed);
+        Ok(Reading { at_ns, devices, missed: self.missed(), unfollowed, groups, filtered: self.filtered })
+    }
+
+    /// Requests that were issued before `before_ns`, and from there to `until_ns`, and have not been seen to complete,
+    /// per device.
+    pub(super) fn held(&self, before_ns: u64, until_ns: u64) -> Result<Vec<[u64; 2]>> {
+        let mut held = vec![[0; 2]; self.plan.devices.len()];
+        let age = |since: u64| usize::from(since >= before_ns);
+        let slots = self.skel.maps.slots.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)?;
+        for (key, slot) in slots {
+            let index = u32::from_ne_bytes(key.as_slice().try_into().context("a slot's key has four bytes")?);
+            let slot = WireSlot::decode(&slot)?;
+            if slot.request == 0 || slot.issued >= until_ns {
+                continue;
+            }
+            let owner = self.plan.devices.iter().rposition(|d| d.wire.slot_base <= index);
+            if let Some(count) = owner.and_then(|i| held.get_mut(i)) {
+                count[age(slot.issued)] += 1;
+            }
+        }
+        if self.attached.contains("bio_complete") {
+            for (_, io) in self.skel.maps.bio_ios.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
+                let io = WireBioIo::decode(&io)?;
+                if io.bio == 0 || io.queued >= until_ns {
+                    continue;
+                }
+                if let Some(count) = held.get_mut(io.device as usize) {
+                    count[age(io.queued)] += 1;
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    /// Results that came since `since_ns` and that nobody was seen to fetch, per device and class; None where
+    /// operations are not followed. After the end of the window, which leaves all as it was.
+    pub(super) fn unfetched(&self, since_ns: u64) -> Result<Option<Vec<[u64; OPS]>>> {
+        if !self.attached.contains("ring_complete") {
+            return Ok(None);
+        }
+        let mut all = vec![[0; OPS]; self.plan.devices.len()];
+        let maps = &self.skel.maps;
+        for (key, place) in maps.operations.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
+            let index =
+                u32::from_ne_bytes(key.as_slice().try_into().context("a place's key has four bytes")?);
+            let place = WirePlace::decode(&place)?;
+            let slot = place.slot().map(|slot| element(&maps.slots, slot)).transpose()?;
+            let slot = slot.map(|bytes| WireSlot::decode(&bytes)).transpose()?;
+            let Some(result) = place.unfetched(index, slot.as_ref()) else { continue };
+            let count =
+                all.get_mut(usize::from(result.device)).and_then(|of| of.get_mut(usize::from(result.op)));
+            if let Some(count) = count.filter(|_| result.ended_ns >= since_ns) {
+                *count += 1;
+            }
+        }
+        Ok(Some(all))
+    }
+
+    pub(super) fn kernel_counters(&self) -> Vec<Option<Counters>> {
+        self.plan.counters(&self.root)
+    }
+
+    fn samples(&self, with_operations: bool) -> Result<Vec<DeviceSample>> {
+        let maps = &self.skel.maps;
+        let row = |index: u32| -> Result<Row> { Ok(Row::decode(&element(&maps.rows, index)?)?) };
+        let operations = |index: u32| -> Result<OperationRow> {
+            Ok(OperationRow::decode(&element(&maps.operation_rows, index)?)?)
+        };
+        let part =
+            |index: u32| -> Result<PartRow> { Ok(PartRow::decode(&element(&maps.part_rows, index)?)?) };
+        let with_parts = with_operations && self.attached.contains("bio_getrq");
+        let units = if with_parts { (PART_UNITS * OPS) as u32 } else { 0 };
+        let mut all = Vec::with_capacity(self.plan.devices.len());
+        for (index, device) in self.plan.devices.iter().enumerate() {
+            let wire = &device.wire;
+            let end = wire.rare_row_base + (OPS - OPS_SHARDED) as u32;
+            let first = wire.operation_row_base;
+            let covered = COVERS * (wire.operation_shards as usize * OPS_SHARDED + OPS - OPS_SHARDED);
+            let operation_rows = if with_operations { first..first + covered as u32 } else { 0..0 };
+            let first = wire.unowned_row_base;
+            let unowned = wire.unowned_shards * OPS_SHARDED as u32 + (OPS - OPS_SHARDED) as u32;
+            let unowned = if with_operations { first..first + unowned } else { 0..0 };
+            all.push(DeviceSample {
+                name: device.name.clone(),
+                // Before those of all I/Os, where each of these is already.
+                unowned: unowned.map(row).collect::<Result<_>>()?,
+                unowned_shards: wire.unowned_shards,
+                hw_queues: wire.hw_queues,
+                shards: wire.shards,
+                rows: (wire.row_base..wire.rare_row_base).map(row).collect::<Result<_>>()?,
+                rare: (wire.rare_row_base..end).map(row).collect::<Result<_>>()?,
+                operations: operation_rows.map(operations).collect::<Result<_>>()?,
+                operation_shards: wire.operation_shards,
+                parts: (0..units).map(|i| part(index as u32 * units + i)).collect::<Result<_>>()?,
+                counters: WireCounters::decode(&element(&maps.counters, index as u32)?)?,
+                bio_based: device.is_bio_based(),
+                counted_at_start: device.is_bio_based() && self.counted_at_start,
+                added_for: device.added_for.clone(),
+                ..DeviceSample::default()
+            });
+        }
+        Ok(all)
+    }
+}

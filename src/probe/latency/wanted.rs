@@ -1,0 +1,66 @@
+//! What is loaded on this kernel.
+
+use super::super::btf::{self, EventHome, KernelBtf, RingSubmit};
+use super::super::events::EventOptions;
+use super::super::filter::Filter;
+use super::super::groups::Grouping;
+use crate::host::rights::Rights;
+
+/// What is loaded: what was asked for, less what this kernel does not have or refuses.
+pub struct Wanted {
+    pub nvme: Option<NvmeEvent>,
+    pub queue: bool,
+    /// Operations are followed, with this event of io_uring.
+    pub ring: Option<RingSubmit>,
+    /// Stages are taken apart; and whether the end of the bios' callbacks can be seen (6.5).
+    pub parts: bool,
+    pub io_done: bool,
+    /// A limit is set on a traced device: what blk-throttle holds back is looked for.
+    pub throttle: bool,
+    /// Operations of this process's own threads begin and end with their own stamps.
+    pub generator: bool,
+    /// The place of the bio in block_bio_complete, where a bio-based device is traced.
+    pub bio_complete: Option<u32>,
+    pub events: Option<EventOptions>,
+    pub cpus: u32,
+    pub grouping: Option<Grouping>,
+    pub filter: Filter,
+    pub unified_cgroups: bool,
+    pub drop_issue: u32,
+}
+
+impl Wanted {
+    /// Somebody asks who handed an I/O in.
+    pub fn submitter(&self) -> bool {
+        self.events.is_some() || self.grouping.is_some()
+    }
+}
+
+/// The program on the event by which the device stage of NVMe drives ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NvmeEvent {
+    /// `nvme_sq`, with the types of its module.
+    Typed,
+    /// `nvme_sq_raw`, without.
+    Raw,
+}
+
+/// How the end of the device stage can be seen on NVMe drives, else why not.
+pub fn nvme_sq(btf: &KernelBtf, rights: &Rights) -> Result<NvmeEvent, Reason> {
+    match btf.event("nvme_sq", Some("nvme_core")) {
+        EventHome::Vmlinux | EventHome::Module(_) if btf::file().is_some() => Ok(NvmeEvent::Raw),
+        EventHome::Module(_) if !rights.sys_admin => Ok(NvmeEvent::Raw),
+        EventHome::Vmlinux | EventHome::Module(_) => Ok(NvmeEvent::Typed),
+        EventHome::Untyped(module) => Err((
+            "no-btf",
+            format!("module {module} has no BTF, so its event nvme_sq cannot be typed"),
+            Some("use a kernel from 5.11 on with CONFIG_DEBUG_INFO_BTF_MODULES".to_string()),
+        )),
+        EventHome::NotLoaded(_) | EventHome::Absent => {
+            Err(("no-event", "this kernel has no event nvme_sq".to_string(), None))
+        }
+    }
+}
+
+/// A word for scripts, a sentence, and a remedy.
+pub type Reason = (&'static str, String, Option<String>);

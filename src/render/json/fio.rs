@@ -1,0 +1,169 @@
+//! fio's JSON, as fio 3.33 writes it: its keys, their order, its layout, and its zeros for what did not happen,
+//! because those who read it expect every key.
+//!
+//! Where it differs from fio: `job_start` (of later versions) is there when known; `total_err` and
+//! `first_error` only after errors; `disk_util` never; intervals without an operation count as samples of 0,
+//! which fio leaves out; `latency_*` are shares of the operations whose time was taken; percentiles and `bins`
+//! stand in `clat_ns`, or in `lat_ns` if nobody took completion latencies. Values of `bins` and percentiles are
+//! off by at most 4 % (see [`bins`]), standard deviations by 1/32 of the root mean square.
+
+pub mod bins;
+pub mod entry;
+mod layout;
+pub mod options;
+
+use std::time::Duration;
+
+use crate::hist::Histogram;
+use crate::load::LoadSummary;
+use bins::{PERCENTILES, bins, percentile};
+use entry::{Entry, Moments, Way};
+use layout::Node;
+
+/// When the run ended, for the head of the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Time {
+    /// Since 1970.
+    pub unix_ms: u64,
+    /// Local time, as C's `ctime` has it: `Sun Nov 22 07:28:38 2026`.
+    pub text: String,
+    /// Since the program began.
+    pub elapsed: Duration,
+}
+
+/// The whole file: json, or json+ with `plus`. `options` are fio's global ones, by name and value as they were
+/// given; each section's own are told from its job.
+pub fn render(loads: &[LoadSummary], options: &[(String, String)], time: &Time, plus: bool) -> Vec<u8> {
+    let mut root = vec![
+        ("fio version", Node::text(&version())),
+        ("timestamp", Node::Whole(time.unix_ms / 1000)),
+        ("timestamp_ms", Node::Whole(time.unix_ms)),
+        ("time", Node::text(&time.text)),
+    ];
+    if !options.is_empty() {
+        root.push(("global options", words(options)));
+    }
+    // fio counts a second that has begun.
+    let elapsed = time.elapsed.as_millis().div_ceil(1000) as u64;
+    let jobs = entry::entries(loads).iter().map(|entry| job(entry, elapsed, plus)).collect();
+    root.push(("jobs", Node::List(jobs)));
+    let mut bytes = Node::object(root).to_string().into_bytes();
+    bytes.push(b'\n');
+    bytes
+}
+
+/// What stands for fio's own version.
+pub fn version() -> String {
+    format!("biopsy-{}", env!("CARGO_PKG_VERSION"))
+}
+
+fn job(entry: &Entry<'_>, elapsed: u64, plus: bool) -> Node {
+    let job = &entry.section.job;
+    let mut keys = vec![("jobname", Node::text(&job.name)), ("groupid", Node::Whole(entry.group as u64))];
+    keys.extend(entry.started_ms.map(|ms| ("job_start", Node::Whole(ms))));
+    keys.extend([
+        ("error", Node::Whole(entry.error.unsigned_abs().into())),
+        ("eta", Node::Whole(0)),
+        ("elapsed", Node::Whole(elapsed)),
+        ("job options", words(&options::given(job))),
+    ]);
+    for (name, way) in ["read", "write", "trim"].into_iter().zip(&entry.ways) {
+        keys.push((name, direction(way, plus)));
+    }
+    keys.push((
+        "sync",
+        Node::object([
+            ("total_ios", Node::Whole(entry.syncs.count())),
+            ("lat_ns", latency(&entry.syncs, true, plus)),
+        ]),
+    ));
+    keys.extend([
+        ("job_runtime", Node::Whole(entry.runtime_ns / 1_000_000)),
+        ("usr_cpu", Node::Real(entry.cpu_percent(entry.user_ns))),
+        ("sys_cpu", Node::Real(entry.cpu_percent(entry.system_ns))),
+        ("ctx", Node::Whole(entry.context_switches)),
+        ("majf", Node::Whole(entry.major_faults)),
+        ("minf", Node::Whole(entry.minor_faults)),
+        ("iodepth_level", shares(&["1", "2", "4", "8", "16", "32", ">=64"], &entry.depth_shares())),
+        ("iodepth_submit", shares(&CALLS, &entry::call_shares(&entry.submitted))),
+        ("iodepth_complete", shares(&CALLS, &entry::call_shares(&entry.reaped))),
+        ("latency_ns", shares(&SMALL, &entry.times.ns)),
+        ("latency_us", shares(&SMALL, &entry.times.us)),
+        ("latency_ms", shares(&LARGE, &entry.times.ms)),
+    ]);
+    if entry.errors > 0 {
+        keys.push(("total_err", Node::Whole(entry.errors)));
+        keys.push(("first_error", Node::Whole(entry.error.unsigned_abs().into())));
+    }
+    keys.extend([
+        ("latency_depth", Node::Whole(job.iodepth.into())),
+        ("latency_target", Node::Whole(0)),
+        ("latency_percentile", Node::Real(100.0)),
+        ("latency_window", Node::Whole(0)),
+    ]);
+    Node::object(keys)
+}
+
+const CALLS: [&str; 7] = ["0", "4", "8", "16", "32", "64", ">=64"];
+const SMALL: [&str; 10] = ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000"];
+const LARGE: [&str; 12] = ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000", "2000", ">=2000"];
+
+fn direction(way: &Way, plus: bool) -> Node {
+    let percentiles = way.percentiles_of_lat();
+    let Moments { min, max, mean, deviation, samples } = way.bandwidth;
+    let iops = way.rates;
+    Node::object([
+        ("io_bytes", Node::Whole(way.bytes)),
+        ("io_kbytes", Node::Whole(way.bytes >> 10)),
+        ("bw_bytes", Node::Whole(way.bytes_per_second() as u64)),
+        ("bw", Node::Whole(way.bytes_per_second() as u64 / 1024)),
+        ("iops", Node::Real(way.iops())),
+        ("runtime", Node::Whole(way.runtime_ms())),
+        ("total_ios", Node::Whole(way.operations)),
+        ("short_ios", Node::Whole(way.short)),
+        ("drop_ios", Node::Whole(0)),
+        ("slat_ns", latency(&way.slat, false, plus)),
+        ("clat_ns", latency(&way.clat, !percentiles, plus)),
+        ("lat_ns", latency(&way.lat, percentiles, plus)),
+        ("bw_min", Node::Whole(min as u64)),
+        ("bw_max", Node::Whole(max as u64)),
+        ("bw_agg", Node::Real(way.share_percent)),
+        ("bw_mean", Node::Real(mean)),
+        ("bw_dev", Node::Real(deviation)),
+        ("bw_samples", Node::Whole(samples)),
+        ("iops_min", Node::Whole(iops.min as u64)),
+        ("iops_max", Node::Whole(iops.max as u64)),
+        ("iops_mean", Node::Real(iops.mean)),
+        ("iops_stddev", Node::Real(iops.deviation)),
+        ("iops_samples", Node::Whole(iops.samples)),
+    ])
+}
+
+/// Times of one kind, with its distribution where that is wanted and not empty.
+fn latency(hist: &Histogram, distribution: bool, plus: bool) -> Node {
+    let mut keys = vec![
+        ("min", Node::Whole(hist.min().unwrap_or(0))),
+        ("max", Node::Whole(hist.max().unwrap_or(0))),
+        ("mean", Node::Real(hist.mean().unwrap_or(0.0))),
+        ("stddev", Node::Real(hist.deviation().unwrap_or(0.0))),
+        ("N", Node::Whole(hist.count())),
+    ];
+    if distribution && !hist.is_empty() {
+        let bins = bins(hist);
+        let of = |percent: f64| (format!("{percent:.6}"), Node::Whole(percentile(&bins, percent)));
+        keys.push(("percentile", Node::Object(PERCENTILES.into_iter().map(of).collect())));
+        if plus {
+            let counts = bins.iter().map(|(value, n)| (value.to_string(), Node::Whole(*n))).collect();
+            keys.push(("bins", Node::Object(counts)));
+        }
+    }
+    Node::object(keys)
+}
+
+fn shares(names: &[&'static str], percents: &[f64]) -> Node {
+    Node::object(names.iter().zip(percents).map(|(name, percent)| (*name, Node::Real(*percent))))
+}
+
+fn words(options: &[(String, String)]) -> Node {
+    Node::Object(options.iter().map(|(name, value)| (name.clone(), Node::text(value))).collect())
+}

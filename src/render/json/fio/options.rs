@@ -1,0 +1,241 @@
+//! A job as fio's options: what differs from fio's defaults, in its words, so that a job file of them is the
+//! same load.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::load::{
+    Advice, Arrivals, BlockShare, BlockSizes, Distribution, Engine, Extent, Job, OnError, Pattern, Placement,
+    Target, Timestamps,
+};
+
+/// Names and values, fio's `job options`. What fio has no word for is not there: where threads run beside a
+/// list of CPUs, latencies of some operations only, requests that do nothing.
+pub fn given(job: &Job) -> Vec<(String, String)> {
+    let mut options: Vec<(&str, String)> = vec![("name", job.name.clone())];
+    options.extend(targets(&job.targets));
+    options.push(("ioengine", job.engine.name().to_string()));
+    options.push(("rw", job.rw.name().to_string()));
+    if matches!(job.rw, Pattern::ReadWrite | Pattern::RandReadWrite) {
+        options.push(("rwmixread", job.rwmixread.to_string()));
+    }
+    options.push(blocks(&job.bs));
+    let mut number = |name, value: u64, default: u64| {
+        if value != default {
+            options.push((name, value.to_string()));
+        }
+    };
+    number("iodepth", job.iodepth.into(), 1);
+    number("iodepth_batch", job.iodepth_batch.into(), 1);
+    number("iodepth_batch_complete", job.iodepth_batch_complete.into(), 1);
+    number("numjobs", job.numjobs.into(), 1);
+    number("direct", job.direct.into(), 0);
+    number("thinktime_blocks", job.thinktime_blocks.into(), 1);
+    number("fsync", job.fsync.into(), 0);
+    number("fdatasync", job.fdatasync.into(), 0);
+    number("end_fsync", job.end_fsync.into(), 0);
+    number("number_ios", job.number_ios.unwrap_or(0), 0);
+    number("io_size", job.io_size.unwrap_or(0), 0);
+    number("filesize", job.filesize.or_else(|| scratch(&job.targets)).unwrap_or(0), 0);
+    number("norandommap", (job.rw.is_random() && job.norandommap).into(), 0);
+    if job.rw.is_random() {
+        options.push(("randseed", job.seed.to_string()));
+    }
+    let mut extent = |name, extent: Option<Extent>| {
+        if let Some(extent) = extent.filter(|extent| *extent != Extent::Bytes(0)) {
+            options.push((name, place(extent)));
+        }
+    };
+    extent("size", job.size);
+    extent("offset", Some(job.offset));
+    extent("offset_increment", Some(job.offset_increment));
+    options.extend(job.runtime.map(|runtime| ("runtime", length(runtime))));
+    let lengths = [("ramp_time", job.ramp_time), ("thinktime", job.thinktime)];
+    options
+        .extend(lengths.into_iter().filter(|(_, time)| !time.is_zero()).map(|(n, time)| (n, length(time))));
+    if let Some(rate) = job.rate {
+        let each = rate.iops.map(|iops| iops.map_or(String::new(), |iops| iops.to_string()));
+        options.push(("rate_iops", alike(each)));
+        if rate.arrivals == Arrivals::Exponential {
+            options.push(("rate_process", "poisson".to_string()));
+        }
+    }
+    if let Some(distribution) = distribution(&job.distribution) {
+        options.push(("random_distribution", distribution));
+    }
+    let advice = match job.advice {
+        Advice::ByPattern => None,
+        Advice::Random => Some("random"),
+        Advice::Sequential => Some("sequential"),
+        Advice::Nothing => Some("0"),
+    };
+    options.extend(advice.map(|word| ("fadvise_hint", word.to_string())));
+    match &job.placement {
+        Placement::Cpus { cpus, split } => {
+            options.push(("cpus_allowed", joined(cpus.iter().map(u32::to_string), ",")));
+            options.push(("cpus_allowed_policy", if *split { "split" } else { "shared" }.to_string()));
+        }
+        Placement::Nodes(nodes) => {
+            options.push(("numa_cpu_nodes", joined(nodes.iter().map(u32::to_string), ",")));
+        }
+        Placement::Local | Placement::Remote | Placement::Anywhere => {}
+    }
+    options.extend(job.memory_node.map(|node| ("numa_mem_policy", format!("prefer:{node}"))));
+    let ring = matches!(job.engine, Engine::IoUring | Engine::IoUringCmd);
+    let switches = [
+        ("hipri", job.hipri),
+        ("sqthread_poll", ring && job.sqthread_poll),
+        ("registerfiles", ring && job.registerfiles),
+        ("fixedbufs", ring && job.fixedbufs),
+        ("time_based", job.time_based),
+        ("do_verify", job.verify),
+        ("refill_buffers", job.refill_buffers),
+        ("gtod_reduce", job.timestamps == Timestamps::Off),
+        ("stonewall", job.stonewall),
+        ("exitall", job.exitall),
+        ("group_reporting", job.group_reporting),
+    ];
+    options.extend(switches.into_iter().filter(|(_, on)| *on).map(|(name, _)| (name, "1".to_string())));
+    if job.on_error == OnError::Continue {
+        options.push(("continue_on_error", "all".to_string()));
+    }
+    options.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+}
+
+/// A colon separates names, and is escaped in them.
+fn targets(targets: &[Target]) -> Vec<(&'static str, String)> {
+    let escaped = |path: &Path| path.to_string_lossy().replace(':', "\\:");
+    let (mut directories, mut files) = (Vec::new(), Vec::new());
+    for target in targets {
+        match target {
+            Target::Existing(path) => files.push(escaped(path)),
+            Target::Scratch { directory, .. } => directories.push(escaped(directory)),
+        }
+    }
+    let lists = [("directory", directories), ("filename", files)];
+    lists
+        .into_iter()
+        .filter(|list| !list.1.is_empty())
+        .map(|(name, list)| (name, joined(list, ":")))
+        .collect()
+}
+
+/// Size of a scratch file.
+fn scratch(targets: &[Target]) -> Option<u64> {
+    targets.iter().find_map(|target| match target {
+        Target::Existing(_) => None,
+        Target::Scratch { bytes, .. } => Some(*bytes),
+    })
+}
+
+/// One value for all directions, or one for each.
+fn alike(each: [String; 3]) -> String {
+    if each[0] == each[1] && each[1] == each[2] { each[0].clone() } else { each.join(",") }
+}
+
+fn blocks(bs: &[BlockSizes; 3]) -> (&'static str, String) {
+    let range = |share: &BlockShare| {
+        if share.low == share.high { share.low.to_string() } else { format!("{}-{}", share.low, share.high) }
+    };
+    if bs.iter().any(|sizes| sizes.0.len() > 1) {
+        let split = |sizes: &BlockSizes| {
+            joined(sizes.0.iter().map(|share| format!("{}/{}", range(share), share.percent)), ":")
+        };
+        return ("bssplit", alike([0, 1, 2].map(|at| split(&bs[at]))));
+    }
+    let one = |sizes: &BlockSizes| sizes.0.first().map_or(String::new(), range);
+    let name = if bs.iter().all(|sizes| sizes.only().is_some()) { "bs" } else { "bsrange" };
+    (name, alike([0, 1, 2].map(|at| one(&bs[at]))))
+}
+
+fn place(extent: Extent) -> String {
+    match extent {
+        Extent::Bytes(bytes) => bytes.to_string(),
+        Extent::Percent(percent) => format!("{percent}%"),
+    }
+}
+
+/// Whole seconds, or the largest unit that has no fraction.
+fn length(time: Duration) -> String {
+    match time.as_micros() {
+        us if us % 1_000_000 == 0 => format!("{}s", us / 1_000_000),
+        us if us % 1_000 == 0 => format!("{}ms", us / 1_000),
+        us => format!("{us}us"),
+    }
+}
+
+fn distribution(distribution: &Distribution) -> Option<String> {
+    match distribution {
+        Distribution::Uniform => None,
+        Distribution::Zipf(theta) => Some(format!("zipf:{theta}")),
+        Distribution::Pareto(power) => Some(format!("pareto:{power}")),
+        Distribution::Normal(deviation) => Some(format!("normal:{deviation}")),
+        Distribution::Zoned(zones) => Some(format!(
+            "zoned:{}",
+            joined(zones.iter().map(|(access, size)| format!("{access}/{size}")), ":")
+        )),
+    }
+}
+
+fn joined(words: impl IntoIterator<Item = String>, by: &str) -> String {
+    words.into_iter().collect::<Vec<_>>().join(by)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Rate;
+
+    fn value(job: &Job, name: &str) -> Option<String> {
+        given(job).into_iter().find(|option| option.0 == name).map(|option| option.1)
+    }
+
+    #[test]
+    fn only_what_differs_from_fio_s_defaults_is_given() {
+        let mut job = Job {
+            rw: Pattern::Read,
+            iodepth: 1,
+            iodepth_batch: 1,
+            direct: false,
+            engine: Engine::Psync,
+            runtime: None,
+            time_based: false,
+            group_reporting: false,
+            on_error: OnError::Stop,
+            ..Job::new(Target::Existing("/dev/sda".into()))
+        };
+        let names: Vec<String> = given(&job).into_iter().map(|option| option.0).collect();
+        assert_eq!(names, ["name", "filename", "ioengine", "rw", "bs"]);
+        job.rw = Pattern::RandReadWrite;
+        assert_eq!(value(&job, "rwmixread").as_deref(), Some("50"));
+        assert_eq!(value(&job, "randseed").as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn values_are_spelt_as_fio_reads_them() {
+        let mut job = Job::new(Target::Existing("/dev/disk/by-path/pci-0000:00".into()));
+        job.targets.push(Target::Existing("/b".into()));
+        assert_eq!(value(&job, "filename").as_deref(), Some("/dev/disk/by-path/pci-0000\\:00:/b"));
+        job.runtime = Some(Duration::from_millis(1500));
+        assert_eq!(value(&job, "runtime").as_deref(), Some("1500ms"));
+        job.thinktime = Duration::from_micros(20);
+        assert_eq!(value(&job, "thinktime").as_deref(), Some("20us"));
+        job.size = Some(Extent::Percent(12.5));
+        assert_eq!(value(&job, "size").as_deref(), Some("12.5%"));
+        assert_eq!(value(&job, "bs").as_deref(), Some("4096"));
+        job.bs[1] = BlockSizes::fixed(8192);
+        assert_eq!(value(&job, "bs").as_deref(), Some("4096,8192,4096"));
+        job.bs[1].0[0].high = 65536;
+        assert_eq!(value(&job, "bsrange").as_deref(), Some("4096,8192-65536,4096"));
+        let share = |bytes, percent| BlockShare { low: bytes, high: bytes, percent };
+        job.bs = std::array::from_fn(|_| BlockSizes(vec![share(4096, 60.0), share(65536, 40.0)]));
+        assert_eq!(value(&job, "bssplit").as_deref(), Some("4096/60:65536/40"));
+        job.rate = Some(Rate { iops: [Some(500), None, None], arrivals: Arrivals::Exponential });
+        assert_eq!(value(&job, "rate_iops").as_deref(), Some("500,,"));
+        assert_eq!(value(&job, "rate_process").as_deref(), Some("poisson"));
+        job.distribution = Distribution::Zoned(vec![(60.0, 10.0), (40.0, 90.0)]);
+        assert_eq!(value(&job, "random_distribution").as_deref(), Some("zoned:60/10:40/90"));
+        job.placement = Placement::Cpus { cpus: vec![0, 2], split: true };
+        assert_eq!(value(&job, "cpus_allowed").as_deref(), Some("0,2"));
+    }
+}

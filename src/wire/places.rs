@@ -1,0 +1,140 @@
+//! Operations that are followed, each in its place of the table.
+
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use super::{Damaged, WireSlot};
+
+/// `OPERATION_LIVE` and `OPERATION_ENDED` of `bpf/operations.h`.
+const LIVE: u32 = 1;
+const ENDED: u32 = 2;
+
+/// `SLOT_DONE` of `bpf/slots.h`; `LINK_NUMBER` and `LINK_WAITS` of `bpf/links.h`.
+const SLOT_DONE: u8 = 6;
+const LINK_NUMBER: u32 = (1 << 22) - 1;
+const LINK_WAITS: u32 = 1 << 28;
+
+/// `struct stamps` of `bpf/stamps.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, FromBytes, Immutable, KnownLayout)]
+pub struct WireStamps {
+    pub queued: u64,
+    pub issued: u64,
+    pub reaped: u64,
+    pub ended: u64,
+    pub device: u16,
+    pub op: u16,
+    pub fused: u16,
+    pub group: u16,
+}
+
+/// `struct operation` of `bpf/operations.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, FromBytes, Immutable, KnownLayout)]
+pub struct WirePlace {
+    pub request: u64,
+    pub entered: u64,
+    pub next: u16,
+    pub parts: u16,
+    /// `slot` in 30 bits, `state` in the two above.
+    pub slot_and_state: u32,
+    pub stamps: WireStamps,
+}
+
+const _: () = assert!(size_of::<WirePlace>() == 64);
+
+/// The result of an operation that nobody was seen to fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unfetched {
+    pub device: u16,
+    pub op: u16,
+    pub ended_ns: u64,
+}
+
+impl WirePlace {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("operation", bytes))
+    }
+
+    /// The slot that its result is left in; None where it is over or has a result here.
+    pub fn slot(&self) -> Option<u32> {
+        let waits = self.slot_and_state >> 30 == LIVE && self.parts == 0;
+        (self.slot_and_state & !(3 << 30)).checked_sub(1).filter(|_| waits)
+    }
+
+    /// The result that its application was not seen to fetch; None where there is none. `index`: of this place.
+    /// `slot`: [`Self::slot`]'s. Of an operation of several I/Os the others may still be out, and a request of io_uring
+    /// may have no completion: because it was to have none, or its ring was full.
+    pub fn unfetched(&self, index: u32, slot: Option<&WireSlot>) -> Option<Unfetched> {
+        let here =
+            || Unfetched { device: self.stamps.device, op: self.stamps.op, ended_ns: self.stamps.ended };
+        match self.slot_and_state >> 30 {
+            ENDED => Some(here()),
+            LIVE if self.parts > 0 => Some(here()),
+            LIVE => slot.filter(|slot| self.is_in(index, slot)).map(|slot| Unfetched {
+                device: slot.device,
+                op: slot.op.into(),
+                ended_ns: slot.ended,
+            }),
+            _ => None,
+        }
+    }
+
+    /// As `holds_result` of `bpf/operations.h`.
+    fn is_in(&self, index: u32, slot: &WireSlot) -> bool {
+        slot.state == SLOT_DONE
+            && slot.link & LINK_WAITS != 0
+            && slot.link & LINK_NUMBER == index + 1
+            && slot.proof == self.entered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REQUEST: u64 = 0xffff_8880_0000_1000;
+
+    fn place(request: u64, state: u32, parts: u16, slot: u32) -> WirePlace {
+        let stamps = WireStamps { ended: 50, device: 3, op: 1, ..WireStamps::default() };
+        WirePlace {
+            request,
+            entered: 40,
+            parts,
+            slot_and_state: state << 30 | slot,
+            stamps,
+            ..WirePlace::default()
+        }
+    }
+
+    #[test]
+    fn what_is_in_its_place_is_unfetched_when_it_has_a_result() {
+        let here = Some(Unfetched { device: 3, op: 1, ended_ns: 50 });
+        assert_eq!(place(7, LIVE, 1, 0).unfetched(9, None), here);
+        assert_eq!(place(REQUEST, ENDED, 1, 0).unfetched(9, None), here);
+        assert_eq!(place(REQUEST, LIVE, 1, 0).unfetched(9, None), here);
+        assert_eq!(place(7, LIVE, 0, 0).unfetched(9, None), None);
+        assert_eq!(place(7, 0, 1, 0).unfetched(9, None), None);
+    }
+
+    #[test]
+    fn what_is_in_a_slot_is_unfetched_while_it_is_of_this_operation() {
+        let of = place(7, LIVE, 0, 12);
+        assert_eq!((of.slot(), place(7, LIVE, 0, 0).slot()), (Some(11), None));
+        assert_eq!((place(7, LIVE, 1, 12).slot(), place(7, 0, 0, 12).slot()), (None, None), "nobody asks it");
+        let link = LINK_WAITS | 10;
+        let slot = |state, link, proof| WireSlot {
+            state,
+            link,
+            proof,
+            ended: 60,
+            device: 2,
+            ..WireSlot::read_from_bytes(&[0; 64]).unwrap()
+        };
+        let there = Some(Unfetched { device: 2, op: 0, ended_ns: 60 });
+        assert_eq!(of.unfetched(9, Some(&slot(SLOT_DONE, link, 40))), there);
+        assert_eq!(of.unfetched(8, Some(&slot(SLOT_DONE, link, 40))), None);
+        assert_eq!(of.unfetched(9, Some(&slot(SLOT_DONE, link, 41))), None);
+        assert_eq!(of.unfetched(9, Some(&slot(SLOT_DONE, 10, 40))), None);
+        assert_eq!(of.unfetched(9, Some(&slot(1, link, 40))), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! Groups of the block controller, of our own.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use biopsy::host::cgroups::Hierarchy;
+
+use super::disk::Disk;
+
+/// A group of the block controller's hierarchy, removed at the end.
+#[derive(Debug)]
+pub struct Group(PathBuf);
+
+impl Group {
+    /// None, with a line that says so, where this machine has none to make.
+    pub fn new(test: &str, name: &str) -> Option<Self> {
+        let hierarchy = Hierarchy::read(Path::new("/"));
+        let Some(hierarchy) = hierarchy else {
+            println!("skipped: {test}: no cgroup hierarchy with the block controller");
+            return None;
+        };
+        let group = Self(Path::new(&hierarchy.point).join(format!("{name}-{}", std::process::id())));
+        match std::fs::create_dir_all(&group.0) {
+            Ok(()) => Some(group),
+            Err(error) => {
+                println!("skipped: {test}: no cgroup can be made: {error}");
+                None
+            }
+        }
+    }
+
+    /// A group in it.
+    pub fn below(&self, name: &str) -> Self {
+        let below = Self(self.0.join(name));
+        std::fs::create_dir(&below.0).unwrap();
+        below
+    }
+
+    /// As `--cgroup` and the views call it.
+    pub fn name(&self) -> String {
+        let hierarchy = Hierarchy::read(Path::new("/")).unwrap();
+        format!("/{}", self.0.strip_prefix(&hierarchy.point).unwrap().display())
+    }
+
+    /// Lets those in it read so often per second from a disk. False, with a line that says so, where only v1 has
+    /// such a file and this is not v1.
+    pub fn limit_reads(&self, test: &str, disk: &Disk, per_second: u32) -> bool {
+        let number = std::fs::read_to_string(format!("/sys/block/{}/dev", disk.name)).unwrap();
+        let limit = format!("{} {per_second}", number.trim());
+        let written = std::fs::write(self.0.join("blkio.throttle.read_iops_device"), limit);
+        if let Err(error) = &written {
+            println!("skipped: {test}: no limit of cgroup v1: {error}");
+        }
+        written.is_ok()
+    }
+
+    /// Does the work with the current thread in the group. Of v1, where a thread may be apart from its process.
+    pub fn thread_within(&self, work: impl FnOnce()) {
+        let outside = self.0.parent().unwrap().join("tasks");
+        std::fs::write(self.0.join("tasks"), "0").unwrap();
+        work();
+        std::fs::write(outside, "0").unwrap();
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The command in the group, and a shell that waits for it.
+    pub fn within(&self, command: &str) -> String {
+        format!("sh -c 'echo 0 >{}/cgroup.procs; exec {command}'", self.0.display())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Who ended is out of it a moment later.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() || !self.0.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        eprintln!("{} stays", self.0.display());
+    }
+}

@@ -1,0 +1,42 @@
+# Commands of an NVMe drive that are done again (vmtest/machine.sh has the drive do what they need): answered
+# by an error that asks for another try, once or twice; not answered in time, so that the driver has the drive
+# abort the command; and taken back by a reset of the controller. The drive had all of them: retries, and the
+# time of the tries that failed is `device`.
+# append: drive=faulty
+. /guest/lib.sh
+
+uname -r >release
+setting=/sys/block/nvme0n1/queue/io_timeout
+usual=$(cat "$setting")
+answers=/sys/kernel/tracing/events/nvme/nvme_complete_rq
+trap 'echo "$usual" >"$setting"; echo 0 >"$answers/enable"; echo 0 >"$answers/filter"' EXIT
+reads() { # VIEW COMMAND...
+    view=$1
+    shift
+    # The drive's allowance is full again, and no timer of earlier commands runs.
+    sleep 4
+    dmesg -c >/dev/null
+    record nvme0n1 block_rq_issue block_rq_requeue
+    echo 'disk == "nvme0n1"' >"$answers/filter"
+    echo 1 >"$answers/enable"
+    traced "$view" nvme0n1 --detail -- "$@"
+    recorded "$view.trace"
+    dmesg >"$view.dmesg"
+}
+cat >late.sh <<'END'
+dd if=/dev/nvme0n1 of=/dev/null bs=384k count=1 iflag=direct
+dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=1 skip=200 iflag=direct
+END
+cat >reset.sh <<'END'
+dd if=/dev/nvme0n1 of=/dev/null bs=256k count=1 iflag=direct
+dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=1 skip=200 iflag=direct &
+usleep 700000
+echo 1 >/sys/class/nvme/nvme0/reset_controller
+wait
+END
+reads plain dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=50 iflag=direct
+reads failed dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=200 skip=16384 iflag=direct
+echo 1000 >"$setting"
+reads late sh late.sh
+echo "$usual" >"$setting"
+reads reset sh reset.sh

@@ -1,0 +1,18 @@
+disk=$(cat disk)
+for view in latency detail; do
+    trusted $view "$disk"
+    device $view "$disk" '.ops.read.ios == 60 and .merges == 360 and .bytes == 420 * 4096'
+    parts=$(grep -c ': block_rq_complete: ' $view.trace) && requeued=$(grep -c ': block_rq_requeue: ' $view.trace)
+    [ "$parts" -ge 80 ] || fail "$parts completions of 60 requests"
+    device $view "$disk" '.retries + .requeues == $n' n "$requeued"
+done
+[[ $(cat release) != 5.10.* ]] || exit 0
+for view in latency detail; do joined $view "$disk" 420; done
+# The parts of operations are those of their own requests: each of seven operations of one has them.
+device detail "$disk" '.ops.read | (.parts.queue.requeue == null) and .parts.device.retry.count == 4 * .request_parts.device.retry.count'
+device detail "$disk" '.ops.read | (.parts.queue.alloc.min_ns // 0) >= (.request_parts.queue.alloc.min_ns // 0)'
+# What ended with the first part has no event, and is counted.
+exited lines 0
+jq -se 'map(select(.summary)) as [$all] | ($all.lost.probes.trace.operation_before_io) as $early | $early > 0 and
+    ([.[] | .operation, .merged_operations[]? | select(. != null) | .id] | unique | length) + $early == 420' lines.json \
+    >/dev/null || fail "the lines: $(jq -c 'select(.summary) | .lost' lines.json)"

@@ -1,0 +1,8 @@
+# Write-back beside direct writes on NVMe: its rows have `queue`, `device` and `complete` of just the I/Os that no
+# operation waits for. The last who closes the drive has the pages written.
+. /guest/lib.sh
+
+uname -r >release
+traced mixed nvme0n1 -- sh -c 'dd if=/dev/zero of=/dev/nvme0n1 bs=4096 seek=8192 count=2000 conv=notrunc &
+    dd if=/dev/zero of=/dev/nvme0n1 bs=4096 count=300 oflag=direct conv=notrunc
+    wait'
