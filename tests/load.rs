@@ -10,10 +10,11 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
+use command::child::{signal, threads, wait_for};
 use command::{biopsy, json, refused, run};
 use disk::{Dir, MIB};
 
@@ -24,19 +25,9 @@ fn entries(dir: &Dir) -> usize {
 /// Starts it and waits until its worker has read for a while.
 fn started(arguments: &[&str]) -> Child {
     let child = biopsy(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let tasks = format!("/proc/{}/task", child.id());
-    let begin = Instant::now();
-    while fs::read_dir(&tasks).map_or(0, Iterator::count) < 2 {
-        assert!(begin.elapsed() < Duration::from_secs(60), "it does not start to read");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for("the reader", || threads(&child) > 1);
     std::thread::sleep(Duration::from_millis(500));
     child
-}
-
-fn signal(child: &Child, signal: libc::c_int) {
-    // SAFETY: the child was started here and not waited for, so that its id is its own.
-    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
 }
 
 /// Runs it with `before` between fork and exec.

@@ -1,136 +1,28 @@
-//! What `biopsy load` does with jobs: every engine and direction, verification, rates, limits and job files, by
-//! the real binary on real files.
+//! What `biopsy load` does with jobs: every engine and direction, amounts, limits and job files, by the real binary
+//! on real files.
 
 mod command;
 mod disk;
-mod witness;
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use command::child::{signal, wait_for_writes};
+use command::job::{ENGINES, adds_up, biopsy, failed, number, run, started, trimmed, writing};
+use command::json;
+use disk::small::Small;
 use disk::{Dir, MIB};
-use witness::undisturbed;
-
-const ENGINES: [&str; 5] = ["io_uring", "libaio", "psync", "pvsync2", "mmap"];
 
 fn job_file(dir: &Dir, text: &str) -> String {
     let path = dir.join("jobs.fio");
     fs::write(&path, text).unwrap();
     path
-}
-
-fn biopsy(arguments: &[&str]) -> Command {
-    let mut command = command::biopsy(arguments);
-    command.arg("--json");
-    command
-}
-
-/// What may write `path`, and how.
-fn writing<'a>(path: &'a str, arguments: &[&'a str]) -> Vec<&'a str> {
-    [&[path, "--write", "--overwrite", path], arguments].concat()
-}
-
-#[track_caller]
-fn parsed(output: &Output) -> Value {
-    let error = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {error}"))
-}
-
-/// The result of a run without an error.
-#[track_caller]
-fn run(arguments: &[&str]) -> Value {
-    let output = biopsy(arguments).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    let load = parsed(&output);
-    adds_up(&load);
-    assert_eq!((&load["errors"], &load["failures"]), (&Value::from(0), &Value::from(Vec::<u8>::new())));
-    load
-}
-
-/// The result of a run that trims; None where the file system has no holes.
-#[track_caller]
-fn trimmed(arguments: &[&str]) -> Option<Value> {
-    let output = biopsy(arguments).output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    if error.contains("not supported") {
-        eprintln!("skipped: this file system has no holes: {error}");
-        return None;
-    }
-    assert!(output.status.success(), "{error}");
-    let load = parsed(&output);
-    adds_up(&load);
-    Some(load)
-}
-
-/// The result of a run of which some operations failed, and the sentence that says so.
-#[track_caller]
-fn failed(command: &mut Command) -> (Value, String) {
-    let output = command.output().unwrap();
-    let error = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(output.status.code(), Some(4), "{error}");
-    assert_eq!(error.lines().count(), 1, "{error}");
-    (parsed(&output), error)
-}
-
-#[track_caller]
-fn number(value: &Value, key: &str) -> u64 {
-    value[key].as_u64().unwrap_or_else(|| panic!("{key}: {value}"))
-}
-
-/// Directions and threads are the whole, whoever sums them up.
-#[track_caller]
-fn adds_up(load: &Value) {
-    let directions = || load["directions"].as_object().unwrap().values();
-    for key in ["ios", "bytes"] {
-        assert_eq!(directions().map(|each| number(each, key)).sum::<u64>(), number(load, key), "{load}");
-        let threads = load["jobs"].as_array().unwrap().iter();
-        assert_eq!(threads.map(|each| number(each, key)).sum::<u64>(), number(load, key), "{load}");
-    }
-    assert_eq!(load["latency"]["count"], load["ios"]);
-    for each in directions() {
-        assert_eq!(each["lat"]["count"].as_u64().unwrap_or(0), number(each, "ios"), "{each}");
-    }
-}
-
-fn signal(child: &Child, signal: libc::c_int) {
-    // SAFETY: the child was started here and not waited for, so that its id is its own.
-    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
-}
-
-fn started(arguments: &[&str]) -> Child {
-    biopsy(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-/// Waits up to a minute for it.
-#[track_caller]
-fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !there() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "waited for {what}");
-        sleep(Duration::from_millis(5));
-    }
-}
-
-/// Waits until it has handed its first bytes to a disk: a busy machine may take long to start it.
-#[track_caller]
-fn wait_for_writes(child: &Child) {
-    wait_for("the first write", || {
-        let told = fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap_or_default();
-        let bytes = told.lines().find_map(|line| line.strip_prefix("write_bytes: "));
-        bytes.is_some_and(|bytes| bytes != "0")
-    });
-}
-
-/// How many threads it has.
-fn threads(child: &Child) -> usize {
-    fs::read_dir(format!("/proc/{}/task", child.id())).map_or(0, Iterator::count)
 }
 
 #[test]
@@ -159,68 +51,6 @@ fn every_engine_reads_and_writes() {
 }
 
 #[test]
-fn what_every_engine_wrote_is_read_back() {
-    let dir = Dir::new("verify");
-    let path = dir.file("data", MIB);
-    for engine in ENGINES {
-        let direct = if engine == "mmap" { "--direct=0" } else { "--direct=1" };
-        for rw in ["write", "randwrite", "randrw"] {
-            let before = fs::read(&path).unwrap();
-            let how = ["--ioengine", engine, direct, "--runtime=0", "--verify=crc32c", "--rw", rw];
-            let load = run(&writing(&path, &how));
-            let written = number(&load["directions"]["write"], "ios");
-            assert_eq!(number(&load, "verified"), written, "{engine} {rw}: {load}");
-            if rw != "randrw" {
-                assert_eq!((written, number(&load, "bytes")), (256, MIB), "{engine} {rw}");
-            }
-            assert!(before != fs::read(&path).unwrap());
-        }
-    }
-}
-
-/// One byte is changed by another process (this one) after it was written and before it is read back.
-#[test]
-fn a_changed_byte_is_found() {
-    let dir = Dir::new("changed");
-    for (engine, name) in [("io_uring", "ring"), ("psync", "call")] {
-        let path = dir.file(name, MIB);
-        let file = File::options().read(true).write(true).open(&path).unwrap();
-        let first = || {
-            let mut block = [0; 4096];
-            file.read_exact_at(&mut block, 0).unwrap();
-            block
-        };
-        let before = first();
-        drop(File::open(&path).unwrap());
-        // Open only while nobody looks at who has it open.
-        drop(file);
-        let rate =
-            ["--rw=write", "--rate_iops=200", "--rate_process=linear", "--verify=crc32c", "--runtime=0"];
-        let child = started(&writing(&path, &[&rate[..], &["--ioengine", engine]].concat()));
-        wait_for("the writer", || threads(&child) > 1);
-        let file = File::options().read(true).write(true).open(&path).unwrap();
-        let first = || {
-            let mut block = [0; 4096];
-            file.read_exact_at(&mut block, 0).unwrap();
-            block
-        };
-        wait_for("the first write", || first() != before);
-        file.write_all_at(&[!first()[100]], 100).unwrap();
-        file.sync_all().unwrap();
-        let output = child.wait_with_output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(4), "{error}");
-        let words = ["1 of 256 blocks", "not read back as written", "offset 0 differs", "from byte 100"];
-        assert!(words.iter().all(|word| error.contains(word)), "{error}");
-        let load = parsed(&output);
-        assert_eq!((&load["errors"], &load["verified"]), (&Value::from(1), &Value::from(255)), "{error}");
-        assert_eq!(load["failures"][0]["errno"], libc::EILSEQ);
-        assert_eq!(load["failures"][0]["direction"], "read");
-        assert!(load["jobs"][0]["mismatch"].as_str().unwrap().contains("offset 0 "));
-    }
-}
-
-#[test]
 fn what_is_trimmed_reads_as_zeroes() {
     let dir = Dir::new("trim");
     let path = dir.file("data", 2 * MIB);
@@ -230,26 +60,6 @@ fn what_is_trimmed_reads_as_zeroes() {
     let content = fs::read(&path).unwrap();
     let (trimmed, kept) = content.split_at(MIB as usize);
     assert!(trimmed.iter().all(|byte| *byte == 0) && kept.iter().all(|byte| *byte != 0));
-}
-
-/// By each engine that has several on their way, more than once over a few blocks: a trim that came behind its write
-/// would leave zeros.
-#[test]
-fn what_is_trimmed_is_written_then_at_any_depth() {
-    let dir = Dir::new("trimwrite");
-    for engine in ["io_uring", "libaio"] {
-        let path = dir.file("data", MIB);
-        let pairs =
-            ["--rw=trimwrite", "--bs=4k", "--size=64k", "--iodepth=8", "--runtime=0", "--io_size=480k"];
-        let engine = ["--ioengine", engine, "--verify", "crc32c"];
-        let Some(load) = trimmed(&writing(&path, &[&pairs[..], &engine].concat())) else { return };
-        // As fio counts: of 480 KiB four passes are 512 KiB, half of it trims.
-        let of = |direction: &str| number(&load["directions"][direction], "ios");
-        assert_eq!((of("trim"), of("write"), number(&load, "verified")), (64, 64, 64), "{load}");
-        let content = fs::read(&path).unwrap();
-        let empty = content.chunks(4096).filter(|block| block.iter().all(|byte| *byte == 0)).count();
-        assert_eq!(empty, 0, "{load}");
-    }
 }
 
 #[test]
@@ -287,22 +97,6 @@ fn runs_that_follow_at_once_are_not_in_their_own_way() {
 }
 
 #[test]
-fn each_block_comes_once_where_it_is_asked_for() {
-    let dir = Dir::new("once");
-    let path = dir.file("data", 4 * MIB);
-    let once = ["--rw=randwrite", "--norandommap=0", "--time_based=0", "--runtime=0", "--verify=crc32c"];
-    let load = run(&writing(&path, &once));
-    assert_eq!(number(&load["directions"]["write"], "ios"), 1024);
-    // Each has the header of a write, which nothing had before.
-    let content = fs::read(&path).unwrap();
-    let first = &content[..8];
-    assert!(content.chunks(4096).all(|block| &block[..8] == first));
-    let offsets: std::collections::BTreeSet<&[u8]> =
-        content.chunks(4096).map(|block| &block[8..16]).collect();
-    assert_eq!(offsets.len(), 1024);
-}
-
-#[test]
 fn io_size_and_size_end_a_run() {
     let dir = Dir::new("amount");
     let path = dir.file("data", 4 * MIB);
@@ -320,52 +114,6 @@ fn io_size_and_size_end_a_run() {
             assert!(number(&load, "duration_ns") < 30_000_000_000);
         }
     }
-}
-
-#[test]
-fn the_ramp_is_not_counted() {
-    let dir = Dir::new("ramp");
-    let path = dir.file("data", 4 * MIB);
-    let rate = ["--rate_iops=400", "--rate_process=linear", "--ramp_time=1s", "--runtime=1s"];
-    let begin = Instant::now();
-    let load = undisturbed(&dir, || run(&[&[path.as_str()], &rate[..]].concat()));
-    assert!(begin.elapsed() >= Duration::from_secs(2));
-    assert!((380..=420).contains(&number(&load, "ios")), "{load}");
-    assert!((900_000_000..1_300_000_000).contains(&number(&load, "duration_ns")), "{load}");
-}
-
-/// As in fio: nothing is counted. Here it is said.
-#[test]
-fn a_ramp_that_outlasts_the_run_is_said() {
-    let dir = Dir::new("ramp-only");
-    let path = dir.file("data", MIB);
-    let once = ["--runtime=0", "--ramp_time=20s", "--numjobs=2"];
-    let (load, error) = failed(&mut biopsy(&[&[path.as_str()], &once[..]].concat()));
-    assert!(
-        error.contains("was over before the ramp of 20s was") && error.contains("--ramp_time"),
-        "{error}"
-    );
-    assert_eq!((number(&load, "ios"), number(&load, "errors")), (0, 0));
-    assert_eq!((&load["iops"], &load["bytes_per_second"]), (&Value::Null, &Value::Null));
-    let notes = load["missing"].as_array().unwrap();
-    let said =
-        |note: &&Value| note["why"].as_str().is_some_and(|why| why.starts_with("figures of 2 of 2 threads"));
-    assert_eq!(notes.iter().filter(said).count(), 1, "{notes:?}");
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_biopsy")).args(["load", &path]).args(once).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        text.contains("missing: figures of 2 of 2 threads: they were over before the ramp of 20s"),
-        "{text}"
-    );
-
-    // Who stops it knows.
-    let child = started(&[&path, "--ramp_time=20s", "--runtime=1s"]);
-    sleep(Duration::from_millis(700));
-    signal(&child, libc::SIGINT);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(number(&parsed(&output), "ios"), 0);
 }
 
 /// As fio 3.33 counted them in a file of 1 MiB, with psync.
@@ -417,56 +165,6 @@ fn the_end_is_synced_where_it_was_written() {
 }
 
 #[test]
-fn a_rate_is_kept() {
-    let dir = Dir::new("rate");
-    let path = dir.file("data", 4 * MIB);
-    for engine in ["io_uring", "libaio", "psync"] {
-        for process in ["linear", "poisson"] {
-            let how = ["--ioengine", engine, "--rate_iops=500", "--rate_process", process, "--runtime=2s"];
-            let load = undisturbed(&dir, || run(&[&[path.as_str()], &how[..]].concat()));
-            let slack = if process == "linear" { 25.0 } else { 80.0 };
-            let iops = load["iops"].as_f64().unwrap();
-            assert!((iops - 500.0).abs() <= slack, "{engine} {process}: {iops}");
-        }
-    }
-}
-
-/// An I/O that is late counts from when it was due: a process that stood still for 500 ms had 250 I/Os due
-/// meanwhile, and their latencies go evenly from 500 ms down. A generator that only counts from when it sends
-/// them would see nothing.
-#[test]
-fn a_standstill_is_in_the_latencies_of_all_that_was_due() {
-    let dir = Dir::new("omission");
-    let path = dir.file("data", 4 * MIB);
-    for engine in ["io_uring", "libaio", "psync"] {
-        let how = ["--ioengine", engine, "--rate_iops=500", "--rate_process=linear", "--runtime=3s"];
-        let output = undisturbed(&dir, || {
-            let child = started(&[&[path.as_str()], &how[..]].concat());
-            wait_for("the reader", || threads(&child) > 1);
-            sleep(Duration::from_millis(1_000));
-            signal(&child, libc::SIGSTOP);
-            sleep(Duration::from_millis(500));
-            signal(&child, libc::SIGCONT);
-            child.wait_with_output().unwrap()
-        });
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let load = parsed(&output);
-        adds_up(&load);
-        assert!((1_425..=1_575).contains(&number(&load, "ios")), "{engine}: {}", load["ios"]);
-        let max = number(&load["latency"], "max_ns");
-        assert!((450_000_000..900_000_000).contains(&max), "{engine}: {max}");
-        let buckets = load["latency"]["buckets"].as_array().unwrap();
-        let beyond = |ns: u64| -> u64 {
-            let late = buckets.iter().filter(|bucket| bucket[0].as_u64().unwrap() >= ns);
-            late.map(|bucket| bucket[2].as_u64().unwrap()).sum()
-        };
-        // Those due in the first 400 and in the first 250 ms of the standstill.
-        assert!((150..=350).contains(&beyond(100_000_000)), "{engine}: {}", beyond(100_000_000));
-        assert!((90..=260).contains(&beyond(250_000_000)), "{engine}: {}", beyond(250_000_000));
-    }
-}
-
-#[test]
 fn an_interrupt_ends_a_writing_run_with_what_was_measured() {
     let dir = Dir::new("interrupt");
     let path = dir.file("data", 4 * MIB);
@@ -479,43 +177,12 @@ fn an_interrupt_ends_a_writing_run_with_what_was_measured() {
         signal(&child, libc::SIGINT);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{engine}: {}", String::from_utf8_lossy(&output.stderr));
-        let load = parsed(&output);
+        let load = json(&output);
         adds_up(&load);
         assert!(
             number(&load, "ios") > 0 && number(&load, "duration_ns") < 30_000_000_000,
             "{engine}: {load}"
         );
-    }
-}
-
-/// A small file system in memory, for those who may mount one.
-struct Small(String);
-
-impl Small {
-    /// One for each run: a ring's files, and the room that they take, are given back a moment after its end.
-    fn new(dir: &Dir, name: &str) -> Option<Self> {
-        let path = dir.join(name);
-        fs::create_dir(&path).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "small", &path]).output();
-        if mounted.is_ok_and(|output| output.status.success()) {
-            return Some(Self(path));
-        }
-        eprintln!("skipped: no tmpfs can be mounted here (root is needed)");
-        None
-    }
-
-    /// A file longer than the file system is large.
-    fn file(&self) -> String {
-        let path = format!("{}/data", self.0);
-        File::create(&path).and_then(|file| file.set_len(4 * MIB)).unwrap();
-        path
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        // A second panic while a test fails would hide the first.
-        let _done = Command::new("umount").args(["-l", &self.0]).status();
     }
 }
 
@@ -588,7 +255,7 @@ fn little_locked_memory_is_a_note_and_no_end() {
         unsafe { command.pre_exec(before) };
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let load = parsed(&output);
+        let load = json(&output);
         adds_up(&load);
         assert!(number(&load, "ios") > 0);
         let missing = load["missing"].as_array().unwrap();
@@ -615,7 +282,7 @@ fn sections_of_a_job_file_wait_for_each_other_and_end_each_other() {
     let output = biopsy(&[&jobs, "--write", "--overwrite", &first]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(begin.elapsed() < Duration::from_secs(30), "exitall did not end the other one");
-    let all = parsed(&output);
+    let all = json(&output);
     let sections = all["sections"].as_array().unwrap();
     let names: Vec<_> = sections.iter().map(|each| each["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["writer", "beside", "short"]);
@@ -705,17 +372,6 @@ fn exitall_spares_what_comes_behind_a_stonewall() {
     assert!(number(&sections[2], "ios") > 0, "{}", sections[2]);
 }
 
-/// Each direction of a mix keeps its own rate, and neither waits for the other.
-#[test]
-fn a_mix_has_a_rate_for_each_direction() {
-    let dir = Dir::new("mixed-rates");
-    let path = dir.file("data", 4 * MIB);
-    let how = ["--rw=randrw", "--rate_iops=1000,500", "--rate_process=linear", "--runtime=1s", "--iodepth=8"];
-    let load = undisturbed(&dir, || run(&writing(&path, &how)));
-    let ios = |direction: &str| number(&load["directions"][direction], "ios");
-    assert!((900..=1010).contains(&ios("read")) && (450..=510).contains(&ios("write")), "{load}");
-}
-
 /// How often each file is written and synced, by its name, as strace saw it; None where there is none.
 fn syncs_of(dir: &Dir, how: &[&str], files: [&str; 2]) -> Option<[(usize, usize); 2]> {
     let trace = dir.join("trace");
@@ -762,109 +418,6 @@ fn each_file_that_is_written_is_synced() {
         let words = [jobs.as_str(), "--write", "--overwrite", &p, "--overwrite", &q];
         let Some([first, second]) = syncs_of(&dir, &words, [&p, &q]) else { return };
         assert_eq!((first, second), ((8, each), (8, each)), "{every}");
-    }
-}
-
-/// Threads that share a region and are over at different times: none reads back what another has trimmed meanwhile.
-#[test]
-fn threads_read_back_when_none_writes_any_more() {
-    let dir = Dir::new("together");
-    let path = dir.file("data", MIB);
-    let how = ["--rw=trimwrite", "--bs=4k", "--numjobs=4", "--verify=crc32c", "--runtime=300ms"];
-    for _ in 0..5 {
-        let Some(load) = trimmed(&writing(&path, &how)) else { return };
-        assert_eq!(load["read_back"], "whole");
-        assert!(number(&load, "verified") > 0);
-    }
-}
-
-/// As in fio: after the result of what was issued, and at a depth above 1 after all that is on its way.
-#[test]
-fn thought_begins_when_nothing_is_on_its_way() {
-    let dir = Dir::new("thought");
-    let path = dir.file("data", 4 * MIB);
-    for (engine, depth) in [("libaio", "1"), ("io_uring", "8"), ("psync", "1")] {
-        let how =
-            ["--ioengine", engine, "--iodepth", depth, "--thinktime=20ms", "--number_ios=21", "--runtime=0"];
-        let load = run(&[&[path.as_str()], &how[..]].concat());
-        let alone = if depth == "1" { 20 } else { 13 };
-        assert!(number(&load, "duration_ns") >= alone * 20_000_000, "{engine}: {}", load["duration_ns"]);
-    }
-}
-
-/// A standstill that lasts to the end holds up what never begins: it is in no latency, so it is said.
-#[test]
-fn what_was_due_and_never_began_is_said() {
-    let dir = Dir::new("never");
-    let path = dir.file("data", 4 * MIB);
-    let how = ["--rate_iops=1000", "--rate_process=linear", "--runtime=2s", "--iodepth=8"];
-    let stopped = |json: bool| {
-        let mut command = command::biopsy(&[&[path.as_str()], &how[..]].concat());
-        command.args(json.then_some("--json")).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().unwrap();
-        wait_for("the reader", || threads(&child) > 1);
-        sleep(Duration::from_secs(1));
-        signal(&child, libc::SIGSTOP);
-        // However late it began.
-        sleep(Duration::from_millis(2_500));
-        signal(&child, libc::SIGCONT);
-        child.wait_with_output().unwrap()
-    };
-    let load = parsed(&stopped(true));
-    let (ios, never) = (number(&load, "ios"), number(&load, "never_began"));
-    assert_eq!(ios + never, 2_000, "{load}");
-    assert!((800..2_000).contains(&never), "{never}");
-    let text = String::from_utf8(stopped(false).stdout).unwrap();
-    assert!(text.contains("that were due never began: their wait is in no latency"), "{text}");
-    // Nothing is said of a run without a rate.
-    let load = run(&[&path, "--runtime=100ms"]);
-    assert_eq!(load["never_began"], Value::Null);
-}
-
-/// What failed to be written is no fault of what is read back.
-#[test]
-fn what_was_never_written_is_not_read_back() {
-    let dir = Dir::new("unwritten");
-    for engine in ENGINES {
-        let Some(small) = Small::new(&dir, engine) else { return };
-        let path = small.file();
-        let how =
-            ["--direct=0", "--rw=write", "--bs=64k", "--runtime=0", "--verify=crc32c", "--ioengine", engine];
-        let (load, error) = failed(&mut biopsy(&writing(&path, &how)));
-        assert!(error.contains("of 64 writes failed") && error.contains("no space left"), "{error}");
-        let (written, failed) = (number(&load, "ios"), number(&load, "errors"));
-        assert_eq!(written + failed, 64, "{engine}: {load}");
-        assert_eq!(load["failures"].as_array().unwrap().len(), 1, "{load}");
-        assert_eq!(load["mismatch"], Value::Null);
-        let short = number(&load["directions"]["write"], "short");
-        assert_eq!(
-            (number(&load, "verified"), number(&load, "not_read_back")),
-            (written - short, failed + short)
-        );
-    }
-}
-
-#[test]
-fn an_interrupt_before_the_read_back_is_said() {
-    let dir = Dir::new("unread");
-    let path = dir.file("data", 4 * MIB);
-    let how = ["--rw=randwrite", "--runtime=60s", "--verify=crc32c"];
-    for json in [true, false] {
-        let mut command = command::biopsy(&writing(&path, &how));
-        command.args(json.then_some("--json")).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().unwrap();
-        wait_for_writes(&child);
-        sleep(Duration::from_millis(300));
-        signal(&child, libc::SIGINT);
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(0));
-        if json {
-            let load = parsed(&output);
-            assert_eq!((&load["verified"], &load["read_back"]), (&Value::Null, &Value::from("nothing")));
-        } else {
-            let text = String::from_utf8(output.stdout).unwrap();
-            assert!(text.contains("nothing was read back") && !text.contains(", verified"), "{text}");
-        }
     }
 }
 

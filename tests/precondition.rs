@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use command::child::signal;
 use command::{biopsy, refused, run};
 use disk::{Dir, MIB};
 
@@ -128,8 +129,7 @@ fn an_interrupt_ends_it_and_says_so() {
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_secs(3));
-    // SAFETY: the child was started here and not waited for, so that its id is its own.
-    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
+    signal(&child, libc::SIGINT);
     let status = child.wait().unwrap();
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();

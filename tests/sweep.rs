@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use command::child::signal;
 use command::{biopsy, json, run};
 use disk::{Dir, MIB};
 
@@ -147,8 +148,7 @@ fn a_signal_ends_the_sweep_and_keeps_its_points() {
         biopsy(&[&dir.file("data", 8 * MIB), "--iodepth", "1..64", "--runtime", "400ms", "--json"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     thread::sleep(Duration::from_millis(1400));
-    // SAFETY: the child has not been waited for: the number is still its own.
-    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    signal(&child, libc::SIGINT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let load = json(&output);

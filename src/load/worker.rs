@@ -2,10 +2,12 @@
 
 mod cache;
 mod cycle;
+mod free;
 mod gate;
 mod source;
 mod syncs;
 mod unwritten;
+mod verification;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;

@@ -2,6 +2,9 @@
 // Each test file is a crate that uses a part of this.
 #![allow(dead_code)]
 
+pub mod child;
+pub mod job;
+
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;

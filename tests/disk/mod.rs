@@ -1,5 +1,7 @@
 //! A directory on the disk of the build, where files can be read past the page cache; removed with the test.
 
+pub mod small;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,13 @@
 //! The loop of a thread: hands I/Os over, looks for results, counts.
 
+mod back;
+
 use std::io;
 use std::time::{Duration, SystemTime};
 
 use super::super::beacon::Beacon;
 use super::super::buffers::Slots;
-use super::super::content::{Content, Mismatch};
+use super::super::content::Content;
 use super::super::engine::Engine;
 use super::super::job::{Direction, Job, OnError, Pattern, Timestamps};
 use super::super::pace::Pace;
@@ -14,10 +16,12 @@ use super::super::stamps::Stamps;
 use super::super::tally::{Errand, Load, Tally, Trip};
 use super::super::{JobResult, cpus};
 use super::cache::Cache;
+use super::free::Free;
 use super::gate::Meeting;
 use super::source::Source;
 use super::syncs::Syncs;
 use super::unwritten::Unwritten;
+use super::verification::Verification;
 use super::{Done, Ends, Plan};
 
 /// A job whose operations fail this often in a row ends: nothing but errors will come.
@@ -46,9 +50,7 @@ pub struct Cycle<'a> {
     cache: Option<Cache>,
     /// Nothing is written, all or none are timed, and nobody counts passes.
     plain: bool,
-    /// The slots that were read back and not looked at yet.
-    unchecked: Vec<u32>,
-    mismatch: Option<Mismatch>,
+    verification: Verification,
     pace: Option<Pace>,
     /// When its time was over, or who stopped it did.
     ended_at: Option<u64>,
@@ -61,13 +63,6 @@ pub struct Cycle<'a> {
     usage: cpus::Usage,
     /// When the load was over.
     used: cpus::Usage,
-    verified: Option<u64>,
-    /// Writes that failed and so were not read back.
-    skipped: u64,
-    /// Not all that was written was read back.
-    cut: bool,
-    /// That were read back whole and as they were written.
-    right: u64,
     trips: Vec<Trip>,
     free: Free,
     /// Those of a batch whose submission is looked at.
@@ -118,8 +113,7 @@ impl<'a> Cycle<'a> {
             plain: !is_sampled && !plan.job.rw.has(Direction::Write) && cache.is_none(),
             cache,
             content: Content::new(plan.job, plan.number).of_run(plan.run),
-            unchecked: Vec::new(),
-            mismatch: None,
+            verification: Verification::default(),
             pace: Pace::new(plan.job, plan.number),
             ended_at: None,
             never_began: None,
@@ -130,10 +124,6 @@ impl<'a> Cycle<'a> {
             tally: Tally::default(),
             usage: cpus::Usage::default(),
             used: cpus::Usage::default(),
-            verified: None,
-            skipped: 0,
-            cut: false,
-            right: 0,
             trips: vec![Trip::NONE; depth as usize],
             free: Free::all(depth),
             batch: Vec::with_capacity(depth as usize),
@@ -210,26 +200,6 @@ impl<'a> Cycle<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Reads what was written, and compares. Of the load's figures it changes what failed, and no other.
-    fn look_back<E: Engine>(&mut self, engine: &mut E) -> io::Result<()> {
-        let Source::Order(sequence) = &self.source else { return Ok(()) };
-        let back = sequence.read_back(self.job, self.regions, self.number);
-        self.source = Source::read_back(back, std::mem::take(&mut self.unwritten));
-        (self.over, self.failures, self.pending, self.cache) = (false, 0, None, None);
-        let (tally, last) = (std::mem::replace(&mut self.tally, Tally::begin(self.last)), self.last);
-        let looked = self.turn(engine, u64::MAX);
-        let found = std::mem::replace(&mut self.tally, tally);
-        self.tally.absorb_failures(found);
-        self.last = last;
-        self.verified = Some(self.right);
-        if let Source::ReadBack(look) = &mut self.source {
-            // Errors end it too.
-            look.finish();
-            (self.skipped, self.cut) = (look.skipped, look.cut);
-        }
-        looked
     }
 
     /// The clock starts. Returns when the time is over.
@@ -541,7 +511,7 @@ impl<'a> Cycle<'a> {
     fn reap<E: Engine>(&mut self, engine: &mut E) -> u64 {
         let now = self.stamps.now_ns();
         self.looked = now;
-        let Self { tally, trips, free: Free { slots, count }, unchecked, unwritten, ended, .. } = self;
+        let Self { tally, trips, free: Free { slots, count }, verification, unwritten, ended, .. } = self;
         // What every result changes is kept in registers.
         let (slots, trips) = (&mut slots[..], &trips[..]);
         let (mut free, mut failures, mut ends) = (*count, self.failures, false);
@@ -559,7 +529,7 @@ impl<'a> Cycle<'a> {
                 failures = 0;
                 if settles {
                     if looks {
-                        unchecked.push(slot);
+                        verification.unchecked.push(slot);
                     }
                     if mends {
                         unwritten.arrived(slot, trip);
@@ -593,27 +563,11 @@ impl<'a> Cycle<'a> {
             tally.reaped(reaped);
             self.last = now;
         }
-        if !self.unchecked.is_empty() {
+        if looks {
             self.check(engine);
         }
         self.over |= ends || self.failures >= ERRORS_IN_A_ROW;
         now
-    }
-
-    /// Looks at what was read back.
-    #[cold]
-    fn check<E: Engine>(&mut self, engine: &mut E) {
-        for slot in self.unchecked.drain(..) {
-            let trip = &self.trips[slot as usize];
-            match self.content.check(slot_bytes(engine, slot, trip.load.bytes()), trip.offset) {
-                Ok(()) => self.right += 1,
-                Err(mismatch) => {
-                    self.tally.failed(trip, libc::EILSEQ);
-                    self.mismatch.get_or_insert(mismatch);
-                    self.over |= self.job.on_error == OnError::Stop;
-                }
-            }
-        }
     }
 
     /// The ramp is over: nothing of it counts but what failed.
@@ -656,7 +610,7 @@ impl<'a> Cycle<'a> {
 
     pub fn finish(self, result: &mut JobResult) {
         let usage = self.used;
-        (result.verified, result.skipped, result.cut) = (self.verified, self.skipped, self.cut);
+        self.verification.finish(result);
         result.never_began = self.never_began;
         result.ended = self.ended;
         result.user_ns = usage.user_ns - self.usage.user_ns;
@@ -664,7 +618,6 @@ impl<'a> Cycle<'a> {
         result.context_switches = usage.context_switches - self.usage.context_switches;
         result.major_faults = usage.major_faults - self.usage.major_faults;
         result.minor_faults = usage.minor_faults - self.usage.minor_faults;
-        result.mismatch = self.mismatch.map(|mismatch| mismatch.to_string());
         result.started_ms = self.started_ms;
         result.duration_ns = self.last.saturating_sub(self.first);
         self.done.store(&self.tally);
@@ -697,32 +650,6 @@ impl<E: Engine> Taker for Departing<'_, E> {
         let bytes = if self.nop { 0 } else { piece.bytes };
         trip.load = Load::new(bytes, Errand::Transfer(piece.direction), self.timed);
         self.engine.queue(slot, &piece);
-    }
-}
-
-/// The slots that carry nothing: the last one to come back is the first one to leave, as its memory is still near.
-struct Free {
-    /// As many as there are slots; the first `count` of them are free ones.
-    slots: Vec<u32>,
-    count: usize,
-}
-
-impl Free {
-    fn all(depth: u32) -> Self {
-        Self { slots: (0..depth).rev().collect(), count: depth as usize }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The one that [`Self::take`] takes.
-    fn next(&self) -> Option<u32> {
-        self.slots[..self.count].last().copied()
-    }
-
-    fn take(&mut self) {
-        self.count -= 1;
     }
 }
 

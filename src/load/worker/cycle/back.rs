@@ -1,0 +1,47 @@
+//! The read-back: the same loop once more, over what the load wrote.
+
+use std::io;
+
+use super::super::super::engine::Engine;
+use super::super::super::job::OnError;
+use super::super::super::tally::Tally;
+use super::super::source::Source;
+use super::{Cycle, slot_bytes};
+
+impl Cycle<'_> {
+    /// Reads what was written, and compares. Of the load's figures it changes what failed, and no other.
+    pub(super) fn look_back<E: Engine>(&mut self, engine: &mut E) -> io::Result<()> {
+        let Source::Order(sequence) = &self.source else { return Ok(()) };
+        let back = sequence.read_back(self.job, self.regions, self.number);
+        self.source = Source::read_back(back, std::mem::take(&mut self.unwritten));
+        (self.over, self.failures, self.pending, self.cache) = (false, 0, None, None);
+        let (tally, last) = (std::mem::replace(&mut self.tally, Tally::begin(self.last)), self.last);
+        let looked = self.turn(engine, u64::MAX);
+        let found = std::mem::replace(&mut self.tally, tally);
+        self.tally.absorb_failures(found);
+        self.last = last;
+        if let Source::ReadBack(look) = &mut self.source {
+            // Errors end it too.
+            look.finish();
+            self.verification.ended(look);
+        }
+        looked
+    }
+
+    /// Looks at what was read back.
+    #[cold]
+    pub(super) fn check<E: Engine>(&mut self, engine: &mut E) {
+        let Self { verification, content, trips, tally, .. } = self;
+        for slot in verification.unchecked.drain(..) {
+            let trip = &trips[slot as usize];
+            match content.check(slot_bytes(engine, slot, trip.load.bytes()), trip.offset) {
+                Ok(()) => verification.right += 1,
+                Err(mismatch) => {
+                    tally.failed(trip, libc::EILSEQ);
+                    verification.mismatch.get_or_insert(mismatch);
+                    self.over |= self.job.on_error == OnError::Stop;
+                }
+            }
+        }
+    }
+}
