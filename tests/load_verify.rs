@@ -128,6 +128,23 @@ fn threads_read_back_when_none_writes_any_more() {
     }
 }
 
+/// Sections that write one file, likewise.
+#[test]
+fn sections_read_back_when_none_writes_any_more() {
+    let dir = Dir::new("sections");
+    let path = dir.file("data", MIB);
+    let jobs = dir.join("jobs.fio");
+    // The second one trims on while the first one would read.
+    let text = format!(
+        "[global]\nfilename={path}\nrw=trimwrite\nbs=4k\niodepth=4\ndirect=1\nverify=crc32c\nioengine=io_uring\n\
+         [short]\nnumber_ios=64\n[long]\ntime_based\nruntime=1\n"
+    );
+    fs::write(&jobs, text).unwrap();
+    let Some(all) = trimmed(&[&jobs, "--write", "--overwrite", &path]) else { return };
+    let sections = all["sections"].as_array().unwrap();
+    assert!(sections.iter().all(|section| number(section, "verified") > 0), "{all}");
+}
+
 /// What failed to be written is no fault of what is read back.
 #[test]
 fn what_was_never_written_is_not_read_back() {

@@ -2,7 +2,7 @@
 //! when those above them are over.
 
 use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -16,7 +16,7 @@ use super::guard::Opened;
 use super::job::Placement;
 use super::prepare::{Phase, Prepared, PreparedJob, Progress, Rates};
 use super::ring_workers::{self, Meter};
-use super::worker::{self, Done, Ends, Gates, Meeting, Outcome, Plan, Ready};
+use super::worker::{self, Done, Ends, Gates, Meeting, Outcome, Plan, Ready, circles};
 use super::{Interval, JobResult, LoadSummary, RingWorkers, cpus};
 use crate::clock;
 use crate::refusal::{Refusal, reason};
@@ -150,13 +150,13 @@ impl Prepared {
         let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
         let runtime_ns = jobs.iter().map(|job| total_ns(&job.job)).max().unwrap_or(u64::MAX);
         let gates = Gates::default();
-        let meetings: Vec<Meeting> = jobs.iter().map(|job| Meeting::new(job.job.numjobs)).collect();
+        let (meetings, circle) = meetings(jobs);
         thread::scope(|scope| {
             let (told, tellings) = mpsc::channel();
             let mut workers = Vec::with_capacity(threads);
             let mut done_of = done.iter();
             let mut before = 0;
-            for (job, others) in jobs.iter().zip(&meetings) {
+            for (job, circle) in jobs.iter().zip(circle) {
                 for (number, done) in (0..job.job.numjobs).zip(&mut done_of) {
                     let plan = Plan {
                         job: &job.job,
@@ -164,7 +164,7 @@ impl Prepared {
                         cpus: cpus_of(job, before + number as usize, number as usize),
                         places: &job.places,
                         regions: &job.regions[number as usize],
-                        others,
+                        others: &meetings[circle],
                         setup: job.setup.as_ref(),
                         run: self.run,
                         counter: self.counter,
@@ -218,6 +218,25 @@ impl Prepared {
             Ok((by_job, meter.end()))
         })
     }
+}
+
+/// Where jobs that run at once wait for each other before they read back, and the number of each one's place.
+fn meetings(jobs: &[PreparedJob]) -> (Vec<Meeting>, Vec<usize>) {
+    // Who only reads is waited for by nobody.
+    let written: Vec<Vec<(u64, u64)>> = jobs
+        .iter()
+        .map(|job| {
+            let files = job.opened.iter().filter(|_| job.job.rw.writes());
+            files.filter_map(|one| one.file.metadata().ok()).map(|file| (file.dev(), file.ino())).collect()
+        })
+        .collect();
+    let circle =
+        circles(jobs.len(), |first, second| written[first].iter().any(|file| written[second].contains(file)));
+    let threads = |of: usize| {
+        let its = jobs.iter().zip(&circle).filter(|(_, circle)| **circle == of);
+        its.map(|(job, _)| job.job.numjobs).sum()
+    };
+    ((0..jobs.len()).map(|of| Meeting::new(threads(of))).collect(), circle)
 }
 
 /// Whether a disk has no bytes any more.

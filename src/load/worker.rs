@@ -30,7 +30,7 @@ use crate::refusal::reason;
 use crate::wire::generator::WireGenerator;
 use cycle::{Cycle, ERRORS_IN_A_ROW};
 
-pub use gate::{Gates, Meeting};
+pub use gate::{Gates, Meeting, circles};
 
 /// What one thread is to do.
 pub struct Plan<'a> {
@@ -42,7 +42,7 @@ pub struct Plan<'a> {
     pub places: &'a [Place],
     /// What it may use of each place.
     pub regions: &'a [Region],
-    /// The threads of its job, before they read back.
+    /// The threads that write where it does, before they read back.
     pub others: &'a Meeting,
     /// For io_uring.
     pub setup: Option<&'a Setup>,

@@ -40,8 +40,8 @@ pub struct Gates {
     pub end: Gate,
 }
 
-/// Where the threads of a job wait for each other before any reads back what it wrote: another may still write or trim
-/// there.
+/// Where the threads of jobs that write the same target wait for each other before any reads back what it wrote:
+/// another may still write or trim there.
 #[derive(Debug)]
 pub struct Meeting {
     /// So many threads still write.
@@ -85,6 +85,20 @@ impl Drop for Writer<'_> {
     }
 }
 
+/// Of so many jobs, each one's circle: those that `meet` have the same, also where they do by way of a third.
+pub fn circles(jobs: usize, meet: impl Fn(usize, usize) -> bool) -> Vec<usize> {
+    let mut circle: Vec<usize> = (0..jobs).collect();
+    for second in 0..jobs {
+        for first in 0..second {
+            if meet(first, second) {
+                let (from, to) = (circle[second], circle[first]);
+                circle.iter_mut().filter(|of| **of == from).for_each(|of| *of = to);
+            }
+        }
+    }
+    circle
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,5 +120,13 @@ mod tests {
             drop(second);
             assert!(reader.join().unwrap());
         });
+    }
+
+    #[test]
+    fn who_meets_a_third_meets_its_others() {
+        let pairs = [(0, 3), (1, 2), (2, 3)];
+        let circle = circles(6, |first, second| pairs.contains(&(first, second)));
+        assert!(circle[..4].iter().all(|of| *of == circle[0]), "{circle:?}");
+        assert!(circle[4] != circle[0] && circle[5] != circle[0] && circle[4] != circle[5], "{circle:?}");
     }
 }
