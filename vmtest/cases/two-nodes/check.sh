@@ -1,6 +1,6 @@
 [ "$(tr '\n' ' ' <nodes)" = "0-1 2-3 " ] || fail "the machine has other nodes: $(cat nodes)"
 [ "$(cat drive)" = 1 ] || fail "the drive is at node $(cat drive)"
-for name in devices usual local remote named memory sweep; do
+for name in devices usual local remote sweep near named memory; do
     exited "$name" 0
 done
 expect devices.json '[.devices[] | select(.name == "nvme0n1") | .numa_node] == [1]'
@@ -11,4 +11,20 @@ bound() { # NAME CPUS NODE
 bound usual '[2, 3]' 1
 bound local '[2, 3]' 1
 bound remote '[0, 1]' 0
-expect named.json 'all(.jobs[]; .node == null or .node == 0)'
+expect sweep.json '[.sweep.points[] | [.values.numa, (.jobs[] | .node, (.cpu < 2), .ios > 0)]]
+    == [["local", 1, false, true], ["remote", 0, true, true]]'
+
+# The threads, and the only memory as large as the buffers: 256 of 16 KiB.
+seen() { # NAME CPUS BUFFERS_NODE
+    grep -qxE "load-0=($2)" "$1.threads" || fail "$1: the threads are $(tr '\n' ' ' <"$1.threads")"
+    local pages on
+    # In pages of 4 KiB, or one to three huge ones.
+    pages=$(awk '{ size = 4; for (i = 1; i <= NF; i++) if ($i ~ /^kernelpagesize_kB=/) { split($i, s, "="); size = s[2] }
+        for (i = 1; i <= NF; i++) if ($i ~ /^N[0-9]+=/) { split($i, n, "="); if (n[2] * size >= 4096) print n[1] }
+    }' "$1.maps" | sort -u)
+    on=$(echo "$pages" | tr '\n' ' ')
+    [ "$on" = "N$3 " ] || fail "$1: memory as large as the buffers lies on ${on:-no node}: $(cat "$1.maps")"
+}
+seen near '2|3' 1
+seen named '0-1' 0
+seen memory '0-1' 1

@@ -1,4 +1,5 @@
-# Two NUMA nodes with a drive at the second: where the threads of a load are bound, by node and by word.
+# Two NUMA nodes with a drive at the second: where the threads of a load are bound and its buffers lie, by node and by
+# word.
 # append: nodes=2
 . /guest/lib.sh
 
@@ -19,6 +20,26 @@ load() { # NAME WORD...
 load usual --numjobs 2
 load local --numjobs 2 --numa local
 load remote --numjobs 2 --numa remote
-load named --numa_cpu_nodes 0
-load memory --numa local --numa_mem_policy bind:0
 load sweep --numa local,remote
+
+# Of a load that runs, by the kernel: the CPUs of its threads, and the nodes that its memory lies on.
+reads() { [ "$(kernel_ios nvme0n1)" -gt $((before + 100)) ]; }
+watched() { # NAME WORD...
+    name=$1 status=0
+    shift
+    before=$(kernel_ios nvme0n1)
+    biopsy load --no-drive-check /dev/nvme0n1 --runtime 60s --iodepth 256 --bs 16k "$@" --json \
+        >"$name.json" 2>"$name.err" &
+    tool=$!
+    wait_for reads
+    for task in "/proc/$tool/task"/*; do
+        echo "$(cat "$task/comm")=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "$task/status")"
+    done >"$name.threads"
+    cat "/proc/$tool/numa_maps" >"$name.maps"
+    kill -INT "$tool"
+    wait "$tool" || status=$?
+    echo "$status" >"$name.exit"
+}
+watched near
+watched named --numa_cpu_nodes 0
+watched memory --numa_cpu_nodes 0 --numa_mem_policy bind:1
