@@ -321,8 +321,11 @@ pub struct Job {
     /// Sequential threads without an increment begin each at its own share of the target; else all at `offset`,
     /// as fio has it.
     pub share_offsets: bool,
-    /// How many bytes are moved; None: `size`.
+    /// How many bytes are moved; None: `amount`.
     pub io_size: Option<u64>,
+    /// How many bytes are moved at most, and never more than a thread may use: fio's `size` behind a larger
+    /// `filesize`, which says what may be used; None: `size`.
+    pub amount: Option<u64>,
     /// How many percent of what the first thread may use, where `io_size` is not known before the targets are.
     pub io_share: Option<f64>,
     /// No more I/Os than these; None: as many as there are.
@@ -406,6 +409,7 @@ impl Job {
             offset_increment: Extent::Bytes(0),
             share_offsets: true,
             io_size: None,
+            amount: None,
             io_share: None,
             number_ios: None,
             filesize: None,

@@ -228,6 +228,12 @@ fn overlap(a: &Piece, b: &Piece) -> bool {
     a.file == b.file && a.offset < b.offset + u64::from(b.bytes) && b.offset < a.offset + u64::from(a.bytes)
 }
 
+/// How many bytes a thread moves, where it is not all that it may use once.
+fn io_size(job: &Job, regions: &[Region]) -> Option<u64> {
+    let usable = || regions.iter().map(|region| region.bytes).sum();
+    job.io_size.or_else(|| job.amount.map(|amount| amount.min(usable())))
+}
+
 /// None where it takes more than one target, direction and size.
 fn plain(job: &Job, regions: &[Region], number: u32) -> Option<Sequence> {
     let [region] = *regions else { return None };
@@ -248,7 +254,7 @@ fn plain(job: &Job, regions: &[Region], number: u32) -> Option<Sequence> {
         }
         _ => return None,
     };
-    let end = match job.io_size {
+    let end = match io_size(job, regions) {
         _ if job.time_based => u64::MAX,
         None => amount.div_ceil(bs),
         Some(bytes) if matches!(order, Order::Random(_)) => bytes.div_ceil(bs),

@@ -291,7 +291,7 @@ impl Draft {
                 }
                 // fio has the whole file to choose from, and moves `size`.
                 Some(Extent::Bytes(each)) if each < reach => {
-                    job.io_size = job.io_size.or(Some(each * files));
+                    job.amount = Some(each * files);
                     reach
                 }
                 _ => reach,
@@ -363,7 +363,7 @@ mod tests {
         // As fio 3.33 chose its offsets in a file of 8 MiB.
         let parts = |words: &[(&str, &str)]| {
             let job = one(words);
-            (job.size, job.io_size)
+            (job.size, job.io_size.or(job.amount))
         };
         assert_eq!(parts(&[("filesize", "4m")]), (Some(Extent::Bytes(4 * MIB)), None));
         assert_eq!(parts(&[("filesize", "4m"), ("size", "1m")]), (Some(Extent::Bytes(4 * MIB)), Some(MIB)));

@@ -187,6 +187,27 @@ fn an_amount_above_the_size_ends_where_fio_ends() {
     assert_eq!(all, expected);
 }
 
+/// As fio 3.33 with `--filesize=4m --size=3m --offset_increment=1m --bs=64k` read a file of 8 MiB.
+#[test]
+fn an_amount_is_never_more_than_what_is_left() {
+    let count = |rw, norandommap, number| {
+        let job = Job {
+            norandommap,
+            filesize: Some(4 << 20),
+            size: Some(Extent::Bytes(4 << 20)),
+            amount: Some(3 << 20),
+            offset_increment: Extent::Bytes(1 << 20),
+            ..once(rw, 65_536)
+        };
+        let region = region(&job, target(8 << 20), number).unwrap();
+        Sequence::new(&job, &[region], 0).count()
+    };
+    for (rw, norandommap) in [(Pattern::Read, true), (Pattern::RandRead, true), (Pattern::RandRead, false)] {
+        let counts = [0, 1, 2, 3].map(|number| count(rw, norandommap, number));
+        assert_eq!(counts, [48, 48, 32, 16], "{rw:?}");
+    }
+}
+
 #[test]
 fn each_block_is_trimmed_and_then_written() {
     let sequence = Sequence::new(&once(Pattern::TrimWrite, 4096), &[whole(8192)], 0);

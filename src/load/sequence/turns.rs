@@ -5,7 +5,7 @@ use super::super::random::{below, random, scramble, seeded};
 use super::coverage::{Passes, Tiles};
 use super::distribution::Skew;
 use super::sizes::Sizes;
-use super::{Piece, Region, first_block};
+use super::{Piece, Region, first_block, io_size};
 
 /// Reads and writes are mixed exactly in each group of so many.
 const GROUP: u64 = 100;
@@ -154,6 +154,7 @@ impl Turns {
         let largest = shares.map(|share| share.low.max(share.high)).max().unwrap_or(0).max(1);
         // All regions have the same kind of order.
         let (mut moved, mut covers) = (0, true);
+        let io_size = io_size(job, regions);
         let targets = regions
             .iter()
             .enumerate()
@@ -164,7 +165,7 @@ impl Turns {
                 let order = order(job, region, &kinds, number, seed);
                 moved += region.moved;
                 covers = !matches!(order, Order::Uniform | Order::Skewed(..));
-                let left = match (&order, job.time_based || job.io_size.is_some() || !covers) {
+                let left = match (&order, job.time_based || io_size.is_some() || !covers) {
                     (_, true) => u64::MAX,
                     (Order::Tiled(tiles), _) => tiles.bytes(),
                     _ => region.bytes,
@@ -173,14 +174,14 @@ impl Turns {
                 Some(Lane { file, begin: region.begin, bytes: region.bytes, left, order, trimmed: None })
             })
             .collect();
-        let left = match job.io_size {
+        let left = match io_size {
             _ if job.time_based => u64::MAX,
             None if covers => u64::MAX,
             bytes => bytes.unwrap_or(moved),
         };
         // Each direction of a mix comes to its end for itself: there is no pass over the targets.
         let passes = covers && !job.time_based && kinds.mix.is_none();
-        let again = job.io_size.filter(|_| passes).map(|io_size| Again {
+        let again = io_size.filter(|_| passes).map(|io_size| Again {
             io_size,
             largest: job.bs.iter().map(BlockSizes::largest).max().unwrap_or(0),
             times: if kinds.writes_trimmed { 2 } else { 1 },

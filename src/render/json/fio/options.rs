@@ -46,7 +46,7 @@ pub fn given(job: &Job) -> Vec<(String, String)> {
             options.push((name, place(extent)));
         }
     };
-    extent("size", job.size);
+    extent("size", job.amount.map(Extent::Bytes).or(job.size));
     extent("offset", Some(job.offset));
     extent("offset_increment", Some(job.offset_increment));
     options.extend(job.runtime.map(|runtime| ("runtime", length(runtime))));
