@@ -45,6 +45,8 @@ pub struct Host {
     pub memory_bytes: Option<u64>,
     /// Name of the hypervisor where the kernel or DMI tells one.
     pub virtualization: Option<String>,
+    /// The root complexes with a PCI bridge, to which a drive could be attached.
+    pub root_complexes: Vec<String>,
     /// In natural order of the names: nvme2n1 before nvme10n1.
     pub devices: Vec<BlockDevice>,
     /// Limits of cgroups; empty until somebody looks ([`throttle::throttles`]).
@@ -67,6 +69,7 @@ impl Host {
             nodes: cpus.nodes,
             memory_bytes: cpu::memory_bytes(root),
             virtualization: kernel::virtualization(root),
+            root_complexes: pci::sharing::with_ports(root),
             devices: block::devices(root)?,
             throttles: Vec::new(),
         })
@@ -105,6 +108,12 @@ pub struct BlockDevice {
     /// `pci0000:00` and the like.
     pub root_complex: Option<String>,
     pub link: Option<Link>,
+    /// From its own link up to the root complex.
+    pub hops: Vec<Hop>,
+    /// MSI-X vectors that its function has; None where the configuration space may not be read.
+    pub msix_vectors: Option<u32>,
+    /// How the IOMMU treats it (`DMA`, `DMA-FQ`, `identity`); None where there is no IOMMU.
+    pub iommu: Option<String>,
     /// The active one (in brackets in sysfs); None on bio-based devices.
     pub scheduler: Option<String>,
     pub schedulers: Vec<String>,
@@ -242,4 +251,52 @@ pub struct Link {
     /// Line rate after encoding (8b/10b below 8 GT/s, 128b/130b from there, FLITs at 64 GT/s),
     /// per direction.
     pub raw_bytes_per_second: f64,
+    /// Bytes of data in a packet, at most; None where the configuration space may not be read.
+    pub payload_bytes: Option<u32>,
+    /// What is left for data, from and to; the same where the payload is known, else with 128 and 512 bytes.
+    pub usable_bytes_per_second: [f64; 2],
+    /// None where the configuration space may not be read.
+    pub aspm: Option<Aspm>,
+}
+
+/// A link on the way from a device to its root complex.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Hop {
+    /// The PCI function at its lower end.
+    pub function: String,
+    /// The port at its upper end; None where sysfs has none.
+    pub port: Option<String>,
+    pub link: Link,
+}
+
+/// Which sleeping states a link may enter by itself: leaving them takes microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Aspm {
+    #[serde(rename = "off")]
+    Off,
+    L0s,
+    L1,
+    #[serde(rename = "L0s L1")]
+    Both,
+}
+
+impl Aspm {
+    /// By the two bits of the link's control register.
+    pub fn of(bits: u16) -> Self {
+        match bits & 3 {
+            0 => Self::Off,
+            1 => Self::L0s,
+            2 => Self::L1,
+            _ => Self::Both,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::L0s => "L0s",
+            Self::L1 => "L1",
+            Self::Both => "L0s and L1",
+        }
+    }
 }

@@ -83,6 +83,7 @@ fn device(root: &Path, link: &Path, name: &str, numbers: &Numbers) -> BlockDevic
     let own = text(&directory.join("dev")).and_then(|value| device_number(&value));
     let (major, minor) = own.or_else(|| numbers.of(name)).unwrap_or_default();
     let place = pci::place(&directory);
+    let hops = place.as_ref().map(|place| pci::hops(&place.directory)).unwrap_or_default();
     let kibibytes = |attribute: &str| number::<u64>(&queue.join(attribute)).unwrap_or(0).saturating_mul(1024);
     let mut device = BlockDevice {
         name: name.to_string(),
@@ -92,7 +93,10 @@ fn device(root: &Path, link: &Path, name: &str, numbers: &Numbers) -> BlockDevic
         size_bytes: sectors(&directory.join("size")),
         driver: driver(&directory, name, major, numbers),
         numa_node: numa_node(&directory),
-        link: place.as_ref().and_then(|place| pci::link(&place.directory)),
+        link: hops.first().map(|hop| hop.link.clone()),
+        hops,
+        msix_vectors: place.as_ref().and_then(|place| pci::Config::read(&place.directory).msix_vectors),
+        iommu: place.as_ref().and_then(|place| text(&place.directory.join("iommu_group/type"))),
         vectors: place.as_ref().map(|place| vectors::vectors(root, &place.directory)).unwrap_or_default(),
         root_complex: place.as_ref().and_then(|place| place.root_complex.clone()),
         pci_address: place.map(|place| place.address),

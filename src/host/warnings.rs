@@ -3,7 +3,11 @@
 
 use serde::Serialize;
 
+use super::pci::sharing::{self, RootComplex, SharedLink};
 use super::{BlockDevice, Host, Link};
+
+/// Fewer drives than these ask a root complex for no more than other devices do.
+const CROWD: usize = 4;
 
 /// One fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -51,7 +55,42 @@ pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
             );
         }
     }
+    warnings.extend(sharing::links(devices).iter().filter_map(link_shared));
+    warnings.extend(root_complex_shared(&sharing::root_complexes(devices), host.root_complexes.len()));
     warnings
+}
+
+/// A link above drives that could ask for more than it carries, at every size of packets.
+fn link_shared(shared: &SharedLink) -> Option<Warning> {
+    let gigabytes = |[low, high]: [f64; 2]| format!("{:.1} to {:.1} GB/s", low / 1e9, high / 1e9);
+    shared.is_narrower().then(|| Warning {
+        device: shared.function.clone(),
+        id: "link-shared",
+        sentence: format!(
+            "its link carries {} at most, and the links of the {} drives below it {} together: {}",
+            gigabytes(shared.link.usable_bytes_per_second),
+            shared.devices.len(),
+            gigabytes(shared.devices_usable_bytes_per_second),
+            shared.devices.join(" ")
+        ),
+    })
+}
+
+/// A hint, and no more: what a root complex carries is not in its links, and only drives that are slower together than
+/// alone show that it is too little. `complexes` is how many there are to choose from.
+fn root_complex_shared(used: &[RootComplex], complexes: usize) -> Option<Warning> {
+    let drives: usize = used.iter().map(|complex| complex.devices.len()).sum();
+    let crowded = used.iter().max_by_key(|complex| complex.devices.len())?;
+    let count = crowded.devices.len();
+    let is_uneven = count * complexes > 2 * drives || count == drives;
+    (count >= CROWD && complexes > 1 && is_uneven).then(|| Warning {
+        device: crowded.name.clone(),
+        id: "root-complex-shared",
+        sentence: format!(
+            "{count} of {drives} drives are below this one of {complexes} root complexes, which may carry less than their \
+             links: if they are slower together than alone, part them"
+        ),
+    })
 }
 
 /// zram and RAM disks show 0 and count all the same: only the request path and these drivers look at
@@ -83,6 +122,26 @@ fn link_degraded(link: &Link) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn complex(name: &str, drives: usize) -> RootComplex {
+        let devices = vec![String::new(); drives];
+        RootComplex { name: name.to_string(), devices, devices_usable_bytes_per_second: [0.0; 2] }
+    }
+
+    #[test]
+    fn drives_are_hinted_at_where_they_could_be_parted() {
+        let hint = |drives: &[usize], complexes| {
+            let used: Vec<RootComplex> = drives.iter().map(|count| complex("pci0000:40", *count)).collect();
+            root_complex_shared(&used, complexes).map(|warning| warning.sentence)
+        };
+        let before = hint(&[2, 8], 4).unwrap();
+        assert!(before.starts_with("8 of 10 drives are below this one of 4 root complexes"), "{before}");
+        assert_eq!(hint(&[2, 4, 4], 4), None);
+        assert_eq!(hint(&[5, 5], 4), None, "twice its share");
+        assert!(hint(&[6, 5], 4).is_some());
+        assert!(hint(&[4], 2).is_some(), "all are at one");
+        assert_eq!((hint(&[3], 4), hint(&[8], 1), hint(&[], 4)), (None, None, None));
+    }
 
     fn link(speed_gts: f64, width: u32) -> Link {
         Link { speed_gts, width, max_speed_gts: Some(16.0), max_width: Some(4), ..Link::default() }

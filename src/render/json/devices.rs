@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::envelope::Envelope;
+use crate::host::pci::sharing::{self, RootComplex, SharedLink};
 use crate::host::select::Selection;
 use crate::host::warnings::Warning;
-use crate::host::{BlockDevice, HardwareQueue, Host, Link, Partition};
+use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link, Partition};
 
 /// The whole object, as one line.
 pub fn devices(envelope: &Envelope, host: &Host, selection: &Selection, warnings: &[Warning]) -> Vec<u8> {
@@ -14,6 +15,7 @@ pub fn devices(envelope: &Envelope, host: &Host, selection: &Selection, warnings
     add("host", machine(host));
     add("devices", selection.devices.iter().map(|device| self::device(device)).collect());
     add("not_shown", selection.placeholders.iter().map(|device| device.name.as_str()).collect());
+    add("topology", topology(host, &selection.devices));
     add("warnings", json!(warnings));
     super::line(object)
 }
@@ -48,6 +50,9 @@ fn device(device: &BlockDevice) -> Value {
         "pci_address": device.pci_address,
         "root_complex": device.root_complex,
         "link": device.link.as_ref().map(link),
+        "links": device.hops.iter().map(hop).collect::<Vec<_>>(),
+        "msix_vectors": device.msix_vectors,
+        "iommu": device.iommu,
         "request_based": device.request_based,
         "queues": device.queues.iter().map(queue).collect::<Vec<_>>(),
         "vectors": device.vectors,
@@ -84,10 +89,43 @@ fn link(link: &Link) -> Value {
         "port_max_speed_gts": link.port_max_speed_gts,
         "port_max_width": link.port_max_width,
         "raw_bytes_per_second": link.raw_bytes_per_second.round() as u64,
-        // The payload size stands in the configuration space, beyond what is read here. Without it
-        // there is no honest range of usable bandwidth.
-        "payload_bytes": null,
-        "usable_bytes_per_second": null,
+        "payload_bytes": link.payload_bytes,
+        "usable_bytes_per_second": whole(link.usable_bytes_per_second),
+        "aspm": link.aspm,
+    })
+}
+
+/// From the device's own link up.
+fn hop(hop: &Hop) -> Value {
+    json!({ "function": hop.function, "port": hop.port, "link": link(&hop.link) })
+}
+
+fn whole(range: [f64; 2]) -> [u64; 2] {
+    range.map(|bytes| bytes.round() as u64)
+}
+
+/// Where drives share a way to memory. Sums are of the drives' own links.
+fn topology(host: &Host, devices: &[&BlockDevice]) -> Value {
+    let shared = |shared: &SharedLink| {
+        json!({
+            "function": shared.function,
+            "port": shared.port,
+            "link": link(&shared.link),
+            "devices": shared.devices,
+            "devices_usable_bytes_per_second": whole(shared.devices_usable_bytes_per_second),
+        })
+    };
+    let complex = |complex: &RootComplex| {
+        json!({
+            "name": complex.name,
+            "devices": complex.devices,
+            "devices_usable_bytes_per_second": whole(complex.devices_usable_bytes_per_second),
+        })
+    };
+    json!({
+        "shared_links": sharing::links(devices).iter().map(shared).collect::<Vec<_>>(),
+        "root_complexes": sharing::root_complexes(devices).iter().map(complex).collect::<Vec<_>>(),
+        "root_complexes_with_ports": host.root_complexes,
     })
 }
 

@@ -1,6 +1,7 @@
 //! The devices of this machine as a tree, disks first and what lies on them indented below.
 
 use super::{bytes, clean, common_bytes, counted, significant};
+use crate::host::pci::sharing::{self, RootComplex};
 use crate::host::select::Selection;
 use crate::host::warnings::Warning;
 use crate::host::{BlockDevice, Host, Link, Partition};
@@ -33,6 +34,10 @@ pub fn devices(host: &Host, selection: &Selection, warnings: &[Warning]) -> Stri
         out.push_str(&columns(&Tree::rows(&selection.devices, unit), unit.1));
         out.push('\n');
         selection.devices.iter().for_each(|device| out.push_str(&details(device)));
+        let shared = shared(&selection.devices);
+        if !shared.is_empty() {
+            out.push_str(&format!("\n{shared}"));
+        }
     }
     if !warnings.is_empty() {
         out.push('\n');
@@ -270,14 +275,21 @@ fn details(device: &BlockDevice) -> String {
             device.root_complex.as_deref().map(|root| format!(" under {}", clean(root))).unwrap_or_default();
         parts.push(format!("PCI {}{root}", clean(address)));
     }
+    parts.extend(device.link.as_ref().map(|link| {
+        let raw = significant(link.raw_bytes_per_second / 1e9, 3);
+        format!("link {raw} GB/s raw, {} usable", gigabytes(link.usable_bytes_per_second))
+    }));
     parts.extend(
-        device
-            .link
-            .as_ref()
-            .map(|link| format!("link {} GB/s raw", significant(link.raw_bytes_per_second / 1e9, 3))),
+        device.link.as_ref().and_then(|link| link.payload_bytes).map(|size| format!("payload {size} B")),
     );
+    parts.extend(device.link.as_ref().and_then(|link| link.aspm).map(|aspm| format!("ASPM {}", aspm.name())));
+    parts.extend(device.iommu.as_deref().map(|mode| format!("IOMMU {}", clean(mode))));
     if !device.vectors.is_empty() {
-        parts.push(counted(device.vectors.len() as u64, "interrupt vector"));
+        let used = device.vectors.len() as u64;
+        parts.push(match device.msix_vectors {
+            Some(all) => format!("{used} of {}", counted(all.into(), "interrupt vector")),
+            None => counted(used, "interrupt vector"),
+        });
     }
     let poll_queues = device.poll_queues.filter(|count| *count > 0);
     parts.extend(poll_queues.map(|count| counted(count.into(), "poll queue")));
@@ -299,6 +311,45 @@ fn details(device: &BlockDevice) -> String {
     }
     parts.extend(device.write_cache.as_deref().map(clean));
     fold(&format!("{}: ", clean(&device.name)), parts) + "\n"
+}
+
+/// `7.20 GB/s`, or `6.64 to 7.52 GB/s` where the payload is not known.
+fn gigabytes([low, high]: [f64; 2]) -> String {
+    let [low, high] = [low, high].map(|bytes| significant(bytes / 1e9, 3));
+    if low == high { format!("{low} GB/s") } else { format!("{low} to {high} GB/s") }
+}
+
+/// Where several drives share a way to memory, a line each.
+fn shared(devices: &[&BlockDevice]) -> String {
+    let names = |names: &[String]| names.iter().map(|name| clean(name)).collect::<Vec<_>>().join(" ");
+    let mut out = String::new();
+    for shared in sharing::links(devices) {
+        let parts = vec![
+            format!("{}, {} usable", link(&shared.link), gigabytes(shared.link.usable_bytes_per_second)),
+            format!(
+                "below it {} with links of {}",
+                counted(shared.devices.len() as u64, "drive"),
+                gigabytes(shared.devices_usable_bytes_per_second)
+            ),
+            names(&shared.devices),
+        ];
+        out.push_str(&(fold(&format!("link of {}: ", clean(&shared.function)), parts) + "\n"));
+    }
+    let carries = |complex: &&RootComplex| {
+        complex.devices.len() > 1 && complex.devices_usable_bytes_per_second[0] > 0.0
+    };
+    for complex in sharing::root_complexes(devices).iter().filter(carries) {
+        let parts = vec![
+            format!(
+                "{} with links of {}",
+                counted(complex.devices.len() as u64, "drive"),
+                gigabytes(complex.devices_usable_bytes_per_second)
+            ),
+            names(&complex.devices),
+        ];
+        out.push_str(&(fold(&format!("root complex {}: ", clean(&complex.name)), parts) + "\n"));
+    }
+    out
 }
 
 /// Columns in which no device has anything are left out.

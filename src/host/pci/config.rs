@@ -1,0 +1,120 @@
+//! What a PCI function's configuration space says of packets, interrupts and power.
+//!
+//! The first 64 bytes are for all to read, the lists behind them for root (CAP_SYS_ADMIN) only: the kernel cuts the
+//! file there.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::super::Aspm;
+
+/// Bytes of the conventional space, which has all that is looked at.
+const BYTES: usize = 256;
+/// Where a function says that it has a list of capabilities, and where the list begins.
+const STATUS: usize = 0x06;
+const HAS_CAPABILITIES: u16 = 1 << 4;
+const FIRST_CAPABILITY: usize = 0x34;
+const EXPRESS: u8 = 0x10;
+const MSI_X: u8 = 0x11;
+/// Behind the beginning of the capability of PCI Express.
+const DEVICE_CONTROL: usize = 8;
+const LINK_CONTROL: usize = 16;
+/// A list has at most so many entries of 4 bytes behind the header; more is a circle.
+const MOST_CAPABILITIES: usize = 48;
+
+/// What could be read of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes of data in a packet that the function sends, at most.
+    pub payload_bytes: Option<u32>,
+    /// MSI-X vectors that it has.
+    pub msix_vectors: Option<u32>,
+    pub aspm: Option<Aspm>,
+}
+
+impl Config {
+    /// Of a function's directory in sysfs.
+    pub fn read(function: &Path) -> Self {
+        let mut bytes = Vec::with_capacity(BYTES);
+        let read = File::open(function.join("config"))
+            .and_then(|file| file.take(BYTES as u64).read_to_end(&mut bytes));
+        if read.is_ok() { Self::parse(&bytes) } else { Self::default() }
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
+        let mut config = Self::default();
+        let word = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+        if word(STATUS).is_none_or(|status| status & HAS_CAPABILITIES == 0) {
+            return config;
+        }
+        let mut at = bytes.get(FIRST_CAPABILITY).copied().unwrap_or(0);
+        for _ in 0..MOST_CAPABILITIES {
+            // The two lowest bits are reserved.
+            let here = usize::from(at & !3);
+            let (Some(kind), Some(next)) = (bytes.get(here), bytes.get(here + 1)) else { break };
+            match *kind {
+                _ if here < 0x40 => break,
+                EXPRESS => {
+                    // 128 bytes, doubled so often; 6 and 7 mean nothing.
+                    let size = word(here + DEVICE_CONTROL).map(|control| control >> 5 & 7);
+                    config.payload_bytes = size.filter(|size| *size < 6).map(|size| 128 << size);
+                    config.aspm = word(here + LINK_CONTROL).map(|control| Aspm::of(control & 3));
+                }
+                MSI_X => config.msix_vectors = word(here + 2).map(|control| u32::from(control & 0x7ff) + 1),
+                _ => {}
+            }
+            at = *next;
+        }
+        config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A drive with power management at 0x40, MSI-X at 0x50 and PCI Express at 0x70.
+    fn space() -> Vec<u8> {
+        let mut bytes = vec![0; BYTES];
+        bytes[STATUS] = 0x10;
+        bytes[FIRST_CAPABILITY] = 0x40;
+        bytes[0x40..0x42].copy_from_slice(&[0x01, 0x50]);
+        bytes[0x50..0x54].copy_from_slice(&[MSI_X, 0x70, 0x81, 0x80]);
+        bytes[0x70..0x72].copy_from_slice(&[EXPRESS, 0x00]);
+        // 256 bytes of payload, reads of 512; L1 is on.
+        bytes[0x78..0x7a].copy_from_slice(&0x2930_u16.to_le_bytes());
+        bytes[0x80] = 0x42;
+        bytes
+    }
+
+    #[test]
+    fn capabilities_are_found_behind_each_other() {
+        let config = Config::parse(&space());
+        // T's drives: `MSI-X: Enable+ Count=130`.
+        assert_eq!(config.msix_vectors, Some(130));
+        assert_eq!((config.payload_bytes, config.aspm), (Some(256), Some(Aspm::L1)));
+    }
+
+    #[test]
+    fn what_is_not_for_all_to_read_is_absent() {
+        assert_eq!(Config::parse(&space()[..64]), Config::default());
+        let mut circle = space();
+        circle[0x71] = 0x40;
+        assert_eq!(Config::parse(&circle), Config::parse(&space()));
+        let mut reserved = space();
+        reserved[0x78] = 0xd0;
+        assert_eq!(Config::parse(&reserved).payload_bytes, None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let config = Config::parse(&bytes);
+            prop_assert!(config.msix_vectors.is_none_or(|count| (1..=2048).contains(&count)));
+            prop_assert!(config.payload_bytes.is_none_or(|bytes| (128..=4096).contains(&bytes)));
+        }
+    }
+}

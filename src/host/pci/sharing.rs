@@ -1,0 +1,157 @@
+//! Links and root complexes that carry several drives. Pure but for the list of root complexes.
+//!
+//! Sums are of the drives' own links: what they could ask for at most, and not what they do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{is_address, is_root_complex};
+use crate::host::attribute::{names, text};
+use crate::host::{BlockDevice, Hop, Link};
+
+/// A link that several drives share.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SharedLink {
+    /// The port at its upper end; None where sysfs has none.
+    pub port: Option<String>,
+    /// The function at its lower end: the upper port of a switch.
+    pub function: String,
+    pub link: Link,
+    /// By name, one of each drive.
+    pub devices: Vec<String>,
+    /// What the links of these drives can carry together, at the same payload sizes as the link's own.
+    pub devices_usable_bytes_per_second: [f64; 2],
+}
+
+impl SharedLink {
+    /// The drives' own links can carry more than this one.
+    pub fn is_narrower(&self) -> bool {
+        let mut pairs = self.link.usable_bytes_per_second.iter().zip(&self.devices_usable_bytes_per_second);
+        // Different payloads of the drives make no difference here.
+        pairs.all(|(own, theirs)| theirs > own)
+    }
+}
+
+/// What hangs below a root complex.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RootComplex {
+    pub name: String,
+    /// By name, one of each drive.
+    pub devices: Vec<String>,
+    /// The drives' own links together; those that have none, as in virtual machines, count for nothing.
+    pub devices_usable_bytes_per_second: [f64; 2],
+}
+
+/// NVMe drives, one of each PCI function: its namespaces and paths share its link. Disks of other kinds share the link
+/// of one controller, whatever lies above it.
+fn drives<'a>(devices: &[&'a BlockDevice]) -> Vec<&'a BlockDevice> {
+    let mut seen = BTreeSet::new();
+    let on_pci = devices.iter().filter(|device| device.is_nvme() && device.pci_address.is_some());
+    on_pci.filter(|device| seen.insert(device.pci_address.as_deref())).copied().collect()
+}
+
+fn sum<'a>(drives: impl Iterator<Item = &'a BlockDevice>) -> [f64; 2] {
+    drives
+        .filter_map(|drive| drive.hops.first())
+        .fold([0.0; 2], |sum, hop| std::array::from_fn(|at| sum[at] + hop.link.usable_bytes_per_second[at]))
+}
+
+/// The links above these devices that more than one drive uses, by the function at the lower end.
+pub fn links(devices: &[&BlockDevice]) -> Vec<SharedLink> {
+    let drives = drives(devices);
+    let mut above: BTreeMap<&str, (&Hop, Vec<&BlockDevice>)> = BTreeMap::new();
+    for drive in &drives {
+        for hop in drive.hops.iter().skip(1) {
+            above.entry(&hop.function).or_insert((hop, Vec::new())).1.push(drive);
+        }
+    }
+    let shared = above.into_values().filter(|(_, drives)| drives.len() > 1);
+    shared
+        .map(|(hop, drives)| SharedLink {
+            port: hop.port.clone(),
+            function: hop.function.clone(),
+            link: hop.link.clone(),
+            devices: drives.iter().map(|drive| drive.name.clone()).collect(),
+            devices_usable_bytes_per_second: sum(drives.iter().copied()),
+        })
+        .collect()
+}
+
+/// The root complexes above these devices, by name.
+pub fn root_complexes(devices: &[&BlockDevice]) -> Vec<RootComplex> {
+    let mut below: BTreeMap<&str, Vec<&BlockDevice>> = BTreeMap::new();
+    for drive in drives(devices) {
+        if let Some(name) = &drive.root_complex {
+            below.entry(name).or_default().push(drive);
+        }
+    }
+    let one = |(name, drives): (&str, Vec<&BlockDevice>)| RootComplex {
+        name: name.to_string(),
+        devices: drives.iter().map(|drive| drive.name.clone()).collect(),
+        devices_usable_bytes_per_second: sum(drives.into_iter()),
+    };
+    below.into_iter().map(one).collect()
+}
+
+/// The root complexes of the machine that a drive could be attached to: those with a PCI bridge.
+pub fn with_ports(root: &Path) -> Vec<String> {
+    let devices = root.join("sys/devices");
+    let is_bridge = |complex: &str, function: &String| {
+        // Class 0x06, subclass 0x04.
+        let class = || text(&devices.join(complex).join(function).join("class"));
+        is_address(function) && class().is_some_and(|class| class.starts_with("0x0604"))
+    };
+    let has_port =
+        |complex: &String| names(&devices.join(complex)).iter().any(|name| is_bridge(complex, name));
+    names(&devices).into_iter().filter(|name| is_root_complex(name) && has_port(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(usable: f64) -> Link {
+        Link { usable_bytes_per_second: [usable, usable * 1.1], ..Link::default() }
+    }
+
+    /// A drive at its own port of a switch, whose upper port is `0000:02:00.0`.
+    fn drive(name: &str, number: u32) -> BlockDevice {
+        let hop = |function: String, port: &str, usable| Hop {
+            function,
+            port: Some(port.into()),
+            link: link(usable),
+        };
+        let address = format!("0000:{number:02x}:00.0");
+        BlockDevice {
+            name: name.into(),
+            driver: Some("nvme".into()),
+            pci_address: Some(address.clone()),
+            root_complex: Some("pci0000:00".into()),
+            hops: vec![hop(address, "0000:03:00.0", 4e9), hop("0000:02:00.0".into(), "0000:00:01.0", 7e9)],
+            ..BlockDevice::default()
+        }
+    }
+
+    #[test]
+    fn a_drive_counts_once_however_many_names_it_has() {
+        let all = [drive("nvme0n1", 4), drive("nvme0n2", 4), drive("nvme1n1", 5)];
+        let devices: Vec<&BlockDevice> = all.iter().collect();
+        let [shared] = links(&devices).try_into().unwrap();
+        assert_eq!((shared.function.as_str(), shared.devices.len()), ("0000:02:00.0", 2));
+        assert_eq!(shared.devices_usable_bytes_per_second, [8e9, 8.8e9]);
+        assert!(shared.is_narrower());
+        assert_eq!(links(&devices[..2]), [], "one drive shares with nobody");
+        assert_eq!(root_complexes(&devices)[0].devices, ["nvme0n1", "nvme1n1"]);
+    }
+
+    #[test]
+    fn a_link_that_is_wide_enough_is_no_bottleneck() {
+        let mut all = [drive("nvme0n1", 4), drive("nvme1n1", 5)];
+        for device in &mut all {
+            device.hops[1].link = link(8e9);
+        }
+        assert!(!links(&all.iter().collect::<Vec<_>>())[0].is_narrower());
+    }
+}
