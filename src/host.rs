@@ -102,6 +102,9 @@ pub struct BlockDevice {
     pub firmware: Option<String>,
     /// `nvme`, `virtio_blk`, `sd`, `loop`, `dm`, `md`, `zram`, `null_blk`, ... as the kernel names the driver.
     pub driver: Option<String>,
+    /// What an NVMe drive tells of itself; None until somebody asks ([`nvme::identity::identify`]), or where it cannot
+    /// be asked.
+    pub identity: Option<nvme::identity::Identity>,
     /// None: the device belongs to no node (or the kernel says -1).
     pub numa_node: Option<u32>,
     pub pci_address: Option<String>,

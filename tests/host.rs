@@ -263,7 +263,7 @@ fn a_hostile_model_is_kept_as_data_and_shown_escaped() {
     let host = Host::read(scratch.path()).unwrap();
     assert_eq!(device(&host, "nvme0c0n1").model.as_deref(), Some("EVIL\x1b[31m\u{fffd}\u{202e} DRIVE"));
     let selection = select::selection(&host, scratch.path(), &[], false).unwrap();
-    let text = text::devices::devices(&host, &selection, &[]);
+    let text = text::devices::devices(&host, &selection, &[], &[]);
     assert!(text.contains("EVIL\\u{1b}[31m\\u{fffd}\\u{202e} DRIVE"), "{text}");
 }
 
@@ -276,7 +276,7 @@ fn devices_that_lie_on_each_other_in_a_ring_are_each_shown_once() {
     let host = Host::read(scratch.path()).unwrap();
     assert_eq!(device(&host, "dm-2").layers, Vec::<String>::new());
     let selection = select::selection(&host, scratch.path(), &[], true).unwrap();
-    let text = text::devices::devices(&host, &selection, &[]);
+    let text = text::devices::devices(&host, &selection, &[], &[]);
     for name in ["dm-0", "dm-1", "dm-2"] {
         assert!(text.contains(name), "{text}");
     }
@@ -314,7 +314,7 @@ fn without_sysfs_the_refusal_names_the_remedy() {
 fn the_text_view_of_the_multipath_machine_is_the_one_on_file() {
     let (scratch, host) = machine("multipath");
     let selection = select::selection(&host, scratch.path(), &[], false).unwrap();
-    let text = text::devices::devices(&host, &selection, &warnings::warnings(&host, &selection.devices));
+    let text = text::devices::devices(&host, &selection, &warnings::warnings(&host, &selection.devices), &[]);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sysfs/multipath.txt");
     if std::env::var_os("BIOPSY_BLESS").is_some() {
         fs::write(&file, &text).unwrap();
@@ -328,7 +328,7 @@ fn look_at_everything(root: &Path) {
     for all in [false, true] {
         let selection = select::selection(&host, root, &[], all).unwrap();
         let facts = warnings::warnings(&host, &selection.devices);
-        let text = text::devices::devices(&host, &selection, &facts);
+        let text = text::devices::devices(&host, &selection, &facts, &[]);
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
         assert!(!text.contains(['\u{202e}', '\u{200b}', '\u{fffd}']), "{text:?}");
         let bytes = json::devices::devices(&Default::default(), &host, &selection, &facts);
@@ -413,7 +413,7 @@ fn thousands_of_devices_are_read_and_found() {
     let selection = select::selection(&host, scratch.path(), &names, false).unwrap();
     assert_eq!(selection.devices.len(), 300);
     let all = select::selection(&host, scratch.path(), &[], true).unwrap();
-    let shown = text::devices::devices(&host, &all, &warnings::warnings(&host, &all.devices));
+    let shown = text::devices::devices(&host, &all, &warnings::warnings(&host, &all.devices), &[]);
     let took = begin.elapsed();
     println!("{} devices in {took:?}", host.devices.len());
     assert!(shown.contains("vg-2499"), "{}", &shown[..300]);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use biopsy::envelope::Envelope;
+use biopsy::host::nvme::identity;
 use biopsy::host::{Host, select, warnings};
 use biopsy::render::{json, text};
 
@@ -14,7 +15,8 @@ use crate::output::Sink;
 pub fn run(args: &Devices) -> Result<()> {
     let root = Path::new("/");
     let start = clock::now_rfc3339();
-    let host = Host::read(root)?;
+    let mut host = Host::read(root)?;
+    let missing = identity::identify(root, &mut host);
     // Resolved before the output is opened: an unknown device leaves no file behind.
     let selection = select::selection(&host, root, &args.devices, args.all)?;
     let warnings = warnings::warnings(&host, &selection.devices);
@@ -24,9 +26,10 @@ pub fn run(args: &Devices) -> Result<()> {
             version: env!("CARGO_PKG_VERSION").to_string(),
             kernel: host.kernel.clone(),
             start,
+            missing,
             ..Envelope::default()
         };
         return sink.write(&json::devices::devices(&envelope, &host, &selection, &warnings));
     }
-    sink.write(text::devices::devices(&host, &selection, &warnings).as_bytes())
+    sink.write(text::devices::devices(&host, &selection, &warnings, &missing).as_bytes())
 }

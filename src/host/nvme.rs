@@ -4,12 +4,15 @@
 //! Controller, the feature Host Controlled Thermal Management (10h), and the log page SMART / Health Information (02h).
 
 pub mod command;
+pub mod identity;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+
+use serde::Serialize;
 
 use command::{IDENTIFY_BYTES, feature, identify_controller, identify_namespace, log_page, namespace_of};
 
@@ -21,7 +24,7 @@ const HEALTH_BYTES: usize = 512;
 const THERMAL_MANAGEMENT: u8 = 0x10;
 
 /// How much of a namespace holds data, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Use {
     /// NSZE: the whole of it.
     pub size: u64,
@@ -92,7 +95,7 @@ fn has_thermal_management(controller: &[u8; IDENTIFY_BYTES]) -> bool {
 }
 
 /// What a drive suffered up to a moment. Counters grow over its whole life; None is one of which it keeps no count.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Health {
     /// Its bits of critical warnings.
     pub critical_warning: u8,
@@ -104,6 +107,11 @@ pub struct Health {
     /// How often it lowered its speed, lightly (T1) and heavily (T2), and for how many seconds.
     pub transitions: [Option<u32>; 2],
     pub throttled_seconds: [Option<u32>; 2],
+    /// How much of its life the maker reckons is spent, and of its spare blocks left, in percent.
+    pub percent_used: u8,
+    pub percent_spare: u8,
+    /// Errors of media and data integrity that it did not get over, up to 2^64 - 1.
+    pub media_errors: u64,
 }
 
 impl Health {
@@ -124,6 +132,9 @@ impl Health {
             critical_minutes: word(196, counted.critical_minutes),
             transitions: [word(216, light), word(220, heavy)],
             throttled_seconds: [word(224, light), word(228, heavy)],
+            percent_spare: page[3],
+            percent_used: page[5],
+            media_errors: if number(&page[168..176]) > 0 { u64::MAX } else { number(&page[160..168]) },
         }
     }
 
@@ -193,6 +204,11 @@ impl Namespace {
         Ok(Use::of(&identify_namespace(self.file.as_raw_fd(), self.id)?))
     }
 
+    /// How it is formatted; None where its block has no usual size.
+    pub fn format(&self) -> io::Result<Option<Format>> {
+        Ok(format_of(&identify_namespace(self.file.as_raw_fd(), self.id)?))
+    }
+
     /// The health of its drive.
     pub fn health(&self) -> io::Result<Health> {
         let fd = self.file.as_raw_fd();
@@ -236,6 +252,8 @@ mod tests {
         assert_eq!((calm.warning_minutes, calm.critical_minutes), (Some(0), Some(0)));
         page[0] = 0x02;
         page[1..3].copy_from_slice(&343u16.to_le_bytes());
+        (page[3], page[5]) = (98, 4);
+        page[160] = 7;
         page[192..196].copy_from_slice(&5u32.to_le_bytes());
         page[196..200].copy_from_slice(&1u32.to_le_bytes());
         page[216..220].copy_from_slice(&3u32.to_le_bytes());
@@ -249,6 +267,9 @@ mod tests {
             critical_minutes: Some(1),
             transitions: [Some(3), Some(2)],
             throttled_seconds: [Some(12), Some(1 << 24)],
+            percent_used: 4,
+            percent_spare: 98,
+            media_errors: 7,
         };
         assert_eq!(Health::of(&page, ALL), expected);
         assert_eq!(Health::of(&page, Counted::default()), expected, "who counted does count");

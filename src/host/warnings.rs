@@ -28,6 +28,11 @@ pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
         if let Some(sentence) = device.link.as_ref().and_then(link_degraded) {
             warn("link-degraded", sentence);
         }
+        if let Some(health) = device.identity.as_ref().and_then(|identity| identity.health)
+            && health.critical_warning != 0
+        {
+            warn("drive-warning", drive_warning(health.critical_warning));
+        }
         if let Some(scheduler) = device.scheduler.as_deref().filter(|name| *name != "none")
             && device.driver.as_deref() == Some("nvme")
         {
@@ -58,6 +63,22 @@ pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
     warnings.extend(sharing::links(devices).iter().filter_map(link_shared));
     warnings.extend(root_complex_shared(&sharing::root_complexes(devices), host.root_complexes.len()));
     warnings
+}
+
+/// The bits of the byte Critical Warning of a drive's health.
+fn drive_warning(bits: u8) -> String {
+    const MEANINGS: [&str; 6] = [
+        "the spare blocks run out",
+        "the temperature is beyond a threshold",
+        "the drive is no longer reliable",
+        "the media is read-only",
+        "the backup of its volatile memory failed",
+        "the persistent memory region is read-only or unreliable",
+    ];
+    let known = (0..MEANINGS.len()).filter(|bit| bits >> bit & 1 == 1).map(|bit| MEANINGS[bit]);
+    let said: Vec<&str> = known.collect();
+    let said = if said.is_empty() { "a reason of its own".to_string() } else { said.join(", ") };
+    format!("the drive warns of itself: {said} (critical warning {bits:#04x})")
 }
 
 /// A link above drives that could ask for more than it carries, at every size of packets.
@@ -126,6 +147,15 @@ mod tests {
     fn complex(name: &str, drives: usize) -> RootComplex {
         let devices = vec![String::new(); drives];
         RootComplex { name: name.to_string(), devices, devices_usable_bytes_per_second: [0.0; 2] }
+    }
+
+    #[test]
+    fn what_a_drive_warns_of_is_said_in_words() {
+        assert_eq!(
+            drive_warning(0x09),
+            "the drive warns of itself: the spare blocks run out, the media is read-only (critical warning 0x09)"
+        );
+        assert!(drive_warning(0x80).contains("a reason of its own (critical warning 0x80)"));
     }
 
     #[test]

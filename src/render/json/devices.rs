@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::envelope::Envelope;
+use crate::host::nvme::Health;
+use crate::host::nvme::identity::Identity;
 use crate::host::pci::sharing::{self, RootComplex, SharedLink};
 use crate::host::select::Selection;
 use crate::host::warnings::Warning;
@@ -35,7 +37,7 @@ fn machine(host: &Host) -> Value {
 
 fn device(device: &BlockDevice) -> Value {
     let (major, minor) = number(device.major, device.minor);
-    json!({
+    let mut object = json!({
         "name": device.name,
         "alias": device.alias,
         "major": major,
@@ -44,18 +46,12 @@ fn device(device: &BlockDevice) -> Value {
         "model": device.model,
         "serial": device.serial,
         "firmware": device.firmware,
+        "nvme": device.identity.as_ref().map(nvme),
         "driver": device.driver,
         "hidden": device.hidden,
         "numa_node": device.numa_node,
-        "pci_address": device.pci_address,
-        "root_complex": device.root_complex,
-        "link": device.link.as_ref().map(link),
-        "links": device.hops.iter().map(hop).collect::<Vec<_>>(),
-        "msix_vectors": device.msix_vectors,
-        "iommu": device.iommu,
         "request_based": device.request_based,
         "queues": device.queues.iter().map(queue).collect::<Vec<_>>(),
-        "vectors": device.vectors,
         "poll_queues": device.poll_queues,
         "scheduler": device.scheduler,
         "schedulers": device.schedulers,
@@ -77,6 +73,24 @@ fn device(device: &BlockDevice) -> Value {
         "partitions": device.partitions.iter().map(partition).collect::<Vec<_>>(),
         "mounted_at": device.mounted_at,
         "swaps": device.swaps,
+    });
+    // One object of all keys is more than the macro takes.
+    if let (Some(all), Value::Object(pci)) = (object.as_object_mut(), pci(device)) {
+        all.extend(pci);
+    }
+    object
+}
+
+/// What belongs to its PCI function.
+fn pci(device: &BlockDevice) -> Value {
+    json!({
+        "pci_address": device.pci_address,
+        "root_complex": device.root_complex,
+        "link": device.link.as_ref().map(link),
+        "links": device.hops.iter().map(hop).collect::<Vec<_>>(),
+        "msix_vectors": device.msix_vectors,
+        "iommu": device.iommu,
+        "vectors": device.vectors,
     })
 }
 
@@ -92,6 +106,32 @@ fn link(link: &Link) -> Value {
         "payload_bytes": link.payload_bytes,
         "usable_bytes_per_second": whole(link.usable_bytes_per_second),
         "aspm": link.aspm,
+    })
+}
+
+/// What an NVMe drive tells of itself. Coalescing that is off and limits that it has not are null.
+fn nvme(identity: &Identity) -> Value {
+    let health = |health: &Health| {
+        json!({
+            "critical_warning": health.critical_warning,
+            "temperature_celsius": health.temperature,
+            "warning_minutes": health.warning_minutes,
+            "critical_minutes": health.critical_minutes,
+            "throttle_transitions": health.transitions,
+            "throttled_seconds": health.throttled_seconds,
+            "percent_used": health.percent_used,
+            "percent_spare": health.percent_spare,
+            "media_errors": health.media_errors,
+        })
+    };
+    json!({
+        "max_transfer_bytes": identity.transfer_bytes,
+        "metadata_bytes": identity.metadata_bytes,
+        "coalescing": identity.coalescing,
+        "namespace": identity.usage.map(|of| json!({
+            "size_bytes": of.size, "capacity_bytes": of.capacity, "used_bytes": of.used,
+        })),
+        "health": identity.health.as_ref().map(health),
     })
 }
 

@@ -1,6 +1,8 @@
 //! The devices of this machine as a tree, disks first and what lies on them indented below.
 
 use super::{bytes, clean, common_bytes, counted, significant};
+use crate::envelope::Missing;
+use crate::host::nvme::identity::Identity;
 use crate::host::pci::sharing::{self, RootComplex};
 use crate::host::select::Selection;
 use crate::host::warnings::Warning;
@@ -25,7 +27,7 @@ const MOUNTS_SHOWN: usize = 4;
 const WIDTH: usize = 100;
 
 /// The whole view.
-pub fn devices(host: &Host, selection: &Selection, warnings: &[Warning]) -> String {
+pub fn devices(host: &Host, selection: &Selection, warnings: &[Warning], missing: &[Missing]) -> String {
     let mut out = format!("{}\n\n", machine(host));
     if selection.devices.is_empty() {
         out.push_str("no block device in use\n");
@@ -39,11 +41,15 @@ pub fn devices(host: &Host, selection: &Selection, warnings: &[Warning]) -> Stri
             out.push_str(&format!("\n{shared}"));
         }
     }
-    if !warnings.is_empty() {
+    if !warnings.is_empty() || !missing.is_empty() {
         out.push('\n');
     }
     for warning in warnings {
         out.push_str(&format!("warning: {}: {}\n", clean(&warning.device), clean(&warning.sentence)));
+    }
+    for line in missing {
+        let remedy = line.remedy.as_ref().map_or(String::new(), |remedy| format!("; {remedy}"));
+        out.push_str(&format!("missing: {}\n", clean(&format!("{}{remedy}", line.why))));
     }
     if !selection.placeholders.is_empty() {
         let devices = counted(selection.placeholders.len() as u64, "empty device");
@@ -270,6 +276,7 @@ fn details(device: &BlockDevice) -> String {
     parts.extend(device.model.as_deref().map(clean));
     parts.extend(device.serial.as_deref().map(|serial| format!("serial {}", clean(serial))));
     parts.extend(device.firmware.as_deref().map(|firmware| format!("firmware {}", clean(firmware))));
+    parts.extend(device.identity.iter().flat_map(told));
     if let Some(address) = &device.pci_address {
         let root =
             device.root_complex.as_deref().map(|root| format!(" under {}", clean(root))).unwrap_or_default();
@@ -311,6 +318,34 @@ fn details(device: &BlockDevice) -> String {
     }
     parts.extend(device.write_cache.as_deref().map(clean));
     fold(&format!("{}: ", clean(&device.name)), parts) + "\n"
+}
+
+/// What an NVMe drive tells of itself.
+fn told(identity: &Identity) -> Vec<String> {
+    let mut parts = Vec::new();
+    parts.extend(identity.transfer_bytes.map(|most| format!("commands up to {}", size(most))));
+    parts.extend(identity.usage.map(|of| {
+        format!("{} % of the namespace in use", significant(of.used as f64 / of.size as f64 * 100.0, 3))
+    }));
+    parts.extend(
+        identity
+            .metadata_bytes
+            .filter(|bytes| *bytes > 0)
+            .map(|bytes| format!("{bytes} B of metadata a block")),
+    );
+    parts.extend(
+        identity
+            .coalescing
+            .map(|of| format!("an interrupt per {} completions or {} us", of.completions, of.time_us)),
+    );
+    if let Some(health) = &identity.health {
+        parts.extend(health.temperature.map(|degrees| format!("{degrees} °C")));
+        parts.push(format!("{} % worn", health.percent_used));
+        if health.media_errors > 0 {
+            parts.push(counted(health.media_errors, "media error"));
+        }
+    }
+    parts
 }
 
 /// `7.20 GB/s`, or `6.64 to 7.52 GB/s` where the payload is not known.

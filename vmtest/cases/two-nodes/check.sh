@@ -4,6 +4,10 @@ for name in devices usual local remote sweep near named memory; do
     exited "$name" 0
 done
 expect devices.json '[.devices[] | select(.name == "nvme0n1") | .numa_node] == [1]'
+# The link as QEMU has it, with packets of 128 bytes and 24 more each, and the 65 vectors of its drives.
+expect devices.json '[.devices[] | select(.name == "nvme0n1") | .root_complex, .msix_vectors,
+    (.links[] | .function, .port, (.link | .speed_gts, .width, .payload_bytes, .usable_bytes_per_second[]))]
+    == ["pci0000:80", 65, "0000:81:00.0", "0000:80:00.0", 2.5, 1, 128, 210526316, 210526316]'
 # One thread to a CPU, of the drive's node unless the other one is asked for.
 bound() { # NAME CPUS NODE
     expect "$1.json" '([.jobs[].cpu] | sort) == '"$2"' and all(.jobs[]; .node == '"$3"' and .ios > 0)'
