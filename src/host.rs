@@ -45,7 +45,7 @@ pub struct Host {
     pub memory_bytes: Option<u64>,
     /// Name of the hypervisor where the kernel or DMI tells one.
     pub virtualization: Option<String>,
-    /// The root complexes with a PCI bridge, to which a drive could be attached.
+    /// The root complexes to which a disk is attached, or could be: those with a PCI bridge.
     pub root_complexes: Vec<String>,
     /// In natural order of the names: nvme2n1 before nvme10n1.
     pub devices: Vec<BlockDevice>,
@@ -59,6 +59,11 @@ impl Host {
     /// Fails only where there is no `/sys/block` at all.
     pub fn read(root: &Path) -> anyhow::Result<Self> {
         let cpus = cpu::Cpus::read(root);
+        let devices = block::devices(root)?;
+        let mut root_complexes = pci::sharing::with_ports(root);
+        root_complexes.extend(devices.iter().filter_map(|device| device.root_complex.clone()));
+        root_complexes.sort();
+        root_complexes.dedup();
         Ok(Self {
             kernel: kernel::release(root).unwrap_or_default(),
             hostname: kernel::hostname(root).unwrap_or_default(),
@@ -69,8 +74,8 @@ impl Host {
             nodes: cpus.nodes,
             memory_bytes: cpu::memory_bytes(root),
             virtualization: kernel::virtualization(root),
-            root_complexes: pci::sharing::with_ports(root),
-            devices: block::devices(root)?,
+            root_complexes,
+            devices,
             throttles: Vec::new(),
         })
     }

@@ -145,6 +145,23 @@ fn sections_read_back_when_none_writes_any_more() {
     assert!(sections.iter().all(|section| number(section, "verified") > 0), "{all}");
 }
 
+/// A section at whose end the others end does not wait for them before it reads back.
+#[test]
+fn a_section_with_exitall_reads_back_what_it_wrote_and_ends_the_others() {
+    let dir = Dir::new("exitall");
+    let path = dir.file("data", MIB);
+    let jobs = dir.join("jobs.fio");
+    let text = format!(
+        "[global]\nfilename={path}\nrw=write\nbs=4k\ndirect=1\nverify=crc32c\nioengine=io_uring\n\
+         [short]\nexitall\n[long]\ntime_based\nruntime=50\n"
+    );
+    fs::write(&jobs, text).unwrap();
+    let all = run(&[&jobs, "--write", "--overwrite", &path]);
+    let sections = all["sections"].as_array().unwrap();
+    assert_eq!(number(&sections[0], "verified"), 256, "{all}");
+    assert!(number(&sections[1], "duration_ns") < 20_000_000_000, "{all}");
+}
+
 /// What failed to be written is no fault of what is read back.
 #[test]
 fn what_was_never_written_is_not_read_back() {

@@ -1,11 +1,13 @@
 //! `biopsy devices`.
 
+use std::io;
 use std::path::Path;
 
 use anyhow::Result;
-use biopsy::envelope::Envelope;
+use biopsy::envelope::{Envelope, Missing};
 use biopsy::host::nvme::identity;
 use biopsy::host::{Host, select, warnings};
+use biopsy::refusal::reason;
 use biopsy::render::{json, text};
 
 use crate::cli::Devices;
@@ -16,8 +18,12 @@ pub fn run(args: &Devices) -> Result<()> {
     let root = Path::new("/");
     let start = clock::now_rfc3339();
     let mut host = Host::read(root)?;
-    let missing = identity::identify(root, &mut host);
     // Resolved before the output is opened: an unknown device leaves no file behind.
+    let selection = select::selection(&host, root, &args.devices, args.all)?;
+    let names: Vec<String> = selection.devices.iter().map(|device| device.name.clone()).collect();
+    // No drive is asked that nobody asked for.
+    let untold = identity::identify(root, &mut host, &names);
+    let missing: Vec<Missing> = untold.iter().map(|(name, error)| missing(name, error)).collect();
     let selection = select::selection(&host, root, &args.devices, args.all)?;
     let warnings = warnings::warnings(&host, &selection.devices);
     let mut sink = Sink::open(args.output.output.as_deref())?;
@@ -32,4 +38,16 @@ pub fn run(args: &Devices) -> Result<()> {
         return sink.write(&json::devices::devices(&envelope, &host, &selection, &warnings));
     }
     sink.write(text::devices::devices(&host, &selection, &warnings, &missing).as_bytes())
+}
+
+/// What a drive did not tell, and why.
+fn missing(name: &str, error: &io::Error) -> Missing {
+    let denied = error.kind() == io::ErrorKind::PermissionDenied;
+    Missing {
+        device: Some(name.to_string()),
+        reason: "not-told".to_string(),
+        why: format!("health and limits of the drive {name}: {}", reason(error)),
+        remedy: denied.then(|| "run it as root".to_string()),
+        ..Missing::default()
+    }
 }

@@ -8,7 +8,7 @@ pub mod identity;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -204,20 +204,18 @@ impl Namespace {
         Ok(Use::of(&identify_namespace(self.file.as_raw_fd(), self.id)?))
     }
 
-    /// How it is formatted; None where its block has no usual size.
-    pub fn format(&self) -> io::Result<Option<Format>> {
-        Ok(format_of(&identify_namespace(self.file.as_raw_fd(), self.id)?))
-    }
-
     /// The health of its drive.
     pub fn health(&self) -> io::Result<Health> {
         let fd = self.file.as_raw_fd();
-        let controller = identify_controller(fd)?;
-        // One that has it and does not say how it is set is believed to count.
-        let temperatures =
-            if has_thermal_management(&controller) { feature(fd, THERMAL_MANAGEMENT).ok() } else { None };
-        Ok(Health::of(&log_page(fd, HEALTH)?, Counted::of(&controller, temperatures)))
+        health_of(fd, &identify_controller(fd)?)
     }
+}
+
+fn health_of(fd: RawFd, controller: &[u8; IDENTIFY_BYTES]) -> io::Result<Health> {
+    // One that has it and does not say how it is set is believed to count.
+    let temperatures =
+        if has_thermal_management(controller) { feature(fd, THERMAL_MANAGEMENT).ok() } else { None };
+    Ok(Health::of(&log_page(fd, HEALTH)?, Counted::of(controller, temperatures)))
 }
 
 #[cfg(test)]

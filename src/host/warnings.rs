@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::pci::sharing::{self, RootComplex, SharedLink};
 use super::{BlockDevice, Host, Link};
 
-/// Fewer drives than these ask a root complex for no more than other devices do.
-const CROWD: usize = 4;
+/// Four drives of 4 lanes are what one slot of 16 holds: more than one device's worth begins above.
+const CROWD: usize = 5;
 
 /// One fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -60,8 +60,18 @@ pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
             );
         }
     }
-    warnings.extend(sharing::links(devices).iter().filter_map(link_shared));
-    warnings.extend(root_complex_shared(&sharing::root_complexes(devices), host.root_complexes.len()));
+    // What a hypervisor shows of links and root complexes is not the machine's.
+    if host.virtualization.is_none() {
+        warnings
+            .extend(sharing::links(devices).iter().filter(|shared| shared.is_narrower()).map(link_shared));
+        // Of all drives, not of those that somebody looks at.
+        let all: Vec<&BlockDevice> = host.devices.iter().collect();
+        let crowded = root_complex_shared(&sharing::root_complexes(&all), host.root_complexes.len());
+        let is_shown = |warning: &Warning| {
+            devices.iter().any(|device| device.root_complex.as_ref() == Some(&warning.device))
+        };
+        warnings.extend(crowded.filter(is_shown));
+    }
     warnings
 }
 
@@ -81,20 +91,19 @@ fn drive_warning(bits: u8) -> String {
     format!("the drive warns of itself: {said} (critical warning {bits:#04x})")
 }
 
-/// A link above drives that could ask for more than it carries, at every size of packets.
-fn link_shared(shared: &SharedLink) -> Option<Warning> {
-    let gigabytes = |[low, high]: [f64; 2]| format!("{:.1} to {:.1} GB/s", low / 1e9, high / 1e9);
-    shared.is_narrower().then(|| Warning {
+/// A link above drives whose own links are faster together.
+fn link_shared(shared: &SharedLink) -> Warning {
+    Warning {
         device: shared.function.clone(),
         id: "link-shared",
         sentence: format!(
-            "its link carries {} at most, and the links of the {} drives below it {} together: {}",
-            gigabytes(shared.link.usable_bytes_per_second),
+            "its link runs at {:.1} GB/s, and the links of the {} drives below it at {:.1} GB/s together: {}",
+            shared.link.raw_bytes_per_second / 1e9,
             shared.devices.len(),
-            gigabytes(shared.devices_usable_bytes_per_second),
+            shared.devices_raw_bytes_per_second / 1e9,
             shared.devices.join(" ")
         ),
-    })
+    }
 }
 
 /// A hint, and no more: what a root complex carries is not in its links, and only drives that are slower together than
@@ -103,8 +112,9 @@ fn root_complex_shared(used: &[RootComplex], complexes: usize) -> Option<Warning
     let drives: usize = used.iter().map(|complex| complex.devices.len()).sum();
     let crowded = used.iter().max_by_key(|complex| complex.devices.len())?;
     let count = crowded.devices.len();
-    let is_uneven = count * complexes > 2 * drives || count == drives;
-    (count >= CROWD && complexes > 1 && is_uneven).then(|| Warning {
+    let others = used.iter().filter(|complex| complex.name != crowded.name);
+    let next = others.map(|complex| complex.devices.len()).max().unwrap_or(0);
+    (count >= CROWD && complexes > 1 && count > 2 * next).then(|| Warning {
         device: crowded.name.clone(),
         id: "root-complex-shared",
         sentence: format!(
@@ -161,16 +171,22 @@ mod tests {
     #[test]
     fn drives_are_hinted_at_where_they_could_be_parted() {
         let hint = |drives: &[usize], complexes| {
-            let used: Vec<RootComplex> = drives.iter().map(|count| complex("pci0000:40", *count)).collect();
-            root_complex_shared(&used, complexes).map(|warning| warning.sentence)
+            let name = |at: usize| format!("pci0000:{at}0");
+            let used: Vec<RootComplex> =
+                drives.iter().enumerate().map(|(at, count)| complex(&name(at), *count)).collect();
+            root_complex_shared(&used, complexes).map(|warning| (warning.device, warning.sentence))
         };
-        let before = hint(&[2, 8], 4).unwrap();
+        let (device, before) = hint(&[2, 8], 4).unwrap();
+        assert_eq!(device, "pci0000:10");
         assert!(before.starts_with("8 of 10 drives are below this one of 4 root complexes"), "{before}");
         assert_eq!(hint(&[2, 4, 4], 4), None);
-        assert_eq!(hint(&[5, 5], 4), None, "twice its share");
-        assert!(hint(&[6, 5], 4).is_some());
-        assert!(hint(&[4], 2).is_some(), "all are at one");
-        assert_eq!((hint(&[3], 4), hint(&[8], 1), hint(&[], 4)), (None, None, None));
+        // Two sockets with five stacks each, and the drives at one of each.
+        assert_eq!((hint(&[4, 4], 10), hint(&[12, 12], 10)), (None, None));
+        assert_eq!(hint(&[8, 4], 4), None, "twice as many");
+        assert!(hint(&[9, 4], 4).is_some());
+        assert!(hint(&[5], 2).is_some(), "all are at one");
+        assert_eq!(hint(&[4], 4), None, "four of 4 lanes are the 16 of one slot");
+        assert_eq!((hint(&[8], 1), hint(&[], 4)), (None, None));
     }
 
     fn link(speed_gts: f64, width: u32) -> Link {

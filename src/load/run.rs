@@ -151,12 +151,13 @@ impl Prepared {
         let runtime_ns = jobs.iter().map(|job| total_ns(&job.job)).max().unwrap_or(u64::MAX);
         let gates = Gates::default();
         let (meetings, circle) = meetings(jobs);
+        let own: Vec<Meeting> = jobs.iter().map(|job| Meeting::new(job.job.numjobs)).collect();
         thread::scope(|scope| {
             let (told, tellings) = mpsc::channel();
             let mut workers = Vec::with_capacity(threads);
             let mut done_of = done.iter();
             let mut before = 0;
-            for (job, circle) in jobs.iter().zip(circle) {
+            for ((job, circle), own) in jobs.iter().zip(circle).zip(&own) {
                 for (number, done) in (0..job.job.numjobs).zip(&mut done_of) {
                     let plan = Plan {
                         job: &job.job,
@@ -165,6 +166,7 @@ impl Prepared {
                         places: &job.places,
                         regions: &job.regions[number as usize],
                         others: &meetings[circle],
+                        own,
                         setup: job.setup.as_ref(),
                         run: self.run,
                         counter: self.counter,
@@ -220,23 +222,45 @@ impl Prepared {
     }
 }
 
-/// Where jobs that run at once wait for each other before they read back, and the number of each one's place.
+/// Where jobs that run at once wait for each other before they read back, and the number of each one's place: those
+/// that write the same bytes have one.
 fn meetings(jobs: &[PreparedJob]) -> (Vec<Meeting>, Vec<usize>) {
-    // Who only reads is waited for by nobody.
-    let written: Vec<Vec<(u64, u64)>> = jobs
-        .iter()
-        .map(|job| {
-            let files = job.opened.iter().filter(|_| job.job.rw.writes());
-            files.filter_map(|one| one.file.metadata().ok()).map(|file| (file.dev(), file.ino())).collect()
-        })
-        .collect();
-    let circle =
-        circles(jobs.len(), |first, second| written[first].iter().any(|file| written[second].contains(file)));
+    let written: Vec<Vec<Written>> = jobs.iter().map(written).collect();
+    let meet = |first: usize, second: usize| {
+        written[first].iter().any(|one| written[second].iter().any(|other| one.overlaps(other)))
+    };
+    let circle = circles(jobs.len(), meet);
     let threads = |of: usize| {
         let its = jobs.iter().zip(&circle).filter(|(_, circle)| **circle == of);
         its.map(|(job, _)| job.job.numjobs).sum()
     };
     ((0..jobs.len()).map(|of| Meeting::new(threads(of))).collect(), circle)
+}
+
+/// A part of a file that a thread may write.
+struct Written {
+    file: (u64, u64),
+    begin: u64,
+    end: u64,
+}
+
+impl Written {
+    fn overlaps(&self, other: &Self) -> bool {
+        self.file == other.file && self.begin < other.end && other.begin < self.end
+    }
+}
+
+/// What the threads of a job may write; who only reads is waited for by nobody.
+fn written(job: &PreparedJob) -> Vec<Written> {
+    let threads = job.regions.iter().filter(|_| job.job.rw.writes());
+    let parts = threads.flat_map(|regions| job.opened.iter().zip(regions));
+    parts
+        .filter_map(|(one, region)| {
+            let file = one.file.metadata().ok()?;
+            let (begin, end) = (region.begin, region.begin + region.bytes);
+            Some(Written { file: (file.dev(), file.ino()), begin, end })
+        })
+        .collect()
 }
 
 /// Whether a disk has no bytes any more.

@@ -42,8 +42,9 @@ pub struct Plan<'a> {
     pub places: &'a [Place],
     /// What it may use of each place.
     pub regions: &'a [Region],
-    /// The threads that write where it does, before they read back.
+    /// The threads that write where it does, of all jobs and of its own, before they read back.
     pub others: &'a Meeting,
+    pub own: &'a Meeting,
     /// For io_uring.
     pub setup: Option<&'a Setup>,
     /// Names the run in what it writes.

@@ -6,11 +6,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::command::{IDENTIFY_BYTES, feature, identify_controller};
-use super::{Health, Namespace, Use, number};
-use crate::envelope::Missing;
-use crate::host::{BlockDevice, Host};
-use crate::refusal::reason;
+use super::command::{IDENTIFY_BYTES, feature, identify_controller, identify_namespace};
+use super::{Health, Namespace, Use, format_of, health_of, number};
+use crate::host::Host;
 
 /// The feature that has completions wait for each other before they interrupt.
 const COALESCING: u8 = 0x08;
@@ -23,6 +21,7 @@ const PAGE: u64 = 4096;
 pub struct Identity {
     /// MDTS: the most that one command moves; None: the drive has no such limit.
     pub transfer_bytes: Option<u64>,
+    /// None: it was not told.
     pub coalescing: Option<Coalescing>,
     /// None: the drive does not tell.
     pub usage: Option<Use>,
@@ -31,7 +30,7 @@ pub struct Identity {
     pub health: Option<Health>,
 }
 
-/// How completions are gathered for an interrupt (feature 08h).
+/// How completions are gathered for an interrupt (feature 08h). Single vectors may be left out of it (09h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Coalescing {
     /// An interrupt comes at so many completions.
@@ -41,11 +40,16 @@ pub struct Coalescing {
 }
 
 impl Coalescing {
-    /// From the feature's value. None: it is off, which a time or a threshold of 0 says.
-    fn of(value: u32) -> Option<Self> {
+    /// From the feature's value.
+    fn of(value: u32) -> Self {
         // The threshold is counted from 0, the time in 100 us.
         let (threshold, time) = (value & 0xff, value >> 8 & 0xff);
-        (threshold > 0 && time > 0).then_some(Self { completions: threshold + 1, time_us: time * 100 })
+        Self { completions: threshold + 1, time_us: time * 100 }
+    }
+
+    /// One completion, and no time, mean that it is off.
+    pub fn is_on(self) -> bool {
+        self.completions > 1 && self.time_us > 0
     }
 }
 
@@ -57,43 +61,53 @@ fn transfer_bytes(controller: &[u8; IDENTIFY_BYTES]) -> Option<u64> {
 }
 
 impl Namespace {
-    /// All of it; what the drive refuses to tell is absent.
-    pub fn identity(&self) -> io::Result<Identity> {
+    /// What it tells, and why the rest is absent where this process may not ask: the kernel lets users identify a drive
+    /// whose node they may open, and no more. What the drive itself refuses is absent without a word.
+    fn identity(&self) -> io::Result<(Identity, Option<io::Error>)> {
         let fd = self.file.as_raw_fd();
+        let mut denied = None;
         let controller = identify_controller(fd)?;
-        Ok(Identity {
+        let namespace = heard(identify_namespace(fd, self.id), &mut denied);
+        let identity = Identity {
             transfer_bytes: transfer_bytes(&controller),
-            coalescing: feature(fd, COALESCING).ok().and_then(Coalescing::of),
-            usage: self.usage().ok().flatten(),
-            metadata_bytes: self.format().ok().flatten().map(|format| format.metadata),
-            health: self.health().ok(),
-        })
+            coalescing: heard(feature(fd, COALESCING), &mut denied).map(Coalescing::of),
+            usage: namespace.as_ref().and_then(Use::of),
+            metadata_bytes: namespace.as_ref().and_then(format_of).map(|format| format.metadata),
+            health: heard(health_of(fd, &controller), &mut denied),
+        };
+        Ok((identity, denied))
     }
 }
 
-/// Asks the NVMe drives of this machine, and says which ones could not be.
-pub fn identify(root: &Path, host: &mut Host) -> Vec<Missing> {
-    let mut missing = Vec::new();
-    // The paths of a multipath drive have no nodes; the drive itself tells.
-    for device in host.devices.iter_mut().filter(|device| !device.hidden) {
-        let Some(told) = Namespace::open(root, &device.name) else { continue };
-        match told.and_then(|namespace| namespace.identity()) {
-            Ok(identity) => device.identity = Some(identity),
-            Err(error) => missing.push(unknown(device, &error)),
+/// The answer; keeps the first error that is not the drive's own.
+fn heard<T>(answer: io::Result<T>, denied: &mut Option<io::Error>) -> Option<T> {
+    match answer {
+        Ok(told) => Some(told),
+        Err(error) => {
+            if error.raw_os_error().is_some() {
+                denied.get_or_insert(error);
+            }
+            None
         }
     }
-    missing
 }
 
-fn unknown(device: &BlockDevice, error: &io::Error) -> Missing {
-    let denied = error.kind() == io::ErrorKind::PermissionDenied;
-    Missing {
-        device: Some(device.name.clone()),
-        reason: "not-told".to_string(),
-        why: format!("health and limits of the drive {}: {}", device.name, reason(error)),
-        remedy: denied.then(|| "run it as root".to_string()),
-        ..Missing::default()
+/// Asks the NVMe drives among these devices. Returns the names of those that did not tell all, and why.
+pub fn identify(root: &Path, host: &mut Host, names: &[String]) -> Vec<(String, io::Error)> {
+    let mut untold = Vec::new();
+    // The paths of a multipath drive have no nodes; the drive itself tells.
+    let asked = host.devices.iter_mut().filter(|device| !device.hidden && names.contains(&device.name));
+    for device in asked {
+        let Some(told) = Namespace::open(root, &device.name) else { continue };
+        match told.and_then(|namespace| namespace.identity()) {
+            Ok((identity, denied)) => {
+                device.identity = Some(identity);
+                untold.extend(denied.map(|error| (device.name.clone(), error)));
+            }
+            Err(error) => untold.push((device.name.clone(), error)),
+        }
     }
+    untold
 }
 
 #[cfg(test)]
@@ -102,9 +116,21 @@ mod tests {
 
     #[test]
     fn coalescing_is_on_where_both_of_its_numbers_are() {
-        assert_eq!(Coalescing::of(0), None);
-        assert_eq!((Coalescing::of(0x0007), Coalescing::of(0x0a00)), (None, None));
-        assert_eq!(Coalescing::of(0x0a07), Some(Coalescing { completions: 8, time_us: 1_000 }));
+        assert!([0, 0x0007, 0x0a00].iter().all(|value| !Coalescing::of(*value).is_on()));
+        let on = Coalescing::of(0x0a07);
+        assert_eq!(on, Coalescing { completions: 8, time_us: 1_000 });
+        assert!(on.is_on());
+    }
+
+    #[test]
+    fn who_may_not_ask_is_told_so_and_who_is_refused_by_the_drive_is_not() {
+        let mut denied = None;
+        assert_eq!(heard(Ok(1), &mut denied), Some(1));
+        assert_eq!(heard::<u8>(Err(io::Error::other("the drive refuses it")), &mut denied), None);
+        assert!(denied.is_none());
+        assert_eq!(heard::<u8>(Err(io::Error::from_raw_os_error(libc::EACCES)), &mut denied), None);
+        assert_eq!(heard::<u8>(Err(io::Error::from_raw_os_error(libc::EIO)), &mut denied), None);
+        assert_eq!(denied.unwrap().raw_os_error(), Some(libc::EACCES));
     }
 
     #[test]

@@ -111,10 +111,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let config = Config::parse(&bytes);
-            prop_assert!(config.msix_vectors.is_none_or(|count| (1..=2048).contains(&count)));
-            prop_assert!(config.payload_bytes.is_none_or(|bytes| (128..=4096).contains(&bytes)));
+        fn any_bytes_are_survived(
+            random in prop::collection::vec(any::<u8>(), 0..300),
+            changes in prop::collection::vec((0..BYTES, any::<u8>()), 0..20),
+            length in 0..=BYTES,
+        ) {
+            let mut changed = space();
+            changes.into_iter().for_each(|(at, byte)| changed[at] = byte);
+            changed.truncate(length);
+            for bytes in [random, changed] {
+                let config = Config::parse(&bytes);
+                prop_assert!(config.msix_vectors.is_none_or(|count| (1..=2048).contains(&count)));
+                prop_assert!(config.payload_bytes.is_none_or(|bytes| (128..=4096).contains(&bytes)));
+            }
         }
     }
 }

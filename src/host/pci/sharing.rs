@@ -21,16 +21,17 @@ pub struct SharedLink {
     pub link: Link,
     /// By name, one of each drive.
     pub devices: Vec<String>,
-    /// What the links of these drives can carry together, at the same payload sizes as the link's own.
+    /// What the links of these drives can carry together.
     pub devices_usable_bytes_per_second: [f64; 2],
+    /// Their line rates together.
+    pub devices_raw_bytes_per_second: f64,
 }
 
 impl SharedLink {
-    /// The drives' own links can carry more than this one.
+    /// The drives' own links are faster together than this one. By line rates: the same lanes are no bottleneck to
+    /// themselves, whatever the packets are. The margin is above what sums of such figures are off.
     pub fn is_narrower(&self) -> bool {
-        let mut pairs = self.link.usable_bytes_per_second.iter().zip(&self.devices_usable_bytes_per_second);
-        // Different payloads of the drives make no difference here.
-        pairs.all(|(own, theirs)| theirs > own)
+        self.devices_raw_bytes_per_second > self.link.raw_bytes_per_second * 1.01
     }
 }
 
@@ -40,16 +41,21 @@ pub struct RootComplex {
     pub name: String,
     /// By name, one of each drive.
     pub devices: Vec<String>,
-    /// The drives' own links together; those that have none, as in virtual machines, count for nothing.
+    /// The drives' own links together; those that have none count for nothing.
     pub devices_usable_bytes_per_second: [f64; 2],
 }
 
-/// NVMe drives, one of each PCI function: its namespaces and paths share its link. Disks of other kinds share the link
-/// of one controller, whatever lies above it.
+/// NVMe drives, one of each PCI device: its namespaces, paths and functions share its link. Disks of other kinds share
+/// the link of one controller, whatever lies above it.
 fn drives<'a>(devices: &[&'a BlockDevice]) -> Vec<&'a BlockDevice> {
     let mut seen = BTreeSet::new();
+    // Without the number of the function. A virtual function has the first link of its physical one.
+    let slot = |device: &'a BlockDevice| {
+        let function = device.hops.first().map(|hop| &hop.function).or(device.pci_address.as_ref())?;
+        Some(function.rsplit_once('.').map_or(function.as_str(), |(slot, _)| slot))
+    };
     let on_pci = devices.iter().filter(|device| device.is_nvme() && device.pci_address.is_some());
-    on_pci.filter(|device| seen.insert(device.pci_address.as_deref())).copied().collect()
+    on_pci.filter(|device| seen.insert(slot(device))).copied().collect()
 }
 
 fn sum<'a>(drives: impl Iterator<Item = &'a BlockDevice>) -> [f64; 2] {
@@ -75,6 +81,11 @@ pub fn links(devices: &[&BlockDevice]) -> Vec<SharedLink> {
             link: hop.link.clone(),
             devices: drives.iter().map(|drive| drive.name.clone()).collect(),
             devices_usable_bytes_per_second: sum(drives.iter().copied()),
+            devices_raw_bytes_per_second: drives
+                .iter()
+                .filter_map(|drive| drive.hops.first())
+                .map(|hop| hop.link.raw_bytes_per_second)
+                .sum(),
         })
         .collect()
 }
@@ -95,25 +106,34 @@ pub fn root_complexes(devices: &[&BlockDevice]) -> Vec<RootComplex> {
     below.into_iter().map(one).collect()
 }
 
-/// The root complexes of the machine that a drive could be attached to: those with a PCI bridge.
+/// The root complexes of the machine that a drive could be attached to: those with a PCI bridge, also one that a volume
+/// management device has taken to itself.
 pub fn with_ports(root: &Path) -> Vec<String> {
     let devices = root.join("sys/devices");
-    let is_bridge = |complex: &str, function: &String| {
+    let is_port = |function: &Path| {
         // Class 0x06, subclass 0x04.
-        let class = || text(&devices.join(complex).join(function).join("class"));
-        is_address(function) && class().is_some_and(|class| class.starts_with("0x0604"))
+        let is_bridge = text(&function.join("class")).is_some_and(|class| class.starts_with("0x0604"));
+        is_bridge || names(function).iter().any(|name| is_root_complex(name))
     };
-    let has_port =
-        |complex: &String| names(&devices.join(complex)).iter().any(|name| is_bridge(complex, name));
+    let has_port = |complex: &String| {
+        let directory = devices.join(complex);
+        let functions = names(&directory);
+        functions.iter().filter(|name| is_address(name)).any(|name| is_port(&directory.join(name)))
+    };
     names(&devices).into_iter().filter(|name| is_root_complex(name) && has_port(name)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::link::raw_bytes_per_second;
     use super::*;
 
     fn link(usable: f64) -> Link {
-        Link { usable_bytes_per_second: [usable, usable * 1.1], ..Link::default() }
+        Link {
+            usable_bytes_per_second: [usable, usable * 1.1],
+            raw_bytes_per_second: usable * 1.2,
+            ..Link::default()
+        }
     }
 
     /// A drive at its own port of a switch, whose upper port is `0000:02:00.0`.
@@ -136,7 +156,9 @@ mod tests {
 
     #[test]
     fn a_drive_counts_once_however_many_names_it_has() {
-        let all = [drive("nvme0n1", 4), drive("nvme0n2", 4), drive("nvme1n1", 5)];
+        let mut all = [drive("nvme0n1", 4), drive("nvme0n2", 4), drive("nvme1n1", 5)];
+        // A function of the same device.
+        all[1].hops[0].function = "0000:04:00.1".into();
         let devices: Vec<&BlockDevice> = all.iter().collect();
         let [shared] = links(&devices).try_into().unwrap();
         assert_eq!((shared.function.as_str(), shared.devices.len()), ("0000:02:00.0", 2));
@@ -148,10 +170,14 @@ mod tests {
 
     #[test]
     fn a_link_that_is_wide_enough_is_no_bottleneck() {
-        let mut all = [drive("nvme0n1", 4), drive("nvme1n1", 5)];
+        // 8 of 4 lanes at 8 GT/s are 16 lanes at 16, but for the last bit of the sums.
+        let mut all: Vec<BlockDevice> =
+            (0..9).map(|number| drive(&format!("nvme{number}n1"), number + 4)).collect();
         for device in &mut all {
-            device.hops[1].link = link(8e9);
+            device.hops[0].link.raw_bytes_per_second = raw_bytes_per_second(8.0, 4);
+            device.hops[1].link.raw_bytes_per_second = raw_bytes_per_second(16.0, 16);
         }
-        assert!(!links(&all.iter().collect::<Vec<_>>())[0].is_narrower());
+        let is_narrower = |all: &[BlockDevice]| links(&all.iter().collect::<Vec<_>>())[0].is_narrower();
+        assert_eq!((is_narrower(&all[..8]), is_narrower(&all)), (false, true));
     }
 }

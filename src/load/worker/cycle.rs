@@ -45,6 +45,7 @@ pub struct Cycle<'a> {
     regions: &'a [Region],
     source: Source,
     others: &'a Meeting,
+    own: &'a Meeting,
     content: Content,
     unwritten: Unwritten,
     cache: Option<Cache>,
@@ -109,6 +110,7 @@ impl<'a> Cycle<'a> {
             regions: plan.regions,
             source: Source::Order(Sequence::new(plan.job, plan.regions, plan.number)),
             others: plan.others,
+            own: plan.own,
             unwritten: Unwritten::new(if plan.job.verify { depth as usize } else { 0 }),
             plain: !is_sampled && !plan.job.rw.has(Direction::Write) && cache.is_none(),
             cache,
@@ -160,7 +162,7 @@ impl<'a> Cycle<'a> {
                 self.content.fill(slot_bytes(engine, slot, bytes as u32));
             }
         }
-        let writer = self.others.attend();
+        let writer = (self.others.attend(), self.own.attend());
         let deadline = self.begin();
         let driven = self.turn(engine, deadline).and_then(|()| self.end_sync(engine));
         drop(writer);
@@ -170,7 +172,9 @@ impl<'a> Cycle<'a> {
         }
         driven?;
         let looks = self.job.verify && self.job.do_verify && self.job.rw.has(Direction::Write);
-        let (others, ends) = (self.others, self.ends);
+        // At whose end the others end cannot wait for them.
+        let others = if self.job.exitall { self.own } else { self.others };
+        let ends = self.ends;
         if looks && !ends.reached() && others.wait(|| ends.reached()) {
             self.look_back(engine)
         } else {

@@ -109,7 +109,7 @@ fn link(link: &Link) -> Value {
     })
 }
 
-/// What an NVMe drive tells of itself. Coalescing that is off and limits that it has not are null.
+/// What an NVMe drive tells of itself. A limit that it has not is null, and so is what it was not asked.
 fn nvme(identity: &Identity) -> Value {
     let health = |health: &Health| {
         json!({
@@ -152,6 +152,7 @@ fn topology(host: &Host, devices: &[&BlockDevice]) -> Value {
             "port": shared.port,
             "link": link(&shared.link),
             "devices": shared.devices,
+            "devices_raw_bytes_per_second": shared.devices_raw_bytes_per_second.round() as u64,
             "devices_usable_bytes_per_second": whole(shared.devices_usable_bytes_per_second),
         })
     };

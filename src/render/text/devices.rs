@@ -35,9 +35,10 @@ pub fn devices(host: &Host, selection: &Selection, warnings: &[Warning], missing
         let unit = SizeUnit::common(&selection.devices);
         out.push_str(&columns(&Tree::rows(&selection.devices, unit), unit.1));
         out.push('\n');
-        selection.devices.iter().for_each(|device| out.push_str(&details(device)));
+        selection.devices.iter().for_each(|device| out.push_str(&details(host, device)));
         let shared = shared(&selection.devices);
-        if !shared.is_empty() {
+        // What a hypervisor shows of links and root complexes is not the machine's.
+        if !shared.is_empty() && host.virtualization.is_none() {
             out.push_str(&format!("\n{shared}"));
         }
     }
@@ -271,7 +272,7 @@ fn size(value: u64) -> String {
 }
 
 /// What does not fit into the table, in a line per device; nothing where there is nothing to say.
-fn details(device: &BlockDevice) -> String {
+fn details(host: &Host, device: &BlockDevice) -> String {
     let mut parts = Vec::new();
     parts.extend(device.model.as_deref().map(clean));
     parts.extend(device.serial.as_deref().map(|serial| format!("serial {}", clean(serial))));
@@ -284,7 +285,10 @@ fn details(device: &BlockDevice) -> String {
     }
     parts.extend(device.link.as_ref().map(|link| {
         let raw = significant(link.raw_bytes_per_second / 1e9, 3);
-        format!("link {raw} GB/s raw, {} usable", gigabytes(link.usable_bytes_per_second))
+        let usable = gigabytes(link.usable_bytes_per_second);
+        // An emulated drive is as fast as its emulator.
+        let whose = if host.virtualization.is_some() { " (as the hypervisor shows it)" } else { "" };
+        format!("link {raw} GB/s raw, {usable} usable{whose}")
     }));
     parts.extend(
         device.link.as_ref().and_then(|link| link.payload_bytes).map(|size| format!("payload {size} B")),
@@ -336,6 +340,7 @@ fn told(identity: &Identity) -> Vec<String> {
     parts.extend(
         identity
             .coalescing
+            .filter(|of| of.is_on())
             .map(|of| format!("an interrupt per {} completions or {} us", of.completions, of.time_us)),
     );
     if let Some(health) = &identity.health {
@@ -356,33 +361,28 @@ fn gigabytes([low, high]: [f64; 2]) -> String {
 
 /// Where several drives share a way to memory, a line each.
 fn shared(devices: &[&BlockDevice]) -> String {
-    let names = |names: &[String]| names.iter().map(|name| clean(name)).collect::<Vec<_>>().join(" ");
+    let line = |start: String, first: Vec<String>, names: &[String]| {
+        let names = names.iter().map(|name| clean(name));
+        fold(&start, first.into_iter().chain(names).collect()) + "\n"
+    };
+    let below = |names: &[String], usable| {
+        format!("{} with links of {}", counted(names.len() as u64, "drive"), gigabytes(usable))
+    };
     let mut out = String::new();
     for shared in sharing::links(devices) {
+        let usable = gigabytes(shared.link.usable_bytes_per_second);
         let parts = vec![
-            format!("{}, {} usable", link(&shared.link), gigabytes(shared.link.usable_bytes_per_second)),
-            format!(
-                "below it {} with links of {}",
-                counted(shared.devices.len() as u64, "drive"),
-                gigabytes(shared.devices_usable_bytes_per_second)
-            ),
-            names(&shared.devices),
+            format!("{}, {usable} usable", link(&shared.link)),
+            format!("below it {}", below(&shared.devices, shared.devices_usable_bytes_per_second)),
         ];
-        out.push_str(&(fold(&format!("link of {}: ", clean(&shared.function)), parts) + "\n"));
+        out.push_str(&line(format!("link of {}: ", clean(&shared.function)), parts, &shared.devices));
     }
     let carries = |complex: &&RootComplex| {
         complex.devices.len() > 1 && complex.devices_usable_bytes_per_second[0] > 0.0
     };
     for complex in sharing::root_complexes(devices).iter().filter(carries) {
-        let parts = vec![
-            format!(
-                "{} with links of {}",
-                counted(complex.devices.len() as u64, "drive"),
-                gigabytes(complex.devices_usable_bytes_per_second)
-            ),
-            names(&complex.devices),
-        ];
-        out.push_str(&(fold(&format!("root complex {}: ", clean(&complex.name)), parts) + "\n"));
+        let parts = vec![below(&complex.devices, complex.devices_usable_bytes_per_second)];
+        out.push_str(&line(format!("root complex {}: ", clean(&complex.name)), parts, &complex.devices));
     }
     out
 }

@@ -136,7 +136,7 @@ fn job(rw: Pattern) -> Job {
 fn run<'a>(job: &Job, blocks: usize, takes: usize, places: &'a [WireGenerator]) -> (Odd<'a>, JobResult) {
     let bytes = (blocks * BLOCK) as u64;
     let regions = [Region { begin: 0, bytes, moved: bytes, block: 512 }];
-    let others = Meeting::new(1);
+    let (others, own) = (Meeting::new(1), Meeting::new(1));
     let plan = Plan {
         job,
         number: 0,
@@ -144,6 +144,7 @@ fn run<'a>(job: &Job, blocks: usize, takes: usize, places: &'a [WireGenerator]) 
         places: &[],
         regions: &regions,
         others: &others,
+        own: &own,
         setup: None,
         run: 1,
         counter: false,
