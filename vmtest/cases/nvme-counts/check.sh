@@ -18,4 +18,4 @@ device latency nvme0n1 '([.ops.read.request_stages[].sum_ns] | add) <= $load.lat
 expect devices.json '.devices[0] | .nvme.max_transfer_bytes == .max_hw_request_bytes and .nvme.namespace
     == {size_bytes: .size_bytes, capacity_bytes: .size_bytes, used_bytes: .size_bytes}'
 expect devices.json '.missing == [] and (.devices[0].nvme | [.coalescing, .metadata_bytes, .health.temperature_celsius,
-    .health.critical_warning, .health.throttle_transitions]) == [null, 0, 50, 0, [null, null]]'
+    .health.critical_warning, .health.throttle_transitions]) == [{completions: 1, time_us: 0}, 0, 50, 0, [null, null]]'
