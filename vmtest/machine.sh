@@ -93,9 +93,12 @@ stillborn() { # FOLDER
 }
 
 # Whether the emulator lost a timer interrupt of the guest: the kernel finds a CPU idle whose timer should
-# have gone off 20 s ago.
+# have gone off 20 s ago. Before Linux 5.12 (683954e55c98) it only says that RCU's thread is late, and its state:
+# asleep (0x402), waiting for that same timer, where one that gets no CPU would be ready to run.
 timer_lost() { # FOLDER
-    grep -aq "kthread timer wakeup didn't happen" "$1/console" 2>/dev/null
+    local late="kthread timer wakeup didn't happen"
+    local asleep='kthread starved for [0-9]+ jiffies! .* RCU_GP_WAIT_FQS\(5\) ->state=0x402 '
+    grep -aqE "$late|$asleep" "$1/console" 2>/dev/null
 }
 
 # Whether the emulated drive did not come back from a reset that its driver made, so that the kernel took it
