@@ -159,6 +159,29 @@ fn twelve_drives_below_one_uplink_ask_for_three_times_what_it_carries() {
     assert_eq!(hops.iter().map(|hop| hop.link.width).collect::<Vec<_>>(), [4, 16]);
 }
 
+#[test]
+fn a_link_that_tells_no_speed_is_not_taken_for_another() {
+    let mut machine = Machine::new("unknown");
+    let top = "pci0000:00/0000:00:01.0";
+    let upper = format!("{top}/0000:01:00.0");
+    let (port, inner) = (format!("{upper}/0000:02:00.0"), format!("{upper}/0000:02:00.0/0000:03:00.0"));
+    let (lower, drive) = (format!("{inner}/0000:04:00.0"), format!("{inner}/0000:04:00.0/0000:05:00.0"));
+    for (bridge, width) in [(top, 16), (&upper, 16), (&port, 8), (&inner, 8), (&lower, 4)] {
+        machine.bridge(bridge, "8.0", width);
+    }
+    machine.drive(&drive, "8.0");
+    let widths = |machine: &Machine| {
+        let device = machine.host().devices.remove(0);
+        assert_eq!(device.link.as_ref(), device.hops.first().map(|hop| &hop.link));
+        device.hops.iter().map(|hop| hop.link.width).collect::<Vec<_>>()
+    };
+    assert_eq!(widths(&machine), [4, 8, 16]);
+    machine.file(&format!("{inner}/current_link_speed"), "Unknown");
+    assert_eq!(widths(&machine), [4, 16], "the one above is still there");
+    machine.file(&format!("{drive}/current_link_speed"), "Unknown");
+    assert_eq!(widths(&machine), [0; 0], "the uplink is not the drive's own link");
+}
+
 /// As root reads it: with the payload the range is one figure.
 #[test]
 fn the_configuration_space_names_payload_vectors_and_power() {

@@ -18,17 +18,22 @@ pub fn hops(function: &Path) -> Vec<Hop> {
     // A virtual function has the link of the physical one, and its registers say nothing of it.
     let physical = fs::canonicalize(function.join("physfn")).ok();
     let function = physical.as_deref().unwrap_or(function);
-    let payload = Config::read(function).payload_bytes;
-    let mut hops = Vec::new();
-    let mut at = Some(function);
-    for _ in 0..MOST_HOPS {
+    let config = Config::read(function);
+    let hop = |lower: &Path, aspm| {
+        let port = lower.parent().filter(is_function).and_then(name);
+        Some(Hop { function: name(lower)?, port, link: link(lower, config.payload_bytes, aspm)? })
+    };
+    // The first one is the function's own, or there is none.
+    let Some(own) = hop(function, config.aspm) else { return Vec::new() };
+    let mut hops = vec![own];
+    let above =
+        |lower: &Path| Some(lower.parent().filter(is_function)?.parent().filter(is_function)?.to_path_buf());
+    let mut at = above(function);
+    for _ in 1..MOST_HOPS {
         let Some(lower) = at else { break };
-        let port = lower.parent().filter(is_function);
-        // One that tells no speed does not hide those above it.
-        if let (Some(address), Some(link)) = (name(lower), link(lower, payload, Config::read(lower).aspm)) {
-            hops.push(Hop { function: address, port: port.and_then(name), link });
-        }
-        at = port.and_then(Path::parent).filter(is_function);
+        // A switch that tells no speed does not hide those above it.
+        hops.extend(hop(&lower, Config::read(&lower).aspm));
+        at = above(&lower);
     }
     hops
 }

@@ -5,14 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use serde::Serialize;
-
 use super::{is_address, is_root_complex};
 use crate::host::attribute::{names, text};
 use crate::host::{BlockDevice, Hop, Link};
 
 /// A link that several drives share.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SharedLink {
     /// The port at its upper end; None where sysfs has none.
     pub port: Option<String>,
@@ -36,7 +34,7 @@ impl SharedLink {
 }
 
 /// What hangs below a root complex.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RootComplex {
     pub name: String,
     /// By name, one of each drive.
