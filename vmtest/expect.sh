@@ -46,6 +46,19 @@ trusted() {
     device "$1" "$2" '.ios == $ios and .ios > 0 and kernel == [$ios, $ios]' ios "$(cat "$1.ios")"
 }
 
+# accounted NAME DISK [COUNT]: what the view saw of the disk, and what it says that it lost of it, are the kernel's own
+# count (NAME.ios, or COUNT); and all that was lost is what the kernel did not run a program for, and said so: on 7.x,
+# where a task can be preempted inside one (the case `preempted`). Whether that is too much loss to trust, status 4,
+# depends on how busy the host is.
+accounted() {
+    [ "$(cat "$1.exit")" -eq 0 ] || exited "$1" 4
+    device "$1" "$2" '.ios > 0 and .ios + .lost_ios == $ios and kernel == [$ios, $ios]' ios "${3:-$(cat "$1.ios")}"
+    expect "$1.json" '.lost.ios == ([.devices[].lost_ios] | add) and .lost.ios <= .lost.probes.latency.missed'
+    case $(cat release) in
+    5.* | 6.*) expect "$1.json" '.lost.probes.latency.missed == 0' ;;
+    esac
+}
+
 # joined NAME DISK OPERATIONS [OP]: the reads (or OP) are that many operations, from their entry to the return
 # with their result, and their stages add up. But for what the kernel did not run a program for (7.x, where one
 # can be preempted: the case `preempted`).
