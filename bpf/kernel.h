@@ -143,6 +143,8 @@ struct timespec64 {
 
 struct blk_mq_hw_ctx {
 	__u32 queue_num;
+	/* The driver's own: of NVMe its struct nvme_queue. */
+	void *driver_data;
 } CORE;
 
 /* How far the driver is with a request: the same words since 4.18. */
@@ -219,6 +221,20 @@ struct task_struct {
 	struct task_struct *group_leader;
 	char comm[16];
 } CORE;
+
+/* `dev_id` is the driver's own: of NVMe the struct nvme_queue that the vector serves. */
+struct irqaction {
+	void *dev_id;
+	/* Where the handler only wakes it (IRQF_ONESHOT, threadirqs). */
+	struct task_struct *thread;
+} CORE;
+
+/* What a handler returns: enum irqreturn, unchanged since threads came in 2.6.30. */
+#define IRQ_NONE	0
+#define IRQ_WAKE_THREAD 2
+
+/* linux/interrupt.h: the same number since it came in 2.6.16. */
+#define BLOCK_SOFTIRQ 4
 
 /* The registers in front of it differ by architecture: CO-RE finds the offset. */
 struct bpf_perf_event_data {

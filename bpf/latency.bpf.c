@@ -23,6 +23,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile struct wire_latency_config config = {};
 
 #include "owner.h"
+#include "counters.h"
 #include "slots.h"
 #include "bios.h"
 #include "submitter.h"

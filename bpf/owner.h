@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Whose request or bio it is: from the address of its hardware queue or block device to the numbers
- * of the traced device. For the latency programs, whose `config` must stand before it.
+ * of the traced device. For programs whose `config`, with the number of devices, stands before it.
  */
 #ifndef BIOPSY_OWNER_H
 #define BIOPSY_OWNER_H
@@ -23,13 +23,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct wire_device);
 } devices SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_DEVICES);
-	__type(key, __u32);
-	__type(value, struct wire_counters);
-} counters SEC(".maps");
 
 /*
  * What an address of the kernel belongs to: a block device of bios or a hardware queue of requests.
@@ -225,23 +218,5 @@ static __always_inline struct owner *owner_of_bio(struct bio *bio)
 		owner = other_owner_of_bio(bio, (__u64)home, place);
 	return owner && owner->traced ? owner : 0;
 }
-
-/* Whether it is, where such a device is traced at all. */
-static __always_inline int is_bio_based(struct owner *owner)
-{
-	return config.want_bios && owner->layer & BIO_BASED;
-}
-
-static __always_inline struct wire_counters *counters_of(struct owner *owner)
-{
-	return bpf_map_lookup_elem(&counters, &owner->device);
-}
-
-#define COUNT(owner, field)                                                                        \
-	({                                                                                         \
-		struct wire_counters *c = counters_of(owner);                                      \
-		if (c)                                                                             \
-			__sync_fetch_and_add(&c->field, 1);                                        \
-	})
 
 #endif

@@ -539,6 +539,127 @@ struct wire_bio_io {
 };
 _Static_assert(sizeof(struct wire_bio_io) == 64, "wire_bio_io");
 
+/* What the interrupt programs are told before they are loaded. */
+struct wire_interrupts_config {
+	__u32 devices;
+	__u32 rqf_flush_seq;
+	__u32 cpus;
+	/* One of so many interrupts is timed, on average. */
+	__u32 time_every;
+};
+_Static_assert(sizeof(struct wire_interrupts_config) == 16, "wire_interrupts_config");
+
+/* Completions of one interrupt: more than 2^16 share the last bucket. */
+#define CARRIED_BITS	16
+#define CARRIED_BUCKETS ((CARRIED_BITS - HIST_SUB_BITS + 1) << HIST_SUB_BITS)
+
+/* What a timed interrupt came into. */
+enum wire_interrupted {
+	INTERRUPTED_IDLE,
+	INTERRUPTED_KERNEL,
+	INTERRUPTED_USER,
+	INTERRUPTED_KINDS,
+};
+
+/*
+ * An interrupt vector, or a poll queue, whose polls stand in the place of interrupts. Two handlers
+ * of one vector never run at once, nor do two polls of one queue, so that plain additions do;
+ * `outside` is what others add.
+ */
+struct wire_vector {
+	/* The action that is counted, where several share the line; 0: none was seen. */
+	__u64 action;
+	/* Calls of its handler; or polls that found something. */
+	__u64 interrupts;
+	/* Of those: nothing was ours (IRQ_NONE), or the handler's thread is to do it. */
+	__u64 unhandled;
+	__u64 threaded;
+	/* Completions, by the handler itself, and by a softirq or thread behind it. */
+	__u64 inside;
+	__u64 outside;
+	/* Both together at the last interrupt's entry: what came since is what that one carried. */
+	__u64 counted;
+	/* The most that one carried. */
+	__u64 most;
+	/* The number of the next interrupt that is timed. */
+	__u64 next_timed;
+	/* When the last one came, where the time to the next is wanted; else 0. */
+	__u64 arrived;
+	/* The thread of the handler. */
+	__u32 thread;
+	/* By the queue of the first I/O that it reaped: + 1; 0: none yet. */
+	__u32 device;
+	__u32 queue;
+	__u32 pad;
+	/* Of the timed ones. */
+	__u64 interrupted[INTERRUPTED_KINDS];
+	struct wire_extent handler;
+	struct wire_extent apart;
+	__u64 pads[3];
+	__u64 carried[CARRIED_BUCKETS];
+	__u64 handler_counts[HIST_BUCKETS];
+	__u64 apart_counts[HIST_BUCKETS];
+};
+_Static_assert(sizeof(struct wire_vector) == 192 + 8 * 208 + 2 * 8 * 592, "wire_vector");
+
+/* Whose interrupts complete the I/Os of a hardware queue. */
+enum wire_queue_kind {
+	/* It is seen when the driver reaps the entry (NVMe). */
+	QUEUE_BY_REAP,
+	/* It is known by the vector's name, and the completion of an I/O is the first that is seen.
+	 */
+	QUEUE_BY_NAME,
+	/* None: it is polled. */
+	QUEUE_POLLED,
+	/* It has no vector that is known. */
+	QUEUE_UNKNOWN,
+};
+
+/* A hardware queue. */
+struct wire_queue {
+	/* Of its vector, or its own as a poll queue: + 1; 0: none. */
+	__u32 place;
+	__u32 kind;
+	/* The device has one queue only: then completions go to a softirq of the CPU that the
+	 * interrupt came to, else to one only on another CPU. */
+	__u32 single;
+	__u32 pad;
+	/* Entries that were reaped neither by its interrupt nor by a poll of a poll queue. */
+	__u64 elsewhere;
+};
+_Static_assert(sizeof(struct wire_queue) == 24, "wire_queue");
+
+/* Where an I/O completed. */
+enum wire_context {
+	IN_INTERRUPT,
+	/* In the softirq of the CPU that the interrupt came to. */
+	IN_SOFTIRQ,
+	/* In a softirq that another CPU asked for. */
+	IN_REMOTE_SOFTIRQ,
+	IN_TASK,
+	CONTEXTS,
+};
+
+/* I/Os of one device that completed on one CPU; two cache lines. */
+struct wire_completions {
+	__u64 ios[OPS];
+	__u64 contexts[CONTEXTS];
+	__u64 pad[4];
+};
+_Static_assert(sizeof(struct wire_completions) == 128, "wire_completions");
+
+/* Softirqs of the block layer on one CPU. */
+struct wire_softirq {
+	__u64 runs;
+	/* Of those: by ksoftirqd. */
+	__u64 deferred;
+	__u64 next_timed;
+	struct wire_extent time;
+	__u64 timed;
+	__u64 pad;
+};
+_Static_assert(sizeof(struct wire_softirq) == 64, "wire_softirq");
+
 /* The kernel's own default limit (kernel.perf_event_max_stack). */
 #define STACK_FRAMES 127
 

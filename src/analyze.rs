@@ -3,6 +3,7 @@
 pub mod cliff;
 pub mod counting;
 pub mod groups;
+pub mod interrupts;
 pub mod invariants;
 pub mod knee;
 pub mod latency;

@@ -12,6 +12,7 @@ pub mod block;
 pub mod cgroups;
 pub mod counters;
 pub mod cpu;
+pub mod interrupts;
 pub mod kernel;
 mod layers;
 pub mod mounts;
@@ -244,6 +245,8 @@ pub struct Vector {
     pub qid: Option<u32>,
     /// Where the interrupt controller delivers it now.
     pub cpus: Vec<u32>,
+    /// Where it may be delivered.
+    pub allowed: Vec<u32>,
 }
 
 /// A PCI link as sysfs shows it.

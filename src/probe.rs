@@ -10,6 +10,7 @@ pub mod filter;
 pub mod generator;
 pub mod groups;
 pub mod held;
+pub mod interrupts;
 pub mod latency;
 mod layers;
 mod libbpf;
@@ -21,3 +22,25 @@ mod skel;
 pub mod stacks;
 mod syscalls;
 pub mod verifier;
+
+use std::time::{Duration, Instant};
+
+/// Waits until `deadline` or until `stop` says so, and calls `tick` several times a second meanwhile; true when the
+/// deadline was reached.
+fn wait(deadline: Option<Instant>, stop: &dyn Fn() -> bool, tick: &mut dyn FnMut()) -> bool {
+    loop {
+        tick();
+        if stop() {
+            return false;
+        }
+        let now = Instant::now();
+        if deadline.is_some_and(|end| now >= end) {
+            return true;
+        }
+        let mut nap = Duration::from_millis(20);
+        if let Some(end) = deadline {
+            nap = nap.min(end - now);
+        }
+        std::thread::sleep(nap);
+    }
+}

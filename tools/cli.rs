@@ -24,6 +24,7 @@ Where to start:
   sudo biopsy diagnose /var/tmp               drive a scratch file here, end in a verdict
   sudo biopsy diagnose --no-load -d nvme0n1 --for 10s
   sudo biopsy latency -d nvme0n1 1            where the time goes, every second
+  sudo biopsy interrupts -d nvme0n1 --for 5s  how many I/Os each interrupt carries
   biopsy load /var/tmp --scratch              how fast it goes, without any probe
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 refused (nothing was measured), 4 measured but not to be trusted."
@@ -53,6 +54,8 @@ pub enum Verb {
     Diagnose(Diagnose),
     /// Where an I/O spends its time: stages per device and operation.
     Latency(Latency),
+    /// How many interrupts, on which queue and CPU, and how many I/Os each one carries.
+    Interrupts(Interrupts),
     /// Each I/O, one line: every stage, who handed it in, where it ran, what the application called it.
     Trace(Trace),
     /// How fast a device or file goes: drive it, in fio's words or by its job files.
@@ -96,6 +99,17 @@ pub struct Window {
     pub fault_drop_issue: u32,
 }
 
+/// How often, as iostat does.
+#[derive(Debug, Clone, Args)]
+pub struct Interval {
+    /// Print a result every INTERVAL seconds ...
+    #[arg(value_name = "INTERVAL", value_parser = interval)]
+    pub interval: Option<Duration>,
+    /// ... this many times.
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+}
+
 /// Whose I/O: that of who handed it in, and not of the task that its completion interrupted.
 #[derive(Debug, Clone, Args)]
 pub struct Submitters {
@@ -129,12 +143,31 @@ pub struct Latency {
     /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
     #[arg(long)]
     pub detail: bool,
-    /// Print a result every INTERVAL seconds ...
-    #[arg(value_name = "INTERVAL", value_parser = interval)]
-    pub interval: Option<Duration>,
-    /// ... this many times.
-    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
-    pub count: Option<u64>,
+    #[command(flatten)]
+    pub interval: Interval,
+    /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A vector is known by the driver's own pointer (NVMe), else by the name that the driver gave it. I/Os per interrupt are \
+the completion entries that its handler reaped, or a softirq or thread behind it: all of the queue's, also those of \
+disks that are not traced. Times are those of a sample; counts are exact, and checked against /proc/interrupts.")]
+pub struct Interrupts {
+    #[command(flatten)]
+    pub window: Window,
+    #[command(flatten)]
+    pub output: Output,
+    /// Time one of so many interrupts, on average, drawn at random.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub time_every: u32,
+    /// Show vectors and devices without any interrupt as well.
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub interval: Interval,
     /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -7,6 +7,7 @@ mod clock;
 mod devices;
 mod diagnose;
 mod explain;
+mod interrupts;
 mod latency;
 mod load;
 mod output;
@@ -15,6 +16,7 @@ mod self_test;
 mod stop;
 mod submitters;
 mod trace;
+mod watch;
 mod window;
 mod words;
 
@@ -45,6 +47,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
     match &cli.verb {
         cli::Verb::Diagnose(args) => diagnose::run(args, cli.color),
         cli::Verb::Latency(args) => latency::run(args, cli.color),
+        cli::Verb::Interrupts(args) => interrupts::run(args, cli.color),
         cli::Verb::Trace(args) => trace::run(args),
         cli::Verb::Load(args) => load::run(args),
         cli::Verb::Devices(args) => devices::run(args),

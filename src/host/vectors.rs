@@ -13,7 +13,10 @@ pub fn vectors(root: &Path, function: &Path) -> Vec<Vector> {
 
 fn vector(root: &Path, irq: u32) -> Vector {
     let name = text(&root.join(format!("sys/kernel/irq/{irq}/actions")));
-    let cpus = text(&root.join(format!("proc/irq/{irq}/effective_affinity_list")));
+    let cpus = |name: &str| {
+        let value = text(&root.join(format!("proc/irq/{irq}")).join(name));
+        value.and_then(|value| list(&value)).unwrap_or_default()
+    };
     // With a single vector the admin queue shares it with the first I/O queue: `nvme0q0,nvme0q1`.
     let qid = name.as_deref().and_then(|names| names.split(',').filter_map(nvme_qid).max());
     let queue = match qid {
@@ -21,7 +24,14 @@ fn vector(root: &Path, irq: u32) -> Vector {
         Some(qid) => qid.checked_sub(1),
         None => name.as_deref().and_then(virtio_queue),
     };
-    Vector { irq, queue, qid, cpus: cpus.and_then(|value| list(&value)).unwrap_or_default(), name }
+    Vector {
+        irq,
+        queue,
+        qid,
+        cpus: cpus("effective_affinity_list"),
+        allowed: cpus("smp_affinity_list"),
+        name,
+    }
 }
 
 /// `nvme0q3` serves queue id 3.

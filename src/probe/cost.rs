@@ -13,9 +13,10 @@ use libbpf_rs::Link;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
+use super::btf;
 use super::libbpf::{self, ProgramStats};
 use super::skel::baseline::{BaselineSkel, BaselineSkelBuilder};
-use crate::envelope::{Cost, ProgramCost};
+use crate::envelope::{Cost, Missing, ProgramCost};
 
 /// How long the statistics are on, once per [`period`].
 const SLICE: Duration = Duration::from_millis(100);
@@ -241,6 +242,22 @@ impl CostMeter {
         cost.attach_ns_per_io = Some(attach);
         cost.cpu_percent = Some((net + attach) * ios_per_second / 1e9 * 100.0);
         cost
+    }
+}
+
+/// Why nothing is said of the cost.
+pub fn missing() -> Missing {
+    Missing {
+        part: Some("cost".to_string()),
+        reason: "refused".to_string(),
+        why: if btf::file().is_some() {
+            "with a BTF file there is no empty program to tell what the statistics themselves cost"
+                .to_string()
+        } else {
+            "the kernel's program statistics need CAP_SYS_ADMIN and Linux 5.8".to_string()
+        },
+        remedy: btf::file().is_none().then(|| "run as root".to_string()),
+        ..Missing::default()
     }
 }
 

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{Link, MapCore, MapHandle};
+use libbpf_rs::{Link, MapHandle};
 
 use self::options::Options;
 use self::wanted::{Wanted, nvme_sq};
 use super::btf::{self, BY_FILE, KernelBtf};
-use super::cost::CostMeter;
+use super::cost::{self, CostMeter};
 use super::events::{Rings, Taken};
 use super::filter::Filter;
 use super::generator::{self, Generators};
@@ -26,7 +26,7 @@ use super::groups::Grouping;
 use super::layers;
 use super::libbpf;
 use super::multipath;
-use super::plan::Plan;
+use super::plan::{self, Plan};
 use super::preflight;
 use super::skel::{self, latency::LatencySkel};
 use crate::clock::now_ns;
@@ -101,20 +101,9 @@ impl LatencyProbe {
         }
         plan.counts_passthrough = btf.counts_passthrough();
         let meter = if options.cost && btf::file().is_none() { CostMeter::new() } else { None };
-        let mut missing = missing::devices(left_out);
+        let mut missing = plan::left_out(left_out);
         if options.cost && meter.is_none() {
-            missing.push(Missing {
-                part: Some("cost".to_string()),
-                reason: "refused".to_string(),
-                why: if btf::file().is_some() {
-                    "with a BTF file there is no empty program to tell what the statistics themselves cost"
-                        .to_string()
-                } else {
-                    "the kernel's program statistics need CAP_SYS_ADMIN and Linux 5.8".to_string()
-                },
-                remedy: btf::file().is_none().then(|| "run as root".to_string()),
-                ..Missing::default()
-            });
+            missing.push(cost::missing());
         }
         let nvme = nvme_sq(&btf, &Rights::read(root));
         missing.extend(missing::complete(host, &plan, nvme.as_ref().err()));
@@ -304,21 +293,7 @@ impl LatencyProbe {
     /// Waits until `deadline` or until `stop` says so, and keeps the cost slices going; true when the
     /// deadline was reached.
     pub fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
-        loop {
-            self.tick();
-            if stop() {
-                return false;
-            }
-            let now = Instant::now();
-            if deadline.is_some_and(|end| now >= end) {
-                return true;
-            }
-            let mut nap = Duration::from_millis(20);
-            if let Some(end) = deadline {
-                nap = nap.min(end - now);
-            }
-            std::thread::sleep(nap);
-        }
+        super::wait(deadline, stop, &mut || self.tick())
     }
 
     /// Moves the cost slices on; called several times a second while the window is open.
@@ -376,9 +351,7 @@ impl LatencyProbe {
 
     /// Bytes of all maps' values.
     fn map_bytes(&self) -> u64 {
-        let rings = self.rings.as_ref().map_or(0, Rings::bytes);
-        let maps = self.skel.object().maps();
-        maps.map(|m| u64::from(m.value_size()) * u64::from(m.max_entries())).sum::<u64>() + rings
+        self.rings.as_ref().map_or(0, Rings::bytes) + libbpf::map_bytes(self.skel.object())
     }
 }
 

@@ -7,7 +7,9 @@ use std::sync::{Mutex, OnceLock};
 
 use anyhow::{Context, Result};
 use libbpf_rs::libbpf_sys;
-use libbpf_rs::{MapCore, MapFlags, OpenObject, PrintLevel};
+use libbpf_rs::{MapCore, MapFlags, Object, OpenObject, PrintLevel};
+
+use crate::refusal::Refusal;
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -56,6 +58,17 @@ fn words_of(said: &[String]) -> Option<String> {
 pub fn was_examined() -> bool {
     SAID.lock()
         .is_ok_and(|said| said.iter().any(|text| text.contains("processed ") && text.contains(" insns")))
+}
+
+/// Why the kernel did not do something.
+pub fn refusal(what: &str, error: &libbpf_rs::Error) -> anyhow::Error {
+    let said = last_words().map(|words| format!(" ({words})")).unwrap_or_default();
+    let text = if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !was_examined() {
+        format!("{what} was not permitted{said}: run as root, or grant CAP_BPF and CAP_PERFMON")
+    } else {
+        format!("{what} failed: {error}{said}: `biopsy check` shows what this kernel allows")
+    };
+    Refusal::Refused(text).into()
 }
 
 /// A place for an object that lives as long as the process may need it.
@@ -144,6 +157,11 @@ pub fn enable_stats() -> std::io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor was just made for us and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Bytes of all maps' values.
+pub fn map_bytes(object: &Object) -> u64 {
+    object.maps().map(|map| u64::from(map.value_size()) * u64::from(map.max_entries())).sum()
 }
 
 /// An element of an array map.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use crate::envelope::Missing;
 use crate::host::BlockDevice;
 use crate::host::counters::Counters;
 use crate::refusal::Refusal;
@@ -74,6 +75,40 @@ pub fn in_use(devices: &[BlockDevice]) -> (Vec<&BlockDevice>, usize) {
     (all, left_out)
 }
 
+/// Devices that nobody uses make room for the others.
+pub fn left_out(devices: usize) -> Vec<Missing> {
+    let why = format!(
+        "{devices} loop, RAM or network block devices that nobody uses are not traced, so that all others can be"
+    );
+    let missing = Missing {
+        reason: "not-traced".to_string(),
+        why,
+        remedy: Some("name one with -d".to_string()),
+        ..Missing::default()
+    };
+    (devices > 0).then_some(missing).into_iter().collect()
+}
+
+/// Refused where more are traced than there is room for.
+pub fn few_enough(devices: usize) -> Result<()> {
+    if devices <= MAX_DEVICES {
+        return Ok(());
+    }
+    Err(Refusal::Refused(format!(
+        "{devices} block devices are more than the {MAX_DEVICES} that can be traced at once: name at most {MAX_DEVICES} \
+         of them with -d"
+    ))
+    .into())
+}
+
+/// The kernel's counters of a disk; None where they cannot be read. `passthrough`: this kernel's hold passthrough
+/// commands, and no file says so.
+pub fn counters(root: &Path, name: &str, passthrough: bool) -> Option<Counters> {
+    let counters = Counters::read(root, name).ok()?;
+    let passthrough = counters.passthrough.or(passthrough.then_some(true));
+    Some(Counters { passthrough, ..counters })
+}
+
 impl Plan {
     /// Lays out exclusive ranges: queue `q`, tag `t` of a device has slot
     /// `slot_base + q × slots_per_queue + t`, and the last slot of each queue is the flush request's.
@@ -81,14 +116,7 @@ impl Plan {
     pub fn new<'a>(devices: impl Iterator<Item = &'a BlockDevice>, cpus: u32) -> Result<Self> {
         let mut plan = Self::default();
         let devices: Vec<&BlockDevice> = devices.collect();
-        if devices.len() > MAX_DEVICES {
-            return Err(Refusal::Refused(format!(
-                "{} block devices are more than the {MAX_DEVICES} that can be traced at once: name at most \
-                 {MAX_DEVICES} of them with -d",
-                devices.len()
-            ))
-            .into());
-        }
+        few_enough(devices.len())?;
         for device in devices {
             let hw_queues = device.queues.iter().map(|q| q.queue + 1).max().unwrap_or(1);
             let tags =
@@ -179,12 +207,7 @@ impl Plan {
 
     /// The kernel's counters of all devices; None where they cannot be read.
     pub fn counters(&self, root: &Path) -> Vec<Option<Counters>> {
-        let read = |device: &PlannedDevice| {
-            let counters = Counters::read(root, &device.name).ok()?;
-            let passthrough = counters.passthrough.or(self.counts_passthrough.then_some(true));
-            Some(Counters { passthrough, ..counters })
-        };
-        self.devices.iter().map(read).collect()
+        self.devices.iter().map(|device| counters(root, &device.name, self.counts_passthrough)).collect()
     }
 
     /// Sets of four in the table of bios: four places for every request that can be out at once, since

@@ -9,12 +9,15 @@ mod generated {
     pub mod latency_old {
         include!(concat!(env!("OUT_DIR"), "/latency_old.skel.rs"));
     }
+    pub mod interrupts {
+        include!(concat!(env!("OUT_DIR"), "/interrupts.skel.rs"));
+    }
     pub mod baseline {
         include!(concat!(env!("OUT_DIR"), "/baseline.skel.rs"));
     }
 }
 
-pub use generated::{baseline, latency};
+pub use generated::{baseline, interrupts, latency};
 
 use self::generated::latency_old;
 
@@ -22,6 +25,7 @@ use super::{btf, libbpf};
 use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 use crate::wire::generator::WireGenerator;
 use crate::wire::groups::{WireGroup, WireGroupKey};
+use crate::wire::interrupts::{WireCompletions, WireQueue, WireSoftirq, WireVector};
 use crate::wire::parts::WirePartRow;
 use crate::wire::places::{WirePlace, WireStamps};
 use crate::wire::rows::{WireBounds, WireOperationRow, WireRow, WireTotal};
@@ -35,7 +39,10 @@ macro_rules! compiled {
 
 /// All objects by the names of their sources.
 pub const OBJECTS: &[(&str, &[u8])] =
-    &[compiled!("latency"), LATENCY_OLD, LATENCY_RAW, compiled!("baseline"), compiled!("stacks")];
+    &[compiled!("latency"), LATENCY_OLD, LATENCY_RAW, INTERRUPTS, compiled!("baseline"), compiled!("stacks")];
+
+/// The programs of interrupts.bpf.c.
+const INTERRUPTS: (&str, &[u8]) = compiled!("interrupts");
 
 /// The programs of latency.bpf.c without compare-and-swap.
 const LATENCY_OLD: (&str, &[u8]) = compiled!("latency_old");
@@ -106,4 +113,9 @@ same_layout!(WireBioIo, latency::types::wire_bio_io: bio queued proof link devic
     flush_ahead group cpu place);
 same_layout!(WireGroupKey, latency::types::wire_group_key: cgroup device queue cpu pid op size known);
 same_layout!(WireGenerator, latency::types::wire_generator: handed looked entered returned tid);
+same_layout!(WireVector, interrupts::types::wire_vector: action interrupts unhandled threaded inside outside counted
+    most next_timed arrived thread device queue interrupted handler apart carried handler_counts apart_counts);
+same_layout!(WireQueue, interrupts::types::wire_queue: place kind single elsewhere);
+same_layout!(WireCompletions, interrupts::types::wire_completions: ios contexts);
+same_layout!(WireSoftirq, interrupts::types::wire_softirq: runs deferred next_timed time timed);
 same_layout!(WireGroup, latency::types::wire_group: number comm);

@@ -6,6 +6,7 @@ pub mod diagnose;
 pub mod drive;
 pub mod fio;
 pub mod groups;
+pub mod interrupts;
 pub mod latency;
 pub mod load;
 pub mod precondition;
@@ -29,6 +30,22 @@ pub fn times(hist: &Histogram) -> Value {
         "p99_ns": hist.quantile(0.99),
         "p999_ns": hist.quantile(0.999),
         "p9999_ns": hist.quantile(0.9999),
+        "buckets": hist.buckets().map(|(lower, upper, n)| json!([lower, upper, n])).collect::<Vec<_>>(),
+    })
+}
+
+/// A histogram of counts.
+pub fn counts(hist: &Histogram) -> Value {
+    json!({
+        "count": hist.count(),
+        "sum": hist.sum(),
+        "min": hist.min(),
+        "max": hist.max(),
+        "p50": hist.quantile(0.5),
+        "p90": hist.quantile(0.9),
+        "p99": hist.quantile(0.99),
+        "p999": hist.quantile(0.999),
+        "p9999": hist.quantile(0.9999),
         "buckets": hist.buckets().map(|(lower, upper, n)| json!([lower, upper, n])).collect::<Vec<_>>(),
     })
 }

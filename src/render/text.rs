@@ -7,6 +7,7 @@ pub mod drive;
 pub mod footer;
 pub mod groups;
 mod histograms;
+pub mod interrupts;
 pub mod latency;
 pub mod load;
 pub mod precondition;

@@ -5,20 +5,6 @@ use super::wanted::Reason;
 use crate::envelope::Missing;
 use crate::host::{BlockDevice, Host, Throttle};
 
-/// Devices that nobody uses make room for the others.
-pub fn devices(left_out: usize) -> Vec<Missing> {
-    let why = format!(
-        "{left_out} loop, RAM or network block devices that nobody uses are not traced, so that all others can be"
-    );
-    let missing = Missing {
-        reason: "not-traced".to_string(),
-        why,
-        remedy: Some("name one with -d".to_string()),
-        ..Missing::default()
-    };
-    (left_out > 0).then_some(missing).into_iter().collect()
-}
-
 /// Why operations are not followed.
 pub const NO_RING: &str = "this kernel has no event that names the io_uring request which is submitted";
 

@@ -7,14 +7,13 @@ use zerocopy::IntoBytes;
 
 use super::super::btf::KernelBtf;
 use super::super::events;
-use super::super::libbpf;
+use super::super::libbpf::{self, refusal};
 use super::super::plan::{MOST_BYTES, Plan};
 use super::super::skel;
 use super::super::skel::latency::{LatencySkel, OpenLatencySkel};
 use super::super::syscalls;
 use super::programs;
 use super::wanted::Wanted;
-use crate::refusal::Refusal;
 use crate::wire::generator::GENERATOR_PLACES;
 
 /// `1 << STACK_BITS` of `bpf/parts.h`.
@@ -167,15 +166,4 @@ fn resize<const N: usize>(sizes: [(&mut OpenMapMut<'_>, u32); N], what: &str) ->
         map.set_max_entries(entries.max(1)).map_err(|e| refusal(what, &e))?;
     }
     Ok(())
-}
-
-/// Why the kernel did not do something.
-pub fn refusal(what: &str, error: &libbpf_rs::Error) -> anyhow::Error {
-    let said = libbpf::last_words().map(|words| format!(" ({words})")).unwrap_or_default();
-    let text = if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !libbpf::was_examined() {
-        format!("{what} was not permitted{said}: run as root, or grant CAP_BPF and CAP_PERFMON")
-    } else {
-        format!("{what} failed: {error}{said}: `biopsy check` shows what this kernel allows")
-    };
-    Refusal::Refused(text).into()
 }

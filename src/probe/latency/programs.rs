@@ -8,9 +8,9 @@ use libbpf_rs::{OpenProgramMut, ProgramMut};
 use super::super::btf::RingSubmit;
 use super::super::cost::{Metered, metered};
 use super::super::libbpf;
+use super::super::libbpf::refusal;
 use super::super::skel::latency::OpenLatencySkel;
 use super::LatencyProbe;
-use super::object::refusal;
 use super::wanted::{NvmeEvent, Wanted};
 
 /// Leaves out what is not wanted, before the object is loaded.

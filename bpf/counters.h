@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What is counted per traced device beside its I/Os. For the latency programs, whose `config` must
+ * stand before it.
+ */
+#ifndef BIOPSY_COUNTERS_H
+#define BIOPSY_COUNTERS_H
+
+#include "owner.h"
+#include "wire.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_DEVICES);
+	__type(key, __u32);
+	__type(value, struct wire_counters);
+} counters SEC(".maps");
+
+/* Whether it has no requests, where such a device is traced at all. */
+static __always_inline int is_bio_based(struct owner *owner)
+{
+	return config.want_bios && owner->layer & BIO_BASED;
+}
+
+static __always_inline struct wire_counters *counters_of(struct owner *owner)
+{
+	return bpf_map_lookup_elem(&counters, &owner->device);
+}
+
+#define COUNT(owner, field)                                                                        \
+	({                                                                                         \
+		struct wire_counters *c = counters_of(owner);                                      \
+		if (c)                                                                             \
+			__sync_fetch_and_add(&c->field, 1);                                        \
+	})
+
+#endif

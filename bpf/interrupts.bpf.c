@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Interrupts of block devices, and the completions that each one carries.
+ *
+ *   irq_handler_entry   an interrupt begins: what came since the one before it is what that carried
+ *   nvme_sq             the driver reaps a completion entry (NVMe only)
+ *   irq_handler_exit    its handler ends
+ *   softirq_entry/exit  around block softirqs, which complete I/Os of devices with one queue
+ *   block_rq_complete   an I/O is complete; for drivers without an event of their own, its reaping
+ *
+ * Per interrupt: no clock read but for one in so many, no hash map, no cache line that another CPU
+ * writes. Which vector serves which queue is known by pointer where the driver keeps one (the
+ * action's dev_id is the NVMe queue that the hardware context has for driver_data), else user space
+ * says it.
+ */
+
+/* No compare-and-swap is needed here, so that one object serves every kernel. */
+#define NO_SWAP
+
+#include "kernel.h"
+#include "compat.h"
+#include "wire.h"
+#include "hist.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Written once, between open and load. */
+const volatile struct wire_interrupts_config config = {};
+
+#include "owner.h"
+#include "classes.h"
+
+/* By the number of the interrupt: the place of its vector + 1; 0: not followed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} vector_places SEC(".maps");
+
+/* Vectors, and behind them poll queues. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_vector);
+} vectors SEC(".maps");
+
+/* How many interrupts of a vector came to a CPU: place × CPUs + CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} vector_cpus SEC(".maps");
+
+/* By the numbers that an owner's slots have: a device's first + queue. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_queue);
+} queues SEC(".maps");
+
+/* Device × CPUs + CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_completions);
+} completions SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_softirq);
+} softirqs SEC(".maps");
+
+/* What a CPU is in the middle of; its own cache line. */
+struct frame {
+	/* The dev_id of the handler that runs; 0: none that is followed. */
+	__u64 handler;
+	/* When it began, and when the block softirq did; 0: not timed. */
+	__u64 began;
+	__u64 softirq_began;
+	/* The place of its vector + 1; 0: no handler runs. */
+	__u32 vector;
+	__u32 carried;
+	/* The queue of the vector is known. */
+	__u32 known;
+	/* A block softirq runs; and an interrupt on this CPU has left its completions to it. */
+	__u32 softirq;
+	__u32 own;
+	/* An interrupt has left its completions to the next softirq. */
+	__u32 waiting;
+	/* The place of the poll queue whose batch goes on, + 1. */
+	__u32 polled;
+	__u32 pad[3];
+};
+_Static_assert(sizeof(struct frame) == 64, "frame");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct frame);
+} frames SEC(".maps");
+
+/* The vector of a handler that left its work to a thread, by its dev_id: the place + 1. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, __u32);
+} threaded_handlers SEC(".maps");
+
+struct task_name {
+	char comm[16];
+};
+
+/* Names of the tasks that timed interrupts came into. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct task_name);
+	__type(value, __u64);
+} interrupted_tasks SEC(".maps");
+
+/* Timed interrupts into tasks for whose name there was no room. */
+__u64 unnamed_tasks = 0;
+
+static __always_inline struct frame *frame_of(__u32 cpu)
+{
+	return bpf_map_lookup_elem(&frames, &cpu);
+}
+
+/* `place` is + 1, as everywhere. */
+static __always_inline struct wire_vector *vector_at(__u32 place)
+{
+	__u32 index = place - 1;
+
+	return bpf_map_lookup_elem(&vectors, &index);
+}
+
+/*
+ * Whether this one of a row of events is timed. The distance to the next is drawn anew each time,
+ * so that no pattern of the load meets it.
+ */
+static __always_inline int is_timed(__u64 number, __u64 *next)
+{
+	__u32 spread = 2 * config.time_every - 1;
+
+	if (unlikely(!*next))
+		*next = 1 + bpf_get_prandom_u32() % spread;
+	if (number < *next)
+		return 0;
+	*next = number + 1 + bpf_get_prandom_u32() % spread;
+	return 1;
+}
+
+static __always_inline void count_into(struct wire_extent *extent, __u64 *counts, __u64 value)
+{
+	extent->sum += value;
+	count_time(counts, &extent->not_min, &extent->max, 0, value, 0);
+}
+
+/* What the last interrupt carried, now that the next one is there. */
+static __always_inline void end_carried(struct wire_vector *vector)
+{
+	__u64 all = vector->inside + *(volatile __u64 *)&vector->outside;
+	__u64 carried = all - vector->counted;
+	__u64 i = hist_index(carried);
+
+	vector->counted = all;
+	if (vector->most < carried)
+		vector->most = carried;
+	asm volatile("" : "+r"(i));
+	if (i >= CARRIED_BUCKETS)
+		i = CARRIED_BUCKETS - 1;
+	vector->carried[i]++;
+}
+
+/* Into what a timed interrupt came. */
+static __noinline int note_interrupted(__u32 place)
+{
+	struct wire_vector *vector = vector_at(place);
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct task_name name = {};
+	__u64 one = 1, *count;
+
+	if (!vector)
+		return 0;
+	if (!(__u32)bpf_get_current_pid_tgid()) {
+		vector->interrupted[INTERRUPTED_IDLE]++;
+		return 0;
+	}
+	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
+		vector->interrupted[INTERRUPTED_KERNEL]++;
+	else
+		vector->interrupted[INTERRUPTED_USER]++;
+	bpf_get_current_comm(name.comm, sizeof(name.comm));
+	count = bpf_map_lookup_elem(&interrupted_tasks, &name);
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	else if (bpf_map_update_elem(&interrupted_tasks, &name, &one, BPF_NOEXIST))
+		__sync_fetch_and_add(&unnamed_tasks, 1);
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(irq_entry, int irq, struct irqaction *action)
+{
+	__u32 number = irq, cpu, at;
+	struct wire_vector *vector;
+	struct frame *frame;
+	__u32 *place;
+	__u64 *count;
+
+	if (!running)
+		return 0;
+	place = bpf_map_lookup_elem(&vector_places, &number);
+	if (!place || !*place)
+		return 0;
+	cpu = bpf_get_smp_processor_id();
+	frame = frame_of(cpu);
+	vector = vector_at(*place);
+	if (!frame || !vector)
+		return 0;
+	frame->vector = *place;
+	frame->handler = (__u64)action->dev_id;
+	frame->carried = 0;
+	frame->began = 0;
+	frame->known = vector->queue;
+	/* A line that several share calls each handler for every interrupt: one of them is counted.
+	 */
+	if (unlikely(vector->action != (__u64)action)) {
+		if (vector->action)
+			return 0;
+		vector->action = (__u64)action;
+	}
+	if (vector->interrupts)
+		end_carried(vector);
+	vector->interrupts++;
+	at = (*place - 1) * config.cpus + cpu;
+	count = bpf_map_lookup_elem(&vector_cpus, &at);
+	if (count)
+		(*count)++;
+	if (is_timed(vector->interrupts, &vector->next_timed)) {
+		__u64 now = bpf_ktime_get_ns();
+
+		if (vector->arrived)
+			count_into(&vector->apart, vector->apart_counts, now - vector->arrived);
+		vector->arrived = now;
+		note_interrupted(*place);
+		/* Not what that took. */
+		frame->began = bpf_ktime_get_ns();
+	} else if (vector->arrived) {
+		count_into(&vector->apart, vector->apart_counts,
+			   bpf_ktime_get_ns() - vector->arrived);
+		vector->arrived = 0;
+	}
+	return 0;
+}
+
+/* The handler left its work to a thread, whose completions belong to it. */
+static __noinline int note_thread(__u32 place, __u64 handler, __u32 thread)
+{
+	struct wire_vector *vector = vector_at(place);
+
+	if (!vector || vector->thread == thread)
+		return 0;
+	vector->thread = thread;
+	bpf_map_update_elem(&threaded_handlers, &handler, &place, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_exit")
+int BPF_PROG(irq_exit, int irq, struct irqaction *action, int ret)
+{
+	struct frame *frame = frame_of(bpf_get_smp_processor_id());
+	struct wire_vector *vector;
+
+	if (!frame || !frame->vector)
+		return 0;
+	vector = vector_at(frame->vector);
+	if (!vector)
+		return 0;
+	if (frame->began)
+		count_into(&vector->handler, vector->handler_counts,
+			   bpf_ktime_get_ns() - frame->began);
+	if (frame->carried) {
+		vector->inside += frame->carried;
+	} else if (vector->action == (__u64)action) {
+		if (ret == IRQ_NONE)
+			vector->unhandled++;
+		else
+			frame->waiting = frame->vector;
+	}
+	if (unlikely(ret & IRQ_WAKE_THREAD)) {
+		vector->threaded++;
+		note_thread(frame->vector, frame->handler, BPF_CORE_READ(action, thread, pid));
+	}
+	frame->handler = 0;
+	frame->vector = 0;
+	return 0;
+}
+
+/* "ksoftirq", with which the names of those threads begin. */
+#define KSOFTIRQ 0x71726974666f736bull
+
+static __always_inline int is_ksoftirqd(void)
+{
+	union {
+		char comm[16];
+		__u64 first;
+	} name = {};
+
+	/* Mostly it is the idle task, or somebody's. */
+	if (!(__u32)bpf_get_current_pid_tgid())
+		return 0;
+	bpf_get_current_comm(name.comm, sizeof(name.comm));
+	if (name.first != KSOFTIRQ)
+		return 0;
+	/* Anybody may call itself so. */
+	return BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), flags) & PF_KTHREAD;
+}
+
+SEC("tp_btf/softirq_entry")
+int BPF_PROG(softirq_begin, unsigned int kind)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct wire_softirq *row;
+	struct frame *frame;
+
+	if (kind != BLOCK_SOFTIRQ || !running)
+		return 0;
+	frame = frame_of(cpu);
+	row = bpf_map_lookup_elem(&softirqs, &cpu);
+	if (!frame || !row)
+		return 0;
+	frame->softirq = 1;
+	/* Not of one that comes while it runs: that one raises it once more. */
+	frame->own = frame->waiting;
+	frame->waiting = 0;
+	frame->softirq_began = 0;
+	row->runs++;
+	if (is_ksoftirqd())
+		row->deferred++;
+	if (is_timed(row->runs, &row->next_timed))
+		frame->softirq_began = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(softirq_end, unsigned int kind)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct wire_softirq *row;
+	struct frame *frame;
+	__u64 took;
+
+	if (kind != BLOCK_SOFTIRQ)
+		return 0;
+	frame = frame_of(cpu);
+	row = bpf_map_lookup_elem(&softirqs, &cpu);
+	if (!frame || !row)
+		return 0;
+	frame->softirq = 0;
+	if (!frame->softirq_began)
+		return 0;
+	took = bpf_ktime_get_ns() - frame->softirq_began;
+	frame->softirq_began = 0;
+	row->timed++;
+	row->time.sum += took;
+	if (row->time.not_min < ~took)
+		row->time.not_min = ~took;
+	if (row->time.max < took)
+		row->time.max = took;
+	return 0;
+}
+
+/* The queue that a vector serves, by the first I/O that its handler reaps. */
+static __noinline int note_queue(__u32 place, __u32 device, __u32 queue)
+{
+	struct wire_vector *vector = vector_at(place);
+
+	if (!vector)
+		return 0;
+	vector->device = device + 1;
+	vector->queue = queue + 1;
+	return 0;
+}
+
+/*
+ * A batch of a poll queue goes on until an I/O completes on this CPU: since 5.16 (f794f3351f26) the
+ * driver reaps all that it finds and completes it then; before, and for passthrough, each is a
+ * batch of its own.
+ */
+static __always_inline void reaped_by_poll(struct frame *frame, __u32 place)
+{
+	struct wire_vector *queue = vector_at(place);
+
+	if (!queue)
+		return;
+	if (frame->polled != place) {
+		frame->polled = place;
+		if (queue->interrupts)
+			end_carried(queue);
+		queue->interrupts++;
+	}
+	queue->inside++;
+}
+
+/* An entry that no handler of its queue's vector reaps. */
+static __always_inline void reaped_outside(struct frame *frame, struct owner *owner, __u64 handler,
+					   __u32 hw_queue)
+{
+	__u32 *place = bpf_map_lookup_elem(&threaded_handlers, &handler);
+	struct wire_vector *vector = place ? vector_at(*place) : 0;
+	struct wire_queue *queue;
+
+	if (vector && vector->thread == (__u32)bpf_get_current_pid_tgid()) {
+		__sync_fetch_and_add(&vector->outside, 1);
+		if (unlikely(!vector->queue) && owner && owner->traced)
+			note_queue(*place, owner->device, hw_queue);
+		return;
+	}
+	if (!owner || !owner->traced)
+		return;
+	queue = bpf_map_lookup_elem(&queues, &owner->slot_base);
+	if (!queue)
+		return;
+	if (queue->kind == QUEUE_POLLED)
+		reaped_by_poll(frame, queue->place);
+	else
+		__sync_fetch_and_add(&queue->elsewhere, 1);
+}
+
+/* NVMe: the driver takes the completion entry from the queue. Lives in a module. */
+SEC("?tp_btf/nvme_sq")
+int BPF_PROG(nvme_sq, struct request *rq)
+{
+	struct frame *frame = frame_of(bpf_get_smp_processor_id());
+	struct blk_mq_hw_ctx *hctx;
+	struct owner *owner;
+	__u64 handler;
+
+	/* Module tracepoints' arguments may be NULL for the verifier (6.12 and newer). */
+	if (!rq || !running || !frame)
+		return 0;
+	hctx = rq->mq_hctx;
+	handler = (__u64)hctx->driver_data;
+	if (frame->handler == handler && frame->vector) {
+		frame->carried++;
+		if (unlikely(!frame->known)) {
+			owner = owner_of_request(rq);
+			frame->known = 1;
+			/* Not of the admin queue, or of a disk that is not traced. */
+			if (owner)
+				note_queue(frame->vector, owner->device, hctx->queue_num);
+		}
+		return 0;
+	}
+	reaped_outside(frame, owner_of_request(rq), handler, hctx->queue_num);
+	return 0;
+}
+
+/* The same for those who may not read the types of a module, or have none. */
+SEC("?raw_tp/nvme_sq")
+int BPF_PROG(nvme_sq_raw, struct request *rq)
+{
+	struct frame *frame = frame_of(bpf_get_smp_processor_id());
+	struct blk_mq_hw_ctx *hctx;
+	struct owner *owner;
+	__u64 handler;
+
+	if (!running || !frame)
+		return 0;
+	hctx = BPF_CORE_READ(rq, mq_hctx);
+	handler = (__u64)BPF_CORE_READ(hctx, driver_data);
+	owner = find_owner((__u64)hctx, owner_place(low_half(hctx)));
+	if (frame->handler == handler && frame->vector) {
+		frame->carried++;
+		if (unlikely(!frame->known) && owner && owner->traced) {
+			frame->known = 1;
+			note_queue(frame->vector, owner->device, BPF_CORE_READ(hctx, queue_num));
+		}
+		return 0;
+	}
+	reaped_outside(frame, owner, handler, BPF_CORE_READ(hctx, queue_num));
+	return 0;
+}
+
+/* To the interrupt that brought it, for a driver that does not say when it reaps. */
+static __always_inline void carried_by_name(struct frame *frame, struct wire_queue *queue)
+{
+	struct wire_vector *vector;
+
+	if (queue->place == frame->vector) {
+		frame->carried++;
+		return;
+	}
+	vector = vector_at(queue->place);
+	if (vector)
+		__sync_fetch_and_add(&vector->outside, 1);
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
+{
+	struct owner *owner = owner_of_request(rq);
+	__u32 cpu, flags, op, at, context;
+	struct wire_completions *row;
+	struct wire_queue *queue;
+	struct frame *frame;
+
+	if (!owner)
+		return 0;
+	flags = rq->cmd_flags;
+	op = classify(flags);
+	/* Counted where the kernel counts it: when nothing of it is left, and not before its
+	 * flush. */
+	if (nr_bytes < rq->__data_len)
+		return 0;
+	if (op != OP_FLUSH && rq->rq_flags & config.rqf_flush_seq)
+		return 0;
+	cpu = bpf_get_smp_processor_id();
+	at = owner->device * config.cpus + cpu;
+	row = bpf_map_lookup_elem(&completions, &at);
+	frame = frame_of(cpu);
+	queue = bpf_map_lookup_elem(&queues, &owner->slot_base);
+	if (!row || !frame || !queue || op >= OPS)
+		return 0;
+	if (queue->kind == QUEUE_BY_NAME)
+		carried_by_name(frame, queue);
+	if (frame->vector) {
+		context = IN_INTERRUPT;
+	} else if (frame->softirq) {
+		context = queue->single && frame->own ? IN_SOFTIRQ : IN_REMOTE_SOFTIRQ;
+	} else {
+		context = IN_TASK;
+		frame->polled = 0;
+	}
+	row->ios[op]++;
+	row->contexts[context]++;
+	return 0;
+}

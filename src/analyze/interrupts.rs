@@ -1,0 +1,420 @@
+//! How many interrupts there were, on which queue and CPU, and how many I/Os each one carried.
+
+pub mod posted;
+#[cfg(test)]
+mod tests;
+pub mod trust;
+
+use std::collections::BTreeMap;
+
+use self::posted::PostedMsi;
+use super::counting::Bracket;
+use super::op::Op;
+use crate::hist::Histogram;
+use crate::host::counters::Counters;
+use crate::host::interrupts::Interrupts;
+use crate::host::{BlockDevice, Host, Vector};
+use crate::wire::interrupts::{
+    DeviceSample, Place, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED, Reading, SoftirqSample, VectorSample,
+    WireCompletions,
+};
+
+/// The window between two readings.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct InterruptSummary {
+    pub duration_ns: u64,
+    /// By number.
+    pub vectors: Vec<VectorSummary>,
+    pub polled: Vec<PollSummary>,
+    pub softirq: Softirq,
+    /// None where none was notified.
+    pub posted: Option<PostedMsi>,
+    /// The one with the most I/Os first.
+    pub devices: Vec<DeviceInterrupts>,
+    /// Tasks that timed interrupts came into, the most frequent first.
+    pub tasks: Vec<(String, u64)>,
+}
+
+/// One vector.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct VectorSummary {
+    pub irq: u32,
+    /// What the driver called it.
+    pub name: Option<String>,
+    /// Traced devices whose function has it: namespaces of one controller share theirs.
+    pub devices: Vec<String>,
+    /// Hardware queue that it serves; None of admin and configuration vectors.
+    pub queue: Option<u32>,
+    pub qid: Option<u32>,
+    /// The queue is known by the driver's own pointer, not by the name.
+    pub by_pointer: bool,
+    /// Where the interrupt controller delivers it, and where it may.
+    pub cpus: Vec<u32>,
+    pub allowed: Vec<u32>,
+    pub interrupts: u64,
+    /// The kernel's own count; None where it cannot be told.
+    pub kernel: Option<Bracket>,
+    /// By CPU that it came to; those without any are left out.
+    pub by_cpu: Vec<(u32, u64)>,
+    /// The handler said that it was not its own.
+    pub unhandled: u64,
+    /// The handler left the work to its thread.
+    pub threaded: u64,
+    /// What they carried; None where the driver says neither by pointer nor by name what it serves.
+    pub carried: Option<Carried>,
+    /// Time of the handler, of a sample, ns.
+    pub handler: Histogram,
+    /// From an interrupt to the next one of this vector, of a sample, ns.
+    pub apart: Histogram,
+    /// What those of the sample came into.
+    pub into_idle: u64,
+    pub into_kernel: u64,
+    pub into_user: u64,
+}
+
+impl VectorSummary {
+    /// Time in its handler, of one CPU; estimated from the sample. None without one.
+    pub fn cpu_percent(&self, duration_ns: u64) -> Option<f64> {
+        let mean = self.handler.mean().filter(|_| duration_ns > 0)?;
+        Some(100.0 * mean * self.interrupts as f64 / duration_ns as f64)
+    }
+}
+
+/// Completion entries of a vector's interrupts, or of a queue's polls.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Carried {
+    pub completions: u64,
+    /// Interrupts that brought none.
+    pub empty: u64,
+    /// Of each interrupt.
+    pub per_interrupt: Histogram,
+}
+
+impl Carried {
+    fn of(sample: &VectorSample) -> Self {
+        let empty = sample.carried.buckets().find(|(lower, ..)| *lower == 0).map_or(0, |(_, _, n)| n);
+        Self { completions: sample.completions, empty, per_interrupt: sample.carried.clone() }
+    }
+}
+
+/// One poll queue.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PollSummary {
+    pub devices: Vec<String>,
+    pub queue: u32,
+    /// Those that found something; others have no event.
+    pub polls: u64,
+    pub completions: u64,
+    pub per_poll: Histogram,
+}
+
+/// Softirqs of the block layer.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Softirq {
+    pub runs: u64,
+    /// Of those by ksoftirqd.
+    pub deferred: u64,
+    /// Estimated from a sample, of one CPU.
+    pub cpu_percent: Option<f64>,
+    /// Mean of the sample.
+    pub mean_ns: Option<f64>,
+}
+
+/// One traced device.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeviceInterrupts {
+    pub name: String,
+    pub ios: u64,
+    pub kernel_ios: Option<Bracket>,
+    /// Passthrough commands, which are in `ios` and in no counter of the kernel's.
+    pub passthrough: u64,
+    /// Of the vectors of its queues; None without any.
+    pub interrupts: Option<u64>,
+    /// Its I/Os, and those of the devices that share its vectors, per interrupt.
+    pub ios_per_interrupt: Option<f64>,
+    pub shares_vectors_with: Vec<String>,
+    /// Where its I/Os completed.
+    pub in_interrupt: u64,
+    pub in_softirq: u64,
+    /// In a softirq that another CPU asked for by an IPI.
+    pub in_remote_softirq: u64,
+    /// In a task that polled, in a handler's thread or in a worker of the driver.
+    pub in_task: u64,
+    /// Entries reaped neither by an interrupt of their queue nor by a poll of a poll queue.
+    pub elsewhere: u64,
+    /// Hard interrupts, of one CPU; None where none was timed.
+    pub hard_percent: Option<f64>,
+    /// Its part of the softirqs by I/Os; None where none was timed.
+    pub soft_percent: Option<f64>,
+    pub busiest: Option<Busiest>,
+    pub vanished: bool,
+}
+
+/// How unevenly a device's interrupts lie on CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Busiest {
+    pub cpu: u32,
+    /// Of all its interrupts, 0 to 1.
+    pub share: f64,
+    /// CPUs that its vectors are delivered to.
+    pub cpus: u32,
+}
+
+impl InterruptSummary {
+    pub fn seconds(&self) -> f64 {
+        self.duration_ns as f64 / 1e9
+    }
+
+    pub fn ios(&self) -> u64 {
+        self.devices.iter().map(|device| device.ios).sum()
+    }
+
+    /// 0 for an empty window.
+    pub fn ios_per_second(&self) -> f64 {
+        if self.duration_ns == 0 { 0.0 } else { self.ios() as f64 / self.seconds() }
+    }
+}
+
+/// What happened between the two readings.
+pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummary {
+    let duration_ns = end.at_ns.saturating_sub(start.at_ns);
+    let traced: Vec<&BlockDevice> =
+        end.devices.iter().filter_map(|device| host.device(&device.name)).collect();
+    let mut vectors = Vec::new();
+    let mut polled = Vec::new();
+    for (place, last) in &end.places {
+        let first = start.places.iter().find(|(known, _)| known == place).map(|(_, sample)| sample);
+        let delta = first.map_or_else(|| last.clone(), |first| last.since(first));
+        match place {
+            Place::Vector(irq) => vectors.push(vector(&traced, start, end, *irq, &delta)),
+            Place::Poll(number, queue) => polled.push(PollSummary {
+                devices: sharing(&traced, end, *number),
+                queue: *queue,
+                polls: delta.interrupts,
+                completions: delta.completions,
+                per_poll: delta.carried,
+            }),
+        }
+    }
+    vectors.sort_by_key(|vector| vector.irq);
+    let softirqs = softirqs(start, end);
+    let softirq = softirq(&softirqs, duration_ns);
+    let mut devices: Vec<DeviceInterrupts> =
+        end.devices.iter().map(|last| device(start, last, &vectors, duration_ns)).collect();
+    share(&mut devices, &softirq);
+    devices.sort_by(|a, b| b.ios.cmp(&a.ios).then_with(|| a.name.cmp(&b.name)));
+    let ios = devices.iter().map(|device| device.ios).sum();
+    let mut tasks: Vec<(String, u64)> = end
+        .tasks
+        .iter()
+        .map(|(name, n)| {
+            let before = start.tasks.get(name).copied().unwrap_or(0);
+            (String::from_utf8_lossy(name).into_owned(), n.saturating_sub(before))
+        })
+        .filter(|(_, n)| *n > 0)
+        .collect();
+    tasks.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    InterruptSummary {
+        duration_ns,
+        vectors,
+        polled,
+        softirq,
+        posted: posted(start, end, ios, duration_ns),
+        devices,
+        tasks,
+    }
+}
+
+fn vector(
+    traced: &[&BlockDevice],
+    start: &Reading,
+    end: &Reading,
+    irq: u32,
+    delta: &VectorSample,
+) -> VectorSummary {
+    let of = |device: &&BlockDevice| device.vectors.iter().any(|vector| vector.irq == irq);
+    let owners: Vec<&BlockDevice> = traced.iter().copied().filter(of).collect();
+    let facts: Vector = owners
+        .first()
+        .and_then(|device| device.vectors.iter().find(|vector| vector.irq == irq))
+        .cloned()
+        .unwrap_or_default();
+    let by_pointer = delta.queue.is_some();
+    let queue = delta.queue.or(facts.queue);
+    VectorSummary {
+        irq,
+        name: facts.name,
+        devices: owners.iter().map(|device| device.name.clone()).collect(),
+        queue,
+        qid: facts.qid,
+        by_pointer,
+        cpus: facts.cpus,
+        allowed: facts.allowed,
+        interrupts: delta.interrupts,
+        kernel: bracket(start, end, |later, earlier| later.total_since(earlier, irq)),
+        by_cpu: (0..).zip(delta.by_cpu.iter().copied()).filter(|(_, n)| *n > 0).collect(),
+        unhandled: delta.unhandled,
+        threaded: delta.threaded,
+        carried: owners.iter().any(|device| is_joined(end, device, irq)).then(|| Carried::of(delta)),
+        handler: delta.handler.clone(),
+        apart: delta.apart.clone(),
+        into_idle: delta.interrupted[0],
+        into_kernel: delta.interrupted[1],
+        into_user: delta.interrupted[2],
+    }
+}
+
+/// Whether the completions of this vector are known: by the driver's pointer, or by its name.
+fn is_joined(end: &Reading, device: &BlockDevice, irq: u32) -> bool {
+    let Some(sample) = end.devices.iter().find(|sample| sample.name == device.name) else { return false };
+    sample.queues.iter().any(|queue| match queue.kind {
+        QUEUE_BY_REAP | QUEUE_POLLED => true,
+        QUEUE_BY_NAME => end
+            .places
+            .get(queue.place.saturating_sub(1) as usize)
+            .is_some_and(|(place, _)| *place == Place::Vector(irq)),
+        _ => false,
+    })
+}
+
+/// The device of this number, and those that share its function.
+fn sharing(traced: &[&BlockDevice], end: &Reading, number: u32) -> Vec<String> {
+    let Some(sample) = end.devices.get(number as usize) else { return Vec::new() };
+    let function = traced.iter().find(|d| d.name == sample.name).and_then(|d| d.pci_address.as_ref());
+    let shares = |device: &&&BlockDevice| {
+        device.name == sample.name || function.is_some() && device.pci_address.as_ref() == function
+    };
+    traced.iter().filter(shares).map(|device| device.name.clone()).collect()
+}
+
+/// Between the inner readings everything was counted, outside the outer ones nothing was.
+fn bracket(
+    start: &Reading,
+    end: &Reading,
+    since: impl Fn(&Interrupts, &Interrupts) -> Option<u64>,
+) -> Option<Bracket> {
+    let (a, b) = (start.kernel_before.as_ref()?, start.kernel_after.as_ref()?);
+    let (c, d) = (end.kernel_before.as_ref()?, end.kernel_after.as_ref()?);
+    Some(Bracket { min: since(c, b)?, max: since(d, a)? })
+}
+
+fn softirqs(start: &Reading, end: &Reading) -> SoftirqSample {
+    let mut all = SoftirqSample::default();
+    for (cpu, last) in end.softirqs.iter().enumerate() {
+        let delta = start.softirqs.get(cpu).map_or(*last, |first| last.since(first));
+        all.runs += delta.runs;
+        all.deferred += delta.deferred;
+        all.timed += delta.timed;
+        all.timed_ns += delta.timed_ns;
+    }
+    all
+}
+
+fn softirq(all: &SoftirqSample, duration_ns: u64) -> Softirq {
+    let mean_ns = (all.timed > 0).then(|| all.timed_ns as f64 / all.timed as f64);
+    let percent = |mean: f64| 100.0 * mean * all.runs as f64 / duration_ns as f64;
+    Softirq {
+        runs: all.runs,
+        deferred: all.deferred,
+        cpu_percent: mean_ns.filter(|_| duration_ns > 0).map(percent),
+        mean_ns,
+    }
+}
+
+/// All I/Os that the kernel counted; None where it does not count, or counts what we do not tell apart.
+fn kernel_ios(first: &DeviceSample, last: &DeviceSample) -> Option<Bracket> {
+    let (a, b) = (first.kernel_before?, first.kernel_after?);
+    let (c, d) = (last.kernel_before?, last.kernel_after?);
+    let unsure = |of: &Counters| of.iostats == Some(false) || of.passthrough == Some(true);
+    if [a, b, c, d].iter().any(unsure) {
+        return None;
+    }
+    let all = |of: &Counters| of.reads + of.writes + of.discards.unwrap_or(0) + of.flushes.unwrap_or(0);
+    Some(Bracket { min: all(&c).saturating_sub(all(&b)), max: all(&d).saturating_sub(all(&a)) })
+}
+
+fn device(
+    start: &Reading,
+    last: &DeviceSample,
+    vectors: &[VectorSummary],
+    duration_ns: u64,
+) -> DeviceInterrupts {
+    let first = start.devices.iter().find(|device| device.name == last.name);
+    let mut sum = WireCompletions::default();
+    for (cpu, row) in last.by_cpu.iter().enumerate() {
+        let then = first.and_then(|device| device.by_cpu.get(cpu)).copied().unwrap_or_default();
+        for (op, n) in row.ios.iter().enumerate() {
+            sum.ios[op] += n.saturating_sub(then.ios[op]);
+        }
+        for (context, n) in row.contexts.iter().enumerate() {
+            sum.contexts[context] += n.saturating_sub(then.contexts[context]);
+        }
+    }
+    let elsewhere = |of: &DeviceSample| of.queues.iter().map(|queue| queue.elsewhere).sum::<u64>();
+    let mine = || vectors.iter().filter(|vector| vector.devices.contains(&last.name));
+    let by_queue = mine().any(|vector| vector.queue.is_some());
+    // Where queues have vectors of their own, others are the admin queue's or the configuration's.
+    let of_queues: Vec<&VectorSummary> =
+        mine().filter(|vector| vector.queue.is_some() || !by_queue).collect();
+    let interrupts: u64 = of_queues.iter().map(|vector| vector.interrupts).sum();
+    let timed: Vec<f64> = of_queues.iter().filter_map(|vector| vector.cpu_percent(duration_ns)).collect();
+    let mut others: Vec<String> = mine().flat_map(|vector| vector.devices.clone()).collect();
+    others.sort();
+    others.dedup();
+    others.retain(|name| *name != last.name);
+    DeviceInterrupts {
+        name: last.name.clone(),
+        ios: sum.ios.iter().sum(),
+        kernel_ios: first.and_then(|first| kernel_ios(first, last)),
+        passthrough: sum.ios[Op::Passthrough as usize],
+        interrupts: (!of_queues.is_empty()).then_some(interrupts),
+        ios_per_interrupt: None,
+        shares_vectors_with: others,
+        in_interrupt: sum.contexts[0],
+        in_softirq: sum.contexts[1],
+        in_remote_softirq: sum.contexts[2],
+        in_task: sum.contexts[3],
+        elsewhere: elsewhere(last).saturating_sub(first.map_or(0, elsewhere)),
+        hard_percent: (!timed.is_empty()).then(|| timed.iter().sum()),
+        soft_percent: None,
+        busiest: busiest(&of_queues, interrupts),
+        vanished: last.vanished,
+    }
+}
+
+fn busiest(vectors: &[&VectorSummary], interrupts: u64) -> Option<Busiest> {
+    let mut by_cpu: BTreeMap<u32, u64> = BTreeMap::new();
+    for (cpu, n) in vectors.iter().flat_map(|vector| &vector.by_cpu) {
+        *by_cpu.entry(*cpu).or_default() += n;
+    }
+    let (cpu, most) = by_cpu.iter().max_by_key(|(cpu, n)| (**n, std::cmp::Reverse(**cpu)))?;
+    let mut reached: Vec<u32> =
+        vectors.iter().flat_map(|vector| vector.cpus.iter().copied()).chain(by_cpu.keys().copied()).collect();
+    reached.sort_unstable();
+    reached.dedup();
+    (interrupts > 0).then(|| Busiest {
+        cpu: *cpu,
+        share: *most as f64 / interrupts as f64,
+        cpus: reached.len() as u32,
+    })
+}
+
+/// What needs all devices: I/Os per interrupt of shared vectors, and each one's part of the softirqs.
+fn share(devices: &mut [DeviceInterrupts], softirq: &Softirq) {
+    let ios: BTreeMap<String, u64> = devices.iter().map(|device| (device.name.clone(), device.ios)).collect();
+    let in_softirqs: u64 = devices.iter().map(|device| device.in_softirq + device.in_remote_softirq).sum();
+    for device in devices {
+        let others = device.shares_vectors_with.iter().filter_map(|name| ios.get(name)).sum::<u64>();
+        let interrupts = device.interrupts.filter(|interrupts| *interrupts > 0);
+        device.ios_per_interrupt = interrupts.map(|n| (device.ios + others) as f64 / n as f64);
+        let mine = (device.in_softirq + device.in_remote_softirq) as f64;
+        device.soft_percent =
+            softirq.cpu_percent.filter(|_| in_softirqs > 0).map(|all| all * mine / in_softirqs as f64);
+    }
+}
+
+fn posted(start: &Reading, end: &Reading, ios: u64, duration_ns: u64) -> Option<PostedMsi> {
+    let (first, last) = (start.kernel_after.as_ref()?, end.kernel_before.as_ref()?);
+    let notifications = last.named_since(first, "PMN")?;
+    PostedMsi::new(notifications, last.messages_since(first), ios, duration_ns as f64 / 1e9)
+}

@@ -1,0 +1,1 @@
+//! Literal windows, and the published figures.

@@ -1,0 +1,98 @@
+//! What was lost of a window of interrupts, and whether the rest can be trusted.
+
+use std::collections::BTreeMap;
+
+use super::super::counting::Bracket;
+use super::{DeviceInterrupts, InterruptSummary, VectorSummary};
+use crate::envelope::Lost;
+use crate::wire::interrupts::Reading;
+
+impl VectorSummary {
+    /// Interrupts that the kernel certainly counted in the window and that were not seen.
+    pub fn uncounted(&self) -> u64 {
+        short(self.kernel, self.interrupts)
+    }
+
+    /// Whether the kernel's count agrees; None where it cannot be told.
+    pub fn kernel_check(&self) -> Option<bool> {
+        self.kernel.map(|bracket| bracket.holds(self.interrupts))
+    }
+}
+
+impl DeviceInterrupts {
+    /// Of the classes that the kernel counts: all but passthrough.
+    pub fn comparable(&self) -> u64 {
+        self.ios - self.passthrough
+    }
+
+    /// I/Os that the kernel certainly counted in the window and that were not seen.
+    pub fn uncounted(&self) -> u64 {
+        short(self.kernel_ios, self.comparable())
+    }
+}
+
+fn short(kernel: Option<Bracket>, seen: u64) -> u64 {
+    kernel.map_or(0, |bracket| bracket.min.saturating_sub(seen))
+}
+
+fn beyond(kernel: Option<Bracket>, seen: u64) -> u64 {
+    kernel.map_or(0, |bracket| seen.saturating_sub(bracket.max))
+}
+
+/// What was lost in the window, by kind.
+pub fn lost(summary: &InterruptSummary, start: &Reading, end: &Reading) -> Lost {
+    let missed = |reading: &Reading| reading.missed.values().sum::<u64>();
+    let ios = summary.devices.iter().map(DeviceInterrupts::uncounted).sum();
+    let interrupts = summary.vectors.iter().map(VectorSummary::uncounted).sum();
+    let kinds = BTreeMap::from([
+        ("missed".to_string(), missed(end).saturating_sub(missed(start))),
+        ("uncounted".to_string(), ios),
+        ("uncounted_interrupts".to_string(), interrupts),
+        ("unnamed_tasks".to_string(), end.unnamed.saturating_sub(start.unnamed)),
+    ]);
+    Lost {
+        ios,
+        events: interrupts,
+        probes: BTreeMap::from([("interrupts".to_string(), kinds)]),
+        ..Lost::default()
+    }
+}
+
+/// Why a result must not be trusted, if it must not: `max_loss` in percent, of the I/Os and of the interrupts.
+pub fn distrust(summary: &InterruptSummary, lost: &Lost, max_loss: f64) -> Option<String> {
+    let gone: Vec<&str> = summary.devices.iter().filter(|d| d.vanished).map(|d| d.name.as_str()).collect();
+    if !gone.is_empty() {
+        return Some(format!(
+            "{} vanished while it was measured: the figures end there; run again on a device that stays",
+            gone.join(", ")
+        ));
+    }
+    let interrupts: u64 = summary.vectors.iter().map(|vector| vector.interrupts).sum();
+    for (noun, seen, lost) in [("I/Os", summary.ios(), lost.ios), ("interrupts", interrupts, lost.events)] {
+        let all = seen + lost;
+        let percent = if all == 0 { 0.0 } else { lost as f64 * 100.0 / all as f64 };
+        if percent > max_loss {
+            return Some(format!(
+                "{lost} of {all} {noun} ({percent:.2} %) were not seen, more than --max-loss {max_loss} % allows: run \
+                 longer or with less load, or allow more"
+            ));
+        }
+    }
+    let too_many = |seen: u64, excess: u64| excess as f64 * 100.0 > max_loss * seen.max(1) as f64;
+    let device =
+        summary.devices.iter().find(|d| too_many(d.comparable(), beyond(d.kernel_ios, d.comparable())));
+    if let Some(device) = device {
+        return Some(format!(
+            "{}: {} I/Os were seen that the kernel did not count: its counters were off for a part of the run, or the \
+             figures are wrong: echo 1 > /sys/block/{0}/queue/iostats, and run again",
+            device.name,
+            beyond(device.kernel_ios, device.comparable())
+        ));
+    }
+    let vector = summary.vectors.iter().find(|v| too_many(v.interrupts, beyond(v.kernel, v.interrupts)))?;
+    Some(format!(
+        "interrupt {}: {} were seen that /proc/interrupts does not have: the figures are wrong, run again",
+        vector.irq,
+        beyond(vector.kernel, vector.interrupts)
+    ))
+}

@@ -1,0 +1,420 @@
+//! The interrupt probe: attaches `bpf/interrupts.bpf.c`, reads what it counted, detaches.
+
+mod places;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags};
+use zerocopy::IntoBytes;
+
+use self::places::Places;
+use super::btf::{self, EventHome, KernelBtf};
+use super::cost::{CostMeter, Metered, metered};
+use super::libbpf::{self, element, refusal};
+use super::plan;
+use super::preflight;
+use super::skel::interrupts::{InterruptsSkel, InterruptsSkelBuilder, OpenInterruptsSkel};
+use crate::clock::now_ns;
+use crate::envelope::{Cost, Missing};
+use crate::host::counters::Counters;
+use crate::host::interrupts::Interrupts;
+use crate::host::rights::Rights;
+use crate::host::{BlockDevice, Host};
+use crate::refusal::Refusal;
+use crate::wire::MAX_DEVICES;
+use crate::wire::interrupts::{
+    DeviceSample, Place, Reading, VectorSample, WireCompletions, WireQueue, WireSoftirq, WireVector,
+};
+
+/// Between opening or closing the window and reading the kernel's counters: what is within a handler at that moment
+/// has left it then.
+const SETTLE: Duration = Duration::from_millis(2);
+
+/// What to look at.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Names of disks; empty: every one that is in use.
+    pub devices: Vec<String>,
+    /// One of so many interrupts is timed, on average; at least 1.
+    pub time_every: u32,
+    /// Measure the probe's cost with the kernel's program statistics.
+    pub cost: bool,
+}
+
+/// The attached probe. Dropping it detaches everything.
+pub struct InterruptProbe {
+    skel: InterruptsSkel<'static>,
+    links: Vec<Link>,
+    /// With the raw event in place of the typed one; None: neither.
+    nvme: Option<Reap>,
+    places: Places,
+    names: Vec<String>,
+    counts_passthrough: bool,
+    cpus: u32,
+    root: PathBuf,
+    meter: Option<CostMeter>,
+    missing: Vec<Missing>,
+    start: Reading,
+}
+
+/// The program on the event by which the NVMe driver reaps an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reap {
+    Typed,
+    Raw,
+}
+
+/// Raw events need no types, which a module of 5.10 does not have and which only root may read.
+fn reap(btf: &KernelBtf, rights: &Rights) -> Option<Reap> {
+    match btf.event("nvme_sq", Some("nvme_core")) {
+        EventHome::Vmlinux => Some(Reap::Typed),
+        EventHome::Module(_) if rights.sys_admin => Some(Reap::Typed),
+        EventHome::Module(_) | EventHome::Untyped(_) => Some(Reap::Raw),
+        EventHome::NotLoaded(_) | EventHome::Absent => None,
+    }
+}
+
+impl InterruptProbe {
+    /// Loads and attaches. `root` is where sysfs and procfs are read from, `/` on this machine.
+    ///
+    /// Refused when rights, BTF or a device are missing.
+    pub fn attach(host: &Host, root: &Path, options: &Options) -> Result<Self> {
+        preflight::permit(root)?;
+        libbpf::listen();
+        if btf::file().is_some() {
+            let why =
+                "interrupts are seen by the kernel's own types only: leave --btf out, on a kernel with BTF";
+            return Err(Refusal::Refused(why.to_string()).into());
+        }
+        let (devices, left_out) = chosen(host, &options.devices)?;
+        let btf = KernelBtf::read()?;
+        let nvme = reap(&btf, &Rights::read(root));
+        let places = Places::new(&devices, nvme.is_some());
+        let mut missing = plan::left_out(left_out);
+        missing.extend(missing_vectors(&devices, nvme.is_some()));
+        missing.push(Missing {
+            part: Some("notification".to_string()),
+            reason: "no-event".to_string(),
+            why: "the time of interrupts between CPUs (IPI), of entering and leaving an interrupt and of posted-MSI \
+                  notifications has no event: it is in no handler's time"
+                .to_string(),
+            ..Missing::default()
+        });
+        let meter = if options.cost { CostMeter::new() } else { None };
+        if options.cost && meter.is_none() {
+            missing.push(super::cost::missing());
+        }
+        let skel = load(&places, host, &btf, nvme, options)?;
+        let mut probe = Self {
+            skel,
+            links: Vec::new(),
+            nvme,
+            places,
+            names: devices.iter().map(|device| device.name.clone()).collect(),
+            counts_passthrough: btf.counts_passthrough(),
+            cpus: host.cpus_possible.max(1),
+            root: root.to_path_buf(),
+            meter,
+            missing,
+            start: Reading::default(),
+        };
+        probe.attach_programs().map_err(|error| refusal("attaching the probes", &error))?;
+        let before = probe.kernel();
+        probe.start = probe.reading(before, false)?;
+        probe.start.at_ns = now_ns();
+        probe.run(true)?;
+        std::thread::sleep(SETTLE);
+        let (interrupts, counters) = probe.kernel();
+        probe.start.kernel_after = interrupts;
+        for (device, after) in probe.start.devices.iter_mut().zip(counters) {
+            device.kernel_after = after;
+        }
+        Ok(probe)
+    }
+
+    fn attach_programs(&mut self) -> libbpf_rs::Result<()> {
+        let programs = &self.skel.progs;
+        // The ends first: a handler that runs now is not seen to begin.
+        self.links.push(programs.irq_exit.attach()?);
+        self.links.push(programs.softirq_end.attach()?);
+        self.links.push(programs.rq_complete.attach()?);
+        match self.nvme {
+            Some(Reap::Typed) => self.links.push(programs.nvme_sq.attach()?),
+            Some(Reap::Raw) => self.links.push(programs.nvme_sq_raw.attach()?),
+            None => {}
+        }
+        self.links.push(programs.softirq_begin.attach()?);
+        self.links.push(programs.irq_entry.attach()?);
+        Ok(())
+    }
+
+    /// Opens or closes the window for all programs at once.
+    fn run(&mut self, running: bool) -> Result<()> {
+        let data = self.skel.maps.bss_data.as_mut().context("the object has data")?;
+        data.running = running.into();
+        Ok(())
+    }
+
+    /// The reading right after attaching: the start of the window.
+    pub fn start(&self) -> &Reading {
+        &self.start
+    }
+
+    /// What cannot be seen, with the reason.
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// Waits until `deadline` or until `stop` says so, and keeps the cost slices going; true when the
+    /// deadline was reached.
+    pub fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
+        super::wait(deadline, stop, &mut || {
+            let Some(mut meter) = self.meter.take() else { return };
+            if Instant::now() >= meter.due() {
+                meter.tick(&self.metered(), &|| self.completed());
+            }
+            self.meter = Some(meter);
+        })
+    }
+
+    /// The state now, with the kernel's counters around it.
+    pub fn read(&self) -> Result<Reading> {
+        let before = self.kernel();
+        self.reading(before, false)
+    }
+
+    /// Detaches and reads the end of the window; the probe stays readable for its cost.
+    pub fn detach(&mut self) -> Result<Reading> {
+        if let Some(mut meter) = self.meter.take() {
+            meter.end(&self.metered(), &|| self.completed());
+            self.meter = Some(meter);
+        }
+        let before = self.kernel();
+        let end_ns = now_ns();
+        self.run(false)?;
+        let missed = self.missed();
+        std::thread::sleep(SETTLE);
+        let mut reading = self.reading(before, true)?;
+        reading.at_ns = end_ns;
+        reading.missed = missed;
+        self.links.clear();
+        Ok(reading)
+    }
+
+    /// What the probes cost so far, for a window of this many I/Os per second.
+    pub fn cost(&self, ios_per_second: f64) -> Cost {
+        let bytes = libbpf::map_bytes(self.skel.object());
+        self.meter
+            .as_ref()
+            .map_or_else(|| Cost { map_bytes: bytes, ..Cost::default() }, |m| m.cost(bytes, ios_per_second))
+    }
+
+    fn kernel(&self) -> (Option<Interrupts>, Vec<Option<Counters>>) {
+        let counters =
+            self.names.iter().map(|name| plan::counters(&self.root, name, self.counts_passthrough)).collect();
+        (Interrupts::read(&self.root).ok(), counters)
+    }
+
+    fn metered(&self) -> Vec<Metered<'_>> {
+        let programs = &self.skel.progs;
+        let mut all = vec![
+            metered("irq_entry", &programs.irq_entry),
+            metered("irq_exit", &programs.irq_exit),
+            metered("softirq_begin", &programs.softirq_begin),
+            metered("softirq_end", &programs.softirq_end),
+            metered("rq_complete", &programs.rq_complete),
+        ];
+        all.extend(self.nvme.map(|reap| match reap {
+            Reap::Typed => metered("nvme_sq", &programs.nvme_sq),
+            Reap::Raw => metered("nvme_sq", &programs.nvme_sq_raw),
+        }));
+        all
+    }
+
+    /// Runs that the kernel skipped, by program.
+    fn missed(&self) -> BTreeMap<&'static str, u64> {
+        let of = |program: &Metered<'_>| {
+            libbpf::program_stats(&program.fd).ok().map(|stats| (program.name, stats.recursion_misses))
+        };
+        self.metered().iter().filter_map(of).collect()
+    }
+
+    /// I/Os counted so far, over all devices.
+    fn completed(&self) -> u64 {
+        let all =
+            (0..self.names.len() as u32).flat_map(|device| self.completions_of(device).unwrap_or_default());
+        all.map(|row| row.ios.iter().sum::<u64>()).sum()
+    }
+
+    fn completions_of(&self, device: u32) -> Result<Vec<WireCompletions>> {
+        let rows = (0..self.cpus).map(|cpu| {
+            let bytes = element(&self.skel.maps.completions, device * self.cpus + cpu)?;
+            Ok(WireCompletions::decode(&bytes)?)
+        });
+        rows.collect()
+    }
+
+    fn place(&self, at: u32, last: bool) -> Result<VectorSample> {
+        let mut sample = WireVector::decode(&element(&self.skel.maps.vectors, at)?, last)?;
+        let on = |cpu| -> Result<u64> {
+            let bytes = element(&self.skel.maps.vector_cpus, at * self.cpus + cpu)?;
+            Ok(u64::from_ne_bytes(bytes.as_slice().try_into().context("a counter has eight bytes")?))
+        };
+        sample.by_cpu = (0..self.cpus).map(on).collect::<Result<_>>()?;
+        Ok(sample)
+    }
+
+    fn reading(
+        &self,
+        (interrupts, counters): (Option<Interrupts>, Vec<Option<Counters>>),
+        last: bool,
+    ) -> Result<Reading> {
+        let maps = &self.skel.maps;
+        let at_ns = now_ns();
+        let place = |(at, place): (u32, &Place)| Ok((*place, self.place(at, last)?));
+        let places = (0..).zip(&self.places.all).map(place).collect::<Result<_>>()?;
+        let softirq = |cpu| Ok(WireSoftirq::decode(&element(&maps.softirqs, cpu)?)?);
+        let softirqs = (0..self.cpus).map(softirq).collect::<Result<_>>()?;
+        let queue = |at| Ok(WireQueue::decode(&element(&maps.queues, at)?)?);
+        let mut devices = Vec::with_capacity(self.names.len());
+        for ((number, name), kernel_before) in (0u32..).zip(&self.names).zip(counters) {
+            let wire = self.places.devices[number as usize];
+            devices.push(DeviceSample {
+                name: name.clone(),
+                queues: (wire.slot_base..wire.slot_base + wire.hw_queues)
+                    .map(queue)
+                    .collect::<Result<_>>()?,
+                by_cpu: self.completions_of(number)?,
+                kernel_before,
+                kernel_after: None,
+                // All of them were there when the host was read.
+                vanished: !self.root.join("sys/block").join(name).exists(),
+            });
+        }
+        let mut tasks = BTreeMap::new();
+        for key in maps.interrupted_tasks.keys() {
+            // One that another CPU writes to may be gone for a moment.
+            let Some(count) = maps.interrupted_tasks.lookup(&key, MapFlags::ANY)? else { continue };
+            let count = u64::from_ne_bytes(count.as_slice().try_into().context("a counter has eight bytes")?);
+            *tasks.entry(crate::wire::task_name(&key).to_vec()).or_default() += count;
+        }
+        let unnamed = maps.bss_data.as_ref().map_or(0, |bss| bss.unnamed_tasks);
+        let (kernel_after, after) = self.kernel();
+        for (device, after) in devices.iter_mut().zip(after) {
+            device.kernel_after = after;
+        }
+        Ok(Reading {
+            at_ns,
+            places,
+            devices,
+            softirqs,
+            tasks,
+            unnamed,
+            missed: self.missed(),
+            kernel_before: interrupts,
+            kernel_after,
+        })
+    }
+}
+
+/// The disks with requests that were named, else all; with how many were left out.
+fn chosen<'a>(host: &'a Host, names: &[String]) -> Result<(Vec<&'a BlockDevice>, usize)> {
+    let (devices, left_out) = if names.is_empty() {
+        plan::in_use(&host.devices)
+    } else {
+        (host.devices.iter().filter(|d| d.request_based && names.contains(&d.name)).collect(), 0)
+    };
+    if devices.is_empty() {
+        let what = "none of the block devices has requests of its own, whose completions are what interrupts carry: \
+                    name others, `biopsy devices` lists them";
+        return Err(Refusal::Refused(what.to_string()).into());
+    }
+    plan::few_enough(devices.len())?;
+    debug_assert!(devices.len() <= MAX_DEVICES);
+    Ok((devices, left_out))
+}
+
+/// Devices whose interrupts nothing tells.
+fn missing_vectors(devices: &[&BlockDevice], sees_reaps: bool) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    for device in devices {
+        let named = device.vectors.iter().any(|vector| vector.queue.is_some()) || device.vectors.len() == 1;
+        let (reason, why) = if device.vectors.is_empty() {
+            (
+                "no-vector",
+                format!("{} has no interrupt vector of its own: its driver completes otherwise", device.name),
+            )
+        } else if !named && !(device.is_nvme() && sees_reaps) {
+            let why = format!(
+                "the driver of {} says neither by pointer nor by name which vector serves which queue: \
+                 completions are counted per device",
+                device.name
+            );
+            ("not-joined", why)
+        } else {
+            continue;
+        };
+        missing.push(Missing {
+            device: Some(device.name.clone()),
+            part: Some("completions per interrupt".to_string()),
+            reason: reason.to_string(),
+            why,
+            ..Missing::default()
+        });
+    }
+    missing
+}
+
+fn load(
+    places: &Places,
+    host: &Host,
+    btf: &KernelBtf,
+    nvme: Option<Reap>,
+    options: &Options,
+) -> Result<InterruptsSkel<'static>> {
+    let mut open = InterruptsSkelBuilder::default()
+        .open(libbpf::object_place())
+        .map_err(|error| refusal("opening the probes", &error))?;
+    let cpus = host.cpus_possible.max(1);
+    size(&mut open, places, cpus).map_err(|error| refusal("sizing the tables of interrupts", &error))?;
+    let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
+    config.devices = places.devices.len() as u32;
+    config.rqf_flush_seq = btf.rqf_flush_seq();
+    config.cpus = cpus;
+    config.time_every = options.time_every.max(1);
+    open.progs.nvme_sq.set_autoload(nvme == Some(Reap::Typed));
+    open.progs.nvme_sq_raw.set_autoload(nvme == Some(Reap::Raw));
+    let skel = open.load().map_err(|error| refusal("loading the probes", &error))?;
+    let maps = &skel.maps;
+    let write = |map: &dyn MapCore, key: u32, value: &[u8]| {
+        map.update(&key.to_ne_bytes(), value, MapFlags::ANY)
+            .map_err(|error| refusal("writing the tables of interrupts", &error))
+    };
+    for (at, device) in (0..).zip(&places.devices) {
+        write(&maps.devices, at, device.as_bytes())?;
+    }
+    for (at, queue) in (0..).zip(&places.queues) {
+        write(&maps.queues, at, queue.as_bytes())?;
+    }
+    for (irq, place) in places.numbers() {
+        write(&maps.vector_places, irq, &place.to_ne_bytes())?;
+    }
+    Ok(skel)
+}
+
+fn size(open: &mut OpenInterruptsSkel<'_>, places: &Places, cpus: u32) -> libbpf_rs::Result<()> {
+    let (all, devices) = (places.all.len().max(1) as u32, places.devices.len() as u32);
+    let numbers = places.numbers().map(|(irq, _)| irq + 1).max().unwrap_or(1);
+    let maps = &mut open.maps;
+    maps.vector_places.set_max_entries(numbers)?;
+    maps.vectors.set_max_entries(all)?;
+    maps.vector_cpus.set_max_entries(all * cpus)?;
+    maps.queues.set_max_entries(places.queues.len().max(1) as u32)?;
+    maps.completions.set_max_entries(devices * cpus)?;
+    maps.softirqs.set_max_entries(cpus)?;
+    maps.frames.set_max_entries(cpus)
+}

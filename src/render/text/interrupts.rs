@@ -1,0 +1,315 @@
+//! `biopsy interrupts` as text.
+
+use super::{clean, count, footer, short, significant, table, time};
+use crate::analyze::counting::Bracket;
+use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary, PollSummary, VectorSummary};
+use crate::envelope::Envelope;
+
+/// How the text looks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Style {
+    /// Vectors and devices without any interrupt as well.
+    pub all: bool,
+    pub color: bool,
+    /// Without what is the same in every interval.
+    pub brief: bool,
+}
+
+/// Tasks that are named: enough to see who is disturbed.
+const MOST_TASKS: usize = 5;
+
+/// The whole view.
+pub fn render(
+    envelope: &Envelope,
+    summary: &InterruptSummary,
+    command_status: Option<i32>,
+    style: Style,
+) -> String {
+    let mut out = String::new();
+    let devices: Vec<&DeviceInterrupts> =
+        summary.devices.iter().filter(|d| style.all || d.ios > 0 || d.interrupts.unwrap_or(0) > 0).collect();
+    for device in &devices {
+        out.push_str(&headline(summary, device, style));
+    }
+    if devices.is_empty() {
+        out.push_str("No I/O completed on the traced devices, and none of their vectors had an interrupt.\n");
+    }
+    let vectors: Vec<&VectorSummary> =
+        summary.vectors.iter().filter(|vector| style.all || vector.interrupts > 0).collect();
+    if !vectors.is_empty() {
+        out.push('\n');
+        out.push_str(&vectors_table(summary, &vectors));
+    }
+    let polled: Vec<&PollSummary> = summary.polled.iter().filter(|p| style.all || p.polls > 0).collect();
+    if !polled.is_empty() {
+        out.push('\n');
+        out.push_str(&polled_table(&polled));
+    }
+    out.push('\n');
+    out.push_str(&posted(summary));
+    out.push_str(&into(summary));
+    out.push_str(&checks(summary, &devices));
+    out.push_str(&footer::lost(envelope));
+    out.push_str(&footer::cost(envelope));
+    if !style.brief {
+        let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+        out.push_str(&footer::missing(&envelope.missing, &names));
+    }
+    if let Some(status) = command_status {
+        out.push_str(&format!("command ended with status {status}\n"));
+    }
+    out
+}
+
+fn rate(summary: &InterruptSummary, n: u64) -> String {
+    if summary.duration_ns == 0 { "-".to_string() } else { short(n as f64 / summary.seconds()) }
+}
+
+fn percent(value: Option<f64>) -> String {
+    value.map_or("-".to_string(), |value| significant(value, 2))
+}
+
+/// How much of what, and where it completed.
+fn headline(summary: &InterruptSummary, device: &DeviceInterrupts, style: Style) -> String {
+    let name = clean(&device.name);
+    let name = if style.color { format!("\x1b[1m{name}\x1b[0m") } else { name };
+    let mut out = format!("{name}  {} I/Os/s", rate(summary, device.ios));
+    if let Some(interrupts) = device.interrupts {
+        out.push_str(&format!(", {} interrupts/s", rate(summary, interrupts)));
+        if let Some(each) = device.ios_per_interrupt {
+            out.push_str(&format!(", {} I/Os per interrupt", significant(each, 3)));
+        }
+        if !device.shares_vectors_with.is_empty() {
+            out.push_str(&format!(
+                " (its vectors are those of {} too)",
+                clean(&device.shares_vectors_with.join(", "))
+            ));
+        }
+    }
+    out.push('\n');
+    let mut parts = Vec::new();
+    for (what, n) in [
+        ("in the interrupt", device.in_interrupt),
+        ("in its softirq", device.in_softirq),
+        ("in a softirq of another CPU's asking (IPI)", device.in_remote_softirq),
+        ("in a task (poll, thread or worker)", device.in_task),
+    ] {
+        if n > 0 {
+            parts.push(format!("{} % {what}", significant(100.0 * n as f64 / device.ios as f64, 3)));
+        }
+    }
+    if !parts.is_empty() {
+        out.push_str(&format!("  completed {}\n", parts.join(", ")));
+    }
+    if device.elsewhere > 0 {
+        out.push_str(&format!(
+            "  {} entries were reaped outside the interrupts and polls of their queues\n",
+            count(device.elsewhere)
+        ));
+    }
+    if device.hard_percent.is_some() || device.soft_percent.is_some() {
+        out.push_str(&format!(
+            "  hard interrupts {} %, soft {} % of one CPU",
+            percent(device.hard_percent),
+            percent(device.soft_percent)
+        ));
+        if let Some(busiest) = device.busiest.filter(|busiest| busiest.cpus > 1) {
+            out.push_str(&format!(
+                "; CPU {} has {} % of the interrupts, of {} CPUs",
+                busiest.cpu,
+                significant(100.0 * busiest.share, 3),
+                busiest.cpus
+            ));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn ranges(cpus: &[u32]) -> String {
+    let mut out: Vec<String> = Vec::new();
+    let mut rest = cpus;
+    while let Some(first) = rest.first() {
+        let run = (0..).zip(rest).take_while(|(i, cpu)| first + i == **cpu).count();
+        out.push(if run == 1 { first.to_string() } else { format!("{first}-{}", rest[run - 1]) });
+        rest = &rest[run..];
+    }
+    if out.is_empty() { "-".to_string() } else { out.join(",") }
+}
+
+fn or_dash<T: ToString>(value: Option<T>) -> String {
+    value.map_or("-".to_string(), |value| value.to_string())
+}
+
+fn vectors_table(summary: &InterruptSummary, vectors: &[&VectorSummary]) -> String {
+    let header = [
+        "irq",
+        "name",
+        "queue",
+        "CPUs",
+        "intr/s",
+        "I/Os/s",
+        "I/Os per intr: mean",
+        "p50",
+        "p99",
+        "max",
+        "empty",
+        "handler p50",
+        "p99",
+        "CPU %",
+    ];
+    let row = |vector: &&VectorSummary| {
+        let carried = vector.carried.as_ref();
+        let each = carried.map(|carried| &carried.per_interrupt);
+        let quantile = |q| or_dash(each.and_then(|each| each.quantile(q)));
+        let handler = |q| vector.handler.quantile(q).map_or("-".to_string(), time);
+        vec![
+            vector.irq.to_string(),
+            vector.name.as_deref().map_or("-".to_string(), clean),
+            or_dash(vector.queue),
+            ranges(&vector.cpus),
+            rate(summary, vector.interrupts),
+            carried.map_or("-".to_string(), |carried| rate(summary, carried.completions)),
+            each.and_then(|each| each.mean()).map_or("-".to_string(), |mean| significant(mean, 3)),
+            quantile(0.5),
+            quantile(0.99),
+            or_dash(each.and_then(|each| each.max())),
+            carried.map_or("-".to_string(), |carried| count(carried.empty)),
+            handler(0.5),
+            handler(0.99),
+            percent(vector.cpu_percent(summary.duration_ns)),
+        ]
+    };
+    table(&header, &vectors.iter().map(row).collect::<Vec<_>>())
+}
+
+fn polled_table(polled: &[&PollSummary]) -> String {
+    let row = |poll: &&PollSummary| {
+        let each = &poll.per_poll;
+        vec![
+            clean(&poll.devices.join(", ")),
+            poll.queue.to_string(),
+            count(poll.polls),
+            count(poll.completions),
+            each.mean().map_or("-".to_string(), |mean| significant(mean, 3)),
+            or_dash(each.quantile(0.99)),
+            or_dash(each.max()),
+        ]
+    };
+    let header = ["polled", "queue", "polls that found some", "I/Os", "per poll: mean", "p99", "max"];
+    table(&header, &polled.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Each ratio with its own words: "78 %" has been read as what was saved.
+fn posted(summary: &InterruptSummary) -> String {
+    let Some(posted) = &summary.posted else { return String::new() };
+    format!(
+        "posted MSI: {} notifications/s for {} MSIs: {} MSIs per notification ({} notifications per MSI), {} % of the \
+         interrupts avoided; {} I/Os per notification, {} per MSI\n",
+        short(posted.notifications_per_second),
+        count(posted.msis),
+        significant(posted.msis_per_notification, 3),
+        significant(posted.notifications_per_msi, 2),
+        significant(100.0 * posted.avoided_fraction, 3),
+        significant(posted.ios_per_notification, 3),
+        significant(posted.ios_per_msi, 3)
+    )
+}
+
+/// What the timed interrupts came into.
+fn into(summary: &InterruptSummary) -> String {
+    let sum = |of: fn(&VectorSummary) -> u64| summary.vectors.iter().map(of).sum::<u64>();
+    let (idle, kernel, user) = (sum(|v| v.into_idle), sum(|v| v.into_kernel), sum(|v| v.into_user));
+    let all = idle + kernel + user;
+    if all == 0 {
+        return String::new();
+    }
+    let share = |n: u64| significant(100.0 * n as f64 / all as f64, 2);
+    let tasks: Vec<String> = summary
+        .tasks
+        .iter()
+        .take(MOST_TASKS)
+        .map(|(name, n)| format!("{} {} %", clean(name), share(*n)))
+        .collect();
+    let names = if tasks.is_empty() { String::new() } else { format!(" ({})", tasks.join(", ")) };
+    format!(
+        "interrupts came into an idle CPU {} %, processes {} %, kernel threads {} %{names}; of {} that were timed\n",
+        share(idle),
+        share(user),
+        share(kernel),
+        count(all)
+    )
+}
+
+fn verdict(seen: u64, bracket: Bracket) -> String {
+    let range = if bracket.min == bracket.max {
+        count(bracket.min)
+    } else {
+        format!("{} to {}", count(bracket.min), count(bracket.max))
+    };
+    format!("kernel counted {range}: {}", if bracket.holds(seen) { "ok" } else { "DIFFERS" })
+}
+
+/// The checks against the kernel's own counters: I/Os by device, interrupts of all vectors together and those that
+/// differ.
+fn checks(summary: &InterruptSummary, devices: &[&DeviceInterrupts]) -> String {
+    let mut out = String::new();
+    for device in devices {
+        let name = clean(&device.name);
+        out.push_str(&match device.kernel_ios {
+            Some(bracket) => {
+                let seen = device.comparable();
+                format!("check {name}: seen {} I/Os, {}\n", count(seen), verdict(seen, bracket))
+            }
+            None => format!(
+                "check {name}: the kernel's counters are off, not readable, or hold passthrough commands, so this was \
+                 not checked\n"
+            ),
+        });
+    }
+    let known: Vec<(&VectorSummary, Bracket)> =
+        summary.vectors.iter().filter_map(|vector| Some((vector, vector.kernel?))).collect();
+    if known.is_empty() {
+        return out;
+    }
+    let sum = |of: fn(&(&VectorSummary, Bracket)) -> u64| known.iter().map(of).sum::<u64>();
+    let all = Bracket { min: sum(|(_, b)| b.min), max: sum(|(_, b)| b.max) };
+    let seen = sum(|(vector, _)| vector.interrupts);
+    let wrong: Vec<String> = known
+        .iter()
+        .filter(|(vector, bracket)| !bracket.holds(vector.interrupts))
+        .map(|(vector, bracket)| {
+            format!(
+                "; irq {} seen {}, {}",
+                vector.irq,
+                count(vector.interrupts),
+                verdict(vector.interrupts, *bracket)
+            )
+        })
+        .collect();
+    out.push_str(&format!(
+        "check interrupts: seen {} of {} vectors, {}{}\n",
+        count(seen),
+        known.len(),
+        verdict(seen, all),
+        wrong.concat()
+    ));
+    let unchecked = summary.vectors.len() - known.len();
+    if unchecked > 0 {
+        out.push_str(&format!(
+            "check interrupts: {unchecked} vectors are not in /proc/interrupts at both ends, or CPUs came or went\n"
+        ));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_ranges() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        assert_eq!(ranges(&[]), "-");
+    }
+}

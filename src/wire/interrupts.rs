@@ -1,0 +1,296 @@
+//! Interrupts, and what they carried: the mirror of `bpf/interrupts.bpf.c`, and all of it at one moment.
+
+use std::collections::BTreeMap;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{Damaged, OPS, WireExtent};
+use crate::hist::{BUCKETS, Histogram, SUB_BITS};
+use crate::host::counters::Counters;
+use crate::host::interrupts::Interrupts;
+
+/// `CARRIED_BUCKETS`.
+pub const CARRIED_BUCKETS: usize = (16 - SUB_BITS as usize + 1) << SUB_BITS;
+/// `enum wire_interrupted`: the idle task, a kernel thread, a thread of a process.
+pub const INTERRUPTED_KINDS: usize = 3;
+/// `enum wire_context`.
+pub const CONTEXTS: usize = 4;
+/// `enum wire_queue_kind`.
+pub const QUEUE_BY_REAP: u32 = 0;
+pub const QUEUE_BY_NAME: u32 = 1;
+pub const QUEUE_POLLED: u32 = 2;
+pub const QUEUE_UNKNOWN: u32 = 3;
+
+/// `struct wire_vector`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
+pub struct WireVector {
+    pub action: u64,
+    pub interrupts: u64,
+    pub unhandled: u64,
+    pub threaded: u64,
+    pub inside: u64,
+    pub outside: u64,
+    pub counted: u64,
+    pub most: u64,
+    pub next_timed: u64,
+    pub arrived: u64,
+    pub thread: u32,
+    pub device: u32,
+    pub queue: u32,
+    pub pad: u32,
+    pub interrupted: [u64; INTERRUPTED_KINDS],
+    pub handler: WireExtent,
+    pub apart: WireExtent,
+    pub pads: [u64; 3],
+    pub carried: [u64; CARRIED_BUCKETS],
+    pub handler_counts: [u64; BUCKETS],
+    pub apart_counts: [u64; BUCKETS],
+}
+
+/// `struct wire_queue`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireQueue {
+    pub place: u32,
+    pub kind: u32,
+    pub single: u32,
+    pub pad: u32,
+    pub elsewhere: u64,
+}
+
+/// `struct wire_completions`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WireCompletions {
+    pub ios: [u64; OPS],
+    pub contexts: [u64; CONTEXTS],
+    pub pad: [u64; 4],
+}
+
+/// `struct wire_softirq`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
+pub struct WireSoftirq {
+    pub runs: u64,
+    pub deferred: u64,
+    pub next_timed: u64,
+    pub time: WireExtent,
+    pub timed: u64,
+    pub pad: u64,
+}
+
+const _: () = assert!(size_of::<WireVector>() == 192 + 8 * CARRIED_BUCKETS + 2 * 8 * BUCKETS);
+const _: () = assert!(size_of::<WireQueue>() == 24);
+const _: () = assert!(size_of::<WireCompletions>() == 128);
+const _: () = assert!(size_of::<WireSoftirq>() == 64);
+
+/// A vector, or a poll queue whose polls stand in the place of interrupts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct VectorSample {
+    pub interrupts: u64,
+    pub unhandled: u64,
+    pub threaded: u64,
+    pub completions: u64,
+    /// Completions of each interrupt. The last one's are in it in the last reading of a window only: until then more
+    /// may come.
+    pub carried: Histogram,
+    /// Of the timed ones, ns.
+    pub handler: Histogram,
+    /// Between an interrupt that was timed and the next, ns.
+    pub apart: Histogram,
+    pub interrupted: [u64; INTERRUPTED_KINDS],
+    /// Hardware queue that it serves, by pointer; and the number of a device that has it.
+    pub queue: Option<u32>,
+    pub device: Option<u32>,
+    /// By CPU that it came to.
+    pub by_cpu: Vec<u64>,
+}
+
+impl WireVector {
+    /// `last`: nothing more comes, and what the last interrupt carried is known.
+    pub fn decode(bytes: &[u8], last: bool) -> Result<VectorSample, Damaged> {
+        let wire = Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_vector", bytes))?;
+        let completions = wire.inside + wire.outside;
+        let mut counts = wire.carried;
+        let mut most = wire.most;
+        let mut counted = wire.counted;
+        if last && wire.interrupts > 0 {
+            let rest = completions.saturating_sub(wire.counted);
+            counts[crate::hist::index(rest).min(CARRIED_BUCKETS - 1)] += 1;
+            most = most.max(rest);
+            counted = completions;
+        }
+        let of = |counts: &[u64], extent: &WireExtent| {
+            Histogram::from_parts(counts, extent.sum, !extent.not_min, extent.max)
+        };
+        let place = |number: u32| number.checked_sub(1);
+        Ok(VectorSample {
+            interrupts: wire.interrupts,
+            unhandled: wire.unhandled,
+            threaded: wire.threaded,
+            completions,
+            // The least is that of the lowest bucket, which is exact below 16.
+            carried: Histogram::from_parts(&counts, counted, u64::MAX, most),
+            handler: of(&wire.handler_counts, &wire.handler),
+            apart: of(&wire.apart_counts, &wire.apart),
+            interrupted: wire.interrupted,
+            queue: place(wire.queue),
+            device: place(wire.device),
+            by_cpu: Vec::new(),
+        })
+    }
+}
+
+impl VectorSample {
+    /// What came since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let less = |now: u64, then: u64| now.saturating_sub(then);
+        Self {
+            interrupts: less(self.interrupts, earlier.interrupts),
+            unhandled: less(self.unhandled, earlier.unhandled),
+            threaded: less(self.threaded, earlier.threaded),
+            completions: less(self.completions, earlier.completions),
+            carried: self.carried.since(&earlier.carried),
+            handler: self.handler.since(&earlier.handler),
+            apart: self.apart.since(&earlier.apart),
+            interrupted: std::array::from_fn(|i| less(self.interrupted[i], earlier.interrupted[i])),
+            queue: self.queue,
+            device: self.device,
+            by_cpu: self
+                .by_cpu
+                .iter()
+                .enumerate()
+                .map(|(cpu, n)| less(*n, earlier.by_cpu.get(cpu).copied().unwrap_or(0)))
+                .collect(),
+        }
+    }
+}
+
+impl WireQueue {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_queue", bytes))
+    }
+}
+
+impl WireCompletions {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_completions", bytes))
+    }
+}
+
+/// Softirqs of the block layer on one CPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SoftirqSample {
+    pub runs: u64,
+    /// Of those by ksoftirqd.
+    pub deferred: u64,
+    /// How many were timed, and their time together, ns.
+    pub timed: u64,
+    pub timed_ns: u64,
+}
+
+impl WireSoftirq {
+    pub fn decode(bytes: &[u8]) -> Result<SoftirqSample, Damaged> {
+        let wire = Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_softirq", bytes))?;
+        Ok(SoftirqSample {
+            runs: wire.runs,
+            deferred: wire.deferred,
+            timed: wire.timed,
+            timed_ns: wire.time.sum,
+        })
+    }
+}
+
+impl SoftirqSample {
+    /// What came since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            runs: self.runs.saturating_sub(earlier.runs),
+            deferred: self.deferred.saturating_sub(earlier.deferred),
+            timed: self.timed.saturating_sub(earlier.timed),
+            timed_ns: self.timed_ns.saturating_sub(earlier.timed_ns),
+        }
+    }
+}
+
+/// A traced device: its queues, and what completed by CPU.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeviceSample {
+    pub name: String,
+    pub queues: Vec<WireQueue>,
+    pub by_cpu: Vec<WireCompletions>,
+    /// The kernel's counters at the two edges of this reading.
+    pub kernel_before: Option<Counters>,
+    pub kernel_after: Option<Counters>,
+    pub vanished: bool,
+}
+
+/// What a place of the table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// The number of the interrupt.
+    Vector(u32),
+    /// A poll queue: number of a device, hardware queue.
+    Poll(u32, u32),
+}
+
+/// Everything at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reading {
+    /// CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    pub places: Vec<(Place, VectorSample)>,
+    pub devices: Vec<DeviceSample>,
+    /// By CPU.
+    pub softirqs: Vec<SoftirqSample>,
+    /// Tasks that timed interrupts came into, by name; and those for whose name there was no room.
+    pub tasks: BTreeMap<Vec<u8>, u64>,
+    pub unnamed: u64,
+    /// Runs that the kernel skipped, by program.
+    pub missed: BTreeMap<&'static str, u64>,
+    /// `/proc/interrupts` at the two edges of this reading.
+    pub kernel_before: Option<Interrupts>,
+    pub kernel_after: Option<Interrupts>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wire() -> Vec<u8> {
+        vec![0; size_of::<WireVector>()]
+    }
+
+    /// Fields of 64 bits by their place in the struct.
+    fn put(bytes: &mut [u8], field: usize, value: u64) {
+        bytes[field * 8..field * 8 + 8].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    /// Two interrupts of which the first carried three, and the last four so far.
+    #[test]
+    fn what_the_last_interrupt_carried_is_known_at_the_end() {
+        let mut bytes = wire();
+        put(&mut bytes, 1, 2);
+        put(&mut bytes, 4, 7);
+        put(&mut bytes, 6, 3);
+        put(&mut bytes, 7, 3);
+        put(&mut bytes, 24 + 3, 1);
+        let open = WireVector::decode(&bytes, false).unwrap();
+        assert_eq!((open.carried.count(), open.carried.sum(), open.completions), (1, 3, 7));
+        let last = WireVector::decode(&bytes, true).unwrap();
+        assert_eq!((last.carried.count(), last.carried.sum(), last.carried.max()), (2, 7, Some(4)));
+        assert_eq!(last.carried.min(), Some(3));
+        assert_eq!(last.carried.count(), last.interrupts);
+    }
+
+    #[test]
+    fn an_empty_interrupt_carried_nothing() {
+        let mut bytes = wire();
+        put(&mut bytes, 1, 1);
+        let last = WireVector::decode(&bytes, true).unwrap();
+        assert_eq!((last.carried.count(), last.carried.sum(), last.carried.max()), (1, 0, Some(0)));
+        assert!(WireVector::decode(&wire(), true).unwrap().carried.is_empty());
+        assert!(WireVector::decode(&bytes[8..], true).is_err());
+    }
+}
