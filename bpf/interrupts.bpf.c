@@ -483,7 +483,7 @@ int BPF_PROG(nvme_sq_raw, struct request *rq)
 		return 0;
 	hctx = BPF_CORE_READ(rq, mq_hctx);
 	handler = (__u64)BPF_CORE_READ(hctx, driver_data);
-	owner = find_owner((__u64)hctx, owner_place(low_half(hctx)));
+	owner = other_owner_of_request(rq, owner_place(low_half(hctx)));
 	if (frame->handler == handler && frame->vector) {
 		frame->carried++;
 		if (unlikely(!frame->known) && owner && owner->traced) {
@@ -546,7 +546,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		context = IN_TASK;
 		frame->polled = 0;
 	}
-	row->ios[op]++;
-	row->contexts[context]++;
+	add(&row->ios[op], 1, config.nested_runs);
+	add(&row->contexts[context], 1, config.nested_runs);
 	return 0;
 }

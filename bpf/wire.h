@@ -546,8 +546,11 @@ struct wire_interrupts_config {
 	__u32 cpus;
 	/* One of so many interrupts is timed, on average. */
 	__u32 time_every;
+	/* This kernel runs a program inside itself: one of a softirq's I/O within that of an
+	 * interrupt's. */
+	__u32 nested_runs;
 };
-_Static_assert(sizeof(struct wire_interrupts_config) == 16, "wire_interrupts_config");
+_Static_assert(sizeof(struct wire_interrupts_config) == 20, "wire_interrupts_config");
 
 /* Completions of one interrupt: more than 2^16 share the last bucket. */
 #define CARRIED_BITS	16

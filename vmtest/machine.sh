@@ -39,7 +39,8 @@ faulty_drive() { # IMAGE
 # Into FOLDER go `console` (the kernel's), `terminal` (the guest's second serial line),
 # `results.tar` (one archive per case, one behind the other) and `qemu` (its complaints).
 start_guest() {
-    local kernel=$1 initramfs=$2 folder=$3 smp=$4 limit=$5 append=$6 image drive drives nodes clock backend
+    local kernel=$1 initramfs=$2 folder=$3 smp=$4 limit=$5 append=$6
+    local image drive drives nodes clock backend more queues number
     # In /boot, or since 7.x among the modules.
     image=$(find "$kernels/$kernel" -maxdepth 5 -name 'vmlinuz*' -type f | head -n1)
     # Random, so that no layer can answer a read without the drive.
@@ -65,6 +66,16 @@ start_guest() {
             -device 'pxb,id=far,bus=pci.0,bus_nr=128,numa_node=1')
         drive=(-device 'nvme,serial=biopsy0,drive=drive,max_ioqpairs=4,bus=far')
     fi
+    # Several drives with so many queues each, for the word queues=1,3: they read as zeroes and take no file.
+    more=()
+    if [[ $append =~ queues=([0-9,]+) ]]; then
+        number=0
+        for queues in ${BASH_REMATCH[1]//,/ }; do
+            number=$((number + 1))
+            more+=(-drive "if=none,id=more$number,format=raw,file.driver=null-co,file.size=128M,file.read-zeroes=on"
+                -device "nvme,serial=queues$number,drive=more$number,max_ioqpairs=$queues")
+        done
+    fi
     clock=(-accel "${BIOPSY_VM_ACCEL:-$(accelerator "$smp")}")
     drives=(-drive "if=none,id=drive,format=raw,$backend" "${drive[@]}")
     # For cases that hold times against known ones. An instruction takes 2 ns and an idle CPU is at its next
@@ -82,7 +93,7 @@ start_guest() {
         -serial "file:$folder/console" -serial "file:$folder/terminal" \
         -device virtio-serial-pci -chardev "file,id=results,path=$folder/results.tar" \
         -device virtserialport,chardev=results,nr=1 \
-        "${nodes[@]}" "${drives[@]}" \
+        "${nodes[@]}" "${drives[@]}" "${more[@]}" \
         >"$folder/qemu" 2>&1 &
     guest_pid=$!
 }

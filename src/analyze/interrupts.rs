@@ -321,11 +321,11 @@ fn softirq(all: &SoftirqSample, duration_ns: u64) -> Softirq {
     }
 }
 
-/// All I/Os that the kernel counted; None where it does not count, or counts what we do not tell apart.
-fn kernel_ios(first: &DeviceSample, last: &DeviceSample) -> Option<Bracket> {
+/// All I/Os that the kernel counted; None where it does not count, or counted passthrough commands as reads or writes.
+fn kernel_ios(first: &DeviceSample, last: &DeviceSample, passthrough: u64) -> Option<Bracket> {
     let (a, b) = (first.kernel_before?, first.kernel_after?);
     let (c, d) = (last.kernel_before?, last.kernel_after?);
-    let unsure = |of: &Counters| of.iostats == Some(false) || of.passthrough == Some(true);
+    let unsure = |of: &Counters| of.iostats == Some(false) || of.passthrough == Some(true) && passthrough > 0;
     if [a, b, c, d].iter().any(unsure) {
         return None;
     }
@@ -350,6 +350,7 @@ fn device(
             sum.contexts[context] += n.saturating_sub(then.contexts[context]);
         }
     }
+    let passthrough = sum.ios[Op::Passthrough as usize];
     let elsewhere = |of: &DeviceSample| of.queues.iter().map(|queue| queue.elsewhere).sum::<u64>();
     let mine = || vectors.iter().filter(|vector| vector.devices.contains(&last.name));
     let by_queue = mine().any(|vector| vector.queue.is_some());
@@ -365,8 +366,8 @@ fn device(
     DeviceInterrupts {
         name: last.name.clone(),
         ios: sum.ios.iter().sum(),
-        kernel_ios: first.and_then(|first| kernel_ios(first, last)),
-        passthrough: sum.ios[Op::Passthrough as usize],
+        kernel_ios: first.and_then(|first| kernel_ios(first, last, passthrough)),
+        passthrough,
         interrupts: (!of_queues.is_empty()).then_some(interrupts),
         ios_per_interrupt: None,
         shares_vectors_with: others,

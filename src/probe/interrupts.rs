@@ -86,9 +86,8 @@ impl InterruptProbe {
         preflight::permit(root)?;
         libbpf::listen();
         if btf::file().is_some() {
-            let why =
-                "interrupts are seen by the kernel's own types only: leave --btf out, on a kernel with BTF";
-            return Err(Refusal::Refused(why.to_string()).into());
+            let why = format!("{}: use a kernel with BTF of its own", preflight::NO_INTERRUPTS_BY_FILE);
+            return Err(Refusal::Refused(why).into());
         }
         let (devices, left_out) = chosen(host, &options.devices)?;
         let btf = KernelBtf::read()?;
@@ -386,6 +385,7 @@ fn load(
     config.rqf_flush_seq = btf.rqf_flush_seq();
     config.cpus = cpus;
     config.time_every = options.time_every.max(1);
+    config.nested_runs = (!btf.skips_nested_runs()).into();
     open.progs.nvme_sq.set_autoload(nvme == Some(Reap::Typed));
     open.progs.nvme_sq_raw.set_autoload(nvme == Some(Reap::Raw));
     let skel = open.load().map_err(|error| refusal("loading the probes", &error))?;

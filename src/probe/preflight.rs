@@ -139,6 +139,22 @@ const LATENCY: &[Known] = &[
     },
 ];
 
+/// What only `interrupts` attaches; it counts completions by the events of `latency`.
+const INTERRUPTS: &[Known] = &[
+    interrupt("irq_entry", "irq_handler_entry", "interrupts are not counted"),
+    interrupt("irq_exit", "irq_handler_exit", "no time of handlers"),
+    interrupt("softirq_begin", "softirq_entry", "no softirqs of the block layer"),
+    interrupt("softirq_end", "softirq_exit", "no softirqs of the block layer"),
+];
+
+const fn interrupt(program: &'static str, event: &'static str, without: &'static str) -> Known {
+    Known { program, event, module: None, without, needed: false }
+}
+
+/// Its programs have no twins for a kernel that types no arguments.
+pub const NO_INTERRUPTS_BY_FILE: &str =
+    "with a BTF file the kernel types no arguments, and interrupts are not followed";
+
 const RIGHTS_REMEDY: &str = "run as root, or grant the capabilities: setcap cap_bpf,cap_perfmon+ep biopsy";
 
 const NO_BTF_HERE: &str = "this kernel has no BTF, which says where its fields are";
@@ -151,6 +167,8 @@ const NEWER: &str = "use Linux 6.1 or newer";
 const LOCKED: &str = "this kernel is locked down (confidentiality), which forbids every program, root's too, to read \
                       kernel memory by BPF";
 const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown=integrity is no hindrance";
+
+const ALL: [&[Known]; 3] = [LATENCY, DETAIL, INTERRUPTS];
 
 /// Refuses what cannot work, before anything is made or attached.
 pub fn permit(root: &Path) -> Result<()> {
@@ -173,7 +191,7 @@ pub fn permit(root: &Path) -> Result<()> {
 pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
     let btf = KernelBtf::read();
     let mut programs: Vec<ProgramState> =
-        LATENCY.iter().chain(DETAIL).map(|known| program(known, btf.as_ref().ok(), rights, host)).collect();
+        ALL.into_iter().flatten().map(|known| program(known, btf.as_ref().ok(), rights, host)).collect();
     programs.push(sampler(rights));
     let views = views(&programs, host, rights);
     Abilities { btf: btf.is_ok(), programs, views }
@@ -206,6 +224,10 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
             "this kernel has no event that names the io_uring request which is submitted"
         };
         return state(State::Missing, lost(why), Some(NEWER).filter(|_| btf::file().is_none()));
+    }
+    let of_interrupts = INTERRUPTS.iter().any(|other| other.program == known.program);
+    if of_interrupts && btf::file().is_some() {
+        return state(State::Missing, lost(NO_INTERRUPTS_BY_FILE), None);
     }
     if known.program == "bio_complete" && !skel::is_usual() {
         let why = if btf::file().is_some() {
@@ -247,7 +269,9 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
         };
         (try_load("nvme_sq_raw", btf), Some(why.to_string()))
     } else {
-        (try_load(known.program, btf), None)
+        let loaded =
+            if of_interrupts { try_load_interrupts(known.program) } else { try_load(known.program, btf) };
+        (loaded, None)
     };
     match loaded {
         Ok(()) => state(State::Ok, reason, None),
@@ -265,6 +289,17 @@ fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
     let told = open.maps.rodata_data.as_mut().context("the object has read-only data")?;
     told.arguments = btf.arguments()?;
     told.arguments.bio_complete = btf.bio_complete()?;
+    for mut program in open.open_object_mut().progs_mut() {
+        let wanted = program.name() == name;
+        program.set_autoload(wanted);
+    }
+    open.load()?;
+    Ok(())
+}
+
+fn try_load_interrupts(name: &str) -> Result<()> {
+    libbpf::listen();
+    let mut open = skel::interrupts::InterruptsSkelBuilder::default().open(libbpf::object_place())?;
     for mut program in open.open_object_mut().progs_mut() {
         let wanted = program.name() == name;
         program.set_autoload(wanted);
@@ -351,6 +386,22 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
     }
     let mut trace = diagnose.clone();
     trace.name = "trace".to_string();
+    let of_interrupts =
+        |p: &&ProgramState| p.name == "rq_complete" || INTERRUPTS.iter().any(|known| known.program == p.name);
+    let absent = programs.iter().filter(of_interrupts).find(|p| p.state == State::Missing);
+    let interrupts = match absent {
+        Some(program) => {
+            let reason = program.reason.clone().map(|r| format!("{}: {r}", program.event));
+            view("interrupts", State::Missing, reason, program.remedy.clone())
+        }
+        None if traced.is_empty() => view(
+            "interrupts",
+            State::Degraded,
+            Some("no request-based block device is here".to_string()),
+            None,
+        ),
+        None => view("interrupts", State::Ok, None, None),
+    };
     let load = match rights.io_uring_disabled {
         Some(level) if level == 2 || (level == 1 && !rights.sys_admin) => view(
             "load",
@@ -366,6 +417,7 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
     vec![
         diagnose,
         latency,
+        interrupts,
         trace,
         load,
         view("devices", State::Ok, None, None),
@@ -396,15 +448,16 @@ mod tests {
 
     /// But for those that stand in for another of the list.
     #[test]
-    fn every_program_of_the_view_is_listed() {
-        let mut open = skel::latency_builder().unwrap().open(libbpf::object_place()).unwrap();
-        let known = |name: &str| LATENCY.iter().chain(DETAIL).any(|known| known.program == name);
-        let unlisted: Vec<String> = open
-            .open_object_mut()
-            .progs_mut()
-            .map(|program| program.name().to_string_lossy().into_owned())
-            .filter(|name| !known(name))
-            .collect();
-        assert_eq!(unlisted, ["nvme_sq_raw", SQE_SUBMIT]);
+    fn every_program_of_the_views_is_listed() {
+        let known = |name: &str| ALL.into_iter().flatten().any(|known| known.program == name);
+        let unlisted = |object: &mut libbpf_rs::OpenObject| -> Vec<String> {
+            let names = object.progs_mut().map(|program| program.name().to_string_lossy().into_owned());
+            names.filter(|name| !known(name)).collect()
+        };
+        let mut latency = skel::latency_builder().unwrap().open(libbpf::object_place()).unwrap();
+        assert_eq!(unlisted(latency.open_object_mut()), ["nvme_sq_raw", SQE_SUBMIT]);
+        let builder = skel::interrupts::InterruptsSkelBuilder::default();
+        let mut interrupts = builder.open(libbpf::object_place()).unwrap();
+        assert_eq!(unlisted(interrupts.open_object_mut()), ["nvme_sq_raw"]);
     }
 }

@@ -8,7 +8,7 @@ use libbpf_rs::{AsRawLibbpf, Object, ObjectBuilder, OpenObject, libbpf_sys};
 
 use super::btf::KernelBtf;
 use super::libbpf;
-use super::skel::{self, latency};
+use super::skel::{self, interrupts, latency};
 use crate::host::abilities::VerifiedProgram;
 
 /// The log holds the verifier's totals only (BPF_LOG_STATS), which are a few lines.
@@ -47,7 +47,7 @@ fn of_object(object: &str, bytes: &[u8], view: View, btf: &KernelBtf) -> Result<
     let open = open(bytes)?;
     let names: Vec<String> = open.progs().map(|p| p.name().to_string_lossy().into_owned()).collect();
     let one = |program: String| {
-        let (instructions, reason) = match verify(bytes, &program, view, btf) {
+        let (instructions, reason) = match verify(bytes, object, &program, view, btf) {
             Ok(instructions) => (Some(instructions), None),
             Err(error) => (None, Some(format!("{error:#}"))),
         };
@@ -62,9 +62,9 @@ fn open(bytes: &[u8]) -> Result<OpenObject> {
 }
 
 /// The instructions that the verifier went through.
-fn verify(bytes: &[u8], name: &str, view: View, btf: &KernelBtf) -> Result<u64> {
+fn verify(bytes: &[u8], of: &str, name: &str, view: View, btf: &KernelBtf) -> Result<u64> {
     let mut object = open(bytes)?;
-    tell(&mut object, view, btf)?;
+    tell(&mut object, of, view, btf)?;
     let mut log = vec![0u8; LOG_BYTES];
     for mut program in object.progs_mut() {
         let wanted = program.name() == name;
@@ -101,16 +101,29 @@ fn verify(bytes: &[u8], name: &str, view: View, btf: &KernelBtf) -> Result<u64> 
 }
 
 /// What a live view would write into the constants: they decide which branches there are.
-fn tell(object: &mut OpenObject, view: View, btf: &KernelBtf) -> Result<()> {
-    // The latency objects' are the only ones so far.
+fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Result<()> {
     let Some(mut constants) = object.maps_mut().find(|m| m.name().to_string_lossy().ends_with(".rodata"))
     else {
         return Ok(());
     };
     let bytes = constants.initial_value_mut().context("constants have a value")?;
+    if name == "interrupts" {
+        anyhow::ensure!(
+            bytes.len() == size_of::<interrupts::types::rodata>(),
+            "other constants than those known"
+        );
+        // SAFETY: as below, with the struct of this object.
+        let constants = unsafe { &mut *bytes.as_mut_ptr().cast::<interrupts::types::rodata>() };
+        constants.config.devices = 1;
+        constants.config.cpus = 2;
+        constants.config.time_every = 8;
+        constants.config.rqf_flush_seq = btf.rqf_flush_seq();
+        constants.config.nested_runs = (!btf.skips_nested_runs()).into();
+        return Ok(());
+    }
     anyhow::ensure!(bytes.len() == size_of::<latency::types::rodata>(), "other constants than those known");
     // SAFETY: libbpf maps the value at a page, and the struct of integers is the one that clang laid out for
-    // this map, in both latency objects (asserted in skel.rs) and with this size.
+    // this map, in all latency objects (asserted in skel.rs) and with this size.
     let constants = unsafe { &mut *bytes.as_mut_ptr().cast::<latency::types::rodata>() };
     constants.arguments = btf.arguments()?;
     constants.arguments.bio_complete = btf.bio_complete()?;
