@@ -50,6 +50,9 @@ pub struct Cost {
     /// Σ over programs of (run time − empty-program baseline × runs) / ios; absent when the kernel's
     /// program statistics could not be switched on or no I/O was seen.
     pub ns_per_io: Option<f64>,
+    /// Of that, what runs once per interrupt and not per I/O: net run time per handler that began, of any device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_interrupt: Option<f64>,
     /// Time that the tracepoint itself adds around the programs, per I/O (17 ns a run, measured on
     /// 6.18); shown beside `ns_per_io`, not hidden in it.
     pub attach_ns_per_io: Option<f64>,
@@ -68,6 +71,16 @@ pub struct Cost {
 impl Cost {
     /// Below this many I/Os with the statistics on the cost is that of cold caches and says nothing about a load.
     pub const LEAST_IOS: u64 = 200;
+
+    /// Net run time of these programs together, per run of the first; None where the statistics were not on, or it
+    /// did not run.
+    pub fn net_per_run(&self, programs: &[&str]) -> Option<f64> {
+        let baseline = self.baseline_ns_per_run?;
+        let of = |name: &&str| self.programs.iter().find(|program| program.name == **name);
+        let runs = of(programs.first()?)?.runs;
+        let net: f64 = programs.iter().filter_map(of).map(|p| p.ns as f64 - baseline * p.runs as f64).sum();
+        (runs > 0).then(|| net.max(0.0) / runs as f64)
+    }
 
     /// Whether there were enough I/Os while the statistics were on.
     pub fn saw_enough(&self) -> bool {

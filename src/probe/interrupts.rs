@@ -34,6 +34,9 @@ use crate::wire::interrupts::{
 /// has left it then.
 const SETTLE: Duration = Duration::from_millis(2);
 
+/// The programs that run with interrupts and not with I/Os, that of each interrupt first.
+const PER_INTERRUPT: [&str; 4] = ["irq_entry", "irq_exit", "softirq_begin", "softirq_end"];
+
 /// What to look at.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -207,9 +210,12 @@ impl InterruptProbe {
     /// What the probes cost so far, for a window of this many I/Os per second.
     pub fn cost(&self, ios_per_second: f64) -> Cost {
         let bytes = libbpf::map_bytes(self.skel.object());
-        self.meter
+        let mut cost = self
+            .meter
             .as_ref()
-            .map_or_else(|| Cost { map_bytes: bytes, ..Cost::default() }, |m| m.cost(bytes, ios_per_second))
+            .map_or_else(|| Cost { map_bytes: bytes, ..Cost::default() }, |m| m.cost(bytes, ios_per_second));
+        cost.ns_per_interrupt = cost.net_per_run(&PER_INTERRUPT);
+        cost
     }
 
     fn kernel(&self) -> (Option<Interrupts>, Vec<Option<Counters>>) {

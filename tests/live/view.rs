@@ -278,9 +278,14 @@ pub fn load(path: &std::path::Path) -> Value {
 /// Waits until its probes are attached: they are the last that it does before it measures. How many they are
 /// is a matter of the options: no more come for a while. Those that measure the cost come and go.
 pub fn attached(child: &Child) {
+    attached_with(child, 8);
+}
+
+/// The same of a view that has so many programs at least.
+pub fn attached_with(child: &Child, programs: usize) {
     let begin = std::time::Instant::now();
     let (mut links, mut since) = (0, begin);
-    while links < 8 || since.elapsed().as_millis() < 200 {
+    while links < programs || since.elapsed().as_millis() < 200 {
         assert!(begin.elapsed().as_secs() < 20, "it does not attach");
         std::thread::sleep(std::time::Duration::from_millis(5));
         let now = ids(child).iter().filter(|(kind, _)| *kind == "link").count();

@@ -1,1 +1,211 @@
 //! Literal windows, and the published figures.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::host::interrupts::Line;
+use crate::wire::interrupts::{QUEUE_UNKNOWN, WireQueue};
+
+/// A drive with vectors 40 (admin), 41 and 42, its host and two readings: nothing, and what the test puts into the
+/// second.
+struct Window {
+    host: Host,
+    start: Reading,
+    end: Reading,
+}
+
+fn carried(each: &[u64]) -> VectorSample {
+    let mut sample = VectorSample { interrupts: each.len() as u64, ..VectorSample::default() };
+    for n in each {
+        sample.carried.record(*n);
+        sample.completions += n;
+    }
+    sample.queue = Some(0);
+    sample
+}
+
+fn table(counts: &[(u32, u32)], notifications: u32) -> Interrupts {
+    let line = |n: u32| Line { counts: BTreeMap::from([(0, n)]), msi: true };
+    Interrupts {
+        lines: counts.iter().map(|(irq, n)| (*irq, line(*n))).collect(),
+        named: BTreeMap::from([("PMN".to_string(), BTreeMap::from([(0, notifications)]))]),
+    }
+}
+
+impl Window {
+    fn new() -> Self {
+        let vector =
+            |irq, queue: Option<u32>| Vector { irq, queue, cpus: vec![irq - 40], ..Vector::default() };
+        let device = BlockDevice {
+            name: "nvme0n1".into(),
+            driver: Some("nvme".into()),
+            pci_address: Some("0000:01:00.0".into()),
+            vectors: vec![vector(40, None), vector(41, Some(0)), vector(42, Some(1))],
+            ..BlockDevice::default()
+        };
+        let by_reap = WireQueue { kind: QUEUE_BY_REAP, ..WireQueue::default() };
+        let sample = DeviceSample {
+            name: "nvme0n1".into(),
+            queues: vec![by_reap; 2],
+            by_cpu: vec![WireCompletions::default(); 4],
+            kernel_before: Some(Counters::default()),
+            kernel_after: Some(Counters::default()),
+            ..DeviceSample::default()
+        };
+        let at = |irq| (Place::Vector(irq), VectorSample { by_cpu: vec![0; 4], ..VectorSample::default() });
+        let zero = table(&[(40, 0), (41, 0), (42, 0)], 0);
+        let start = Reading {
+            places: vec![at(40), at(41), at(42)],
+            devices: vec![sample],
+            softirqs: vec![SoftirqSample::default(); 4],
+            kernel_before: Some(zero.clone()),
+            kernel_after: Some(zero),
+            ..Reading::default()
+        };
+        let end = Reading { at_ns: 1_000_000_000, ..start.clone() };
+        Self { host: Host { devices: vec![device], ..Host::default() }, start, end }
+    }
+
+    fn kernel(&mut self, counts: &[(u32, u32)]) {
+        self.end.kernel_before = Some(table(counts, 0));
+        self.end.kernel_after = self.end.kernel_before.clone();
+    }
+
+    fn ios(&mut self, n: u64) {
+        self.end.devices[0].by_cpu[1].ios[0] = n;
+        self.end.devices[0].by_cpu[1].contexts[0] = n;
+        let counted = Counters { reads: n, ..Counters::default() };
+        self.end.devices[0].kernel_before = Some(counted);
+        self.end.devices[0].kernel_after = Some(counted);
+    }
+
+    fn summary(&self) -> InterruptSummary {
+        summarize(&self.host, &self.start, &self.end)
+    }
+}
+
+#[test]
+fn ios_per_interrupt_are_those_of_the_queues_vectors() {
+    let mut window = Window::new();
+    window.end.places[0].1 = VectorSample { interrupts: 7, queue: None, ..VectorSample::default() };
+    window.end.places[1].1 = VectorSample { by_cpu: vec![0, 2], ..carried(&[3, 0]) };
+    window.end.places[2].1 = VectorSample { queue: Some(1), by_cpu: vec![0, 0, 1], ..carried(&[5]) };
+    window.kernel(&[(40, 7), (41, 2), (42, 1)]);
+    window.ios(8);
+    let summary = window.summary();
+    let device = &summary.devices[0];
+    assert_eq!((device.ios, device.interrupts), (8, Some(3)), "the admin queue's are none of I/Os");
+    assert_eq!(device.ios_per_interrupt, Some(8.0 / 3.0));
+    assert_eq!(device.busiest, Some(Busiest { cpu: 1, share: 2.0 / 3.0, cpus: 2 }));
+    let first = &summary.vectors[1];
+    assert_eq!((first.irq, first.queue, first.by_pointer), (41, Some(0), true));
+    let carried = first.carried.as_ref().unwrap();
+    assert_eq!((carried.completions, carried.empty, carried.per_interrupt.max()), (3, 1, Some(3)));
+    assert_eq!(first.by_cpu, [(1, 2)]);
+    assert!(summary.vectors.iter().all(|vector| vector.kernel_check() == Some(true)));
+    let lost = trust::lost(&summary, &window.start, &window.end);
+    assert_eq!((lost.ios, lost.events), (0, 0));
+    assert_eq!(trust::distrust(&summary, &lost, 0.1), None);
+}
+
+#[test]
+fn what_the_kernel_counted_and_nobody_saw_is_lost() {
+    let mut window = Window::new();
+    window.end.places[1].1 = carried(&[1; 99]);
+    window.kernel(&[(40, 0), (41, 100), (42, 0)]);
+    window.ios(99);
+    window.end.devices[0].kernel_before = Some(Counters { reads: 102, ..Counters::default() });
+    window.end.devices[0].kernel_after = window.end.devices[0].kernel_before;
+    let summary = window.summary();
+    let lost = trust::lost(&summary, &window.start, &window.end);
+    assert_eq!((lost.ios, lost.events), (3, 1));
+    let why = trust::distrust(&summary, &lost, 0.1).unwrap();
+    assert!(why.starts_with("3 of 102 I/Os (2.94 %) were not seen, more than --max-loss 0.1 %"), "{why}");
+    assert_eq!(trust::distrust(&summary, &lost, 3.0), None);
+}
+
+#[test]
+fn more_than_the_kernel_has_is_not_to_be_trusted() {
+    let mut window = Window::new();
+    window.end.places[1].1 = carried(&[1; 10]);
+    window.kernel(&[(40, 0), (41, 9), (42, 0)]);
+    window.ios(10);
+    let summary = window.summary();
+    let lost = trust::lost(&summary, &window.start, &window.end);
+    let why = trust::distrust(&summary, &lost, 0.1).unwrap();
+    assert!(why.starts_with("interrupt 41: 1 were seen that /proc/interrupts does not have"), "{why}");
+}
+
+/// Without the driver's event and without names nobody knows what an interrupt carried: that is no zero.
+#[test]
+fn what_is_not_joined_is_absent() {
+    let mut window = Window::new();
+    for reading in [&mut window.start, &mut window.end] {
+        for queue in &mut reading.devices[0].queues {
+            queue.kind = QUEUE_UNKNOWN;
+        }
+    }
+    window.end.places[1].1 = VectorSample { interrupts: 4, ..VectorSample::default() };
+    window.ios(8);
+    let summary = window.summary();
+    assert!(summary.vectors.iter().all(|vector| vector.carried.is_none()));
+    assert_eq!(summary.devices[0].ios_per_interrupt, Some(2.0), "the device as a whole is known");
+}
+
+/// Two namespaces of one controller: each interrupt carries the entries of both.
+#[test]
+fn namespaces_share_their_interrupts() {
+    let mut window = Window::new();
+    let mut second = window.host.devices[0].clone();
+    second.name = "nvme0n2".into();
+    window.host.devices.push(second);
+    for reading in [&mut window.start, &mut window.end] {
+        let second = DeviceSample { name: "nvme0n2".into(), ..reading.devices[0].clone() };
+        reading.devices.push(second);
+    }
+    window.end.places[1].1 = carried(&[2; 10]);
+    window.ios(15);
+    window.end.devices[1].by_cpu[0].ios[0] = 5;
+    let summary = window.summary();
+    for device in &summary.devices {
+        assert_eq!((device.interrupts, device.ios_per_interrupt), (Some(10), Some(2.0)), "{}", device.name);
+    }
+    assert_eq!(summary.devices[0].shares_vectors_with, ["nvme0n2"]);
+}
+
+/// A handler of 2 us, 1,000 times in a second, takes 0.2 % of a CPU, of whichever sample.
+#[test]
+fn cpu_time_is_that_of_the_sample_times_the_count() {
+    let mut window = Window::new();
+    let mut sample = carried(&[1; 1000]);
+    sample.handler.record_many(2_000, 125);
+    window.end.places[1].1 = sample;
+    window.end.softirqs[0] = SoftirqSample { runs: 100, deferred: 1, timed: 10, timed_ns: 50_000 };
+    window.ios(1000);
+    window.end.devices[0].by_cpu[1].contexts = [0, 1000, 0, 0];
+    let summary = window.summary();
+    let percent = summary.devices[0].hard_percent.unwrap();
+    assert!((percent - 0.2).abs() < 1e-9, "{percent}");
+    assert_eq!(summary.devices[0].soft_percent, summary.softirq.cpu_percent);
+    assert!((summary.softirq.cpu_percent.unwrap() - 0.05).abs() < 1e-9);
+    assert_eq!((summary.softirq.runs, summary.softirq.deferred), (100, 1));
+}
+
+/// What two posts showed: four and five drives, with and without posted MSI. Millions of I/Os and of interrupts.
+#[test]
+fn the_published_ios_per_interrupt() {
+    let cases = [
+        (14.37, 2.82, 2, "5.10"),
+        (14.90, 2.34, 2, "6.37"),
+        (21.44, 3.70, 1, "5.8"),
+        (21.89, 3.70, 1, "5.9"),
+    ];
+    for (ios, interrupts, digits, shown) in cases {
+        let mut window = Window::new();
+        let millions = |n: f64| (n * 1e6).round() as u64;
+        window.end.places[1].1 = VectorSample { interrupts: millions(interrupts), ..carried(&[]) };
+        window.ios(millions(ios));
+        let each = window.summary().devices[0].ios_per_interrupt.unwrap();
+        assert_eq!(format!("{each:.digits$}"), shown);
+    }
+}

@@ -94,6 +94,7 @@ fn device(of: &DeviceInterrupts) -> Value {
     let mut add = |key: &str, value: Value| one.insert(key.to_string(), value);
     add("name", json!(of.name));
     add("ios", json!(of.ios));
+    add("passthrough", json!(of.passthrough));
     if let Some(kernel) = of.kernel_ios {
         add("kernel_ios_min", json!(kernel.min));
         add("kernel_ios_max", json!(kernel.max));

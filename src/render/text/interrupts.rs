@@ -51,6 +51,9 @@ pub fn render(
     out.push_str(&checks(summary, &devices));
     out.push_str(&footer::lost(envelope));
     out.push_str(&footer::cost(envelope));
+    if let Some(ns) = envelope.cost.ns_per_interrupt {
+        out.push_str(&format!("     {ns:.0} ns of it per interrupt, in the programs\n"));
+    }
     if !style.brief {
         let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
         out.push_str(&footer::missing(&envelope.missing, &names));
