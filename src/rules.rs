@@ -8,6 +8,9 @@ mod device_bound;
 mod facts;
 mod generator_bound;
 mod inconclusive;
+mod link_bound;
+mod link_degraded;
+mod links;
 #[cfg(test)]
 mod literal;
 mod not_enough_io;
@@ -71,6 +74,8 @@ pub const RULES: &[Rule] = &[
     submit_cpu_bound::RULE,
     queue_depth_too_low::RULE,
     tag_starvation::RULE,
+    link_degraded::RULE,
+    link_bound::RULE,
     device_bound::RULE,
     complete_cpu_bound::RULE,
     inconclusive::RULE,
@@ -307,6 +312,8 @@ mod tests {
         states("complete-cpu-bound", &limits);
         use tag_starvation as tags;
         states("tag-starvation", &[tags::QUEUE_SHARE, tags::WAIT_SHARE, device::FULL, depth::CROWDED]);
+        states("link-bound", &[link_bound::FULL]);
+        states("link-degraded", &[link_degraded::LOADED]);
         states("not-enough-io", &[not_enough_io::BUSY, not_enough_io::QUEUE_SHARE]);
         states("throttled", &[throttled::NEAR, throttled::HELD_SHARE, throttled::WRITEBACK_SHARE]);
         assert!(explain("inconclusive").unwrap().contains("gone before the end"), "facts::doubt has it");
