@@ -15,6 +15,7 @@ mod links;
 mod literal;
 mod not_enough_io;
 mod noticed;
+mod numa_remote;
 mod queue_depth_too_low;
 mod scheduler_overhead;
 mod split_io;
@@ -72,6 +73,7 @@ pub const RULES: &[Rule] = &[
     throttled::RULE,
     scheduler_overhead::RULE,
     submit_cpu_bound::RULE,
+    numa_remote::RULE,
     queue_depth_too_low::RULE,
     tag_starvation::RULE,
     link_degraded::RULE,
@@ -314,6 +316,7 @@ mod tests {
         states("tag-starvation", &[tags::QUEUE_SHARE, tags::WAIT_SHARE, device::FULL, depth::CROWDED]);
         states("link-bound", &[link_bound::FULL]);
         states("link-degraded", &[link_degraded::LOADED]);
+        states("numa-remote", &[numa_remote::SOME, numa_remote::MOST]);
         states("not-enough-io", &[not_enough_io::BUSY, not_enough_io::QUEUE_SHARE]);
         states("throttled", &[throttled::NEAR, throttled::HELD_SHARE, throttled::WRITEBACK_SHARE]);
         assert!(explain("inconclusive").unwrap().contains("gone before the end"), "facts::doubt has it");

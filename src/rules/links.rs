@@ -97,13 +97,7 @@ fn rates(s: &Summaries<'_>, device: &DeviceLatency) -> [f64; 2] {
     let of = |ops: &[Op]| -> u64 { ops.iter().filter_map(|op| device.ops.get(op)).map(|of| of.bytes).sum() };
     let per_second = |bytes: u64, ns: u64| if ns == 0 { 0.0 } else { bytes as f64 * 1e9 / ns as f64 };
     // The load's reads were all within its time, and the window is longer.
-    let driven = s.load.filter(|load| {
-        let target = load.device.as_deref();
-        target.is_some_and(|target| {
-            target == device.name || facts::below(s, target).iter().any(|lower| *lower == device.name)
-        })
-    });
-    let read_ns = driven.map_or(s.latency.duration_ns, |load| load.duration_ns);
+    let read_ns = facts::driven(s, &device.name).map_or(s.latency.duration_ns, |load| load.duration_ns);
     [per_second(of(&[Op::Read]), read_ns), per_second(of(&[Op::Write, Op::Fua]), s.latency.duration_ns)]
 }
 

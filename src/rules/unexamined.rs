@@ -1,6 +1,6 @@
 //! What could have mattered and was not looked at: named, so that silence is not read as "fine".
 
-use super::{Summaries, cpu, facts, link_bound};
+use super::{Summaries, cpu, facts, link_bound, numa_remote};
 use crate::analyze::latency::DeviceLatency;
 use crate::analyze::stage::Stage;
 use crate::findings::NotExamined;
@@ -12,7 +12,6 @@ const NO_PROBE: &[&str] = &[
     "interrupts per queue and completions per interrupt",
     "lock contention",
     "page-cache reclaim and read-ahead",
-    "NUMA placement",
     "the device's temperature, wear and caches",
 ];
 
@@ -53,6 +52,7 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
     links(s, &mut add);
     NO_PROBE.iter().for_each(|what| add(what, "this version has no probe for it"));
     list.extend(link_bound::beyond(s));
+    list.extend(numa_remote::unknown(s));
     list
 }
 
