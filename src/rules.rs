@@ -21,6 +21,7 @@ mod scheduler_overhead;
 mod split_io;
 mod submit_cpu_bound;
 mod tag_starvation;
+mod thermal_throttle;
 mod throttled;
 mod unexamined;
 
@@ -76,6 +77,7 @@ pub const RULES: &[Rule] = &[
     numa_remote::RULE,
     queue_depth_too_low::RULE,
     tag_starvation::RULE,
+    thermal_throttle::RULE,
     link_degraded::RULE,
     link_bound::RULE,
     device_bound::RULE,
@@ -317,6 +319,7 @@ mod tests {
         states("link-bound", &[link_bound::FULL]);
         states("link-degraded", &[link_degraded::LOADED]);
         states("numa-remote", &[numa_remote::SOME, numa_remote::MOST]);
+        states("thermal-throttle", &[thermal_throttle::SLOWED]);
         states("not-enough-io", &[not_enough_io::BUSY, not_enough_io::QUEUE_SHARE]);
         states("throttled", &[throttled::NEAR, throttled::HELD_SHARE, throttled::WRITEBACK_SHARE]);
         assert!(explain("inconclusive").unwrap().contains("gone before the end"), "facts::doubt has it");

@@ -1,6 +1,6 @@
 //! What could have mattered and was not looked at: named, so that silence is not read as "fine".
 
-use super::{Summaries, cpu, facts, link_bound, numa_remote};
+use super::{Summaries, cpu, facts, link_bound, numa_remote, thermal_throttle};
 use crate::analyze::latency::DeviceLatency;
 use crate::analyze::stage::Stage;
 use crate::findings::NotExamined;
@@ -12,7 +12,7 @@ const NO_PROBE: &[&str] = &[
     "interrupts per queue and completions per interrupt",
     "lock contention",
     "page-cache reclaim and read-ahead",
-    "the device's temperature, wear and caches",
+    "the device's wear and caches",
 ];
 
 /// The list for this run.
@@ -53,6 +53,7 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
     NO_PROBE.iter().for_each(|what| add(what, "this version has no probe for it"));
     list.extend(link_bound::beyond(s));
     list.extend(numa_remote::unknown(s));
+    list.extend(thermal_throttle::unknown(s));
     list
 }
 
