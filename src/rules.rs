@@ -19,6 +19,7 @@ mod numa_remote;
 mod queue_depth_too_low;
 mod scheduler_overhead;
 mod split_io;
+mod stacked_device;
 mod submit_cpu_bound;
 mod tag_starvation;
 mod thermal_throttle;
@@ -77,6 +78,7 @@ pub const RULES: &[Rule] = &[
     numa_remote::RULE,
     queue_depth_too_low::RULE,
     tag_starvation::RULE,
+    stacked_device::RULE,
     thermal_throttle::RULE,
     link_degraded::RULE,
     link_bound::RULE,
@@ -320,6 +322,7 @@ mod tests {
         states("link-degraded", &[link_degraded::LOADED]);
         states("numa-remote", &[numa_remote::SOME, numa_remote::MOST]);
         states("thermal-throttle", &[thermal_throttle::SLOWED]);
+        states("stacked-device", &[stacked_device::COST]);
         states("not-enough-io", &[not_enough_io::BUSY, not_enough_io::QUEUE_SHARE]);
         states("throttled", &[throttled::NEAR, throttled::HELD_SHARE, throttled::WRITEBACK_SHARE]);
         assert!(explain("inconclusive").unwrap().contains("gone before the end"), "facts::doubt has it");
