@@ -5,6 +5,7 @@ mod complete_cpu_bound;
 mod cpu;
 mod deallocated_read;
 mod device_bound;
+mod device_outlier;
 mod facts;
 mod generator_bound;
 mod inconclusive;
@@ -83,18 +84,20 @@ pub const RULES: &[Rule] = &[
     link_degraded::RULE,
     link_bound::RULE,
     device_bound::RULE,
+    device_outlier::RULE,
     complete_cpu_bound::RULE,
     inconclusive::RULE,
 ];
 
 /// Of a device that answers faster or slower these would say something else.
-const RESTS_ON_THE_DEVICE: [&str; 7] = [
+const RESTS_ON_THE_DEVICE: [&str; 8] = [
     generator_bound::RULE.id,
     scheduler_overhead::RULE.id,
     submit_cpu_bound::RULE.id,
     queue_depth_too_low::RULE.id,
     tag_starvation::RULE.id,
     device_bound::RULE.id,
+    device_outlier::RULE.id,
     complete_cpu_bound::RULE.id,
 ];
 
@@ -323,6 +326,10 @@ mod tests {
         states("numa-remote", &[numa_remote::SOME, numa_remote::MOST]);
         states("thermal-throttle", &[thermal_throttle::SLOWED]);
         states("stacked-device", &[stacked_device::COST]);
+        use device_outlier as outlier;
+        let limits = [outlier::FACTOR, outlier::BUSIER, outlier::IDLER, outlier::ALIKE, outlier::SIZES];
+        states("device-outlier", &limits);
+        assert!(explain("device-outlier").unwrap().contains(&format!("at least {} of", outlier::LEAST)));
         states("not-enough-io", &[not_enough_io::BUSY, not_enough_io::QUEUE_SHARE]);
         states("throttled", &[throttled::NEAR, throttled::HELD_SHARE, throttled::WRITEBACK_SHARE]);
         assert!(explain("inconclusive").unwrap().contains("gone before the end"), "facts::doubt has it");
