@@ -7,6 +7,7 @@ mod deallocated_read;
 mod device_bound;
 mod device_outlier;
 mod facts;
+mod foreign_io;
 mod generator_bound;
 mod inconclusive;
 mod link_bound;
@@ -71,6 +72,7 @@ impl Rule {
 pub const RULES: &[Rule] = &[
     deallocated_read::RULE,
     split_io::RULE,
+    foreign_io::RULE,
     generator_bound::RULE,
     not_enough_io::RULE,
     throttled::RULE,
@@ -330,6 +332,8 @@ mod tests {
         let limits = [outlier::FACTOR, outlier::BUSIER, outlier::IDLER, outlier::ALIKE, outlier::SIZES];
         states("device-outlier", &limits);
         assert!(explain("device-outlier").unwrap().contains(&format!("at least {} of", outlier::LEAST)));
+        use foreign_io as foreign;
+        states("foreign-io", &[foreign::SOME, foreign::MUCH, foreign::LEAST as f64]);
         states("not-enough-io", &[not_enough_io::BUSY, not_enough_io::QUEUE_SHARE]);
         states("throttled", &[throttled::NEAR, throttled::HELD_SHARE, throttled::WRITEBACK_SHARE]);
         assert!(explain("inconclusive").unwrap().contains("gone before the end"), "facts::doubt has it");
