@@ -19,6 +19,7 @@ mod not_enough_io;
 mod noticed;
 mod numa_remote;
 mod queue_depth_too_low;
+pub mod root_complex_shared;
 mod scheduler_overhead;
 mod split_io;
 mod stacked_device;
