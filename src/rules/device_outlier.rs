@@ -142,28 +142,35 @@ fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {
     if middle.max(tail) < FACTOR {
         return None;
     }
-    let (which, (own, usual_ns)) =
-        if middle >= FACTOR { ("median", p50?) } else { ("99th percentile", p99?) };
+    let is_slower = middle >= FACTOR;
+    let (own, usual_ns) = if is_slower { p50? } else { p99? };
+    let which = if is_slower { "median" } else { "99th percentile" };
     let mut numbers = BTreeMap::from([
         ("devices", others.len() as f64 + 1.0),
         ("ios", one.ios as f64),
         ("others_ios", usual),
         ("io_mean_bytes", one.mean_bytes),
     ]);
+    let line = |(own, usual): (f64, f64), which: &str| {
+        format!(
+            "{which} of the device stage of {}s: {}, and {} in the middle of the others",
+            op.name(),
+            time(own as u64),
+            time(usual as u64)
+        )
+    };
     let mut evidence = Vec::new();
-    for (keys, name, pair) in [
-        (["device_p50_ns", "others_p50_ns", "p50_ratio"], "median", p50),
-        (["device_p99_ns", "others_p99_ns", "p99_ratio"], "99th percentile", p99),
-    ] {
-        if let Some((own, usual)) = pair {
-            numbers.extend([(keys[0], own), (keys[1], usual), (keys[2], own / usual)]);
-            evidence.push(format!(
-                "{name} of the device stage of {}s: {}, and {} in the middle of the others",
-                op.name(),
-                time(own as u64),
-                time(usual as u64)
-            ));
-        }
+    if let Some((own, usual)) = p50 {
+        numbers.insert("device_p50_ns", own);
+        numbers.insert("others_p50_ns", usual);
+        numbers.insert("p50_ratio", own / usual);
+        evidence.push(line((own, usual), "median"));
+    }
+    if let Some((own, usual)) = p99 {
+        numbers.insert("device_p99_ns", own);
+        numbers.insert("others_p99_ns", usual);
+        numbers.insert("p99_ratio", own / usual);
+        evidence.push(line((own, usual), "99th percentile"));
     }
     let names: Vec<&str> = others.iter().map(|other| other.name).collect();
     evidence.push(format!("compared with {} ({})", names.join(" "), one.kind.0.trim()));
@@ -180,7 +187,7 @@ fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {
         subject: one.name.to_string(),
         severity: Severity::Warning,
         // A tail alone has other reasons as well.
-        confidence: if middle >= FACTOR { sure } else { sure * 0.8 },
+        confidence: if is_slower { sure } else { sure * 0.8 },
         sentence: format!(
             "{} is slower than {} others of its model: the {which} of its {}s is {}, {:.1} times theirs.",
             one.name,
