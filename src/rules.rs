@@ -187,6 +187,15 @@ mod tests {
         split.disk().max_request_bytes = 128 << 10;
         assert_eq!(verdict(&split), "split-io");
 
+        // Nearly all of its time is the device's, which contains the link.
+        let mut link = Case::new(15_000, 32);
+        link.at_link(3.938e9, Some(256));
+        link.reads(3.4e9);
+        assert_eq!(verdict(&link), "device-bound");
+        link.reads(3.5e9);
+        let found = diagnose(&link.summaries()).findings;
+        assert_eq!(found.iter().map(|f| f.id).collect::<Vec<_>>(), ["link-bound"]);
+
         let mut unwritten = Case::new(1_040_000, 32);
         unwritten.worker(30, 69);
         unwritten.latency.devices.clear();

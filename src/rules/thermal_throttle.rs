@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command;
-use super::facts::percent;
+use super::facts::{self, percent};
 use super::{Rule, Summaries};
 use crate::findings::{Finding, NotExamined, Severity};
 use crate::host::nvme::Health;
@@ -54,9 +54,13 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 
 /// Why nothing can be said of the drive's temperature; None where something can.
 pub fn unknown(s: &Summaries<'_>) -> Option<NotExamined> {
+    let of_load = s.load.and_then(|load| facts::disk(s, load.device.as_deref()?));
     let why = match s.load.map(|load| load.drive.health) {
+        Some(None) if of_load.is_some_and(|disk| !disk.is_nvme()) => {
+            "only NVMe drives have their health read around the load"
+        }
         None => "a drive's health is asked for only around a load of biopsy's own",
-        Some(None) => "no health log of an NVMe drive could be read around the load",
+        Some(None) => "the drive's health log could not be read around the load",
         Some(Some((before, after))) if after.suffered_since(&before).is_none() => {
             "the drive does not count when it slows itself down"
         }
@@ -215,7 +219,9 @@ mod tests {
         blind.load.as_mut().unwrap().drive.health = Some((Health::default(), Health::default()));
         assert!(found(&blind).is_none() && why(&blind).contains("does not count"));
         blind.load.as_mut().unwrap().drive.health = None;
-        assert!(why(&blind).contains("could be read"));
+        assert!(why(&blind).contains("only NVMe drives"));
+        blind.disk().driver = Some("nvme".into());
+        assert!(why(&blind).contains("could not be read"));
         blind.load = None;
         assert!(why(&blind).contains("biopsy's own"));
     }

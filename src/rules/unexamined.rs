@@ -61,9 +61,10 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
 fn links(s: &Summaries<'_>, add: &mut impl FnMut(&str, &str)) {
     let traced = s.latency.devices.iter().filter(|device| device.ios > 0);
     let disks: Vec<&BlockDevice> = traced.filter_map(|device| facts::disk(s, &device.name)).collect();
-    if s.host.virtualization.is_some() {
+    let mut of_pci = disks.iter().filter(|disk| disk.pci_address.is_some()).peekable();
+    if s.host.virtualization.is_some() && of_pci.peek().is_some() {
         add("PCIe links", "what a virtual machine shows of them is not the machine's");
-    } else if disks.iter().any(|disk| disk.pci_address.is_some() && disk.hops.is_empty()) {
+    } else if of_pci.any(|disk| disk.hops.is_empty()) {
         add("PCIe links", "sysfs shows no speed and width of them");
     }
     if sharing::root_complexes(&disks).iter().any(|complex| complex.devices.len() > 1) {
