@@ -5,18 +5,27 @@ mod complete_cpu_bound;
 mod cpu;
 mod deallocated_read;
 mod device_bound;
+mod device_outlier;
 mod facts;
+mod foreign_io;
 mod generator_bound;
 mod inconclusive;
+mod link_bound;
+mod link_degraded;
+mod links;
 #[cfg(test)]
 mod literal;
 mod not_enough_io;
 mod noticed;
+mod numa_remote;
 mod queue_depth_too_low;
+pub mod root_complex_shared;
 mod scheduler_overhead;
 mod split_io;
+mod stacked_device;
 mod submit_cpu_bound;
 mod tag_starvation;
+mod thermal_throttle;
 mod throttled;
 mod unexamined;
 
@@ -64,26 +73,34 @@ impl Rule {
 pub const RULES: &[Rule] = &[
     deallocated_read::RULE,
     split_io::RULE,
+    foreign_io::RULE,
     generator_bound::RULE,
     not_enough_io::RULE,
     throttled::RULE,
     scheduler_overhead::RULE,
     submit_cpu_bound::RULE,
+    numa_remote::RULE,
     queue_depth_too_low::RULE,
     tag_starvation::RULE,
+    stacked_device::RULE,
+    thermal_throttle::RULE,
+    link_degraded::RULE,
+    link_bound::RULE,
     device_bound::RULE,
+    device_outlier::RULE,
     complete_cpu_bound::RULE,
     inconclusive::RULE,
 ];
 
 /// Of a device that answers faster or slower these would say something else.
-const RESTS_ON_THE_DEVICE: [&str; 7] = [
+const RESTS_ON_THE_DEVICE: [&str; 8] = [
     generator_bound::RULE.id,
     scheduler_overhead::RULE.id,
     submit_cpu_bound::RULE.id,
     queue_depth_too_low::RULE.id,
     tag_starvation::RULE.id,
     device_bound::RULE.id,
+    device_outlier::RULE.id,
     complete_cpu_bound::RULE.id,
 ];
 
@@ -169,6 +186,15 @@ mod tests {
         split.read().bytes = 1_000 << 20;
         split.disk().max_request_bytes = 128 << 10;
         assert_eq!(verdict(&split), "split-io");
+
+        // Nearly all of its time is the device's, which contains the link.
+        let mut link = Case::new(15_000, 32);
+        link.at_link(3.938e9, Some(256));
+        link.reads(3.4e9);
+        assert_eq!(verdict(&link), "device-bound");
+        link.reads(3.5e9);
+        let found = diagnose(&link.summaries()).findings;
+        assert_eq!(found.iter().map(|f| f.id).collect::<Vec<_>>(), ["link-bound"]);
 
         let mut unwritten = Case::new(1_040_000, 32);
         unwritten.worker(30, 69);
@@ -307,6 +333,17 @@ mod tests {
         states("complete-cpu-bound", &limits);
         use tag_starvation as tags;
         states("tag-starvation", &[tags::QUEUE_SHARE, tags::WAIT_SHARE, device::FULL, depth::CROWDED]);
+        states("link-bound", &[link_bound::FULL]);
+        states("link-degraded", &[link_degraded::LOADED]);
+        states("numa-remote", &[numa_remote::SOME, numa_remote::MOST]);
+        states("thermal-throttle", &[thermal_throttle::SLOWED]);
+        states("stacked-device", &[stacked_device::COST]);
+        use device_outlier as outlier;
+        let limits = [outlier::FACTOR, outlier::BUSIER, outlier::IDLER, outlier::ALIKE, outlier::SIZES];
+        states("device-outlier", &limits);
+        assert!(explain("device-outlier").unwrap().contains(&format!("at least {} of", outlier::LEAST)));
+        use foreign_io as foreign;
+        states("foreign-io", &[foreign::SOME, foreign::MUCH, foreign::LEAST as f64]);
         states("not-enough-io", &[not_enough_io::BUSY, not_enough_io::QUEUE_SHARE]);
         states("throttled", &[throttled::NEAR, throttled::HELD_SHARE, throttled::WRITEBACK_SHARE]);
         assert!(explain("inconclusive").unwrap().contains("gone before the end"), "facts::doubt has it");

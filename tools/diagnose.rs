@@ -189,6 +189,7 @@ fn prepare(args: &Diagnose, line: &Line) -> Result<Prepared> {
     let mut prepared =
         load::prepare(&[job], &Permission::default(), stop::flag(), &|progress| line.show(progress))?;
     prepared.sample(stop::flag());
+    prepared.watch_health();
     Ok(prepared)
 }
 

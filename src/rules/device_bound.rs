@@ -6,7 +6,7 @@ use super::command;
 use super::cpu;
 use super::facts::{self, Picture, percent};
 use super::queue_depth_too_low::{self, CROWDED};
-use super::{Rule, Summaries};
+use super::{Rule, Summaries, link_bound};
 use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Severity};
 use crate::units::{bytes, count, in_percent, time};
@@ -36,6 +36,7 @@ How it is computed
     the operation's time), or the device is full: 80 % of its tags are in use on average;
   - enough is in flight, unless it is full: more than 4, and at least 50 % of the depth that the load
     offers is in the device (else see queue-depth-too-low, which must not hold);
+  - no link above it is known to be full (else see link-bound);
   - no CPU is saturated (else see submit-cpu-bound, generator-bound);
   - the host is not the one who is late: hard and soft interrupts take less than 70 % of a completing
     CPU. The profile gives the sum over all CPUs. Below 70 % of one CPU the condition holds for each;
@@ -135,6 +136,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     if !p.sound(s)
         || !(full || least >= DEVICE_SHARE && deep)
         || queue_depth_too_low::judge(s, p).is_some()
+        || link_bound::limits(s, &p.device.name)
         || interrupts_per_cpu(s, p).is_some_and(|(_, each)| each >= INTERRUPT_LIMIT)
         || p.is_loop() && cpu::nothing_left(s).is_some()
     {

@@ -9,6 +9,7 @@ use crate::analyze::parts::Part;
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::host::BlockDevice;
+use crate::load::LoadSummary;
 use crate::units::{count, in_percent};
 
 /// Fewer I/Os than this carry no finding: below it not even the 99th percentile exists.
@@ -161,6 +162,14 @@ pub fn below(s: &Summaries<'_>, name: &str) -> Vec<String> {
         }
     }
     found
+}
+
+/// The load, where its I/O comes to this device: its target, or one below it.
+pub fn driven<'a>(s: &Summaries<'a>, name: &str) -> Option<&'a LoadSummary> {
+    s.load.filter(|load| {
+        let target = load.device.as_deref();
+        target.is_some_and(|target| target == name || below(s, target).iter().any(|lower| lower == name))
+    })
 }
 
 /// The devices that the run is about: the load's target, or the devices below it where the target

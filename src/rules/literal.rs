@@ -10,7 +10,7 @@ use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
-use crate::host::{BlockDevice, HardwareQueue, Host};
+use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link};
 use crate::load::{Direction, Failures, Job, JobResult, LoadSummary, RingWorkers, Target, Transfer};
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -130,6 +130,48 @@ impl Case {
 
     pub fn disk(&mut self) -> &mut BlockDevice {
         &mut self.host.devices[0]
+    }
+
+    /// Puts the disk at a link of four lanes whose line rate is `raw`: 8 GT/s, at a port that can do as much.
+    /// `payload` None: nobody may read it.
+    pub fn at_link(&mut self, raw: f64, payload: Option<u32>) {
+        let usable = |bytes: u32| raw * f64::from(bytes) / f64::from(bytes + 24);
+        let link = Link {
+            speed_gts: 8.0,
+            width: 4,
+            max_speed_gts: Some(8.0),
+            max_width: Some(4),
+            port_max_speed_gts: Some(8.0),
+            port_max_width: Some(4),
+            raw_bytes_per_second: raw,
+            payload_bytes: payload,
+            usable_bytes_per_second: [128, 512].map(|usual| usable(payload.unwrap_or(usual))),
+            aspm: None,
+        };
+        let port = Some("0000:40:01.1".to_string());
+        let disk = self.disk();
+        disk.hops = vec![Hop { function: "0000:41:00.0".into(), port, link: link.clone() }];
+        disk.link = Some(link);
+    }
+
+    /// Another disk like the first one, with the same I/O, at a link of its own where there is one.
+    pub fn twin(&mut self, name: &str) {
+        let mut device = self.latency.devices[0].clone();
+        let mut disk = self.host.devices[0].clone();
+        (device.name, disk.name) = (name.into(), name.into());
+        if let Some(own) = disk.hops.first_mut() {
+            own.function = format!("0000:{:02x}:00.0", 0x41 + self.host.devices.len());
+        }
+        self.latency.devices.push(device);
+        self.host.devices.push(disk);
+    }
+
+    /// Reads and bytes of all disks: as many a second as `rate` needs.
+    pub fn reads(&mut self, rate: f64) {
+        for device in &mut self.latency.devices {
+            let read = device.ops.get_mut(&Op::Read).expect("reads");
+            read.bytes = rate as u64;
+        }
     }
 }
 

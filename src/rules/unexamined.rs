@@ -1,19 +1,18 @@
 //! What could have mattered and was not looked at: named, so that silence is not read as "fine".
 
-use super::Summaries;
-use super::cpu;
-use super::facts;
+use super::{Summaries, cpu, facts, link_bound, numa_remote, thermal_throttle};
 use crate::analyze::latency::DeviceLatency;
 use crate::analyze::stage::Stage;
 use crate::findings::NotExamined;
+use crate::host::BlockDevice;
+use crate::host::pci::sharing;
 
 /// Concerns that no probe of this version covers.
 const NO_PROBE: &[&str] = &[
     "interrupts per queue and completions per interrupt",
     "lock contention",
     "page-cache reclaim and read-ahead",
-    "PCIe link, root complex and NUMA placement",
-    "the device's temperature, wear and caches",
+    "the device's wear and caches",
 ];
 
 /// The list for this run.
@@ -50,8 +49,30 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
     if !facts::has_parts(s) {
         add("parts of stages (throttle, tags, plug, scheduler)", facts::why_no_parts(s));
     }
+    links(s, &mut add);
     NO_PROBE.iter().for_each(|what| add(what, "this version has no probe for it"));
+    list.extend(link_bound::beyond(s));
+    list.extend(numa_remote::unknown(s));
+    list.extend(thermal_throttle::unknown(s));
     list
+}
+
+/// What of the way from the traced devices to memory could not be judged.
+fn links(s: &Summaries<'_>, add: &mut impl FnMut(&str, &str)) {
+    let traced = s.latency.devices.iter().filter(|device| device.ios > 0);
+    let disks: Vec<&BlockDevice> = traced.filter_map(|device| facts::disk(s, &device.name)).collect();
+    let mut of_pci = disks.iter().filter(|disk| disk.pci_address.is_some()).peekable();
+    if s.host.virtualization.is_some() && of_pci.peek().is_some() {
+        add("PCIe links", "what a virtual machine shows of them is not the machine's");
+    } else if of_pci.any(|disk| disk.hops.is_empty()) {
+        add("PCIe links", "sysfs shows no speed and width of them");
+    }
+    if sharing::root_complexes(&disks).iter().any(|complex| complex.devices.len() > 1) {
+        add(
+            "what the drives' root complex carries",
+            "only the rates of each drive alone would show it: biopsy load drives one at a time",
+        );
+    }
 }
 
 /// Whether some device that the run is about lacks the stage.
@@ -67,6 +88,23 @@ mod tests {
     use super::*;
     use crate::envelope::Missing;
     use crate::rules::literal::Case;
+
+    #[test]
+    fn the_way_to_memory_is_named_where_it_is_not_known() {
+        let mut case = Case::new(1_000, 32);
+        let has = |case: &Case, what: &str| list(&case.summaries()).iter().any(|n| n.what.contains(what));
+        assert!(!has(&case, "PCIe"), "no disk of PCI");
+        case.disk().pci_address = Some("0000:41:00.0".into());
+        assert!(has(&case, "PCIe links"), "without a speed");
+        case.at_link(4e9, Some(256));
+        assert!(!has(&case, "PCIe links"));
+        (case.disk().driver, case.disk().root_complex) = (Some("nvme".into()), Some("pci0000:40".into()));
+        assert!(!has(&case, "root complex"));
+        case.twin("vdb");
+        assert!(has(&case, "root complex"));
+        case.host.virtualization = Some("kvm".into());
+        assert!(has(&case, "PCIe links"));
+    }
 
     #[test]
     fn absent_stages_and_absent_profiles_are_named_with_their_reason() {

@@ -1,0 +1,246 @@
+//! Others use the device that the load drives.
+
+use std::collections::BTreeMap;
+
+use super::facts::{self, percent};
+use super::{Rule, Summaries};
+use crate::analyze::latency::{DeviceLatency, OpLatency};
+use crate::analyze::op::Op;
+use crate::findings::{Finding, Severity};
+use crate::load::{Direction, LoadSummary};
+use crate::units::{bytes, count, counted, in_percent};
+
+/// Share of the device's I/Os that are not the load's from which on it is worth a word: one of twenty.
+pub const SOME: f64 = 0.05;
+
+/// From a fifth on the figures are those of a device that is shared.
+pub const MUCH: f64 = 0.20;
+
+/// Fewer are what a system writes by itself in a few seconds.
+pub const LEAST: u64 = 20;
+
+/// By count, and by bytes.
+const CONFIDENCE: [f64; 2] = [0.9, 0.7];
+
+pub const RULE: Rule = Rule { id: "foreign-io", page: PAGE, find };
+
+const PAGE: &str = "\
+Others use the device while the load measures it: part of its I/Os are not the load's.
+
+The load then shares the device's tags, bandwidth and time, and its figures are lower than those of the
+device alone.
+
+How it is computed
+  Only with biopsy's own load, which only reads, on the device that it drives; and only where the trace covers
+  the whole load. Not the load's are reads beyond its operations (the failed ones among them), and all
+  writes, discards and drivers' own commands. Where I/Os were cut or merged, reads beyond the bytes that the
+  load read are counted in their place, as a share of the reads.
+  Flushes are left out, and writes with forced unit access that belong to no operation: a journal makes both.
+  Found from 5 % of the I/Os and 20 of them on; a warning from 20 %, else a note.
+
+From which numbers
+  load.operations, bytes and errors; latency.devices[].ops.*.ios, .bytes and .ios_without_operation;
+  latency.devices[].splits and .merges.
+
+When it is wrong
+  - The window is a little longer than the load: what others do before and after is in it.
+  - Reads of a file system for the load's own file (its extents, its directory) count as others'.
+  - What the journal and write-back of a file system write for somebody is counted, but whose it is is not
+    known; write-back can come from before the run.
+  - Through the page cache the reads of the load are not its operations: then only writes are counted.
+  - Through a volume only the volume is looked at, and not the disks below, where other volumes lie.
+  - Another partition of the disk is the same device, and its I/O is counted.
+
+What to try
+  biopsy latency -d DEV --by process --for 5s names who does it. Stop them, or choose a device that nobody
+  uses; else take the figures as those of a shared device.
+";
+
+/// Needs a load of our own.
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    judge(s).into_iter().collect()
+}
+
+/// I/Os that are not the load's, by class, and whether they were counted or reckoned from bytes.
+fn foreign(load: &LoadSummary, device: &DeviceLatency) -> (Vec<(Op, u64)>, bool) {
+    let mut counted = true;
+    let of_class = |(op, of): (&Op, &OpLatency)| {
+        let ios = match op {
+            Op::Read if !load.job.direct => 0,
+            Op::Read if device.splits == 0 && device.merges == 0 => {
+                of.ios.saturating_sub(load.operations() + load.errors())
+            }
+            Op::Read => {
+                counted = false;
+                let beyond = of.bytes.saturating_sub(load.bytes());
+                (of.ios as f64 * beyond as f64 / of.bytes.max(1) as f64) as u64
+            }
+            Op::Flush | Op::EmptyFlush => 0,
+            // Where it is not known, the journal's.
+            Op::Fua => of.unowned.map_or(0, |unowned| of.ios.saturating_sub(unowned)),
+            Op::Write | Op::Discard | Op::WriteZeroes | Op::Passthrough => of.ios,
+        };
+        (*op, ios)
+    };
+    let all = device.ops.iter().map(of_class).filter(|(_, ios)| *ios > 0).collect();
+    (all, counted)
+}
+
+fn judge(s: &Summaries<'_>) -> Option<Finding> {
+    let load = s.load?;
+    let device = s.latency.device(load.device.as_ref()?)?;
+    // What a ramp moved is not in the load's count.
+    let only_reads = !load.job.rw.has(Direction::Write) && !load.job.rw.has(Direction::Trim) && !load.job.nop;
+    if !only_reads || !load.job.ramp_time.is_zero() || !facts::covered(s) {
+        return None;
+    }
+    if device.ios < facts::MIN_IOS || facts::picture(s, device).doubt(s).is_some() {
+        return None;
+    }
+    let (by_class, is_counted) = foreign(load, device);
+    let ios: u64 = by_class.iter().map(|(_, ios)| ios).sum();
+    let share = ios as f64 / device.ios as f64;
+    if ios < LEAST || share < SOME {
+        return None;
+    }
+    let name = &device.name;
+    let classes: Vec<String> =
+        by_class.iter().map(|(op, ios)| format!("{} {}", count(*ios), op.name().replace('_', " "))).collect();
+    let mut evidence = vec![
+        format!("not the load's, by class: {}", classes.join(", ")),
+        format!(
+            "{} of {name}, and {} of the load ({})",
+            counted(device.ios, "I/O"),
+            counted(load.operations(), "operation"),
+            bytes(load.bytes() as f64)
+        ),
+    ];
+    if !is_counted {
+        evidence
+            .push("I/Os were cut or merged, so that others' reads are reckoned from the bytes".to_string());
+    }
+    if !load.job.direct {
+        evidence
+            .push("the load reads through the page cache, so that others' reads are not known".to_string());
+    }
+    Some(Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: if share >= MUCH { Severity::Warning } else { Severity::Note },
+        confidence: CONFIDENCE[usize::from(!is_counted)],
+        sentence: format!(
+            "{} of the I/Os of {name} are not the load's: others use it at the same time.",
+            in_percent(share)
+        ),
+        numbers: BTreeMap::from([
+            ("foreign_percent", percent(share)),
+            ("foreign_ios", ios as f64),
+            ("device_ios", device.ios as f64),
+            ("operations", load.operations() as f64),
+        ]),
+        evidence,
+        advice: "Find out who it is, and stop them for the time of the measurement, or measure a device that nobody uses."
+            .to_string(),
+        check: format!("biopsy latency -d {name} --by process --for 5s"),
+        worth: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Pattern;
+    use crate::rules::literal::{Case, SECOND};
+
+    /// A load of 10,000 reads, and I/Os of others.
+    fn case(others: &[(Op, u64)]) -> Case {
+        let mut case = Case::new(10_000, 32);
+        for (op, ios) in others {
+            let device = &mut case.latency.devices[0];
+            let of = device.ops.entry(*op).or_default();
+            of.ios += ios;
+            of.bytes += ios * 4096;
+            device.ios += ios;
+        }
+        case
+    }
+
+    fn found(case: &Case) -> Option<Finding> {
+        judge(&case.summaries())
+    }
+
+    #[test]
+    fn the_shares_have_two_sides() {
+        // 527 of 10,527 are 5.006 %.
+        assert!(found(&case(&[(Op::Write, 526)])).is_none());
+        let some = found(&case(&[(Op::Write, 527)])).unwrap();
+        assert_eq!(
+            (some.severity, some.numbers["foreign_ios"], some.confidence),
+            (Severity::Note, 527.0, 0.9)
+        );
+        assert_eq!(found(&case(&[(Op::Read, 2_499)])).unwrap().severity, Severity::Note);
+        let much = found(&case(&[(Op::Read, 2_500)])).unwrap();
+        assert_eq!(much.severity, Severity::Warning);
+        assert_eq!(
+            much.sentence,
+            "20 % of the I/Os of vda are not the load's: others use it at the same time."
+        );
+        assert_eq!(much.evidence[0], "not the load's, by class: 2,500 read");
+    }
+
+    #[test]
+    fn a_few_are_the_systems_own() {
+        let few = |ios| {
+            let mut case = Case::new(100, 1);
+            case.latency.devices[0].ops.insert(Op::Write, OpLatency { ios, ..OpLatency::default() });
+            case.latency.devices[0].ios += ios;
+            found(&case).is_some()
+        };
+        assert_eq!((few(19), few(20)), (false, true));
+    }
+
+    #[test]
+    fn a_journal_is_left_out() {
+        assert!(found(&case(&[(Op::Flush, 2_000), (Op::EmptyFlush, 2_000), (Op::Fua, 2_000)])).is_none());
+        let mut database = case(&[(Op::Fua, 2_000)]);
+        database.latency.devices[0].ops.get_mut(&Op::Fua).unwrap().unowned = Some(500);
+        assert_eq!(found(&database).unwrap().numbers["foreign_ios"], 1_500.0);
+    }
+
+    #[test]
+    fn parts_of_operations_are_the_loads() {
+        let mut parts = case(&[]);
+        parts.read().ios = 80_000;
+        parts.latency.devices[0].ios = 80_000;
+        parts.latency.devices[0].splits = 70_000;
+        assert!(found(&parts).is_none(), "the bytes are those of the load");
+        parts.read().bytes = 10_000 * 4096 * 4 / 3;
+        let beyond = found(&parts).unwrap();
+        assert_eq!((beyond.numbers["foreign_percent"].round(), beyond.confidence), (25.0, 0.7));
+        // The load's failed reads were I/Os as well.
+        let mut failed = case(&[(Op::Read, 2_500)]);
+        failed.failed(2_500);
+        assert!(found(&failed).is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_not() {
+        let one = || case(&[(Op::Read, 5_000)]);
+        assert!(found(&one()).is_some());
+        let mut none = one();
+        none.load = None;
+        assert!(found(&none).is_none());
+        let mut cached = one();
+        cached.load.as_mut().unwrap().job.direct = false;
+        assert!(found(&cached).is_none());
+        let mut short = one();
+        short.load.as_mut().unwrap().duration_ns = 2 * SECOND;
+        assert!(found(&short).is_none(), "the trace covers half of it");
+        let mut writes = one();
+        writes.load.as_mut().unwrap().job.rw = Pattern::RandWrite;
+        assert!(found(&writes).is_none());
+        let mut lossy = one();
+        lossy.latency.devices[0].lost_ios = 1_000;
+        assert!(found(&lossy).is_none());
+    }
+}

@@ -1,0 +1,353 @@
+//! A PCI link is full.
+
+use std::collections::BTreeMap;
+
+use super::command;
+use super::facts::{self, percent};
+use super::links::{self, Carried, TOLERANCE, ceilings, in_gigabytes};
+use super::{Rule, Summaries};
+use crate::findings::{Finding, NotExamined, Severity};
+use crate::units::in_percent;
+
+/// Share of what a link can carry from which on it is full. What acknowledgements and flow control take (1 to 3 %) is
+/// not in the ceiling, and a mean over the run is never quite at it.
+pub const FULL: f64 = 0.95;
+
+/// Confidence where the packets' size is known; where it is not, and the rate is near what the largest usual ones
+/// carry; and where it is near what smaller ones carry, which the link need not have.
+const CONFIDENCE: [f64; 3] = [0.9, 0.6, 0.4];
+
+pub const RULE: Rule = Rule { id: "link-bound", page: PAGE, find };
+
+const PAGE: &str = "\
+The PCIe link is the limit: the devices below it move as many bytes as it can carry.
+
+How it is computed
+  Bytes per second, read and written apart, as a link has lanes of its own for each direction; summed over
+  all traced devices below a link: a drive's own one, and those that drives share above a switch.
+  The ceiling is what is left of the line rate (lanes x speed, after the encoding) for data: each packet has
+  24 bytes beside it, 16 at 64 GT/s. Found at 95 % of the ceiling. Of several links with the same devices
+  below, the one that is nearest to its ceiling is named.
+  Where the size of the packets cannot be read, it may be 128, 256, 512 bytes or more. Sizes that could not
+  carry what was moved are ruled out; found when the rate is at 95 % of what one of the others carries, with
+  a confidence of 0.6 where that is the size of 512 or more, else 0.4: the link may have larger ones.
+  More than any packets can carry is no finding: it shows that the ceiling or the count is wrong, and stands
+  under what was not examined.
+
+From which numbers
+  latency.devices[].ops.read, .write and .fua bytes; with biopsy's own load, its reads over its own time.
+  devices[].hops[].link: speed_gts, width, payload_bytes, usable_bytes_per_second.
+
+When it is wrong
+  - Devices below a switch that were not traced (-d) use the uplink as well, unseen: it may be full earlier.
+  - It is a mean over the run: bursts that fill the link are not seen in it.
+  - Writes come to the drive as answers to its reads of memory, which many root ports cut smaller (64 bytes)
+    than the payload: the true ceiling of writes is lower, and a full link may be missed.
+  - What a root complex carries is not in its links: several drives can be slower together than alone
+    while none of their links is full.
+  - Commands, completions and interrupts use the link too: with small I/Os a few percent.
+  - In a virtual machine links are not looked at: what the hypervisor shows is not the machine's.
+
+What to try
+  biopsy devices shows each link, and what both of its ends could do (see link-degraded). A faster slot;
+  drives of a shared link parted to other ports; larger packets (the kernel's pci=pcie_bus_perf). Else the
+  link is what the machine has: fewer bytes, not more depth, help.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    full(s).iter().map(|full| finding(s, full)).collect()
+}
+
+/// Whether a link whose ceiling is known is full above this device: then the time in the device is the link's.
+pub fn limits(s: &Summaries<'_>, name: &str) -> bool {
+    full(s).iter().any(|full| full.confidence == CONFIDENCE[0] && full.carried.names().contains(&name))
+}
+
+/// Links whose ceilings cannot be right.
+pub fn beyond(s: &Summaries<'_>) -> Vec<NotExamined> {
+    let wrong = links::carried(s).into_iter().filter(|carried| {
+        let (rate, _) = carried.most();
+        carried.is_sound(s) && links::is_beyond(&carried.hop.link, rate)
+    });
+    wrong
+        .map(|carried| {
+            let (rate, verb) = carried.most();
+            let most = ceilings(&carried.hop.link).last().map_or(0.0, |(_, most)| *most);
+            NotExamined {
+                what: carried.called(),
+                why: format!(
+                    "{} were {verb} over it, and {} is all that it can carry as sysfs shows it: its speed, its width, the \
+                     size of its packets or the count is wrong",
+                    in_gigabytes(rate),
+                    in_gigabytes(most)
+                ),
+            }
+        })
+        .collect()
+}
+
+/// A link that is full.
+struct Full<'a> {
+    carried: Carried<'a>,
+    /// The nearest ceiling, and the size of packets that it is of.
+    ceiling: f64,
+    payload: Option<u32>,
+    confidence: f64,
+}
+
+impl Full<'_> {
+    fn share(&self) -> f64 {
+        self.carried.most().0 / self.ceiling
+    }
+}
+
+fn full<'a>(s: &Summaries<'a>) -> Vec<Full<'a>> {
+    let found: Vec<Full<'a>> = links::carried(s)
+        .into_iter()
+        .filter(|carried| carried.is_sound(s))
+        .filter_map(|carried| {
+            let (rate, _) = carried.most();
+            let known = carried.hop.link.payload_bytes.is_some();
+            let all = ceilings(&carried.hop.link);
+            // The largest that fits: nothing less is certain of the rest.
+            let (payload, ceiling) =
+                *all.iter().rev().find(|(_, most)| rate >= most * FULL && rate <= most * TOLERANCE)?;
+            let confidence = match (known, payload) {
+                (true, _) => CONFIDENCE[0],
+                (false, Some(..=256)) => CONFIDENCE[2],
+                (false, _) => CONFIDENCE[1],
+            };
+            Some(Full { carried, ceiling, payload, confidence })
+        })
+        .collect();
+    let nearest = |one: &Full<'_>| {
+        let same = found.iter().filter(|other| other.carried.names() == one.carried.names());
+        same.map(Full::share).fold(0.0, f64::max) <= one.share()
+    };
+    let kept: Vec<bool> = found.iter().map(nearest).collect();
+    found.into_iter().zip(kept).filter_map(|(one, kept)| kept.then_some(one)).collect()
+}
+
+fn finding(s: &Summaries<'_>, full: &Full<'_>) -> Finding {
+    let carried = &full.carried;
+    let link = &carried.hop.link;
+    let (rate, verb) = carried.most();
+    let known = link.payload_bytes.is_some();
+    let all = ceilings(link);
+    // What was moved cannot have been moved with smaller packets.
+    let fitting: Vec<f64> =
+        all.iter().map(|(_, most)| *most).filter(|most| rate <= most * TOLERANCE).collect();
+    let low = fitting.first().copied().unwrap_or(full.ceiling);
+    let high = fitting.last().copied().unwrap_or(full.ceiling);
+    let mut numbers = BTreeMap::from([
+        ("carried_bytes_per_second", rate),
+        ("read_bytes_per_second", carried.read),
+        ("written_bytes_per_second", carried.written),
+        ("ceiling_low_bytes_per_second", low),
+        ("ceiling_high_bytes_per_second", high),
+        ("ceiling_share_percent", percent(full.share())),
+        ("raw_bytes_per_second", link.raw_bytes_per_second),
+        ("speed_gts", link.speed_gts),
+        ("lanes", f64::from(link.width)),
+        ("devices", carried.devices.len() as f64),
+    ]);
+    numbers.extend(link.payload_bytes.map(|bytes| ("payload_bytes", f64::from(bytes))));
+    let mut evidence = vec![format!(
+        "{} were read and {} written, each in a direction of its own; the line rate is {}",
+        in_gigabytes(carried.read),
+        in_gigabytes(carried.written),
+        in_gigabytes(link.raw_bytes_per_second)
+    )];
+    evidence.push(match (known, full.payload) {
+        (true, Some(bytes)) => {
+            format!("with packets of {bytes} bytes it carries {} of data at most", in_gigabytes(full.ceiling))
+        }
+        (_, size) => format!(
+            "the size of its packets cannot be read: with {} it carries {}, with others up to {}",
+            size.map_or("more than 512 bytes".to_string(), |bytes| format!("{bytes} bytes")),
+            in_gigabytes(full.ceiling),
+            in_gigabytes(high)
+        ),
+    });
+    if !carried.own {
+        let each = carried.devices.iter().map(|device| device.name.as_str());
+        evidence.push(format!("traced devices below it: {}", each.collect::<Vec<_>>().join(" ")));
+    }
+    let mut confidence = full.confidence;
+    // With several devices the subject is no device's name, by which losses are looked up.
+    if carried.subject() != carried.devices[0].name {
+        let noted: Vec<String> =
+            carried.devices.iter().filter_map(|device| facts::noted_loss(s, &device.name)).collect();
+        if !noted.is_empty() {
+            evidence.extend(noted);
+            confidence *= facts::NOTED_CONFIDENCE;
+        }
+    }
+    let sentence = if known {
+        format!(
+            "{} is full: {} are {verb} over it, {} of the {} that it can carry.",
+            capital(&carried.called()),
+            in_gigabytes(rate),
+            in_percent(full.share().min(1.0)),
+            in_gigabytes(full.ceiling)
+        )
+    } else {
+        format!(
+            "{} may be full: {} are {verb} over it, {} to {} of what it can carry, as the size of its packets is not known.",
+            capital(&carried.called()),
+            in_gigabytes(rate),
+            in_percent(rate / high),
+            in_percent((rate / low).min(1.0))
+        )
+    };
+    Finding {
+        id: RULE.id,
+        subject: carried.subject(),
+        severity: Severity::Warning,
+        confidence,
+        sentence,
+        numbers,
+        evidence,
+        advice: if carried.own {
+            "See with biopsy devices whether both ends of the link can do more (link-degraded); else another slot, or \
+             larger packets (pci=pcie_bus_perf), or fewer bytes: more depth does not help."
+        } else {
+            "Part the drives: some at a port that does not share this link. More depth does not help."
+        }
+        .to_string(),
+        check: match s.load {
+            Some(load) => command::load(load, load.job.iodepth, load.job.numjobs),
+            None => command::latency_by_second(&carried.devices[0].name),
+        },
+        worth: None,
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::latency::OpLatency;
+    use crate::analyze::op::Op;
+    use crate::host::Hop;
+    use crate::rules::literal::Case;
+
+    /// A disk at a link of 3.938 GB/s (8 GT/s, four lanes) that reads `rate` bytes a second.
+    fn case(rate: f64, payload: Option<u32>) -> Case {
+        let mut case = Case::new(50_000, 32);
+        case.at_link(3.938e9, payload);
+        case.reads(rate);
+        case
+    }
+
+    fn found(case: &Case) -> Vec<Finding> {
+        find(&case.summaries())
+    }
+
+    #[test]
+    fn the_share_has_two_sides() {
+        // 3.938 x 256 / 280 = 3.6005 GB/s; 95 % of it is 3.4205.
+        let full = found(&case(3.421e9, Some(256)));
+        assert_eq!((full.len(), full[0].subject.as_str(), full[0].confidence), (1, "vda", 0.9));
+        assert_eq!(full[0].numbers["ceiling_share_percent"].round(), 95.0);
+        assert!(full[0].sentence.starts_with("The PCIe link of vda (8 GT/s x4) is full: 3.42 GB/s are read"));
+        assert!(found(&case(3.420e9, Some(256))).is_empty());
+    }
+
+    /// Published (source E): 1,660 MB/s on 5 GT/s x4 was the bus, and 3,379 MB/s on 8 GT/s x4 the drive, at 83.0 and
+    /// 85.8 % of the line rates.
+    #[test]
+    fn the_same_share_of_two_line_rates_is_the_bus_and_is_not() {
+        let mut gen2 = case(1.660e9, Some(128));
+        gen2.at_link(2.0e9, Some(128));
+        assert_eq!(found(&gen2)[0].numbers["ceiling_share_percent"].round(), 99.0);
+        assert!(found(&case(3.379e9, Some(256))).is_empty(), "93.8 %");
+        // The same where nobody may read the payload.
+        gen2.at_link(2.0e9, None);
+        let may = found(&gen2).remove(0);
+        assert_eq!(may.confidence, CONFIDENCE[2]);
+        assert!(
+            may.sentence.contains("may be full") && may.sentence.contains("83 % to 99 %"),
+            "{}",
+            may.sentence
+        );
+        assert!(found(&case(3.379e9, None)).is_empty(), "too fast for 128 bytes and too slow for 256");
+    }
+
+    #[test]
+    fn an_unknown_payload_is_of_medium_confidence_at_most() {
+        // 512 bytes carry 3.7617 GB/s.
+        let found = found(&case(3.70e9, None));
+        assert_eq!((found[0].confidence, found[0].severity), (CONFIDENCE[1], Severity::Warning));
+        assert!(found[0].confidence <= 0.6 && !found[0].numbers.contains_key("payload_bytes"));
+        assert!(!limits(&case(3.70e9, None).summaries(), "vda"));
+        assert!(limits(&case(3.50e9, Some(256)).summaries(), "vda"));
+    }
+
+    #[test]
+    fn more_than_the_link_carries_shows_a_wrong_ceiling() {
+        // Within 1 % it is the window's edges.
+        let at = case(3.63e9, Some(256));
+        assert!(found(&at)[0].sentence.contains("100 %") && beyond(&at.summaries()).is_empty());
+        let above = case(3.64e9, Some(256));
+        assert!(found(&above).is_empty());
+        let flagged = beyond(&above.summaries()).remove(0);
+        assert!(flagged.why.contains("3.64 GB/s were read over it, and 3.60 GB/s is all"), "{}", flagged.why);
+        assert!(beyond(&case(3.96e9, None).summaries()).is_empty());
+        assert_eq!(beyond(&case(3.98e9, None).summaries()).len(), 1);
+    }
+
+    #[test]
+    fn directions_do_not_add_up() {
+        let mut case = case(2.0e9, Some(256));
+        case.load = None;
+        let written = |bytes: f64| OpLatency { ios: 1_000, bytes: bytes as u64, ..OpLatency::default() };
+        case.latency.devices[0].ops.insert(Op::Write, written(3.0e9));
+        assert!(found(&case).is_empty(), "5.0 GB/s, but 3.0 in one direction");
+        case.latency.devices[0].ops.insert(Op::Write, written(3.5e9));
+        assert!(found(&case)[0].sentence.contains("are written over it"));
+    }
+
+    /// Two drives at 3.6 GB/s each, and an uplink of their switch.
+    fn shared(rate: f64, uplink: f64) -> Case {
+        let mut case = case(0.0, Some(256));
+        let mut above = case.disk().hops[0].clone();
+        above.link.usable_bytes_per_second = [uplink; 2];
+        let up = Hop { function: "0000:3f:00.0".into(), port: Some("0000:00:01.0".into()), ..above };
+        case.disk().hops.push(up);
+        case.twin("vdb");
+        case.load = None;
+        case.reads(rate);
+        case
+    }
+
+    #[test]
+    fn the_drives_of_an_uplink_are_summed() {
+        let full = found(&shared(2.4e9, 5.0e9));
+        assert_eq!((full.len(), full[0].subject.as_str()), (1, "0000:00:01.0: vda vdb"));
+        assert_eq!(full[0].numbers["carried_bytes_per_second"], 4.8e9);
+        assert!(found(&shared(2.37e9, 5.0e9)).is_empty(), "94.8 %");
+        // Alone below it, both links have the same device: the narrower one is named.
+        let mut alone = shared(3.45e9, 3.5e9);
+        alone.latency.devices.truncate(1);
+        assert_eq!(found(&alone)[0].subject, "0000:00:01.0: vda", "98.6 % of one and 95.8 % of the other");
+    }
+
+    #[test]
+    fn what_is_not_sure_is_not_found() {
+        let mut lossy = case(3.5e9, Some(256));
+        assert_eq!(found(&lossy).len(), 1);
+        lossy.latency.devices[0].lost_ios = 1_000;
+        assert!(found(&lossy).is_empty());
+        let mut virtual_machine = case(3.5e9, Some(256));
+        virtual_machine.host.virtualization = Some("kvm".into());
+        assert!(found(&virtual_machine).is_empty());
+        let mut unknown = case(3.5e9, Some(256));
+        unknown.disk().hops.clear();
+        assert!(found(&unknown).is_empty());
+    }
+}

@@ -1,0 +1,266 @@
+//! I/Os are submitted on another NUMA node than the device's.
+
+use std::collections::BTreeMap;
+
+use super::command;
+use super::facts::{self, percent};
+use super::{Rule, Summaries};
+use crate::analyze::latency::DeviceLatency;
+use crate::findings::{Finding, NotExamined, Severity};
+use crate::host::BlockDevice;
+use crate::load::Placement;
+use crate::units::{count, in_percent};
+
+/// Share of the I/Os from other nodes from which on it is worth a word: below it a mean moves by less than a tenth of
+/// what one I/O loses.
+pub const SOME: f64 = 0.10;
+
+/// From here on it is the rule and not the exception.
+pub const MOST: f64 = 0.50;
+
+pub const RULE: Rule = Rule { id: "numa-remote", page: PAGE, find };
+
+const PAGE: &str = "\
+I/Os are submitted by CPUs of another NUMA node than the one that the device is attached to.
+
+Commands, data and interrupts then cross the link between the sockets. A single I/O is a little slower; with
+many of them, or large ones, that link and the memory behind it are shared with all else that crosses it.
+
+How it is computed
+  Only on machines with two nodes or more, of devices whose node the firmware tells.
+  With biopsy's own load, of which each thread runs on a CPU of its own: the operations of threads on CPUs of
+  other nodes / all operations. Else by hardware queue: an I/O goes into the queue of the CPU that submits
+  it, so that the I/Os of queues whose CPUs are all on other nodes are remote. Queues with CPUs of
+  several nodes count as local, which makes it a lower bound.
+  A warning from 50 % on, a note from 10 % on. Its confidence is 0.7: where the I/Os come from is counted,
+  what it costs is not measured.
+
+From which numbers
+  devices[].numa_node, .queues[].cpus; the host's nodes; load.jobs[].cpu and .node (that of its buffers);
+  latency.devices[].queues[].ios.
+
+When it is wrong
+  - The node is what the firmware says; some say 0 for all devices.
+  - One slow drive does not feel it: it shows at hundreds of thousands of I/Os or gigabytes per second.
+  - With few hardware queues each has CPUs of all nodes, and without a load of biopsy's own nothing is known.
+  - It is about CPUs. Buffers on another node than the CPU cross the link as well, and are not seen of
+    others.
+
+What to try
+  biopsy load DEV --numa local against --numa remote shows what it costs here. Of other programs: numactl
+  --cpunodebind=N --membind=N; fio: numa_cpu_nodes=N and numa_mem_policy=bind:N.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    s.latency.devices.iter().filter_map(|device| judge(s, device)).collect()
+}
+
+/// Devices of which it cannot be said.
+pub fn unknown(s: &Summaries<'_>) -> Vec<NotExamined> {
+    let gap = |device: &DeviceLatency| {
+        let disk = facts::disk(s, &device.name).filter(|disk| disk.pci_address.is_some())?;
+        let why = match disk.numa_node {
+            None => "the firmware does not say which node it is attached to",
+            Some(node) if far(s, device, disk, node).is_none() => {
+                "its hardware queues have CPUs of several nodes, so that they do not tell where I/Os come from"
+            }
+            Some(_) => return None,
+        };
+        Some(NotExamined { what: format!("NUMA placement of {}", device.name), why: why.to_string() })
+    };
+    let used = s.latency.devices.iter().filter(|device| device.ios > 0 && s.host.nodes.len() > 1);
+    used.filter_map(gap).collect()
+}
+
+/// How many of how many come from other nodes, and what they are.
+struct Far {
+    remote: u64,
+    all: u64,
+    noun: &'static str,
+    nodes: Vec<u32>,
+}
+
+/// None where nothing tells.
+fn far(s: &Summaries<'_>, device: &DeviceLatency, disk: &BlockDevice, node: u32) -> Option<Far> {
+    let nodes = &s.host.nodes;
+    let node_of = |cpu: u32| nodes.iter().find(|node| node.cpus.contains(&cpu)).map(|node| node.node);
+    let mut from: BTreeMap<u32, u64> = BTreeMap::new();
+    let (mut all, mut told) = (0, false);
+    let of_threads: Option<Vec<(u32, u64)>> = facts::driven(s, &device.name)
+        .and_then(|load| load.jobs.iter().map(|job| Some((node_of(job.cpu?)?, job.operations()))).collect());
+    let noun = if of_threads.is_some() { "operation" } else { "I/O" };
+    match of_threads {
+        Some(threads) => {
+            for (at, operations) in threads {
+                *from.entry(at).or_default() += operations;
+                (all, told) = (all + operations, true);
+            }
+        }
+        None => {
+            for queue in device.queues.iter().filter(|queue| queue.ios > 0) {
+                all += queue.ios;
+                let cpus = disk.queues.iter().find(|known| known.queue == queue.queue).map(|q| &q.cpus);
+                let mut of: Vec<Option<u32>> = cpus.into_iter().flatten().map(|cpu| node_of(*cpu)).collect();
+                of.sort();
+                of.dedup();
+                match of.as_slice() {
+                    [Some(at)] => {
+                        *from.entry(*at).or_default() += queue.ios;
+                        told = true;
+                    }
+                    // CPUs of several nodes, all of them others.
+                    [Some(first), ..] if !of.contains(&Some(node)) => {
+                        *from.entry(*first).or_default() += queue.ios;
+                        told = true;
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    from.remove(&node);
+    told.then(|| Far { remote: from.values().sum(), all, noun, nodes: from.into_keys().collect() })
+}
+
+fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
+    let disk = facts::disk(s, &device.name).filter(|_| s.host.nodes.len() > 1)?;
+    let node = disk.numa_node?;
+    if !facts::picture(s, device).sound(s) {
+        return None;
+    }
+    let far = far(s, device, disk, node).filter(|far| far.all > 0)?;
+    let share = far.remote as f64 / far.all as f64;
+    if share < SOME {
+        return None;
+    }
+    let name = &device.name;
+    let others: Vec<String> = far.nodes.iter().map(u32::to_string).collect();
+    let mut evidence = vec![format!(
+        "{} of {} {}s come from CPUs of node {}, and {name} is attached to node {node}",
+        count(far.remote),
+        count(far.all),
+        far.noun,
+        others.join(" and ")
+    )];
+    let load = facts::driven(s, name);
+    if let Some(load) = load {
+        let buffers = load.jobs.iter().filter(|job| job.node.is_some_and(|of| of != node)).count();
+        evidence.push(format!("the buffers of {buffers} of {} threads are on other nodes", load.jobs.len()));
+    }
+    let asked = load.is_some_and(|load| load.job.placement == Placement::Remote);
+    if asked {
+        evidence.push("it was asked for (--numa remote)".to_string());
+    }
+    Some(Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: if share >= MOST && !asked { Severity::Warning } else { Severity::Note },
+        confidence: 0.7,
+        sentence: format!(
+            "{} of the {}s of {name} are submitted on another NUMA node than its own, {node}.",
+            in_percent(share),
+            far.noun
+        ),
+        numbers: BTreeMap::from([
+            ("remote_percent", percent(share)),
+            ("remote_ios", far.remote as f64),
+            ("device_node", f64::from(node)),
+            ("nodes", s.host.nodes.len() as f64),
+        ]),
+        evidence,
+        advice: format!(
+            "Run it on the CPUs of node {node}: biopsy load --numa local, numactl --cpunodebind={node} \
+             --membind={node}, fio's numa_cpu_nodes={node}."
+        ),
+        check: match load {
+            Some(load) => {
+                format!("{} --numa local", command::load(load, load.job.iodepth, load.job.numjobs))
+            }
+            None => format!("biopsy latency -d {name} --by cpu --for 5s"),
+        },
+        worth: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::queues::QueueLatency;
+    use crate::host::{HardwareQueue, NumaNode};
+    use crate::load::JobResult;
+    use crate::rules::literal::Case;
+
+    /// Two nodes of two CPUs, a disk at node 0 with a queue for each CPU, and I/Os of each queue.
+    fn case(ios: [u64; 4]) -> Case {
+        let mut case = Case::new(ios.iter().sum(), 32);
+        case.load = None;
+        case.host.nodes =
+            vec![NumaNode { node: 0, cpus: vec![0, 1] }, NumaNode { node: 1, cpus: vec![2, 3] }];
+        case.disk().numa_node = Some(0);
+        case.disk().pci_address = Some("0000:41:00.0".into());
+        case.disk().queues = (0..4)
+            .map(|queue| HardwareQueue { queue, cpus: vec![queue], ..HardwareQueue::default() })
+            .collect();
+        case.latency.devices[0].queues = (0..4)
+            .map(|queue| QueueLatency { queue, ios: ios[queue as usize], ..QueueLatency::default() })
+            .collect();
+        case
+    }
+
+    fn found(case: &Case) -> Vec<Finding> {
+        find(&case.summaries())
+    }
+
+    #[test]
+    fn the_shares_have_two_sides() {
+        assert!(found(&case([9_001, 0, 999, 0])).is_empty());
+        assert_eq!(found(&case([9_000, 0, 500, 500]))[0].severity, Severity::Note);
+        assert_eq!(found(&case([5_001, 0, 4_999, 0]))[0].severity, Severity::Note);
+        let most = found(&case([2_000, 3_000, 5_000, 0])).remove(0);
+        assert_eq!((most.severity, most.numbers["remote_percent"]), (Severity::Warning, 50.0));
+        assert!(most.advice.contains("--cpunodebind=0"), "{}", most.advice);
+        assert!(most.evidence[0].contains("5,000 of 10,000 I/Os come from CPUs of node 1"));
+    }
+
+    #[test]
+    fn queues_of_several_nodes_tell_nothing() {
+        let mut case = case([5_000, 0, 5_000, 0]);
+        case.disk().queues[2].cpus = vec![1, 2];
+        assert!(found(&case).is_empty(), "a lower bound");
+        assert!(unknown(&case.summaries()).is_empty(), "the other queue tells");
+        case.disk().queues[0].cpus = vec![0, 3];
+        assert!(unknown(&case.summaries())[0].why.contains("several nodes"));
+        case.disk().numa_node = None;
+        assert!(found(&case).is_empty());
+        assert!(unknown(&case.summaries())[0].why.contains("firmware"));
+        case.host.nodes.truncate(1);
+        assert!(unknown(&case.summaries()).is_empty() && found(&case).is_empty());
+    }
+
+    #[test]
+    fn threads_of_the_load_are_known_better_than_queues() {
+        let mut case = case([0, 0, 10_000, 0]);
+        case.load = Case::new(10_000, 32).load;
+        let thread = |cpu, operations| {
+            let mut job = JobResult { cpu: Some(cpu), node: Some(cpu / 2), ..JobResult::default() };
+            job.transfers[0].operations = operations;
+            job
+        };
+        case.load.as_mut().unwrap().jobs = vec![thread(0, 6_000), thread(3, 4_000)];
+        let some = found(&case).remove(0);
+        assert_eq!((some.severity, some.numbers["remote_percent"]), (Severity::Note, 40.0));
+        assert!(some.evidence[1].contains("1 of 2 threads"));
+        assert!(some.check.ends_with("--numa local"), "{}", some.check);
+        case.load.as_mut().unwrap().jobs[0].cpu = None;
+        assert_eq!(found(&case)[0].numbers["remote_percent"], 100.0, "one may run anywhere: by queue");
+        case.load.as_mut().unwrap().job.placement = Placement::Remote;
+        assert_eq!(found(&case)[0].severity, Severity::Note, "as it was asked for");
+    }
+
+    #[test]
+    fn what_is_lost_may_have_been_local() {
+        let mut case = case([0, 0, 10_000, 0]);
+        case.latency.devices[0].lost_ios = 1_000;
+        assert!(found(&case).is_empty());
+    }
+}

@@ -1,0 +1,228 @@
+//! The drive slows itself down because it is hot.
+
+use std::collections::BTreeMap;
+
+use super::command;
+use super::facts::{self, percent};
+use super::{Rule, Summaries};
+use crate::findings::{Finding, NotExamined, Severity};
+use crate::host::nvme::Health;
+use crate::units::{counted, in_percent};
+
+/// Share of the load's time in a thermal level from which on the figures are those of a slowed drive. Seconds are
+/// whole ones, so that less could be one step of the counter.
+pub const SLOWED: f64 = 0.10;
+
+/// Of a drive that was slowed for that long, and of one of which only the count of entries or minutes above its
+/// critical temperature grew. What is only warm slows nothing down.
+const CONFIDENCE: [f64; 3] = [0.9, 0.7, 0.6];
+
+pub const RULE: Rule = Rule { id: "thermal-throttle", page: PAGE, find };
+
+const PAGE: &str = "\
+The drive slowed itself down because it was hot (biopsy load says it as well).
+
+How it is computed
+  With a load of biopsy's own, of NVMe drives: the health log (SMART, log page 02h) is read before each
+  section of the load and behind it. suffered is true where a counter grew: entries into the drive's thermal
+  levels T1 (light throttling) and T2 (heavy), seconds in them, minutes above its warning or critical
+  temperature. It is null where none grew and the drive does not count throttling.
+  biopsy diagnose warns where a level was entered, seconds in one were counted or minutes above the critical
+  temperature; with a confidence of 0.9 where the seconds are 10 % of the load's time or more, else 0.7. Where
+  only minutes above the warning temperature grew it is a note.
+
+From which numbers
+  load.thermal: t1 and t2 (entered, seconds), warning_minutes, critical_minutes, celsius_before and
+  celsius_after, critical_warning.
+
+When it is wrong
+  - The counters are the drive's: many keep none of T1 and T2 (null, unless they ever were above 0) and
+    throttle all the same. The two temperatures and a rate that falls during the run are the hint then.
+  - They hold for the whole time between the two looks, and for the whole drive, whoever used it.
+  - Minutes grow in steps: a short time above the warning temperature may not show.
+  - Other drives than NVMe have no such log: load.thermal is null. Nor is it read without a load of our own.
+
+What to try
+  Air or a heat sink; a slot further away from what is hot; a pause before the run. A short run on a cool
+  drive (biopsy load DEV --runtime 30s) shows the rate before it throttles.
+";
+
+/// Needs a load of our own.
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    judge(s).into_iter().collect()
+}
+
+/// Why nothing can be said of the drive's temperature; None where something can.
+pub fn unknown(s: &Summaries<'_>) -> Option<NotExamined> {
+    let of_load = s.load.and_then(|load| facts::disk(s, load.device.as_deref()?));
+    let why = match s.load.map(|load| load.drive.health) {
+        Some(None) if of_load.is_some_and(|disk| !disk.is_nvme()) => {
+            "only NVMe drives have their health read around the load"
+        }
+        None => "a drive's health is asked for only around a load of biopsy's own",
+        Some(None) => "the drive's health log could not be read around the load",
+        Some(Some((before, after))) if after.suffered_since(&before).is_none() => {
+            "the drive does not count when it slows itself down"
+        }
+        _ => return None,
+    };
+    Some(NotExamined { what: "whether the drive slowed down for heat".to_string(), why: why.to_string() })
+}
+
+fn judge(s: &Summaries<'_>) -> Option<Finding> {
+    let load = s.load?;
+    let name = load.device.as_ref()?;
+    let (before, after) = load.drive.health?;
+    if after.suffered_since(&before) != Some(true) {
+        return None;
+    }
+    let grown = |of: fn(&Health) -> Option<u32>| after.grown(&before, of);
+    let counters = [
+        ("t1_entries", grown(|h| h.transitions[0])),
+        ("t2_entries", grown(|h| h.transitions[1])),
+        ("t1_seconds", grown(|h| h.throttled_seconds[0])),
+        ("t2_seconds", grown(|h| h.throttled_seconds[1])),
+        ("warning_minutes", grown(|h| h.warning_minutes)),
+        ("critical_minutes", grown(|h| h.critical_minutes)),
+    ];
+    let value = |key: &str| {
+        counters.iter().find(|(known, _)| *known == key).and_then(|(_, value)| *value).unwrap_or(0)
+    };
+    let entries = value("t1_entries") + value("t2_entries");
+    let seconds = value("t1_seconds") + value("t2_seconds");
+    let share = (load.duration_ns > 0).then(|| f64::from(seconds) * 1e9 / load.duration_ns as f64);
+    // Whole seconds may be more than the time that they are in.
+    let share = share.map(|share| share.min(1.0));
+    let is_slowed = entries > 0 || seconds > 0;
+    let mut numbers: BTreeMap<&'static str, f64> =
+        counters.iter().filter_map(|(key, value)| Some((*key, f64::from((*value)?)))).collect();
+    numbers.extend(before.temperature.map(|degrees| ("before_celsius", f64::from(degrees))));
+    numbers.extend(after.temperature.map(|degrees| ("after_celsius", f64::from(degrees))));
+    numbers.extend(share.filter(|_| seconds > 0).map(|share| ("slowed_percent", percent(share))));
+    let mut evidence = Vec::new();
+    for (level, times, seconds) in [
+        ("T1 (light)", value("t1_entries"), value("t1_seconds")),
+        ("T2 (heavy)", value("t2_entries"), value("t2_seconds")),
+    ] {
+        if times > 0 || seconds > 0 {
+            evidence.push(format!(
+                "it entered its thermal level {level} {} and was in it for {seconds} s",
+                counted(times.into(), "time")
+            ));
+        }
+    }
+    for which in ["warning", "critical"] {
+        let minutes = value(&format!("{which}_minutes"));
+        if minutes > 0 {
+            evidence.push(format!("it was above its {which} temperature for {minutes} min"));
+        }
+    }
+    if let (Some(from), Some(to)) = (before.temperature, after.temperature) {
+        evidence.push(format!("{from} °C before the load, {to} °C after it"));
+    }
+    let (severity, confidence, sentence) = if is_slowed {
+        let long = share.is_some_and(|share| share >= SLOWED);
+        let time = match share.filter(|_| seconds > 0) {
+            Some(share) => format!(", for {seconds} s or {} of the load's time", in_percent(share)),
+            None => format!(" ({})", counted(entries.into(), "time")),
+        };
+        let sentence = format!("{name} slowed itself down because it was hot{time}.");
+        (Severity::Warning, CONFIDENCE[if long { 0 } else { 1 }], sentence)
+    } else if value("critical_minutes") > 0 {
+        let sentence =
+            format!("{name} was above its critical temperature, where drives slow themselves down.");
+        (Severity::Warning, CONFIDENCE[1], sentence)
+    } else {
+        let sentence = format!("{name} was above its warning temperature.");
+        (Severity::Note, CONFIDENCE[2], sentence)
+    };
+    Some(Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity,
+        confidence,
+        sentence,
+        numbers,
+        evidence,
+        advice: "Cool the drive (air, a heat sink, another slot) and pause before the next run: figures of a hot drive are \
+                 not those that it could do."
+            .to_string(),
+        check: command::load(load, load.job.iodepth, load.job.numjobs),
+        worth: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::literal::{Case, SECOND};
+
+    /// Ten seconds, in which the counters of a drive that keeps count grew by these.
+    fn case(t1: (u32, u32), warning: u32, critical: u32) -> Case {
+        let mut case = Case::new(10_000, 32);
+        let load = case.load.as_mut().unwrap();
+        load.duration_ns = 10 * SECOND;
+        let before = Health {
+            temperature: Some(50),
+            transitions: [Some(7), Some(0)],
+            throttled_seconds: [Some(100), Some(0)],
+            warning_minutes: Some(3),
+            critical_minutes: Some(0),
+            ..Health::default()
+        };
+        let after = Health {
+            temperature: Some(83),
+            transitions: [Some(7 + t1.0), Some(0)],
+            throttled_seconds: [Some(100 + t1.1), Some(0)],
+            warning_minutes: Some(3 + warning),
+            critical_minutes: Some(critical),
+            ..before
+        };
+        load.drive.health = Some((before, after));
+        case
+    }
+
+    fn found(case: &Case) -> Option<Finding> {
+        judge(&case.summaries())
+    }
+
+    #[test]
+    fn a_tenth_of_the_time_makes_it_sure() {
+        let mut case = case((1, 1), 0, 0);
+        let slowed = found(&case).unwrap();
+        assert_eq!((slowed.severity, slowed.confidence), (Severity::Warning, CONFIDENCE[0]));
+        assert_eq!(
+            slowed.sentence,
+            "vda slowed itself down because it was hot, for 1 s or 10 % of the load's time."
+        );
+        assert_eq!((slowed.numbers["t1_seconds"], slowed.numbers["after_celsius"]), (1.0, 83.0));
+        case.load.as_mut().unwrap().duration_ns += 1_000_000;
+        assert_eq!(found(&case).unwrap().confidence, CONFIDENCE[1]);
+    }
+
+    #[test]
+    fn being_entered_counts_and_being_warm_is_a_note() {
+        let entered = found(&case((2, 0), 0, 0)).unwrap();
+        assert_eq!((entered.severity, entered.confidence), (Severity::Warning, CONFIDENCE[1]));
+        assert!(entered.sentence.ends_with("hot (2 times)."), "{}", entered.sentence);
+        assert_eq!(found(&case((0, 0), 1, 0)).unwrap().severity, Severity::Note);
+        assert_eq!(found(&case((0, 0), 1, 1)).unwrap().severity, Severity::Warning);
+        assert!(found(&case((0, 0), 0, 0)).is_none());
+    }
+
+    #[test]
+    fn who_does_not_count_is_named_and_not_cleared() {
+        let calm = case((0, 0), 0, 0);
+        assert!(unknown(&calm.summaries()).is_none(), "it counts, and nothing grew");
+        let why = |case: &Case| unknown(&case.summaries()).unwrap().why;
+        let mut blind = case((0, 0), 0, 0);
+        blind.load.as_mut().unwrap().drive.health = Some((Health::default(), Health::default()));
+        assert!(found(&blind).is_none() && why(&blind).contains("does not count"));
+        blind.load.as_mut().unwrap().drive.health = None;
+        assert!(why(&blind).contains("only NVMe drives"));
+        blind.disk().driver = Some("nvme".into());
+        assert!(why(&blind).contains("could not be read"));
+        blind.load = None;
+        assert!(why(&blind).contains("biopsy's own"));
+    }
+}
