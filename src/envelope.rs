@@ -72,6 +72,22 @@ impl Cost {
     /// Below this many I/Os with the statistics on the cost is that of cold caches and says nothing about a load.
     pub const LEAST_IOS: u64 = 200;
 
+    /// Of two probes that were attached at once. A figure that one of them lacks is nobody's: half of a cost is no
+    /// cost.
+    pub fn plus(self, other: Self) -> Self {
+        let both = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
+        Self {
+            ns_per_io: both(self.ns_per_io, other.ns_per_io),
+            ns_per_interrupt: self.ns_per_interrupt.or(other.ns_per_interrupt),
+            attach_ns_per_io: both(self.attach_ns_per_io, other.attach_ns_per_io),
+            cpu_percent: both(self.cpu_percent, other.cpu_percent),
+            map_bytes: self.map_bytes + other.map_bytes,
+            ios: self.ios.zip(other.ios).map(|(a, b)| a.min(b)),
+            baseline_ns_per_run: self.baseline_ns_per_run,
+            programs: [self.programs, other.programs].concat(),
+        }
+    }
+
     /// Net run time of these programs together, per run of the first; None where the statistics were not on, or it
     /// did not run.
     pub fn net_per_run(&self, programs: &[&str]) -> Option<f64> {

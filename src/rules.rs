@@ -32,6 +32,7 @@ mod unexamined;
 pub use deallocated_read::EMPTY_SHARE;
 pub use noticed::NOTICED;
 
+use crate::analyze::interrupts::InterruptSummary;
 use crate::analyze::latency::LatencySummary;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::envelope::Envelope;
@@ -45,6 +46,8 @@ pub struct Summaries<'a> {
     pub envelope: &'a Envelope,
     pub host: &'a Host,
     pub latency: &'a LatencySummary,
+    /// None: interrupts were not counted.
+    pub interrupts: Option<&'a InterruptSummary>,
     /// None: the load was not ours.
     pub load: Option<&'a LoadSummary>,
     /// None: no profile could be taken.

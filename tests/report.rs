@@ -78,6 +78,7 @@ fn virtio() -> Case {
             duration_ns: 10 * SECOND,
             cost: Cost {
                 ns_per_io: Some(95.2),
+                ns_per_interrupt: None,
                 attach_ns_per_io: Some(34.0),
                 ios: Some(ios),
                 cpu_percent: Some(0.15),
@@ -259,6 +260,7 @@ impl Case {
             envelope: &self.envelope,
             host: &self.host,
             latency: &self.latency,
+            interrupts: None,
             load: self.load.as_ref(),
             profile: self.profile.as_ref(),
         }
@@ -267,7 +269,7 @@ impl Case {
     fn html(&self) -> String {
         let s = self.summaries();
         let diagnosis = rules::diagnose(&s);
-        let json = json::diagnose::object(&s, &diagnosis, None, None, None);
+        let json = json::diagnose::object(&s, &diagnosis, [], None);
         let folded = self.profile.iter().find(|_| self.flame).map(|profile| &profile.folded);
         let flame = folded.map(|folded| flame::inline(folded, "On-CPU", "cpu-clock, 499 Hz").unwrap());
         html::render(&html::Report {
@@ -365,7 +367,7 @@ fn the_island_is_what_the_json_option_prints() {
     let s = case.summaries();
     let diagnosis = rules::diagnose(&s);
     let view = serde_json::json!({"devices": []});
-    let object = json::diagnose::object(&s, &diagnosis, Some(view.clone()), None, None);
+    let object = json::diagnose::object(&s, &diagnosis, [("latency", view.clone())], None);
     let page = case.html();
     let carried = island(&page);
     assert_eq!(carried["schema"], "biopsy.diagnose/1");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use biopsy::analyze::groups::Dimension;
 use biopsy::analyze::op::Op;
 use biopsy::load::options::Section;
+use biopsy::probe::interrupts::TIME_EVERY;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -161,7 +162,7 @@ pub struct Interrupts {
     #[command(flatten)]
     pub output: Output,
     /// Time one of so many interrupts, on average, drawn at random.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, value_name = "N", default_value_t = TIME_EVERY, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub time_every: u32,
     /// Show vectors and devices without any interrupt as well.
     #[arg(long)]

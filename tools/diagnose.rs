@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use biopsy::analyze::interrupts::trust;
 use biopsy::analyze::latency::summarize;
 use biopsy::analyze::{loss, stacks};
 use biopsy::envelope::Missing;
 use biopsy::host::{Host, select, throttle};
 use biopsy::load::{self, LoadSummary, Permission, Prepared, Target};
+use biopsy::probe::interrupts::{self, InterruptProbe};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::probe::preflight;
@@ -83,9 +85,24 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             None
         }
     };
-    let outcome = measure(args, prepared, &mut probe, &devices, &line)?;
+    let counted = interrupts::Options {
+        devices: devices.clone(),
+        time_every: interrupts::TIME_EVERY,
+        cost: !args.window.no_cost,
+    };
+    let mut counter = match InterruptProbe::attach(&host, root, &counted) {
+        Ok(counter) => Some(counter),
+        Err(error) => {
+            envelope.missing.push(no_interrupts(&error));
+            None
+        }
+    };
+    let outcome = measure(args, prepared, &mut probe, counter.as_mut(), &devices, &line)?;
     line.clear();
     let profile = sampler.map(StacksProbe::finish).transpose();
+    let counts =
+        counter.as_mut().map(|counter| Ok::<_, anyhow::Error>((counter.start().clone(), counter.detach()?)));
+    let counts = counts.transpose()?;
     let start = probe.start().clone();
     let end = probe.detach()?;
     envelope.missing.splice(..0, probe.missing().iter().cloned());
@@ -108,6 +125,15 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     envelope.lost = loss::lost(&latency, &start, &end);
     envelope.cost = probe.cost(latency.ios_per_second());
     drop(probe);
+    let interrupts = counts.map(|(start, end)| {
+        let summary = biopsy::analyze::interrupts::summarize(&host, &start, &end);
+        envelope.lost.probes.extend(trust::lost(&summary, &start, &end).probes);
+        summary
+    });
+    if let Some(counter) = counter {
+        envelope.missing.extend(counter.missing().iter().cloned());
+        envelope.cost = envelope.cost.plus(counter.cost(latency.ios_per_second()));
+    }
     let profile = match profile {
         Ok(raw) => raw.map(|raw| named(&raw, &mut envelope.missing)),
         Err(error) => {
@@ -121,18 +147,18 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         envelope: &envelope,
         host: &host,
         latency: &latency,
+        interrupts: interrupts.as_ref(),
         load: outcome.load.as_ref(),
         profile: profile.as_ref(),
     };
     let diagnosis = rules::diagnose(&summaries);
     let doubt = loss::distrust(&latency, &envelope.lost, args.window.max_loss);
-    let json = render::json::diagnose::object(
-        &summaries,
-        &diagnosis,
-        Some(Value::Object(render::json::latency::value(&envelope, &latency))),
-        outcome.load.as_ref().map(|load| Value::Object(render::json::load::body(load))),
-        command_status,
-    );
+    let mut bodies = vec![("latency", Value::Object(render::json::latency::value(&envelope, &latency)))];
+    bodies.extend(interrupts.as_ref().map(|summary| {
+        ("interrupts", Value::Object(render::json::interrupts::body(summary, interrupts::TIME_EVERY)))
+    }));
+    bodies.extend(outcome.load.as_ref().map(|load| ("load", Value::Object(render::json::load::body(load)))));
+    let json = render::json::diagnose::object(&summaries, &diagnosis, bodies, command_status);
     if let Some(sink) = &mut sink {
         let picture = profile.as_ref().and_then(picture);
         let report = html::Report {
@@ -198,9 +224,16 @@ fn measure(
     args: &Diagnose,
     prepared: Option<Prepared>,
     probe: &mut LatencyProbe,
+    counter: Option<&mut InterruptProbe>,
     devices: &[String],
     line: &Line,
 ) -> Result<Outcome> {
+    let counter = RefCell::new(counter);
+    let tick = || {
+        if let Some(counter) = counter.borrow_mut().as_mut() {
+            counter.tick();
+        }
+    };
     if let Some(prepared) = prepared {
         // The generator reports several times a second: that is when the cost slices move on.
         let generators = probe.generators()?;
@@ -208,6 +241,7 @@ fn measure(
         let report = |progress| {
             line.show(progress);
             ticking.borrow_mut().tick();
+            tick();
         };
         let load = prepared.run_one(stop::flag(), &report, generators.as_deref().unwrap_or_default())?;
         return Ok(Outcome { load: Some(load), child: None });
@@ -225,10 +259,20 @@ fn measure(
     {
         let running = RefCell::new(child.as_mut());
         probe.wait(deadline, &|| {
+            tick();
             window::over(devices) || running.borrow_mut().as_mut().is_some_and(|child| child.ended())
         });
     }
     Ok(Outcome { load: None, child })
+}
+
+fn no_interrupts(error: &anyhow::Error) -> Missing {
+    Missing {
+        part: Some("interrupts".to_string()),
+        reason: "refused".to_string(),
+        why: format!("interrupts were not counted: {}", plain(&format!("{error:#}"))),
+        ..Missing::default()
+    }
 }
 
 fn no_profile(error: &anyhow::Error) -> Missing {

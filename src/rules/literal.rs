@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Summaries;
+use crate::analyze::interrupts::InterruptSummary;
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use crate::analyze::op::Op;
 use crate::analyze::queues::QueueLatency;
@@ -22,6 +23,7 @@ pub struct Case {
     pub latency: LatencySummary,
     pub load: Option<LoadSummary>,
     pub profile: Option<ProfileSummary>,
+    pub interrupts: Option<InterruptSummary>,
 }
 
 /// `count` values of `value` each, but the first one, which is `min`.
@@ -78,6 +80,7 @@ impl Case {
                 missing: Vec::new(),
             }),
             profile: Some(profile(&[(CpuClass::System, 100), (CpuClass::User, 50), (CpuClass::Irq, 50)])),
+            interrupts: None,
         };
         case.loaded().operations = ios;
         case.loaded().bytes = ios * 4096;
@@ -95,6 +98,7 @@ impl Case {
             envelope: &self.envelope,
             host: &self.host,
             latency: &self.latency,
+            interrupts: self.interrupts.as_ref(),
             load: self.load.as_ref(),
             profile: self.profile.as_ref(),
         }

@@ -15,13 +15,12 @@ const CLASSES: [(&str, CpuClass); 5] = [
     ("kthread", CpuClass::Kthread),
 ];
 
-/// The object of `diagnose --json`, which the report carries as well. `latency` and `load` are the
-/// bodies of those views and stand under their nouns.
+/// The object of `diagnose --json`, which the report carries as well. `bodies` are those of the views that it is
+/// made of, under their nouns.
 pub fn object(
     s: &Summaries<'_>,
     diagnosis: &Diagnosis,
-    latency: Option<Value>,
-    load: Option<Value>,
+    bodies: impl IntoIterator<Item = (&'static str, Value)>,
     command_status: Option<i32>,
 ) -> Map<String, Value> {
     let mut object = super::object("biopsy.diagnose/1", s.envelope);
@@ -30,9 +29,8 @@ pub fn object(
     object.insert("not_examined".into(), json!(diagnosis.not_examined));
     object.insert("cpu".into(), cpu(s));
     object.insert("host".into(), json!(s.host));
-    object.extend(latency.map(|value| ("latency".to_string(), value)));
     object.extend(command_status.map(|status| ("command_status".to_string(), json!(status))));
-    object.extend(load.map(|value| ("load".to_string(), value)));
+    object.extend(bodies.into_iter().map(|(noun, body)| (noun.to_string(), body)));
     object
 }
 

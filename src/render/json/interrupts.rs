@@ -14,6 +14,16 @@ pub fn render(
     command_status: Option<i32>,
 ) -> Vec<u8> {
     let mut all = object("biopsy.interrupts/1", envelope);
+    all.extend(body(summary, time_every));
+    if let Some(status) = command_status {
+        all.insert("command_status".to_string(), json!(status));
+    }
+    line(all)
+}
+
+/// What the view adds to the envelope, for results that contain it.
+pub fn body(summary: &InterruptSummary, time_every: u32) -> Map<String, Value> {
+    let mut all = Map::new();
     let mut add = |key: &str, value: Value| all.insert(key.to_string(), value);
     add("timed_one_of", json!(time_every));
     add("vectors", summary.vectors.iter().map(|of| vector(summary, of)).collect());
@@ -31,10 +41,7 @@ pub fn render(
     add("devices", summary.devices.iter().map(device).collect());
     let tasks = summary.tasks.iter().map(|(comm, n)| json!({"comm": comm, "interrupts": n}));
     add("interrupted_tasks", tasks.collect());
-    if let Some(status) = command_status {
-        add("command_status", json!(status));
-    }
-    line(all)
+    all
 }
 
 fn sum(summary: &InterruptSummary, of: impl Fn(&DeviceInterrupts) -> u64) -> u64 {
