@@ -28,7 +28,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile struct wire_interrupts_config config = {};
 
 #include "owner.h"
-#include "classes.h"
 
 /* By the number of the interrupt: the place of its vector + 1; 0: not followed. */
 struct {
@@ -47,7 +46,7 @@ struct {
 	__type(value, struct wire_vector);
 } vectors SEC(".maps");
 
-/* How many interrupts of a vector came to a CPU: place × CPUs + CPU. */
+/* How many interrupts of a vector came to a CPU before they moved: place × CPUs + CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -99,7 +98,13 @@ struct frame {
 	__u32 waiting;
 	/* The place of the poll queue whose batch goes on, + 1. */
 	__u32 polled;
-	__u32 pad[3];
+	/* The task that the last block softirq ran in, and whether that was ksoftirqd. */
+	__u32 looked_at;
+	__u32 is_ksoftirqd;
+	/* The place of its last interrupt that is followed, + 1, and its number: mostly it is the
+	 * next one's. */
+	__u16 last_place;
+	__u16 last_number;
 };
 _Static_assert(sizeof(struct frame) == 64, "frame");
 
@@ -177,13 +182,18 @@ static __always_inline void end_carried(struct wire_vector *vector)
 	__u64 i = hist_index(carried);
 
 	vector->counted = all;
-	if (vector->most < carried)
+	/* Below that a bucket is a value. */
+	if (unlikely(carried >= 1 << HIST_SUB_BITS) && vector->most < carried)
 		vector->most = carried;
 	asm volatile("" : "+r"(i));
 	if (i >= CARRIED_BUCKETS)
 		i = CARRIED_BUCKETS - 1;
 	vector->carried[i]++;
 }
+
+/* The task's name is taken of one in so many timed interrupts: that costs as much as all the rest.
+ */
+#define NAME_EVERY 8
 
 /* Into what a timed interrupt came. */
 static __noinline int note_interrupted(__u32 place)
@@ -203,6 +213,8 @@ static __noinline int note_interrupted(__u32 place)
 		vector->interrupted[INTERRUPTED_KERNEL]++;
 	else
 		vector->interrupted[INTERRUPTED_USER]++;
+	if (config.time_every > 1 && bpf_get_prandom_u32() % NAME_EVERY)
+		return 0;
 	bpf_get_current_comm(name.comm, sizeof(name.comm));
 	count = bpf_map_lookup_elem(&interrupted_tasks, &name);
 	if (count)
@@ -212,26 +224,63 @@ static __noinline int note_interrupted(__u32 place)
 	return 0;
 }
 
-SEC("tp_btf/irq_handler_entry")
-int BPF_PROG(irq_entry, int irq, struct irqaction *action)
+/* The vector's interrupts come to this CPU from now on; the last one's number is `before`. */
+static __noinline int move_vector(__u32 place, __u32 cpu, __u64 before)
 {
-	__u32 number = irq, cpu, at;
-	struct wire_vector *vector;
-	struct frame *frame;
-	__u32 *place;
+	struct wire_vector *vector = vector_at(place);
 	__u64 *count;
+	__u32 at;
 
-	if (!running)
+	if (!vector)
 		return 0;
+	at = (place - 1) * config.cpus + vector->cpu - 1;
+	count = vector->cpu ? bpf_map_lookup_elem(&vector_cpus, &at) : 0;
+	if (count)
+		*count += before - vector->cpu_since;
+	vector->cpu_since = before;
+	vector->cpu = cpu + 1;
+	return 0;
+}
+
+/* The place of an interrupt's vector + 1; 0: it is not followed. */
+static __always_inline __u32 place_of(struct frame *frame, __u32 number)
+{
+	__u32 *place;
+
+	if (frame->last_place && frame->last_number == number)
+		return frame->last_place;
 	place = bpf_map_lookup_elem(&vector_places, &number);
 	if (!place || !*place)
 		return 0;
+	/* Of larger numbers the halves would be others'. */
+	if (*place <= 0xffff && number <= 0xffff) {
+		frame->last_place = *place;
+		frame->last_number = number;
+	}
+	return *place;
+}
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(irq_entry, int irq, struct irqaction *action)
+{
+	struct wire_vector *vector;
+	__u32 number = irq, cpu;
+	struct frame *frame;
+	__u32 place;
+
+	if (!running)
+		return 0;
 	cpu = bpf_get_smp_processor_id();
 	frame = frame_of(cpu);
-	vector = vector_at(*place);
-	if (!frame || !vector)
+	if (!frame)
 		return 0;
-	frame->vector = *place;
+	place = place_of(frame, number);
+	if (!place)
+		return 0;
+	vector = vector_at(place);
+	if (!vector)
+		return 0;
+	frame->vector = place;
 	frame->handler = (__u64)action->dev_id;
 	frame->carried = 0;
 	frame->began = 0;
@@ -243,22 +292,18 @@ int BPF_PROG(irq_entry, int irq, struct irqaction *action)
 			return 0;
 		vector->action = (__u64)action;
 	}
+	if (unlikely(vector->cpu != cpu + 1))
+		move_vector(place, cpu, vector->interrupts);
 	if (vector->interrupts)
 		end_carried(vector);
 	vector->interrupts++;
-	at = (*place - 1) * config.cpus + cpu;
-	count = bpf_map_lookup_elem(&vector_cpus, &at);
-	if (count)
-		(*count)++;
 	if (is_timed(vector->interrupts, &vector->next_timed)) {
 		__u64 now = bpf_ktime_get_ns();
 
 		if (vector->arrived)
 			count_into(&vector->apart, vector->apart_counts, now - vector->arrived);
 		vector->arrived = now;
-		note_interrupted(*place);
-		/* Not what that took. */
-		frame->began = bpf_ktime_get_ns();
+		frame->began = now;
 	} else if (vector->arrived) {
 		count_into(&vector->apart, vector->apart_counts,
 			   bpf_ktime_get_ns() - vector->arrived);
@@ -290,9 +335,12 @@ int BPF_PROG(irq_exit, int irq, struct irqaction *action, int ret)
 	vector = vector_at(frame->vector);
 	if (!vector)
 		return 0;
-	if (frame->began)
+	if (frame->began) {
 		count_into(&vector->handler, vector->handler_counts,
 			   bpf_ktime_get_ns() - frame->began);
+		/* Now that the clock is read. */
+		note_interrupted(frame->vector);
+	}
 	if (frame->carried) {
 		vector->inside += frame->carried;
 	} else if (vector->action == (__u64)action) {
@@ -313,21 +361,30 @@ int BPF_PROG(irq_exit, int irq, struct irqaction *action, int ret)
 /* "ksoftirq", with which the names of those threads begin. */
 #define KSOFTIRQ 0x71726974666f736bull
 
-static __always_inline int is_ksoftirqd(void)
+static __noinline int has_name_of_ksoftirqd(void)
 {
 	union {
 		char comm[16];
 		__u64 first;
 	} name = {};
 
-	/* Mostly it is the idle task, or somebody's. */
-	if (!(__u32)bpf_get_current_pid_tgid())
-		return 0;
 	bpf_get_current_comm(name.comm, sizeof(name.comm));
 	if (name.first != KSOFTIRQ)
 		return 0;
 	/* Anybody may call itself so. */
-	return BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), flags) & PF_KTHREAD;
+	return !!(BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), flags) & PF_KTHREAD);
+}
+
+/* Whether the block softirq was put off to that thread. Mostly it is the task of the last time. */
+static __always_inline int is_ksoftirqd(struct frame *frame)
+{
+	__u32 thread = bpf_get_current_pid_tgid();
+
+	if (frame->looked_at != thread) {
+		frame->looked_at = thread;
+		frame->is_ksoftirqd = thread && has_name_of_ksoftirqd();
+	}
+	return frame->is_ksoftirqd;
 }
 
 SEC("tp_btf/softirq_entry")
@@ -349,7 +406,7 @@ int BPF_PROG(softirq_begin, unsigned int kind)
 	frame->waiting = 0;
 	frame->softirq_began = 0;
 	row->runs++;
-	if (is_ksoftirqd())
+	if (is_ksoftirqd(frame))
 		row->deferred++;
 	if (is_timed(row->runs, &row->next_timed))
 		frame->softirq_began = bpf_ktime_get_ns();
@@ -510,43 +567,58 @@ static __always_inline void carried_by_name(struct frame *frame, struct wire_que
 		__sync_fetch_and_add(&vector->outside, 1);
 }
 
+/* The counter of the kernel's that has it. */
+static __always_inline __u32 counted_as(__u32 cmd_flags)
+{
+	__u32 op = cmd_flags & REQ_OP_MASK;
+
+	if (op == REQ_OP_READ)
+		return COUNTED_READ;
+	if (op == REQ_OP_FLUSH)
+		return COUNTED_FLUSH;
+	if (op == REQ_OP_DISCARD)
+		return COUNTED_DISCARD;
+	if (op >= REQ_OP_FIRST_DRIVER)
+		return COUNTED_NONE;
+	/* Zone and erase operations: the kernel counts what is odd as a write. */
+	return op & 1 ? COUNTED_WRITE : COUNTED_READ;
+}
+
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 {
 	struct owner *owner = owner_of_request(rq);
-	__u32 cpu, flags, op, at, context;
+	__u32 cpu, class, at;
 	struct wire_completions *row;
 	struct wire_queue *queue;
 	struct frame *frame;
 
 	if (!owner)
 		return 0;
-	flags = rq->cmd_flags;
-	op = classify(flags);
+	class = counted_as(rq->cmd_flags);
 	/* Counted where the kernel counts it: when nothing of it is left, and not before its
 	 * flush. */
 	if (nr_bytes < rq->__data_len)
 		return 0;
-	if (op != OP_FLUSH && rq->rq_flags & config.rqf_flush_seq)
+	if (class != COUNTED_FLUSH && rq->rq_flags & config.rqf_flush_seq)
 		return 0;
 	cpu = bpf_get_smp_processor_id();
 	at = owner->device * config.cpus + cpu;
 	row = bpf_map_lookup_elem(&completions, &at);
 	frame = frame_of(cpu);
 	queue = bpf_map_lookup_elem(&queues, &owner->slot_base);
-	if (!row || !frame || !queue || op >= OPS)
+	if (!row || !frame || !queue)
 		return 0;
 	if (queue->kind == QUEUE_BY_NAME)
 		carried_by_name(frame, queue);
-	if (frame->vector) {
-		context = IN_INTERRUPT;
-	} else if (frame->softirq) {
-		context = queue->single && frame->own ? IN_SOFTIRQ : IN_REMOTE_SOFTIRQ;
-	} else {
-		context = IN_TASK;
+	add(&row->ios[class], 1, config.nested_runs);
+	if (frame->vector)
+		add(&row->contexts[IN_INTERRUPT], 1, config.nested_runs);
+	else if (frame->softirq && queue->single && frame->own)
+		add(&row->contexts[IN_SOFTIRQ], 1, config.nested_runs);
+	else if (frame->softirq)
+		add(&row->contexts[IN_REMOTE_SOFTIRQ], 1, config.nested_runs);
+	else
 		frame->polled = 0;
-	}
-	add(&row->ios[op], 1, config.nested_runs);
-	add(&row->contexts[context], 1, config.nested_runs);
 	return 0;
 }

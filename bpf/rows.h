@@ -10,7 +10,6 @@
 #include "wire.h"
 #include "hist.h"
 #include "owner.h"
-#include "classes.h"
 
 /* Sized by user space: Σ shards × operations, of all I/Os and then of those of no operation. */
 struct {
@@ -20,6 +19,26 @@ struct {
 	__type(key, __u32);
 	__type(value, struct wire_row);
 } rows SEC(".maps");
+
+static __always_inline __u32 classify(__u32 cmd_flags)
+{
+	__u32 op = cmd_flags & REQ_OP_MASK;
+
+	if (op == REQ_OP_READ)
+		return OP_READ;
+	if (op == REQ_OP_FLUSH)
+		return OP_FLUSH;
+	if (op == REQ_OP_DISCARD)
+		return OP_DISCARD;
+	if (op == REQ_OP_WRITE_ZEROES)
+		return OP_WRITE_ZEROES;
+	if (op >= REQ_OP_FIRST_DRIVER)
+		return OP_PASSTHROUGH;
+	if (cmd_flags & fua_flag())
+		return OP_FUA;
+	/* Zone and erase operations: the kernel counts what is odd as a write. */
+	return op & 1 ? OP_WRITE : OP_READ;
+}
 
 static __always_inline struct wire_row *row_of(struct owner *owner, __u32 op)
 {

@@ -570,35 +570,43 @@ enum wire_interrupted {
  * `outside` is what others add.
  */
 struct wire_vector {
+	/* All that an interrupt touches, but for the bucket of what the one before it carried; a
+	 * cache line. */
+
 	/* The action that is counted, where several share the line; 0: none was seen. */
 	__u64 action;
 	/* Calls of its handler; or polls that found something. */
 	__u64 interrupts;
-	/* Of those: nothing was ours (IRQ_NONE), or the handler's thread is to do it. */
-	__u64 unhandled;
-	__u64 threaded;
 	/* Completions, by the handler itself, and by a softirq or thread behind it. */
 	__u64 inside;
 	__u64 outside;
 	/* Both together at the last interrupt's entry: what came since is what that one carried. */
 	__u64 counted;
-	/* The most that one carried. */
-	__u64 most;
 	/* The number of the next interrupt that is timed. */
 	__u64 next_timed;
 	/* When the last one came, where the time to the next is wanted; else 0. */
 	__u64 arrived;
+	/* By the queue of the first I/O that it reaped: + 1; 0: none yet. */
+	__u32 queue;
+	/* Where the last ones came to: + 1; 0: none yet. */
+	__u32 cpu;
+
+	/* The number of the last one that came to another CPU. */
+	__u64 cpu_since;
+	/* The most that one carried, above what the buckets tell exactly. */
+	__u64 most;
+	/* Nothing was ours (IRQ_NONE), or the handler's thread is to do it. */
+	__u64 unhandled;
+	__u64 threaded;
 	/* The thread of the handler. */
 	__u32 thread;
-	/* By the queue of the first I/O that it reaped: + 1; 0: none yet. */
+	/* With `queue`. */
 	__u32 device;
-	__u32 queue;
-	__u32 pad;
 	/* Of the timed ones. */
 	__u64 interrupted[INTERRUPTED_KINDS];
 	struct wire_extent handler;
 	struct wire_extent apart;
-	__u64 pads[3];
+	__u64 pad[2];
 	__u64 carried[CARRIED_BUCKETS];
 	__u64 handler_counts[HIST_BUCKETS];
 	__u64 apart_counts[HIST_BUCKETS];
@@ -632,24 +640,32 @@ struct wire_queue {
 };
 _Static_assert(sizeof(struct wire_queue) == 24, "wire_queue");
 
-/* Where an I/O completed. */
+/* Classes of I/O that the kernel has counters of; and what none counts. */
+enum wire_counted {
+	COUNTED_READ,
+	COUNTED_WRITE,
+	COUNTED_DISCARD,
+	COUNTED_FLUSH,
+	COUNTED_NONE,
+	COUNTED_CLASSES,
+};
+
+/* Where an I/O completed; else in a task. */
 enum wire_context {
 	IN_INTERRUPT,
 	/* In the softirq of the CPU that the interrupt came to. */
 	IN_SOFTIRQ,
 	/* In a softirq that another CPU asked for. */
 	IN_REMOTE_SOFTIRQ,
-	IN_TASK,
 	CONTEXTS,
 };
 
-/* I/Os of one device that completed on one CPU; two cache lines. */
+/* I/Os of one device that completed on one CPU; a cache line. */
 struct wire_completions {
-	__u64 ios[OPS];
+	__u64 ios[COUNTED_CLASSES];
 	__u64 contexts[CONTEXTS];
-	__u64 pad[4];
 };
-_Static_assert(sizeof(struct wire_completions) == 128, "wire_completions");
+_Static_assert(sizeof(struct wire_completions) == 64, "wire_completions");
 
 /* Softirqs of the block layer on one CPU. */
 struct wire_softirq {

@@ -9,14 +9,13 @@ use std::collections::BTreeMap;
 
 use self::posted::PostedMsi;
 use super::counting::Bracket;
-use super::op::Op;
 use crate::hist::Histogram;
 use crate::host::counters::Counters;
 use crate::host::interrupts::Interrupts;
 use crate::host::{BlockDevice, Host, Vector};
 use crate::wire::interrupts::{
-    DeviceSample, Place, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED, Reading, SoftirqSample, VectorSample,
-    WireCompletions,
+    COUNTED_NONE, DeviceSample, Place, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED, Reading, SoftirqSample,
+    VectorSample, WireCompletions,
 };
 
 /// The window between two readings.
@@ -31,7 +30,7 @@ pub struct InterruptSummary {
     pub posted: Option<PostedMsi>,
     /// The one with the most I/Os first.
     pub devices: Vec<DeviceInterrupts>,
-    /// Tasks that timed interrupts came into, the most frequent first.
+    /// Tasks that interrupts came into, the most frequent first: a sample of the timed ones.
     pub tasks: Vec<(String, u64)>,
 }
 
@@ -350,7 +349,8 @@ fn device(
             sum.contexts[context] += n.saturating_sub(then.contexts[context]);
         }
     }
-    let passthrough = sum.ios[Op::Passthrough as usize];
+    let ios: u64 = sum.ios.iter().sum();
+    let passthrough = sum.ios[COUNTED_NONE];
     let elsewhere = |of: &DeviceSample| of.queues.iter().map(|queue| queue.elsewhere).sum::<u64>();
     let mine = || vectors.iter().filter(|vector| vector.devices.contains(&last.name));
     let by_queue = mine().any(|vector| vector.queue.is_some());
@@ -365,7 +365,7 @@ fn device(
     others.retain(|name| *name != last.name);
     DeviceInterrupts {
         name: last.name.clone(),
-        ios: sum.ios.iter().sum(),
+        ios,
         kernel_ios: first.and_then(|first| kernel_ios(first, last, passthrough)),
         passthrough,
         interrupts: (!of_queues.is_empty()).then_some(interrupts),
@@ -374,7 +374,7 @@ fn device(
         in_interrupt: sum.contexts[0],
         in_softirq: sum.contexts[1],
         in_remote_softirq: sum.contexts[2],
-        in_task: sum.contexts[3],
+        in_task: ios.saturating_sub(sum.contexts.iter().sum()),
         elsewhere: elsewhere(last).saturating_sub(first.map_or(0, elsewhere)),
         hard_percent: (!timed.is_empty()).then(|| timed.iter().sum()),
         soft_percent: None,

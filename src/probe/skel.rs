@@ -113,8 +113,9 @@ same_layout!(WireBioIo, latency::types::wire_bio_io: bio queued proof link devic
     flush_ahead group cpu place);
 same_layout!(WireGroupKey, latency::types::wire_group_key: cgroup device queue cpu pid op size known);
 same_layout!(WireGenerator, latency::types::wire_generator: handed looked entered returned tid);
-same_layout!(WireVector, interrupts::types::wire_vector: action interrupts unhandled threaded inside outside counted
-    most next_timed arrived thread device queue interrupted handler apart carried handler_counts apart_counts);
+same_layout!(WireVector, interrupts::types::wire_vector: action interrupts inside outside counted next_timed arrived
+    queue cpu cpu_since most unhandled threaded thread device interrupted handler apart carried handler_counts
+    apart_counts);
 same_layout!(WireQueue, interrupts::types::wire_queue: place kind single elsewhere);
 same_layout!(WireCompletions, interrupts::types::wire_completions: ios contexts);
 same_layout!(WireSoftirq, interrupts::types::wire_softirq: runs deferred next_timed time timed);

@@ -3,6 +3,7 @@
 
 mod charts;
 mod findings;
+mod interrupts;
 mod setting;
 mod tables;
 
@@ -55,6 +56,7 @@ pub fn render(report: &Report<'_>) -> String {
     out.push_str(&section("Distributions", &charts::distributions(s)));
     out.push_str(&section("Percentiles", &tables::percentiles(s)));
     out.push_str(&section("Hardware queues", &tables::queues(s)));
+    out.push_str(&section("Interrupts", &interrupts::interrupts(s)));
     out.push_str(&section("Load", &tables::load(s)));
     out.push_str(&section("CPU time", &tables::cpu(s)));
     out.push_str(&section("Flame graph", &flame_graph(report)));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{Damaged, OPS, WireExtent};
+use super::{Damaged, WireExtent};
 use crate::hist::{BUCKETS, Histogram, SUB_BITS};
 use crate::host::counters::Counters;
 use crate::host::interrupts::Interrupts;
@@ -13,8 +13,11 @@ use crate::host::interrupts::Interrupts;
 pub const CARRIED_BUCKETS: usize = (16 - SUB_BITS as usize + 1) << SUB_BITS;
 /// `enum wire_interrupted`: the idle task, a kernel thread, a thread of a process.
 pub const INTERRUPTED_KINDS: usize = 3;
-/// `enum wire_context`.
-pub const CONTEXTS: usize = 4;
+/// `enum wire_context`: in the interrupt, its softirq, or one that another CPU asked for; the others in a task.
+pub const CONTEXTS: usize = 3;
+/// `enum wire_counted`: reads, writes, discards and flushes, as the kernel counts them, and what it does not count.
+pub const COUNTED_CLASSES: usize = 5;
+pub const COUNTED_NONE: usize = 4;
 /// `enum wire_queue_kind`.
 pub const QUEUE_BY_REAP: u32 = 0;
 pub const QUEUE_BY_NAME: u32 = 1;
@@ -27,22 +30,23 @@ pub const QUEUE_UNKNOWN: u32 = 3;
 pub struct WireVector {
     pub action: u64,
     pub interrupts: u64,
-    pub unhandled: u64,
-    pub threaded: u64,
     pub inside: u64,
     pub outside: u64,
     pub counted: u64,
-    pub most: u64,
     pub next_timed: u64,
     pub arrived: u64,
+    pub queue: u32,
+    pub cpu: u32,
+    pub cpu_since: u64,
+    pub most: u64,
+    pub unhandled: u64,
+    pub threaded: u64,
     pub thread: u32,
     pub device: u32,
-    pub queue: u32,
-    pub pad: u32,
     pub interrupted: [u64; INTERRUPTED_KINDS],
     pub handler: WireExtent,
     pub apart: WireExtent,
-    pub pads: [u64; 3],
+    pub pad: [u64; 2],
     pub carried: [u64; CARRIED_BUCKETS],
     pub handler_counts: [u64; BUCKETS],
     pub apart_counts: [u64; BUCKETS],
@@ -63,9 +67,8 @@ pub struct WireQueue {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
 pub struct WireCompletions {
-    pub ios: [u64; OPS],
+    pub ios: [u64; COUNTED_CLASSES],
     pub contexts: [u64; CONTEXTS],
-    pub pad: [u64; 4],
 }
 
 /// `struct wire_softirq`.
@@ -82,7 +85,7 @@ pub struct WireSoftirq {
 
 const _: () = assert!(size_of::<WireVector>() == 192 + 8 * CARRIED_BUCKETS + 2 * 8 * BUCKETS);
 const _: () = assert!(size_of::<WireQueue>() == 24);
-const _: () = assert!(size_of::<WireCompletions>() == 128);
+const _: () = assert!(size_of::<WireCompletions>() == 64);
 const _: () = assert!(size_of::<WireSoftirq>() == 64);
 
 /// A vector, or a poll queue whose polls stand in the place of interrupts.
@@ -108,8 +111,9 @@ pub struct VectorSample {
 }
 
 impl WireVector {
-    /// `last`: nothing more comes, and what the last interrupt carried is known.
-    pub fn decode(bytes: &[u8], last: bool) -> Result<VectorSample, Damaged> {
+    /// `last`: nothing more comes, and what the last interrupt carried is known. `moved`: by CPU, those that came
+    /// before the interrupts moved away from it.
+    pub fn decode(bytes: &[u8], moved: Vec<u64>, last: bool) -> Result<VectorSample, Damaged> {
         let wire = Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_vector", bytes))?;
         let completions = wire.inside + wire.outside;
         let mut counts = wire.carried;
@@ -124,6 +128,10 @@ impl WireVector {
         let of = |counts: &[u64], extent: &WireExtent| {
             Histogram::from_parts(counts, extent.sum, !extent.not_min, extent.max)
         };
+        let mut by_cpu = moved;
+        if let Some(here) = wire.cpu.checked_sub(1).and_then(|cpu| by_cpu.get_mut(cpu as usize)) {
+            *here += wire.interrupts.saturating_sub(wire.cpu_since);
+        }
         let place = |number: u32| number.checked_sub(1);
         Ok(VectorSample {
             interrupts: wire.interrupts,
@@ -137,7 +145,7 @@ impl WireVector {
             interrupted: wire.interrupted,
             queue: place(wire.queue),
             device: place(wire.device),
-            by_cpu: Vec::new(),
+            by_cpu,
         })
     }
 }
@@ -244,7 +252,8 @@ pub struct Reading {
     pub devices: Vec<DeviceSample>,
     /// By CPU.
     pub softirqs: Vec<SoftirqSample>,
-    /// Tasks that timed interrupts came into, by name; and those for whose name there was no room.
+    /// Tasks that interrupts came into, by name: a sample of the timed ones; and those for whose name there was no
+    /// room.
     pub tasks: BTreeMap<Vec<u8>, u64>,
     pub unnamed: u64,
     /// Runs that the kernel skipped, by program.
@@ -272,13 +281,12 @@ mod tests {
     fn what_the_last_interrupt_carried_is_known_at_the_end() {
         let mut bytes = wire();
         put(&mut bytes, 1, 2);
-        put(&mut bytes, 4, 7);
-        put(&mut bytes, 6, 3);
-        put(&mut bytes, 7, 3);
+        put(&mut bytes, 2, 7);
+        put(&mut bytes, 4, 3);
         put(&mut bytes, 24 + 3, 1);
-        let open = WireVector::decode(&bytes, false).unwrap();
+        let open = WireVector::decode(&bytes, Vec::new(), false).unwrap();
         assert_eq!((open.carried.count(), open.carried.sum(), open.completions), (1, 3, 7));
-        let last = WireVector::decode(&bytes, true).unwrap();
+        let last = WireVector::decode(&bytes, Vec::new(), true).unwrap();
         assert_eq!((last.carried.count(), last.carried.sum(), last.carried.max()), (2, 7, Some(4)));
         assert_eq!(last.carried.min(), Some(3));
         assert_eq!(last.carried.count(), last.interrupts);
@@ -288,9 +296,21 @@ mod tests {
     fn an_empty_interrupt_carried_nothing() {
         let mut bytes = wire();
         put(&mut bytes, 1, 1);
-        let last = WireVector::decode(&bytes, true).unwrap();
+        let last = WireVector::decode(&bytes, Vec::new(), true).unwrap();
         assert_eq!((last.carried.count(), last.carried.sum(), last.carried.max()), (1, 0, Some(0)));
-        assert!(WireVector::decode(&wire(), true).unwrap().carried.is_empty());
-        assert!(WireVector::decode(&bytes[8..], true).is_err());
+        assert!(WireVector::decode(&wire(), Vec::new(), true).unwrap().carried.is_empty());
+        assert!(WireVector::decode(&bytes[8..], Vec::new(), true).is_err());
+    }
+
+    /// Ten came to CPU 0 and moved to CPU 2, which had three before; 25 there are by now.
+    #[test]
+    fn interrupts_are_where_they_came_to() {
+        let mut bytes = wire();
+        put(&mut bytes, 1, 25);
+        put(&mut bytes, 7, 3 << 32);
+        put(&mut bytes, 8, 13);
+        let sample = WireVector::decode(&bytes, vec![10, 0, 3, 0], false).unwrap();
+        assert_eq!(sample.by_cpu, [10, 0, 15, 0]);
+        assert_eq!(sample.by_cpu.iter().sum::<u64>(), sample.interrupts);
     }
 }

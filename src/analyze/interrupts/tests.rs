@@ -182,7 +182,7 @@ fn cpu_time_is_that_of_the_sample_times_the_count() {
     window.end.places[1].1 = sample;
     window.end.softirqs[0] = SoftirqSample { runs: 100, deferred: 1, timed: 10, timed_ns: 50_000 };
     window.ios(1000);
-    window.end.devices[0].by_cpu[1].contexts = [0, 1000, 0, 0];
+    window.end.devices[0].by_cpu[1].contexts = [0, 1000, 0];
     let summary = window.summary();
     let percent = summary.devices[0].hard_percent.unwrap();
     assert!((percent - 0.2).abs() < 1e-9, "{percent}");

@@ -39,7 +39,7 @@ pub fn body(summary: &InterruptSummary, time_every: u32) -> Map<String, Value> {
     add("ipi", json!({"completions": sum(summary, |device| device.in_remote_softirq)}));
     add("posted_msi", json!(summary.posted));
     add("devices", summary.devices.iter().map(device).collect());
-    let tasks = summary.tasks.iter().map(|(comm, n)| json!({"comm": comm, "interrupts": n}));
+    let tasks = summary.tasks.iter().map(|(comm, n)| json!({"comm": comm, "samples": n}));
     add("interrupted_tasks", tasks.collect());
     all
 }

@@ -228,11 +228,15 @@ fn into(summary: &InterruptSummary) -> String {
         return String::new();
     }
     let share = |n: u64| significant(100.0 * n as f64 / all as f64, 2);
+    // Names are taken of a few of those that came into a task.
+    let named: u64 = summary.tasks.iter().map(|(_, n)| n).sum();
+    let of_task =
+        |n: u64| significant(100.0 * n as f64 / named as f64 * (user + kernel) as f64 / all as f64, 2);
     let tasks: Vec<String> = summary
         .tasks
         .iter()
         .take(MOST_TASKS)
-        .map(|(name, n)| format!("{} {} %", clean(name), share(*n)))
+        .map(|(name, n)| format!("{} {} %", clean(name), of_task(*n)))
         .collect();
     let names = if tasks.is_empty() { String::new() } else { format!(" ({})", tasks.join(", ")) };
     format!(
@@ -244,13 +248,16 @@ fn into(summary: &InterruptSummary) -> String {
     )
 }
 
-fn verdict(seen: u64, bracket: Bracket) -> String {
+/// What was seen and lost, beside the kernel's count.
+fn verdict(seen: u64, lost: u64, bracket: Bracket) -> String {
     let range = if bracket.min == bracket.max {
         count(bracket.min)
     } else {
         format!("{} to {}", count(bracket.min), count(bracket.max))
     };
-    format!("kernel counted {range}: {}", if bracket.holds(seen) { "ok" } else { "DIFFERS" })
+    let verdict = if bracket.holds(seen + lost) { "ok" } else { "DIFFERS" };
+    let and_lost = if lost > 0 { format!(" and {} lost", count(lost)) } else { String::new() };
+    format!("{}{and_lost}, kernel counted {range}: {verdict}", count(seen))
 }
 
 /// The checks against the kernel's own counters: I/Os by device, interrupts of all vectors together and those that
@@ -261,8 +268,8 @@ fn checks(summary: &InterruptSummary, devices: &[&DeviceInterrupts]) -> String {
         let name = clean(&device.name);
         out.push_str(&match device.kernel_ios {
             Some(bracket) => {
-                let seen = device.comparable();
-                format!("check {name}: seen {} I/Os, {}\n", count(seen), verdict(seen, bracket))
+                let verdict = verdict(device.comparable(), device.uncounted(), bracket);
+                format!("check {name}: I/Os seen {verdict}\n")
             }
             None => format!(
                 "check {name}: the kernel's counters are off, not readable, or hold passthrough commands, so this was \
@@ -278,25 +285,17 @@ fn checks(summary: &InterruptSummary, devices: &[&DeviceInterrupts]) -> String {
     let sum = |of: fn(&(&VectorSummary, Bracket)) -> u64| known.iter().map(of).sum::<u64>();
     let all = Bracket { min: sum(|(_, b)| b.min), max: sum(|(_, b)| b.max) };
     let seen = sum(|(vector, _)| vector.interrupts);
-    let wrong: Vec<String> = known
-        .iter()
-        .filter(|(vector, bracket)| !bracket.holds(vector.interrupts))
-        .map(|(vector, bracket)| {
-            format!(
-                "; irq {} seen {}, {}",
-                vector.irq,
-                count(vector.interrupts),
-                verdict(vector.interrupts, *bracket)
-            )
-        })
-        .collect();
+    let lost = sum(|(vector, _)| vector.uncounted());
     out.push_str(&format!(
-        "check interrupts: seen {} of {} vectors, {}{}\n",
-        count(seen),
+        "check interrupts of {} vectors: seen {}\n",
         known.len(),
-        verdict(seen, all),
-        wrong.concat()
+        verdict(seen, lost, all)
     ));
+    for (vector, bracket) in known.iter().filter(|(v, bracket)| !bracket.holds(v.interrupts + v.uncounted()))
+    {
+        let verdict = verdict(vector.interrupts, vector.uncounted(), *bracket);
+        out.push_str(&format!("check interrupt {}: seen {verdict}\n", vector.irq));
+    }
     let unchecked = summary.vectors.len() - known.len();
     if unchecked > 0 {
         out.push_str(&format!(
