@@ -7,23 +7,29 @@
 //! escape them.
 
 pub mod abilities;
+pub mod absence;
 mod attribute;
 pub mod block;
 pub mod cgroups;
 pub mod counters;
 pub mod cpu;
+pub mod frequency;
+pub mod idle;
 pub mod kernel;
 mod layers;
+pub mod memory;
 pub mod mounts;
 pub mod nvme;
 pub mod pci;
 pub mod processes;
 pub mod rights;
 pub mod select;
+pub mod smt;
 pub mod throttle;
 pub mod vectors;
 pub mod warnings;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
@@ -43,6 +49,13 @@ pub struct Host {
     /// The CPUs of each node that is online.
     pub nodes: Vec<NumaNode>,
     pub memory_bytes: Option<u64>,
+    /// Memory of each node that tells it.
+    pub node_memory: BTreeMap<u32, u64>,
+    pub smt: smt::Smt,
+    /// None: the kernel has no driver of idle states.
+    pub idle: Option<idle::Idle>,
+    /// Empty: the kernel has no driver of frequencies.
+    pub frequencies: Vec<frequency::Frequency>,
     /// Name of the hypervisor where the kernel or DMI tells one.
     pub virtualization: Option<String>,
     /// The root complexes to which a disk is attached, or could be: those with a PCI bridge.
@@ -72,7 +85,11 @@ impl Host {
             cpus_possible: cpus.possible.len() as u32,
             numa_nodes: cpus.nodes.len().max(1) as u32,
             nodes: cpus.nodes,
-            memory_bytes: cpu::memory_bytes(root),
+            memory_bytes: memory::bytes(root),
+            node_memory: memory::by_node(root),
+            smt: smt::Smt::read(root, &cpus.online),
+            idle: idle::Idle::read(root, &cpus.online),
+            frequencies: frequency::frequencies(root),
             virtualization: kernel::virtualization(root),
             root_complexes,
             devices,
@@ -175,6 +192,15 @@ impl BlockDevice {
     /// A namespace of an NVMe drive, or the head or a path of one.
     pub fn is_nvme(&self) -> bool {
         self.driver.as_deref().is_some_and(|driver| driver.starts_with("nvme"))
+    }
+
+    /// What all namespaces of a drive, and all paths to them, have in common: `nvme1` of nvme1n2 and nvme1c0n1. Another
+    /// disk is a drive of its own.
+    pub fn drive(&self) -> String {
+        match layers::nvme_name(&self.name) {
+            Some((subsystem, _, _)) => format!("nvme{subsystem}"),
+            None => self.name.clone(),
+        }
     }
 }
 

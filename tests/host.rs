@@ -9,8 +9,9 @@ use biopsy::host::counters::Counters;
 use biopsy::host::rights::Rights;
 use biopsy::host::{BlockDevice, Host, select, throttle, warnings};
 use biopsy::refusal::Refusal;
-use biopsy::render::{json, text};
+use biopsy::render::{self, text};
 use scratch::Scratch;
+use serde_json::json;
 
 fn machine(name: &str) -> (Scratch, Host) {
     let scratch = scratch::machine(name, |bytes| bytes);
@@ -99,7 +100,13 @@ fn a_link_at_half_speed_is_told_with_its_line_rate() {
     let ids: Vec<(&str, &str)> = facts.iter().map(|fact| (fact.device.as_str(), fact.id)).collect();
     assert_eq!(
         ids,
-        [("loop0", "iostats-off"), ("nvme0c0n1", "link-degraded"), ("nvme1c1n1", "scheduler-on-nvme")]
+        [
+            ("loop0", "iostats-off"),
+            ("nvme0c0n1", "link-degraded"),
+            ("nvme1c1n1", "scheduler-on-nvme"),
+            ("cpus 2-7", "idle-deep"),
+            ("cpus 4-7", "frequency-held")
+        ]
     );
 }
 
@@ -232,6 +239,33 @@ fn a_file_of_this_machine_lies_on_the_disk_of_its_file_system() {
     assert_eq!(select::disk_of_path(Path::new("/no/such/file")), None);
 }
 
+/// What is null has its reason beside it; what nobody told is not zero.
+#[test]
+fn cpus_and_nodes_are_told_with_what_is_absent() {
+    let object = |name: &str| {
+        let (scratch, host) = machine(name);
+        let selection = select::selection(&host, scratch.path(), &[], false).unwrap();
+        let facts = warnings::warnings(&host, &selection.devices);
+        let bytes = render::json::devices::devices(&Default::default(), &host, &selection, &facts);
+        serde_json::from_slice::<serde_json::Value>(&bytes).unwrap()
+    };
+    let told = object("multipath");
+    let cpus = &told["cpus"];
+    assert_eq!((&cpus["smt"]["cores"], &cpus["smt"]["siblings"][3]), (&json!(4), &json!([6, 7])));
+    let deep =
+        json!({"state": 3, "name": "C3", "exit_us": 350, "cpus": [2, 3, 4, 5, 6, 7], "off_cpus": [0, 1]});
+    assert_eq!((&cpus["idle"]["driver"], &cpus["idle"]["states"][3]), (&json!("acpi_idle"), &deep));
+    assert_eq!(cpus["frequency"][1]["cpus"], json!([4, 5, 6, 7]));
+    assert_eq!(cpus["absent"], json!([{"what": "wakeup_limit_us", "why": "no such file or directory"}]));
+    assert_eq!(told["nodes"][0]["memory_bytes"], json!(32_768_000u64 << 10));
+    assert_eq!(told["nodes"][1]["memory_bytes"], json!(null));
+
+    let cpus = &object("virtio")["cpus"];
+    assert_eq!((&cpus["idle"], &cpus["frequency"]), (&json!(null), &json!(null)));
+    let absent: Vec<_> = cpus["absent"].as_array().unwrap().iter().map(|one| one["what"].clone()).collect();
+    assert_eq!(absent, ["smt", "cores", "idle", "frequency"]);
+}
+
 /// Every attribute of every tree, replaced by each kind of garbage: readers and renderers survive,
 /// and no control character gets through.
 #[test]
@@ -331,7 +365,7 @@ fn look_at_everything(root: &Path) {
         let text = text::devices::devices(&host, &selection, &facts, &[]);
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
         assert!(!text.contains(['\u{202e}', '\u{200b}', '\u{fffd}']), "{text:?}");
-        let bytes = json::devices::devices(&Default::default(), &host, &selection, &facts);
+        let bytes = render::json::devices::devices(&Default::default(), &host, &selection, &facts);
         serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
     }
     for device in &host.devices {

@@ -3,18 +3,22 @@
 use serde_json::{Value, json};
 
 use crate::envelope::Envelope;
+use crate::host::absence;
+use crate::host::idle::{IdleState, Wakeup};
 use crate::host::nvme::Health;
 use crate::host::nvme::identity::Identity;
 use crate::host::pci::sharing::{self, RootComplex, SharedLink};
 use crate::host::select::Selection;
 use crate::host::warnings::Warning;
-use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link, Partition};
+use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link, NumaNode, Partition};
 
 /// The whole object, as one line.
 pub fn devices(envelope: &Envelope, host: &Host, selection: &Selection, warnings: &[Warning]) -> Vec<u8> {
     let mut object = super::object("biopsy.devices/1", envelope);
     let mut add = |key: &str, value: Value| object.insert(key.to_string(), value);
     add("host", machine(host));
+    add("cpus", cpus(host));
+    add("nodes", host.nodes.iter().map(|node| self::node(host, node)).collect());
     add("devices", selection.devices.iter().map(|device| self::device(device)).collect());
     add("not_shown", selection.placeholders.iter().map(|device| device.name.as_str()).collect());
     add("topology", topology(host, &selection.devices));
@@ -33,6 +37,45 @@ fn machine(host: &Host) -> Value {
         "memory_bytes": host.memory_bytes,
         "virtualization": host.virtualization,
     })
+}
+
+/// How the CPUs run and sleep. `absent` says why what is null is not there.
+fn cpus(host: &Host) -> Value {
+    let state = |state: &IdleState| {
+        json!({
+            "state": state.state,
+            "name": state.name,
+            "exit_us": state.exit_us,
+            "cpus": state.cpus,
+            "off_cpus": state.off_cpus,
+        })
+    };
+    let limit = |wakeup: &Wakeup| match wakeup {
+        Wakeup::Limit(us) => Some(*us),
+        Wakeup::Unlimited | Wakeup::Untold(_) => None,
+    };
+    let idle = host.idle.as_ref().map(|idle| {
+        json!({
+            "driver": idle.driver,
+            "governor": idle.governor,
+            "states": idle.states.iter().map(state).collect::<Vec<_>>(),
+            "wakeup_limit_us": limit(&idle.wakeup),
+        })
+    });
+    let absent: Vec<Value> = absence::of_cpus(host)
+        .into_iter()
+        .map(|absence| json!({ "what": absence.what, "why": absence.why }))
+        .collect();
+    json!({
+        "smt": host.smt,
+        "idle": idle,
+        "frequency": (!host.frequencies.is_empty()).then_some(&host.frequencies),
+        "absent": absent,
+    })
+}
+
+fn node(host: &Host, node: &NumaNode) -> Value {
+    json!({ "node": node.node, "cpus": node.cpus, "memory_bytes": host.node_memory.get(&node.node) })
 }
 
 fn device(device: &BlockDevice) -> Value {

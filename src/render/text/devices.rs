@@ -2,11 +2,16 @@
 
 use super::{bytes, clean, common_bytes, counted, significant};
 use crate::envelope::Missing;
+use crate::host::absence;
+use crate::host::cpu::ranges;
+use crate::host::frequency::Frequency;
+use crate::host::idle::{Idle, IdleState, Wakeup};
 use crate::host::nvme::identity::Identity;
 use crate::host::pci::sharing::{self, RootComplex};
 use crate::host::select::Selection;
+use crate::host::smt::Smt;
 use crate::host::warnings::Warning;
-use crate::host::{BlockDevice, Host, Link, Partition};
+use crate::host::{BlockDevice, Host, Link, NumaNode, Partition};
 
 const HEADER: [&str; 9] = [
     "device",
@@ -23,12 +28,14 @@ const HEADER: [&str; 9] = [
 const RIGHT: [bool; 9] = [false, true, false, false, true, true, true, false, false];
 /// More mount points than this (containers have hundreds of bind mounts) are counted.
 const MOUNTS_SHOWN: usize = 4;
+/// More sets of CPUs that run differently than this are counted.
+const SETS_SHOWN: usize = 4;
 /// Prose below the table is folded here.
 const WIDTH: usize = 100;
 
 /// The whole view.
 pub fn devices(host: &Host, selection: &Selection, warnings: &[Warning], missing: &[Missing]) -> String {
-    let mut out = format!("{}\n\n", machine(host));
+    let mut out = format!("{}\n{}\n", machine(host), processors(host));
     if selection.devices.is_empty() {
         out.push_str("no block device in use\n");
     } else {
@@ -47,6 +54,9 @@ pub fn devices(host: &Host, selection: &Selection, warnings: &[Warning], missing
     }
     for warning in warnings {
         out.push_str(&format!("warning: {}: {}\n", clean(&warning.device), clean(&warning.sentence)));
+        if let Some(remedy) = &warning.remedy {
+            out.push_str(&format!("    remedy: {}\n", clean(remedy)));
+        }
     }
     for line in missing {
         let remedy = line.remedy.as_ref().map_or(String::new(), |remedy| format!("; {remedy}"));
@@ -72,6 +82,102 @@ fn machine(host: &Host) -> String {
     parts.extend(host.memory_bytes.map(|size| format!("{} of memory", bytes(size as f64))));
     parts.extend(host.virtualization.as_deref().map(|name| format!("virtual machine ({})", clean(name))));
     fold("", parts)
+}
+
+/// How the CPUs run and sleep, and what belongs to which node: a line each, where there is something to say.
+fn processors(host: &Host) -> String {
+    let mut out = fold("CPUs: ", [threads(&host.smt), speeds(host)].concat()) + "\n";
+    if let Some(idle) = &host.idle {
+        let driver = idle.driver.as_deref().map_or(String::new(), |name| format!(" of {}", clean(name)));
+        let governor =
+            idle.governor.as_deref().map_or(String::new(), |name| format!(" (governor {})", clean(name)));
+        out.push_str(&fold(&format!("idle states{driver}{governor}: "), sleeps(idle, host.cpus_online)));
+        out.push('\n');
+    }
+    if host.nodes.len() > 1 {
+        let node = |node: &NumaNode| {
+            let memory = host.node_memory.get(&node.node);
+            let memory = memory.map_or("memory not told".to_string(), |size| bytes(*size as f64));
+            format!("{} with {memory} and CPUs {}", node.node, ranges(&node.cpus))
+        };
+        out.push_str(&fold("NUMA nodes: ", host.nodes.iter().map(node).collect()));
+        out.push('\n');
+    }
+    out
+}
+
+/// `8 cores with 16 threads, SMT on`.
+fn threads(smt: &Smt) -> Vec<String> {
+    let mut parts: Vec<String> = smt.cores.map(|cores| counted(cores.into(), "core")).into_iter().collect();
+    let word = match (smt.control.as_deref(), smt.active) {
+        (Some("on"), Some(false)) => Some("SMT on, but one thread a core".to_string()),
+        (Some("on"), _) => Some("SMT on".to_string()),
+        (Some("off"), _) => Some("SMT off".to_string()),
+        (Some("forceoff"), _) => Some("SMT forced off".to_string()),
+        (Some("notsupported"), _) => Some("no SMT".to_string()),
+        (Some("notimplemented") | None, Some(true)) => Some("SMT on".to_string()),
+        (Some("notimplemented") | None, Some(false)) => Some("no SMT".to_string()),
+        (Some("notimplemented") | None, None) => None,
+        (Some(other), _) => Some(format!("SMT {}", clean(other))),
+    };
+    parts.extend(word);
+    parts
+}
+
+/// `powersave of intel_pstate (prefers balance_performance)`, for each set of CPUs that is set differently; and why
+/// there is none.
+fn speeds(host: &Host) -> Vec<String> {
+    let several = host.frequencies.len() > 1;
+    let speed = |set: &Frequency| {
+        let word = |value: &Option<String>| value.as_deref().map_or("unknown".to_string(), clean);
+        let mut text = format!("governor {} of {}", word(&set.governor), word(&set.driver));
+        if let Some(preference) = &set.preference {
+            text.push_str(&format!(" (prefers {})", clean(preference)));
+        }
+        if let (Some(low), Some(high)) = (set.min_khz, set.max_khz) {
+            text.push_str(&format!(" at {} to {} GHz", gigahertz(low), gigahertz(high)));
+        }
+        if several {
+            text.push_str(&format!(" on CPUs {}", ranges(&set.cpus)));
+        }
+        text
+    };
+    let mut parts: Vec<String> = host.frequencies.iter().take(SETS_SHOWN).map(speed).collect();
+    if host.frequencies.len() > SETS_SHOWN {
+        parts.push(format!("and {} more settings", host.frequencies.len() - SETS_SHOWN));
+    }
+    let absent = absence::of_cpus(host).into_iter();
+    parts.extend(absent.filter_map(|absence| match absence.what {
+        "idle" => Some(format!("no idle states ({})", absence.why)),
+        "frequency" => Some(format!("no frequency governor ({})", absence.why)),
+        _ => None,
+    }));
+    parts
+}
+
+fn gigahertz(khz: u64) -> String {
+    significant(khz as f64 / 1e6, 2)
+}
+
+/// `C6 133 µs (off on 2 CPUs)`: the most that it takes to wake from each.
+fn sleeps(idle: &Idle, online: u32) -> Vec<String> {
+    let state = |state: &IdleState| {
+        let mut text = state.name.as_deref().map_or(format!("state {}", state.state), clean);
+        if let Some(us) = state.exit_us {
+            text.push_str(&format!(" {us} µs"));
+        }
+        match state.off_cpus.len() {
+            0 => {}
+            off if off == online as usize => text.push_str(" (off)"),
+            off => text.push_str(&format!(" (off on {})", counted(off as u64, "CPU"))),
+        }
+        text
+    };
+    let mut parts: Vec<String> = idle.states.iter().map(state).collect();
+    if let Wakeup::Limit(us) = idle.wakeup {
+        parts.push(format!("held to {us} µs by /dev/cpu_dma_latency"));
+    }
+    parts
 }
 
 /// Parts in sentences of at most [`WIDTH`] columns, where a part fits; what follows is indented.
