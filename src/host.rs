@@ -15,6 +15,7 @@ pub mod counters;
 pub mod cpu;
 pub mod frequency;
 pub mod idle;
+pub mod iocost;
 pub mod kernel;
 mod layers;
 pub mod memory;
@@ -64,6 +65,10 @@ pub struct Host {
     pub devices: Vec<BlockDevice>,
     /// Limits of cgroups; empty until somebody looks ([`throttle::throttles`]).
     pub throttles: Vec<Throttle>,
+    /// What io.cost is told of disks; empty until somebody looks ([`iocost::costs`]).
+    pub costs: Vec<iocost::Cost>,
+    /// Somebody looked for limits where cgroups of the block layer are: who has none above has none.
+    pub limits_told: bool,
 }
 
 impl Host {
@@ -94,7 +99,18 @@ impl Host {
             root_complexes,
             devices,
             throttles: Vec::new(),
+            costs: Vec::new(),
+            limits_told: false,
         })
+    }
+
+    /// Looks into the cgroups for what they allow; false where none can be seen. It looks into every one, so it is for
+    /// those who ask.
+    pub fn read_limits(&mut self, root: &Path) -> bool {
+        self.throttles = throttle::throttles(root, &self.devices);
+        self.costs = iocost::costs(root, &self.devices);
+        self.limits_told = throttle::are_told(root);
+        self.limits_told
     }
 
     /// The disk of this name.

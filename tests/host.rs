@@ -418,6 +418,65 @@ fn throttles_of_cgroups_are_found_with_who_they_hold() {
     assert!(throttle::throttles(scratch.path(), &host.devices).is_empty());
 }
 
+/// Each device has its limits beside it, and who may not see them does not read that there are none.
+#[test]
+fn limits_stand_beside_the_device_that_they_are_of() {
+    let (scratch, mut host) = machine("virtio");
+    let view = |host: &Host| {
+        let selection = select::selection(host, scratch.path(), &[], false).unwrap();
+        let facts = warnings::warnings(host, &selection.devices);
+        let text = text::devices::devices(host, &selection, &facts, &[]);
+        let bytes = render::json::devices::devices(&Default::default(), host, &selection, &facts);
+        (text, serde_json::from_slice::<serde_json::Value>(&bytes).unwrap())
+    };
+    assert!(!host.read_limits(scratch.path()), "no cgroups are mounted");
+    let (_, object) = view(&host);
+    assert_eq!(
+        (&object["devices"][0]["limits"], &object["devices"][0]["io_cost"]),
+        (&json!(null), &json!(null))
+    );
+
+    let v2 = "25 20 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    scratch.write("proc/self/mountinfo", v2.as_bytes());
+    scratch.write("proc/self/cgroup", b"0::/jobs\n");
+    scratch.write("sys/fs/cgroup/cgroup.controllers", b"cpu memory\n");
+    assert!(
+        !host.read_limits(scratch.path()),
+        "without the controller nobody is limited here, or elsewhere is told"
+    );
+    scratch.write("sys/fs/cgroup/cgroup.controllers", b"cpu io memory\n");
+    assert!(host.read_limits(scratch.path()));
+    assert_eq!(view(&host).1["devices"][0]["limits"], json!([]));
+
+    scratch.write("sys/fs/cgroup/jobs/io.max", b"254:0 rbps=2097152 wbps=max riops=120 wiops=max\n");
+    scratch.write("sys/fs/cgroup/web\x1b[2J/io.max", b"254:0 wiops=50\n8:0 wiops=1\n");
+    let qos = "254:0 enable=1 ctrl=user rpct=95.00 rlat=10000 wpct=0.00 wlat=20000 min=50.00 max=150.00\n8:0 enable=1\n";
+    scratch.write("sys/fs/cgroup/io.cost.qos", qos.as_bytes());
+    scratch.write(
+        "sys/fs/cgroup/io.cost.model",
+        b"254:0 ctrl=auto model=linear rbps=488636629 rrandiops=8518\n",
+    );
+    host.read_limits(scratch.path());
+    let (text, object) = view(&host);
+    let vda = &object["devices"][0];
+    let own = json!({"cgroup": "/jobs", "own": true, "read_bytes_per_second": 2 << 20, "write_bytes_per_second": null,
+        "read_ios_per_second": 120, "write_ios_per_second": null});
+    let limits = vda["limits"].as_array().unwrap();
+    assert!(limits.len() == 2 && limits.contains(&own), "{limits:?}");
+    let cost = &vda["io_cost"];
+    assert_eq!((&cost["enabled"], &cost["read"]["latency_us"]), (&json!(true), &json!(10_000)));
+    assert_eq!(cost["model"]["read"]["random_ios_per_second"], json!(8_518));
+    assert_eq!(cost["model"]["write"]["bytes_per_second"], json!(null));
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "cgroup /jobs (ours) limited to 2.00 MiB/s of reads and 120 reads a second, cgroup /web\\u{1b}[2J limited",
+        "limited to 50 writes a second, io.cost on (reads: p95 below 10.0 ms; 50 to 150 % of its model)",
+        "warning: vda: the cgroup /jobs limits it",
+    ] {
+        assert!(flat.contains(part), "{part} is not in {text}");
+    }
+}
+
 /// A storage server's thousands: volumes on disks, each with a queue, read and searched in seconds.
 #[test]
 fn thousands_of_devices_are_read_and_found() {

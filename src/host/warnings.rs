@@ -9,7 +9,7 @@ use super::cpu::ranges;
 use super::frequency::Frequency;
 use super::idle::{Idle, Wakeup};
 use super::pci::sharing::{self, RootComplex, SharedLink};
-use super::{BlockDevice, Host, Link};
+use super::{BlockDevice, Host, Link, Throttle};
 
 /// Four drives of 4 lanes are what one slot of 16 holds: more than one device's worth begins above.
 const CROWD: usize = 5;
@@ -41,6 +41,8 @@ pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
             warnings.extend(of_function(host, device));
         }
         warnings.extend(of_disk(device));
+        let own = |limit: &&Throttle| limit.own && limit.device == device.name;
+        warnings.extend(host.throttles.iter().filter(own).map(cgroup_limit));
     }
     // What a hypervisor shows of links and root complexes is not the machine's.
     if host.virtualization.is_none() {
@@ -128,6 +130,21 @@ fn of_disk(device: &BlockDevice) -> Vec<Warning> {
         );
     }
     warnings
+}
+
+/// What is started here is held back: a load of ours among it.
+fn cgroup_limit(limit: &Throttle) -> Warning {
+    Warning {
+        device: limit.device.clone(),
+        id: "cgroup-limit",
+        sentence: format!(
+            "the cgroup {} limits it, and what is started from here runs in that",
+            limit.cgroup
+        ),
+        remedy: Some(
+            "measure from another cgroup, or lift the limit (io.max; v1: blkio.throttle.*)".to_string(),
+        ),
+    }
 }
 
 /// CPUs that may fall so deep asleep that an interrupt finds them late.

@@ -10,7 +10,7 @@ use crate::host::nvme::identity::Identity;
 use crate::host::pci::sharing::{self, RootComplex, SharedLink};
 use crate::host::select::Selection;
 use crate::host::warnings::Warning;
-use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link, NumaNode, Partition};
+use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link, NumaNode, Partition, Throttle};
 
 /// The whole object, as one line.
 pub fn devices(envelope: &Envelope, host: &Host, selection: &Selection, warnings: &[Warning]) -> Vec<u8> {
@@ -19,7 +19,7 @@ pub fn devices(envelope: &Envelope, host: &Host, selection: &Selection, warnings
     add("host", machine(host));
     add("cpus", cpus(host));
     add("nodes", host.nodes.iter().map(|node| self::node(host, node)).collect());
-    add("devices", selection.devices.iter().map(|device| self::device(device)).collect());
+    add("devices", selection.devices.iter().map(|device| self::device(host, device)).collect());
     add("not_shown", selection.placeholders.iter().map(|device| device.name.as_str()).collect());
     add("topology", topology(host, &selection.devices));
     add("warnings", json!(warnings));
@@ -78,7 +78,7 @@ fn node(host: &Host, node: &NumaNode) -> Value {
     json!({ "node": node.node, "cpus": node.cpus, "memory_bytes": host.node_memory.get(&node.node) })
 }
 
-fn device(device: &BlockDevice) -> Value {
+fn device(host: &Host, device: &BlockDevice) -> Value {
     let (major, minor) = number(device.major, device.minor);
     let mut object = json!({
         "name": device.name,
@@ -118,10 +118,31 @@ fn device(device: &BlockDevice) -> Value {
         "swaps": device.swaps,
     });
     // One object of all keys is more than the macro takes.
-    if let (Some(all), Value::Object(pci)) = (object.as_object_mut(), pci(device)) {
-        all.extend(pci);
+    for more in [pci(device), limits(host, device)] {
+        if let (Some(all), Value::Object(more)) = (object.as_object_mut(), more) {
+            all.extend(more);
+        }
     }
     object
+}
+
+/// What cgroups allow on it: an empty list is no limit, and null that nobody could see whether there is one.
+fn limits(host: &Host, device: &BlockDevice) -> Value {
+    let limit = |limit: &Throttle| {
+        json!({
+            "cgroup": limit.cgroup,
+            "own": limit.own,
+            "read_bytes_per_second": limit.read_bytes_per_second,
+            "write_bytes_per_second": limit.write_bytes_per_second,
+            "read_ios_per_second": limit.read_ios_per_second,
+            "write_ios_per_second": limit.write_ios_per_second,
+        })
+    };
+    let limits = host.throttles.iter().filter(|limit| limit.device == device.name).map(limit);
+    json!({
+        "limits": host.limits_told.then(|| limits.collect::<Vec<_>>()),
+        "io_cost": host.costs.iter().find(|cost| cost.device == device.name),
+    })
 }
 
 /// What belongs to its PCI function.

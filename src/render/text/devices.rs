@@ -1,17 +1,18 @@
 //! The devices of this machine as a tree, disks first and what lies on them indented below.
 
-use super::{bytes, clean, common_bytes, counted, significant};
+use super::{bytes, clean, common_bytes, counted, significant, time};
 use crate::envelope::Missing;
 use crate::host::absence;
 use crate::host::cpu::ranges;
 use crate::host::frequency::Frequency;
 use crate::host::idle::{Idle, IdleState, Wakeup};
+use crate::host::iocost::{Cost, Target};
 use crate::host::nvme::identity::Identity;
 use crate::host::pci::sharing::{self, RootComplex};
 use crate::host::select::Selection;
 use crate::host::smt::Smt;
 use crate::host::warnings::Warning;
-use crate::host::{BlockDevice, Host, Link, NumaNode, Partition};
+use crate::host::{BlockDevice, Host, Link, NumaNode, Partition, Throttle};
 
 const HEADER: [&str; 9] = [
     "device",
@@ -28,6 +29,8 @@ const HEADER: [&str; 9] = [
 const RIGHT: [bool; 9] = [false, true, false, false, true, true, true, false, false];
 /// More mount points than this (containers have hundreds of bind mounts) are counted.
 const MOUNTS_SHOWN: usize = 4;
+/// Limits of more cgroups than this are counted.
+const LIMITS_SHOWN: usize = 4;
 /// More sets of CPUs that run differently than this are counted.
 const SETS_SHOWN: usize = 4;
 /// Prose below the table is folded here.
@@ -427,6 +430,8 @@ fn details(host: &Host, device: &BlockDevice) -> String {
         parts.push(format!("blocks {}/{} B", device.logical_block_bytes, device.physical_block_bytes));
     }
     parts.extend(device.write_cache.as_deref().map(clean));
+    parts.extend(limits(host, device));
+    parts.extend(host.costs.iter().filter(|cost| cost.device == device.name).filter_map(cost));
     fold(&format!("{}: ", clean(&device.name)), parts) + "\n"
 }
 
@@ -457,6 +462,53 @@ fn told(identity: &Identity) -> Vec<String> {
         }
     }
     parts
+}
+
+/// What cgroups allow on it; first what holds for this process.
+fn limits(host: &Host, device: &BlockDevice) -> Vec<String> {
+    let mut limits: Vec<&Throttle> =
+        host.throttles.iter().filter(|limit| limit.device == device.name).collect();
+    limits.sort_by_key(|limit| !limit.own);
+    let mut parts: Vec<String> = limits
+        .iter()
+        .take(LIMITS_SHOWN)
+        .map(|limit| {
+            let own = if limit.own { " (ours)" } else { "" };
+            format!("cgroup {}{own} limited to {}", clean(&limit.cgroup), allowed(limit))
+        })
+        .collect();
+    if limits.len() > LIMITS_SHOWN {
+        parts.push(format!("and {} more limited cgroups", limits.len() - LIMITS_SHOWN));
+    }
+    parts
+}
+
+/// `2 MiB/s of reads and 120 reads a second`.
+fn allowed(limit: &Throttle) -> String {
+    let rate = |value: Option<u64>, of: &str| Some(format!("{}/s of {of}", bytes(value? as f64)));
+    let ios = |value: Option<u64>, of: &str| Some(format!("{} a second", counted(value?, of)));
+    let all = [
+        rate(limit.read_bytes_per_second, "reads"),
+        rate(limit.write_bytes_per_second, "writes"),
+        ios(limit.read_ios_per_second, "read"),
+        ios(limit.write_ios_per_second, "write"),
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+}
+
+/// Where io.cost shares it: `io.cost on (reads: p95 below 10.0 ms; 50 to 150 % of its model)`.
+fn cost(cost: &Cost) -> Option<String> {
+    let target = |side: &str, target: Target| {
+        let percentile = target.percentile.filter(|percentile| *percentile > 0.0)?;
+        Some(format!("{side}: p{percentile} below {}", time(target.latency_us?.saturating_mul(1_000))))
+    };
+    let mut parts: Vec<String> =
+        [target("reads", cost.read), target("writes", cost.write)].into_iter().flatten().collect();
+    if let (Some(low), Some(high)) = (cost.min_percent, cost.max_percent) {
+        parts.push(format!("{low} to {high} % of its model"));
+    }
+    let how = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) };
+    cost.enabled?.then(|| format!("io.cost on{how}"))
 }
 
 /// `7.20 GB/s`, or `6.64 to 7.52 GB/s` where the payload is not known.
