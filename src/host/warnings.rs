@@ -110,6 +110,22 @@ fn of_disk(device: &BlockDevice) -> Vec<Warning> {
     let mut warn = |id, sentence: String, remedy: String| {
         warnings.push(Warning { device: device.name.clone(), id, sentence, remedy: Some(remedy) });
     };
+    if let Some((now, other)) = device.identity.as_ref().and_then(|identity| identity.faster_format()) {
+        warn(
+            "format-slower",
+            format!(
+                "it is formatted with blocks of {} B, which the drive itself calls {}, and blocks of {} B {}",
+                now.block_bytes,
+                now.performance.name(),
+                other.block_bytes,
+                other.performance.name()
+            ),
+            format!(
+                "before it is next filled, as all data is lost by it: format it anew with format {}",
+                other.format
+            ),
+        );
+    }
     if let Some(scheduler) = device.scheduler.as_deref().filter(|name| *name != "none")
         && device.driver.as_deref() == Some("nvme")
     {

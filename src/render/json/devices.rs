@@ -191,6 +191,7 @@ fn nvme(identity: &Identity) -> Value {
     json!({
         "max_transfer_bytes": identity.transfer_bytes,
         "metadata_bytes": identity.metadata_bytes,
+        "formats": (!identity.formats.is_empty()).then_some(&identity.formats),
         "coalescing": identity.coalescing,
         "namespace": identity.usage.map(|of| json!({
             "size_bytes": of.size, "capacity_bytes": of.capacity, "used_bytes": of.used,

@@ -7,6 +7,7 @@ use crate::host::cpu::ranges;
 use crate::host::frequency::Frequency;
 use crate::host::idle::{Idle, IdleState, Wakeup};
 use crate::host::iocost::{Cost, Target};
+use crate::host::nvme::Choice;
 use crate::host::nvme::identity::Identity;
 use crate::host::pci::sharing::{self, RootComplex};
 use crate::host::select::Selection;
@@ -448,6 +449,19 @@ fn told(identity: &Identity) -> Vec<String> {
             .filter(|bytes| *bytes > 0)
             .map(|bytes| format!("{bytes} B of metadata a block")),
     );
+    // One alone is no choice, and its block stands with the others' limits.
+    if identity.formats.len() > 1 {
+        let format = |choice: &Choice| {
+            let metadata = match choice.metadata_bytes {
+                0 => String::new(),
+                bytes => format!("+{bytes}"),
+            };
+            let used = if choice.in_use { ", in use" } else { "" };
+            format!("{}{metadata} B ({}{used})", choice.block_bytes, choice.performance.name())
+        };
+        let all: Vec<String> = identity.formats.iter().map(format).collect();
+        parts.push(format!("formats {}", all.join(" ")));
+    }
     parts.extend(
         identity
             .coalescing
