@@ -160,6 +160,9 @@ pub struct BlockDevice {
     pub schedulers: Vec<String>,
     pub logical_block_bytes: u32,
     pub physical_block_bytes: u32,
+    /// Attributes that the kernel did not tell, or not as a number, of those whose zero means something: `size`,
+    /// `read_ahead_kb`. Their fields here are 0.
+    pub untold: Vec<&'static str>,
     pub rotational: Option<bool>,
     pub read_ahead_bytes: u64,
     /// `queue/max_sectors_kb` in bytes.

@@ -3,13 +3,15 @@
 mod scratch;
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 use biopsy::host::counters::Counters;
 use biopsy::host::rights::Rights;
 use biopsy::host::{BlockDevice, Host, select, throttle, warnings};
 use biopsy::refusal::Refusal;
 use biopsy::render::{self, text};
+use proptest::prelude::*;
 use scratch::Scratch;
 use serde_json::json;
 
@@ -357,7 +359,8 @@ fn the_text_view_of_the_multipath_machine_is_the_one_on_file() {
 }
 
 fn look_at_everything(root: &Path) {
-    let host = Host::read(root).unwrap();
+    let mut host = Host::read(root).unwrap();
+    host.read_limits(root);
     let _rights = Rights::read(root);
     for all in [false, true] {
         let selection = select::selection(&host, root, &[], all).unwrap();
@@ -475,6 +478,169 @@ fn limits_stand_beside_the_device_that_they_are_of() {
     ] {
         assert!(flat.contains(part), "{part} is not in {text}");
     }
+}
+
+/// What may stand in the place of an attribute, or of a whole directory.
+#[derive(Debug, Clone)]
+enum Damage {
+    Bytes(Vec<u8>),
+    Missing,
+    Directory,
+    /// A link to itself, to the directory that it is in, or to nowhere.
+    Link(&'static str),
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    let words: [&[u8]; 9] = [
+        b"",
+        b"0",
+        b"-1",
+        b"18446744073709551615",
+        b"99999999999999999999999999999999",
+        b"0-8191",
+        b"1 2 3 4 5 - 7",
+        b"8:0 rbps=18446744073709551615 enable=1 rpct=NaN",
+        b"\x1b[2J\xff\n\0",
+    ];
+    prop_oneof![
+        3 => prop::collection::vec(any::<u8>(), 0..300).prop_map(Damage::Bytes),
+        4 => prop::sample::select(words.to_vec()).prop_map(|word| Damage::Bytes(word.to_vec())),
+        2 => Just(Damage::Missing),
+        1 => Just(Damage::Directory),
+        2 => prop::sample::select(vec!["itself", ".", "/nonexistent"]).prop_map(Damage::Link),
+    ]
+}
+
+/// All that a tree has, links and directories too, but not what they lead to.
+fn everything(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            everything(&entry.path(), found);
+        }
+        found.push(entry.path());
+    }
+}
+
+fn put(path: &Path, damage: &Damage) {
+    // Its directory may be gone by now.
+    let Ok(data) = fs::symlink_metadata(path) else { return };
+    if data.is_dir() {
+        fs::remove_dir_all(path).unwrap()
+    } else {
+        fs::remove_file(path).unwrap()
+    }
+    match damage {
+        Damage::Bytes(bytes) => fs::write(path, bytes).unwrap(),
+        Damage::Missing => {}
+        Damage::Directory => fs::create_dir(path).unwrap(),
+        Damage::Link("itself") => symlink(path.file_name().unwrap(), path).unwrap(),
+        Damage::Link(target) => symlink(target, path).unwrap(),
+    }
+}
+
+/// What the trees do not have: cgroups, a configuration space, and a drive's vectors.
+fn with_the_rest(scratch: &Scratch) {
+    let mounts = "25 20 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n\
+                  38 31 0:35 / /sys/fs/blkio rw - cgroup cgroup rw,blkio\n";
+    let others = fs::read_to_string(scratch.path().join("proc/self/mountinfo")).unwrap();
+    scratch.write("proc/self/mountinfo", format!("{others}{mounts}").as_bytes());
+    scratch.write("proc/self/cgroup", b"7:blkio:/a\n0::/a\n");
+    scratch.write("sys/fs/cgroup/cgroup.controllers", b"io\n");
+    scratch.write("sys/fs/cgroup/a/io.max", b"259:0 rbps=2097152\n254:0 wiops=1\n");
+    scratch
+        .write("sys/fs/cgroup/io.cost.qos", b"259:0 enable=1 rpct=95.00 rlat=10000 min=50.00 max=150.00\n");
+    scratch.write("sys/fs/cgroup/io.cost.model", b"259:0 ctrl=auto model=linear rbps=1 wbps=2\n");
+    scratch.write("sys/fs/blkio/blkio.throttle.read_bps_device", b"254:0 4096\n");
+    scratch.write("dev/cpu_dma_latency", &100i32.to_ne_bytes());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever stands in a tree, and whatever is gone from it: it is read and shown, or refused in a sentence.
+    #[test]
+    fn any_tree_is_survived(
+        name in prop::sample::select(vec!["virtio", "multipath"]),
+        damages in prop::collection::vec((any::<prop::sample::Index>(), damage()), 1..120),
+    ) {
+        let scratch = scratch::machine(name, |bytes| bytes);
+        with_the_rest(&scratch);
+        let mut all = Vec::new();
+        everything(scratch.path(), &mut all);
+        all.sort();
+        damages.iter().for_each(|(at, damage)| put(at.get::<PathBuf>(&all), damage));
+        let begin = std::time::Instant::now();
+        match Host::read(scratch.path()) {
+            Ok(_) => look_at_everything(scratch.path()),
+            Err(error) => prop_assert!(error.downcast_ref::<Refusal>().is_some(), "{error}"),
+        }
+        let took = begin.elapsed();
+        prop_assert!(took < std::time::Duration::from_secs(20), "{took:?}");
+    }
+}
+
+/// A disk that was taken away between two reads: its name is there, and nothing else. Nothing of it is zero.
+#[test]
+fn a_disk_that_is_gone_has_no_zeros() {
+    let scratch = Scratch::new("gone");
+    scratch.write("sys/block/sda/mq/0/nothing", b"");
+    scratch.write("sys/block/sda/sda1/partition", b"1\n");
+    let host = Host::read(scratch.path()).unwrap();
+    let selection = select::selection(&host, scratch.path(), &[], true).unwrap();
+    let bytes = render::json::devices::devices(&Default::default(), &host, &selection, &[]);
+    let object = serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
+    let zeros = |value: &serde_json::Value| {
+        let keys = value.as_object().unwrap().iter();
+        keys.filter(|(_, value)| **value == json!(0)).map(|(key, _)| key.clone()).collect::<Vec<_>>()
+    };
+    let disk = &object["devices"][0];
+    assert_eq!(disk["name"], "sda");
+    assert_eq!(zeros(disk), Vec::<String>::new());
+    assert_eq!(zeros(&disk["partitions"][0]), Vec::<String>::new());
+    assert_eq!(zeros(&disk["queues"][0]), ["queue"], "its number");
+    assert_eq!(zeros(&object["host"]), Vec::<String>::new());
+    let text = text::devices::devices(&host, &selection, &[], &[]);
+    assert!(!text.contains("read-ahead"), "{text}");
+}
+
+/// The largest machine that is asked for: 256 CPUs with a queue each, and 4,096 vectors behind eight namespaces.
+#[test]
+fn many_cpus_and_vectors_are_read_in_seconds() {
+    let scratch = Scratch::new("vectors");
+    let system = "sys/devices/system/cpu";
+    scratch.write(&format!("{system}/online"), b"0-255\n");
+    scratch.write(&format!("{system}/possible"), b"0-255\n");
+    scratch.write(&format!("{system}/cpuidle/current_driver"), b"intel_idle\n");
+    for cpu in 0..256 {
+        for (state, latency) in [(0, "0\n"), (1, "2\n"), (2, "190\n")] {
+            let state = format!("{system}/cpu{cpu}/cpuidle/state{state}");
+            scratch.write(&format!("{state}/latency"), latency.as_bytes());
+            scratch.write(&format!("{state}/disable"), b"0\n");
+        }
+    }
+    let function = "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0";
+    for irq in 0..4096 {
+        scratch.write(&format!("{function}/msi_irqs/{irq}"), b"msix\n");
+        scratch.write(&format!("sys/kernel/irq/{irq}/actions"), format!("nvme0q{irq}\n").as_bytes());
+    }
+    for number in 1..=8 {
+        let disk = format!("nvme/nvme0/nvme0n{number}");
+        for queue in 0..256 {
+            scratch.write(&format!("{function}/{disk}/mq/{queue}/cpu_list"), format!("{queue}\n").as_bytes());
+        }
+        scratch.link(
+            &format!("sys/block/nvme0n{number}"),
+            &format!("../devices/pci0000:00/0000:00:01.0/0000:01:00.0/{disk}"),
+        );
+    }
+    let begin = std::time::Instant::now();
+    look_at_everything(scratch.path());
+    let took = begin.elapsed();
+    let host = Host::read(scratch.path()).unwrap();
+    assert_eq!((host.devices.len(), host.devices[7].vectors.len()), (8, 4096));
+    assert_eq!(host.idle.unwrap().states[2].cpus.len(), 256);
+    println!("looked at in {took:?}");
+    assert!(took < std::time::Duration::from_secs(20), "{took:?}");
 }
 
 /// A storage server's thousands: volumes on disks, each with a queue, read and searched in seconds.

@@ -80,12 +80,13 @@ fn node(host: &Host, node: &NumaNode) -> Value {
 
 fn device(host: &Host, device: &BlockDevice) -> Value {
     let (major, minor) = number(device.major, device.minor);
+    let told = |attribute: &str, value: u64| (!device.untold.contains(&attribute)).then_some(value);
     let mut object = json!({
         "name": device.name,
         "alias": device.alias,
         "major": major,
         "minor": minor,
-        "size_bytes": device.size_bytes,
+        "size_bytes": told("size", device.size_bytes),
         "model": device.model,
         "serial": device.serial,
         "firmware": device.firmware,
@@ -98,7 +99,7 @@ fn device(host: &Host, device: &BlockDevice) -> Value {
         "poll_queues": device.poll_queues,
         "scheduler": device.scheduler,
         "schedulers": device.schedulers,
-        "read_ahead_bytes": device.read_ahead_bytes,
+        "read_ahead_bytes": told("read_ahead_kb", device.read_ahead_bytes),
         "max_request_bytes": known(device.max_request_bytes),
         "max_hw_request_bytes": known(device.max_hw_request_bytes),
         "requests": device.requests,
@@ -241,7 +242,7 @@ fn queue(queue: &HardwareQueue) -> Value {
         "qid": queue.qid,
         "cpus": queue.cpus,
         "tags": known(u64::from(queue.tags)),
-        "reserved_tags": queue.reserved_tags,
+        "reserved_tags": (queue.tags != 0).then_some(queue.reserved_tags),
     })
 }
 
@@ -251,8 +252,8 @@ fn partition(partition: &Partition) -> Value {
         "name": partition.name,
         "major": major,
         "minor": minor,
-        "start_bytes": partition.start_bytes,
-        "size_bytes": partition.size_bytes,
+        "start_bytes": known(partition.size_bytes).map(|_| partition.start_bytes),
+        "size_bytes": known(partition.size_bytes),
         "holders": partition.holders,
         "mounted_at": partition.mounted_at,
         "swaps": partition.swaps,

@@ -423,10 +423,12 @@ fn details(host: &Host, device: &BlockDevice) -> String {
         parts.push(format!("on {}", slaves.join(", ")));
     }
     parts.extend(device.requests.map(|requests| counted(requests.into(), "request")));
-    parts.push(format!(
-        "read-ahead {}",
-        if device.read_ahead_bytes == 0 { "off".to_string() } else { size(device.read_ahead_bytes) }
-    ));
+    if !device.untold.contains(&"read_ahead_kb") {
+        parts.push(format!(
+            "read-ahead {}",
+            if device.read_ahead_bytes == 0 { "off".to_string() } else { size(device.read_ahead_bytes) }
+        ));
+    }
     if device.logical_block_bytes > 0 {
         parts.push(format!("blocks {}/{} B", device.logical_block_bytes, device.physical_block_bytes));
     }
