@@ -58,7 +58,7 @@ pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
     }
     // A disk that turns is slower than any CPU wakes.
     let is_fast = |device: &&BlockDevice| device.pci_address.is_some() && device.rotational == Some(false);
-    if devices.iter().any(|device| is_fast(device)) {
+    if devices.iter().any(is_fast) {
         warnings.extend(host.idle.as_ref().and_then(idle_deep));
     }
     if !devices.is_empty() {
