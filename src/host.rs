@@ -7,24 +7,31 @@
 //! escape them.
 
 pub mod abilities;
+pub mod absence;
 mod attribute;
 pub mod block;
 pub mod cgroups;
 pub mod counters;
 pub mod cpu;
+pub mod frequency;
+pub mod idle;
 pub mod interrupts;
+pub mod iocost;
 pub mod kernel;
 mod layers;
+pub mod memory;
 pub mod mounts;
 pub mod nvme;
 pub mod pci;
 pub mod processes;
 pub mod rights;
 pub mod select;
+pub mod smt;
 pub mod throttle;
 pub mod vectors;
 pub mod warnings;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
@@ -44,6 +51,13 @@ pub struct Host {
     /// The CPUs of each node that is online.
     pub nodes: Vec<NumaNode>,
     pub memory_bytes: Option<u64>,
+    /// Memory of each node that tells it.
+    pub node_memory: BTreeMap<u32, u64>,
+    pub smt: smt::Smt,
+    /// None: the kernel has no driver of idle states.
+    pub idle: Option<idle::Idle>,
+    /// Empty: the kernel has no driver of frequencies.
+    pub frequencies: Vec<frequency::Frequency>,
     /// Name of the hypervisor where the kernel or DMI tells one.
     pub virtualization: Option<String>,
     /// The root complexes to which a disk is attached, or could be: those with a PCI bridge.
@@ -52,6 +66,10 @@ pub struct Host {
     pub devices: Vec<BlockDevice>,
     /// Limits of cgroups; empty until somebody looks ([`throttle::throttles`]).
     pub throttles: Vec<Throttle>,
+    /// What io.cost is told of disks; empty until somebody looks ([`iocost::costs`]).
+    pub costs: Vec<iocost::Cost>,
+    /// Somebody looked for limits where cgroups of the block layer are: who has none above has none.
+    pub limits_told: bool,
 }
 
 impl Host {
@@ -73,12 +91,27 @@ impl Host {
             cpus_possible: cpus.possible.len() as u32,
             numa_nodes: cpus.nodes.len().max(1) as u32,
             nodes: cpus.nodes,
-            memory_bytes: cpu::memory_bytes(root),
+            memory_bytes: memory::bytes(root),
+            node_memory: memory::by_node(root),
+            smt: smt::Smt::read(root, &cpus.online),
+            idle: idle::Idle::read(root, &cpus.online),
+            frequencies: frequency::frequencies(root),
             virtualization: kernel::virtualization(root),
             root_complexes,
             devices,
             throttles: Vec::new(),
+            costs: Vec::new(),
+            limits_told: false,
         })
+    }
+
+    /// Looks into the cgroups for what they allow; false where none can be seen. It looks into every one, so it is for
+    /// those who ask.
+    pub fn read_limits(&mut self, root: &Path) -> bool {
+        self.throttles = throttle::throttles(root, &self.devices);
+        self.costs = iocost::costs(root, &self.devices);
+        self.limits_told = throttle::are_told(root);
+        self.limits_told
     }
 
     /// The disk of this name.
@@ -128,6 +161,9 @@ pub struct BlockDevice {
     pub schedulers: Vec<String>,
     pub logical_block_bytes: u32,
     pub physical_block_bytes: u32,
+    /// Attributes that the kernel did not tell, or not as a number, of those whose zero means something: `size`,
+    /// `read_ahead_kb`. Their fields here are 0.
+    pub untold: Vec<&'static str>,
     pub rotational: Option<bool>,
     pub read_ahead_bytes: u64,
     /// `queue/max_sectors_kb` in bytes.
@@ -176,6 +212,15 @@ impl BlockDevice {
     /// A namespace of an NVMe drive, or the head or a path of one.
     pub fn is_nvme(&self) -> bool {
         self.driver.as_deref().is_some_and(|driver| driver.starts_with("nvme"))
+    }
+
+    /// What all namespaces of a drive, and all paths to them, have in common: `nvme1` of nvme1n2 and nvme1c0n1. Another
+    /// disk is a drive of its own.
+    pub fn drive(&self) -> String {
+        match layers::nvme_name(&self.name) {
+            Some((subsystem, _, _)) => format!("nvme{subsystem}"),
+            None => self.name.clone(),
+        }
     }
 }
 

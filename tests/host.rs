@@ -3,14 +3,17 @@
 mod scratch;
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 use biopsy::host::counters::Counters;
 use biopsy::host::rights::Rights;
 use biopsy::host::{BlockDevice, Host, select, throttle, warnings};
 use biopsy::refusal::Refusal;
-use biopsy::render::{json, text};
+use biopsy::render::{self, text};
+use proptest::prelude::*;
 use scratch::Scratch;
+use serde_json::json;
 
 fn machine(name: &str) -> (Scratch, Host) {
     let scratch = scratch::machine(name, |bytes| bytes);
@@ -99,7 +102,13 @@ fn a_link_at_half_speed_is_told_with_its_line_rate() {
     let ids: Vec<(&str, &str)> = facts.iter().map(|fact| (fact.device.as_str(), fact.id)).collect();
     assert_eq!(
         ids,
-        [("loop0", "iostats-off"), ("nvme0c0n1", "link-degraded"), ("nvme1c1n1", "scheduler-on-nvme")]
+        [
+            ("loop0", "iostats-off"),
+            ("nvme0c0n1", "link-degraded"),
+            ("nvme1c1n1", "scheduler-on-nvme"),
+            ("cpus 2-7", "idle-deep"),
+            ("cpus 4-7", "frequency-held")
+        ]
     );
 }
 
@@ -232,6 +241,33 @@ fn a_file_of_this_machine_lies_on_the_disk_of_its_file_system() {
     assert_eq!(select::disk_of_path(Path::new("/no/such/file")), None);
 }
 
+/// What is null has its reason beside it; what nobody told is not zero.
+#[test]
+fn cpus_and_nodes_are_told_with_what_is_absent() {
+    let object = |name: &str| {
+        let (scratch, host) = machine(name);
+        let selection = select::selection(&host, scratch.path(), &[], false).unwrap();
+        let facts = warnings::warnings(&host, &selection.devices);
+        let bytes = render::json::devices::devices(&Default::default(), &host, &selection, &facts);
+        serde_json::from_slice::<serde_json::Value>(&bytes).unwrap()
+    };
+    let told = object("multipath");
+    let cpus = &told["cpus"];
+    assert_eq!((&cpus["smt"]["cores"], &cpus["smt"]["siblings"][3]), (&json!(4), &json!([6, 7])));
+    let deep =
+        json!({"state": 3, "name": "C3", "exit_us": 350, "cpus": [2, 3, 4, 5, 6, 7], "off_cpus": [0, 1]});
+    assert_eq!((&cpus["idle"]["driver"], &cpus["idle"]["states"][3]), (&json!("acpi_idle"), &deep));
+    assert_eq!(cpus["frequency"][1]["cpus"], json!([4, 5, 6, 7]));
+    assert_eq!(cpus["absent"], json!([{"what": "wakeup_limit_us", "why": "no such file or directory"}]));
+    assert_eq!(told["nodes"][0]["memory_bytes"], json!(32_768_000u64 << 10));
+    assert_eq!(told["nodes"][1]["memory_bytes"], json!(null));
+
+    let cpus = &object("virtio")["cpus"];
+    assert_eq!((&cpus["idle"], &cpus["frequency"]), (&json!(null), &json!(null)));
+    let absent: Vec<_> = cpus["absent"].as_array().unwrap().iter().map(|one| one["what"].clone()).collect();
+    assert_eq!(absent, ["smt", "cores", "idle", "frequency"]);
+}
+
 /// Every attribute of every tree, replaced by each kind of garbage: readers and renderers survive,
 /// and no control character gets through.
 #[test]
@@ -323,7 +359,8 @@ fn the_text_view_of_the_multipath_machine_is_the_one_on_file() {
 }
 
 fn look_at_everything(root: &Path) {
-    let host = Host::read(root).unwrap();
+    let mut host = Host::read(root).unwrap();
+    host.read_limits(root);
     let _rights = Rights::read(root);
     for all in [false, true] {
         let selection = select::selection(&host, root, &[], all).unwrap();
@@ -331,7 +368,7 @@ fn look_at_everything(root: &Path) {
         let text = text::devices::devices(&host, &selection, &facts, &[]);
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
         assert!(!text.contains(['\u{202e}', '\u{200b}', '\u{fffd}']), "{text:?}");
-        let bytes = json::devices::devices(&Default::default(), &host, &selection, &facts);
+        let bytes = render::json::devices::devices(&Default::default(), &host, &selection, &facts);
         serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
     }
     for device in &host.devices {
@@ -382,6 +419,231 @@ fn throttles_of_cgroups_are_found_with_who_they_hold() {
     // No cgroups, no limits.
     scratch.write("proc/self/mountinfo", b"");
     assert!(throttle::throttles(scratch.path(), &host.devices).is_empty());
+}
+
+/// Each device has its limits beside it, and who may not see them does not read that there are none.
+#[test]
+fn limits_stand_beside_the_device_that_they_are_of() {
+    let (scratch, mut host) = machine("virtio");
+    let view = |host: &Host| {
+        let selection = select::selection(host, scratch.path(), &[], false).unwrap();
+        let facts = warnings::warnings(host, &selection.devices);
+        let text = text::devices::devices(host, &selection, &facts, &[]);
+        let bytes = render::json::devices::devices(&Default::default(), host, &selection, &facts);
+        (text, serde_json::from_slice::<serde_json::Value>(&bytes).unwrap())
+    };
+    assert!(!host.read_limits(scratch.path()), "no cgroups are mounted");
+    let (_, object) = view(&host);
+    assert_eq!(
+        (&object["devices"][0]["limits"], &object["devices"][0]["io_cost"]),
+        (&json!(null), &json!(null))
+    );
+
+    let v2 = "25 20 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    scratch.write("proc/self/mountinfo", v2.as_bytes());
+    scratch.write("proc/self/cgroup", b"0::/jobs\n");
+    scratch.write("sys/fs/cgroup/cgroup.controllers", b"cpu memory\n");
+    assert!(
+        !host.read_limits(scratch.path()),
+        "without the controller nobody is limited here, or elsewhere is told"
+    );
+    scratch.write("sys/fs/cgroup/cgroup.controllers", b"cpu io memory\n");
+    assert!(host.read_limits(scratch.path()));
+    assert_eq!(view(&host).1["devices"][0]["limits"], json!([]));
+
+    scratch.write("sys/fs/cgroup/jobs/io.max", b"254:0 rbps=2097152 wbps=max riops=120 wiops=max\n");
+    scratch.write("sys/fs/cgroup/web\x1b[2J/io.max", b"254:0 wiops=50\n8:0 wiops=1\n");
+    let qos = "254:0 enable=1 ctrl=user rpct=95.00 rlat=10000 wpct=0.00 wlat=20000 min=50.00 max=150.00\n8:0 enable=1\n";
+    scratch.write("sys/fs/cgroup/io.cost.qos", qos.as_bytes());
+    scratch.write(
+        "sys/fs/cgroup/io.cost.model",
+        b"254:0 ctrl=auto model=linear rbps=488636629 rrandiops=8518\n",
+    );
+    host.read_limits(scratch.path());
+    let (text, object) = view(&host);
+    let vda = &object["devices"][0];
+    let own = json!({"cgroup": "/jobs", "own": true, "read_bytes_per_second": 2 << 20, "write_bytes_per_second": null,
+        "read_ios_per_second": 120, "write_ios_per_second": null});
+    let limits = vda["limits"].as_array().unwrap();
+    assert!(limits.len() == 2 && limits.contains(&own), "{limits:?}");
+    let cost = &vda["io_cost"];
+    assert_eq!((&cost["enabled"], &cost["read"]["latency_us"]), (&json!(true), &json!(10_000)));
+    assert_eq!(cost["model"]["read"]["random_ios_per_second"], json!(8_518));
+    assert_eq!(cost["model"]["write"]["bytes_per_second"], json!(null));
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "cgroup /jobs (ours) limited to 2.00 MiB/s of reads and 120 reads a second, cgroup /web\\u{1b}[2J limited",
+        "limited to 50 writes a second, io.cost on (reads: p95 below 10.0 ms; 50 to 150 % of its model)",
+        "warning: vda: the cgroup /jobs limits it",
+    ] {
+        assert!(flat.contains(part), "{part} is not in {text}");
+    }
+}
+
+/// What may stand in the place of an attribute, or of a whole directory.
+#[derive(Debug, Clone)]
+enum Damage {
+    Bytes(Vec<u8>),
+    Missing,
+    Directory,
+    /// A link to itself, to the directory that it is in, or to nowhere.
+    Link(&'static str),
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    let words: [&[u8]; 9] = [
+        b"",
+        b"0",
+        b"-1",
+        b"18446744073709551615",
+        b"99999999999999999999999999999999",
+        b"0-8191",
+        b"1 2 3 4 5 - 7",
+        b"8:0 rbps=18446744073709551615 enable=1 rpct=NaN",
+        b"\x1b[2J\xff\n\0",
+    ];
+    prop_oneof![
+        3 => prop::collection::vec(any::<u8>(), 0..300).prop_map(Damage::Bytes),
+        4 => prop::sample::select(words.to_vec()).prop_map(|word| Damage::Bytes(word.to_vec())),
+        2 => Just(Damage::Missing),
+        1 => Just(Damage::Directory),
+        2 => prop::sample::select(vec!["itself", ".", "/nonexistent"]).prop_map(Damage::Link),
+    ]
+}
+
+/// All that a tree has, links and directories too, but not what they lead to.
+fn everything(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            everything(&entry.path(), found);
+        }
+        found.push(entry.path());
+    }
+}
+
+fn put(path: &Path, damage: &Damage) {
+    // Its directory may be gone by now.
+    let Ok(data) = fs::symlink_metadata(path) else { return };
+    if data.is_dir() {
+        fs::remove_dir_all(path).unwrap()
+    } else {
+        fs::remove_file(path).unwrap()
+    }
+    match damage {
+        Damage::Bytes(bytes) => fs::write(path, bytes).unwrap(),
+        Damage::Missing => {}
+        Damage::Directory => fs::create_dir(path).unwrap(),
+        Damage::Link("itself") => symlink(path.file_name().unwrap(), path).unwrap(),
+        Damage::Link(target) => symlink(target, path).unwrap(),
+    }
+}
+
+/// What the trees do not have: cgroups, a configuration space, and a drive's vectors.
+fn with_the_rest(scratch: &Scratch) {
+    let mounts = "25 20 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n\
+                  38 31 0:35 / /sys/fs/blkio rw - cgroup cgroup rw,blkio\n";
+    let others = fs::read_to_string(scratch.path().join("proc/self/mountinfo")).unwrap();
+    scratch.write("proc/self/mountinfo", format!("{others}{mounts}").as_bytes());
+    scratch.write("proc/self/cgroup", b"7:blkio:/a\n0::/a\n");
+    scratch.write("sys/fs/cgroup/cgroup.controllers", b"io\n");
+    scratch.write("sys/fs/cgroup/a/io.max", b"259:0 rbps=2097152\n254:0 wiops=1\n");
+    scratch
+        .write("sys/fs/cgroup/io.cost.qos", b"259:0 enable=1 rpct=95.00 rlat=10000 min=50.00 max=150.00\n");
+    scratch.write("sys/fs/cgroup/io.cost.model", b"259:0 ctrl=auto model=linear rbps=1 wbps=2\n");
+    scratch.write("sys/fs/blkio/blkio.throttle.read_bps_device", b"254:0 4096\n");
+    scratch.write("dev/cpu_dma_latency", &100i32.to_ne_bytes());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever stands in a tree, and whatever is gone from it: it is read and shown, or refused in a sentence.
+    #[test]
+    fn any_tree_is_survived(
+        name in prop::sample::select(vec!["virtio", "multipath"]),
+        damages in prop::collection::vec((any::<prop::sample::Index>(), damage()), 1..120),
+    ) {
+        let scratch = scratch::machine(name, |bytes| bytes);
+        with_the_rest(&scratch);
+        let mut all = Vec::new();
+        everything(scratch.path(), &mut all);
+        all.sort();
+        damages.iter().for_each(|(at, damage)| put(at.get::<PathBuf>(&all), damage));
+        let begin = std::time::Instant::now();
+        match Host::read(scratch.path()) {
+            Ok(_) => look_at_everything(scratch.path()),
+            Err(error) => prop_assert!(error.downcast_ref::<Refusal>().is_some(), "{error}"),
+        }
+        let took = begin.elapsed();
+        prop_assert!(took < std::time::Duration::from_secs(20), "{took:?}");
+    }
+}
+
+/// A disk that was taken away between two reads: its name is there, and nothing else. Nothing of it is zero.
+#[test]
+fn a_disk_that_is_gone_has_no_zeros() {
+    let scratch = Scratch::new("gone");
+    scratch.write("sys/block/sda/mq/0/nothing", b"");
+    scratch.write("sys/block/sda/sda1/partition", b"1\n");
+    let host = Host::read(scratch.path()).unwrap();
+    let selection = select::selection(&host, scratch.path(), &[], true).unwrap();
+    let bytes = render::json::devices::devices(&Default::default(), &host, &selection, &[]);
+    let object = serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
+    let zeros = |value: &serde_json::Value| {
+        let keys = value.as_object().unwrap().iter();
+        keys.filter(|(_, value)| **value == json!(0)).map(|(key, _)| key.clone()).collect::<Vec<_>>()
+    };
+    let disk = &object["devices"][0];
+    assert_eq!(disk["name"], "sda");
+    assert_eq!(zeros(disk), Vec::<String>::new());
+    assert_eq!(zeros(&disk["partitions"][0]), Vec::<String>::new());
+    assert_eq!(zeros(&disk["queues"][0]), ["queue"], "its number");
+    assert_eq!(zeros(&object["host"]), Vec::<String>::new());
+    let text = text::devices::devices(&host, &selection, &[], &[]);
+    assert!(!text.contains("read-ahead"), "{text}");
+}
+
+/// The largest machine that is asked for: 256 CPUs with a queue each, and 4,096 vectors behind four namespaces.
+#[test]
+fn many_cpus_and_vectors_are_read_in_seconds() {
+    let scratch = Scratch::new("vectors");
+    let system = "sys/devices/system/cpu";
+    scratch.write(&format!("{system}/online"), b"0-255\n");
+    scratch.write(&format!("{system}/possible"), b"0-255\n");
+    scratch.write(&format!("{system}/cpuidle/current_driver"), b"intel_idle\n");
+    for cpu in 0..256 {
+        for (state, latency) in [(0, "0\n"), (1, "2\n"), (2, "190\n")] {
+            let state = format!("{system}/cpu{cpu}/cpuidle/state{state}");
+            scratch.write(&format!("{state}/latency"), latency.as_bytes());
+            scratch.write(&format!("{state}/disable"), b"0\n");
+        }
+    }
+    let function = "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0";
+    for irq in 0..4096 {
+        scratch.write(&format!("{function}/msi_irqs/{irq}"), b"msix\n");
+    }
+    // The driver asks for one of each queue; the others have no action.
+    for irq in 0..=256 {
+        scratch.write(&format!("sys/kernel/irq/{irq}/actions"), format!("nvme0q{irq}\n").as_bytes());
+    }
+    for number in 1..=4 {
+        let disk = format!("nvme/nvme0/nvme0n{number}");
+        for queue in 0..256 {
+            scratch.write(&format!("{function}/{disk}/mq/{queue}/cpu_list"), format!("{queue}\n").as_bytes());
+        }
+        scratch.link(
+            &format!("sys/block/nvme0n{number}"),
+            &format!("../devices/pci0000:00/0000:00:01.0/0000:01:00.0/{disk}"),
+        );
+    }
+    let begin = std::time::Instant::now();
+    look_at_everything(scratch.path());
+    let took = begin.elapsed();
+    let host = Host::read(scratch.path()).unwrap();
+    assert_eq!((host.devices.len(), host.devices[3].vectors.len()), (4, 4096));
+    assert_eq!(host.idle.unwrap().states[2].cpus.len(), 256);
+    println!("looked at in {took:?}");
+    assert!(took < std::time::Duration::from_secs(20), "{took:?}");
 }
 
 /// A storage server's thousands: volumes on disks, each with a queue, read and searched in seconds.

@@ -23,7 +23,10 @@ pub fn run(args: &Devices) -> Result<()> {
     let names: Vec<String> = selection.devices.iter().map(|device| device.name.clone()).collect();
     // No drive is asked that nobody asked for.
     let untold = identity::identify(root, &mut host, &names);
-    let missing: Vec<Missing> = untold.iter().map(|(name, error)| missing(name, error)).collect();
+    let mut missing: Vec<Missing> = untold.iter().map(|(name, error)| missing(name, error)).collect();
+    if !host.read_limits(root) {
+        missing.push(no_limits());
+    }
     let selection = select::selection(&host, root, &args.devices, args.all)?;
     let warnings = warnings::warnings(&host, &selection.devices);
     let mut sink = Sink::open(args.output.output.as_deref())?;
@@ -48,6 +51,15 @@ fn missing(name: &str, error: &io::Error) -> Missing {
         reason: "not-told".to_string(),
         why: format!("health and limits of the drive {name}: {}", reason(error)),
         remedy: denied.then(|| "run it as root".to_string()),
+        ..Missing::default()
+    }
+}
+
+/// Nobody said whether there are limits.
+fn no_limits() -> Missing {
+    Missing {
+        reason: "no-cgroups".to_string(),
+        why: "limits of cgroups: no cgroup hierarchy with the block controller is mounted here".to_string(),
         ..Missing::default()
     }
 }

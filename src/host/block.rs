@@ -1,10 +1,11 @@
 //! The disks of `/sys/block`, one by one; `layers` joins them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::attribute::{bracketed, device_number, file, flag, link_name, list, names, number, text};
-use super::{BlockDevice, HardwareQueue, Partition, layers, pci, vectors};
+use super::{BlockDevice, HardwareQueue, Hop, Partition, Vector, layers, pci, vectors};
 use crate::refusal::Refusal;
 
 /// sysfs counts sizes and starts in these, whatever the device's block size.
@@ -21,8 +22,12 @@ pub fn devices(root: &Path) -> anyhow::Result<Vec<BlockDevice>> {
         ))
     })?;
     let numbers = Numbers::read(root);
-    let mut devices: Vec<BlockDevice> =
-        names(&directory).iter().map(|name| device(root, &directory.join(name), name, &numbers)).collect();
+    // Namespaces of a drive share its function, which may have thousands of vectors: it is read once.
+    let mut functions = BTreeMap::new();
+    let mut devices: Vec<BlockDevice> = names(&directory)
+        .iter()
+        .map(|name| device(root, &directory.join(name), name, &numbers, &mut functions))
+        .collect();
     layers::join(root, &mut devices);
     Ok(devices)
 }
@@ -76,14 +81,44 @@ impl Numbers {
     }
 }
 
-fn device(root: &Path, link: &Path, name: &str, numbers: &Numbers) -> BlockDevice {
+/// What all devices below a PCI function have of it.
+#[derive(Clone, Default)]
+struct Function {
+    hops: Vec<Hop>,
+    msix_vectors: Option<u32>,
+    iommu: Option<String>,
+    vectors: Vec<Vector>,
+}
+
+impl Function {
+    fn read(root: &Path, directory: &Path) -> Self {
+        Self {
+            hops: pci::hops(directory),
+            msix_vectors: pci::Config::read(directory).msix_vectors,
+            iommu: text(&directory.join("iommu_group/type")),
+            vectors: vectors::vectors(root, directory),
+        }
+    }
+}
+
+fn device(
+    root: &Path,
+    link: &Path,
+    name: &str,
+    numbers: &Numbers,
+    functions: &mut BTreeMap<PathBuf, Function>,
+) -> BlockDevice {
     // The real path shows the bus; where it cannot be had, the attributes still can.
     let directory = fs::canonicalize(link).unwrap_or_else(|_| link.to_path_buf());
     let queue = directory.join("queue");
     let own = text(&directory.join("dev")).and_then(|value| device_number(&value));
     let (major, minor) = own.or_else(|| numbers.of(name)).unwrap_or_default();
     let place = pci::place(&directory);
-    let hops = place.as_ref().map(|place| pci::hops(&place.directory)).unwrap_or_default();
+    let function = place.as_ref().map(|place| {
+        let read = || Function::read(root, &place.directory);
+        functions.entry(place.directory.clone()).or_insert_with(read).clone()
+    });
+    let function = function.unwrap_or_default();
     let kibibytes = |attribute: &str| number::<u64>(&queue.join(attribute)).unwrap_or(0).saturating_mul(1024);
     let mut device = BlockDevice {
         name: name.to_string(),
@@ -93,11 +128,11 @@ fn device(root: &Path, link: &Path, name: &str, numbers: &Numbers) -> BlockDevic
         size_bytes: sectors(&directory.join("size")),
         driver: driver(&directory, name, major, numbers),
         numa_node: numa_node(&directory),
-        link: hops.first().map(|hop| hop.link.clone()),
-        hops,
-        msix_vectors: place.as_ref().and_then(|place| pci::Config::read(&place.directory).msix_vectors),
-        iommu: place.as_ref().and_then(|place| text(&place.directory.join("iommu_group/type"))),
-        vectors: place.as_ref().map(|place| vectors::vectors(root, &place.directory)).unwrap_or_default(),
+        link: function.hops.first().map(|hop| hop.link.clone()),
+        hops: function.hops,
+        msix_vectors: function.msix_vectors,
+        iommu: function.iommu,
+        vectors: function.vectors,
         root_complex: place.as_ref().and_then(|place| place.root_complex.clone()),
         pci_address: place.map(|place| place.address),
         logical_block_bytes: number(&queue.join("logical_block_size")).unwrap_or(0),
@@ -117,6 +152,9 @@ fn device(root: &Path, link: &Path, name: &str, numbers: &Numbers) -> BlockDevic
         partitions: partitions(&directory),
         ..BlockDevice::default()
     };
+    let is_told = |path: &Path| number::<u64>(path).is_some();
+    let zeros = [("size", directory.join("size")), ("read_ahead_kb", queue.join("read_ahead_kb"))];
+    device.untold = zeros.iter().filter(|(_, path)| !is_told(path)).map(|(name, _)| *name).collect();
     identify(&directory, &mut device);
     if device.request_based {
         // Bio-based devices show both files on some kernels; they mean nothing there.

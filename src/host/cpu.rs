@@ -1,4 +1,4 @@
-//! CPUs, NUMA nodes and memory.
+//! CPUs and NUMA nodes.
 
 use std::path::Path;
 
@@ -34,27 +34,36 @@ impl Cpus {
     }
 }
 
-/// The threads of each physical core, ascending, from `/sys/devices/system/cpu/cpuN/topology`. A CPU of which
-/// the kernel does not tell is a core of its own.
+/// The threads of each physical core, ascending. A CPU of which the kernel does not tell is a core of its own.
 pub fn cores(root: &Path, cpus: &[u32]) -> Vec<Vec<u32>> {
-    let system = root.join("sys/devices/system/cpu");
-    let threads = |cpu: &u32| {
-        let topology = system.join(format!("cpu{cpu}/topology"));
-        // The second is the older name (before Linux 5.2).
-        let told =
-            ["core_cpus_list", "thread_siblings_list"].iter().find_map(|name| text(&topology.join(name)));
-        told.and_then(|value| list(&value)).filter(|found| found.contains(cpu)).unwrap_or_else(|| vec![*cpu])
-    };
-    let mut cores: Vec<Vec<u32>> = cpus.iter().map(threads).collect();
+    let mut cores: Vec<Vec<u32>> =
+        cpus.iter().map(|cpu| threads(root, *cpu).unwrap_or_else(|| vec![*cpu])).collect();
     cores.sort();
     cores.dedup();
     cores
 }
 
-/// `MemTotal` of `/proc/meminfo`, in bytes.
-pub fn memory_bytes(root: &Path) -> Option<u64> {
-    let info = file(&root.join("proc/meminfo")).ok()?;
-    field(&info, "MemTotal")?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+/// The threads of a CPU's core, itself among them, from `/sys/devices/system/cpu/cpuN/topology`; None where the kernel
+/// does not tell.
+pub(super) fn threads(root: &Path, cpu: u32) -> Option<Vec<u32>> {
+    let topology = root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
+    // The second is the older name (before Linux 5.2).
+    let told = ["core_cpus_list", "thread_siblings_list"].iter().find_map(|name| text(&topology.join(name)));
+    told.and_then(|value| list(&value)).filter(|found| found.contains(&cpu))
+}
+
+/// As the kernel writes lists: `0-3,8`.
+pub fn ranges(cpus: &[u32]) -> String {
+    let mut out = String::new();
+    for run in cpus.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
+        let comma = if out.is_empty() { "" } else { "," };
+        match run {
+            [first, .., last] => out.push_str(&format!("{comma}{first}-{last}")),
+            [only] => out.push_str(&format!("{comma}{only}")),
+            [] => {}
+        }
+    }
+    out
 }
 
 /// The first `name : value` line.
@@ -93,6 +102,15 @@ mod tests {
         }
         assert_eq!(cores(&root, &[0, 1, 2, 3, 7]), [vec![0, 2], vec![1, 3], vec![7]]);
         std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn lists_are_written_as_the_kernel_does() {
+        for (cpus, text) in
+            [(&[][..], ""), (&[7], "7"), (&[0, 1], "0-1"), (&[0, 1, 2, 8, 10, 11], "0-2,8,10-11")]
+        {
+            assert_eq!(ranges(cpus), text);
+        }
     }
 
     #[test]

@@ -55,10 +55,72 @@ pub struct Format {
 
 /// The format that is in use, from the data structure; None where its block has no usual size.
 pub fn format_of(identify: &[u8; IDENTIFY_BYTES]) -> Option<Format> {
-    let flbas = identify[26];
-    let format = usize::from(flbas & 0xf) | usize::from(flbas >> 5 & 0x3) << 4;
+    let format = usize::from(format_in_use(identify));
     let [low, high, shift @ 9..=16, _] = identify[128 + 4 * format..][..4] else { return None };
     Some(Format { shift: shift.into(), metadata: u16::from_le_bytes([low, high]) })
+}
+
+/// Its number (FLBAS): the lower bits and, behind the one of the metadata's place, the upper ones.
+fn format_in_use(identify: &[u8; IDENTIFY_BYTES]) -> u8 {
+    let flbas = identify[26];
+    flbas & 0xf | (flbas >> 5 & 0x3) << 4
+}
+
+/// What the drive itself thinks of a format, beside its others (RP).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Performance {
+    Best,
+    Better,
+    Good,
+    Degraded,
+}
+
+impl Performance {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Best => "best",
+            Self::Better => "better",
+            Self::Good => "good",
+            Self::Degraded => "degraded",
+        }
+    }
+}
+
+/// A format that the namespace could have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Choice {
+    /// Its number, as a command that formats the namespace takes it.
+    pub format: u8,
+    pub block_bytes: u64,
+    /// Beside each block.
+    pub metadata_bytes: u16,
+    pub performance: Performance,
+    pub in_use: bool,
+}
+
+/// All formats that it supports, by number; one without a usual size of block is none.
+pub fn choices_of(identify: &[u8; IDENTIFY_BYTES]) -> Vec<Choice> {
+    // NLBAF is counted from 0, and there are at most 64.
+    let last = identify[25].min(63);
+    let choice = |format: u8| {
+        let [low, high, shift @ 9..=16, performance] = identify[128 + 4 * usize::from(format)..][..4] else {
+            return None;
+        };
+        Some(Choice {
+            format,
+            block_bytes: 1 << shift,
+            metadata_bytes: u16::from_le_bytes([low, high]),
+            performance: match performance & 3 {
+                0 => Performance::Best,
+                1 => Performance::Better,
+                2 => Performance::Good,
+                _ => Performance::Degraded,
+            },
+            in_use: format_in_use(identify) == format,
+        })
+    };
+    (0..=last).filter_map(choice).collect()
 }
 
 /// Of which of its counters a drive keeps count: the others stay 0 whatever happens.
@@ -238,6 +300,39 @@ mod tests {
         assert_eq!(Use::of(&identify).map(|found| found.used), Some(5120));
         identify[26] = 2;
         assert_eq!(Use::of(&identify), None, "a format without a size");
+    }
+
+    #[test]
+    fn formats_are_those_that_the_namespace_supports() {
+        let mut identify = [0u8; IDENTIFY_BYTES];
+        assert_eq!(choices_of(&identify), [], "not one has a size");
+        // Three are told, the second is none; of a fourth the bytes mean nothing.
+        identify[25] = 2;
+        identify[26] = 0x12;
+        identify[128..132].copy_from_slice(&[0, 0, 9, 2]);
+        identify[136..140].copy_from_slice(&[8, 1, 12, 0xfc]);
+        identify[140..144].copy_from_slice(&[0, 0, 12, 0]);
+        let small = Choice {
+            format: 0,
+            block_bytes: 512,
+            metadata_bytes: 0,
+            performance: Performance::Good,
+            in_use: false,
+        };
+        let large = Choice {
+            format: 2,
+            block_bytes: 4096,
+            metadata_bytes: 264,
+            performance: Performance::Best,
+            in_use: true,
+        };
+        assert_eq!(choices_of(&identify), [small, large]);
+        // As many as there can be, and more than that.
+        identify[25] = 255;
+        identify[26] = 0x6f;
+        identify[128 + 4 * 63 + 2] = 12;
+        let all = choices_of(&identify);
+        assert_eq!(all.last().map(|last| (last.format, last.in_use)), Some((63, true)));
     }
 
     #[test]

@@ -53,14 +53,10 @@ impl Limit {
 pub fn throttles(root: &Path, devices: &[BlockDevice]) -> Vec<Throttle> {
     let own = file(&root.join("proc/self/cgroup")).unwrap_or_default();
     let mut found = Vec::new();
-    for mount in mounts(root).iter().filter(|mount| matches!(mount.kind.as_str(), "cgroup" | "cgroup2")) {
+    for mount in hierarchies(root) {
         let top = root.join(mount.point.trim_start_matches('/'));
         let v2 = mount.kind == "cgroup2";
-        // The other hierarchies of v1.
-        if !v2 && !top.join(V1[0].0).exists() {
-            continue;
-        }
-        let own = own_group(&own, v2, mount);
+        let own = own_group(&own, v2, &mount);
         let mut groups = vec![String::new()];
         let mut next = 0;
         while let Some(group) = groups.get(next).cloned() {
@@ -79,6 +75,26 @@ pub fn throttles(root: &Path, devices: &[BlockDevice]) -> Vec<Throttle> {
         }
     }
     found
+}
+
+/// Whether limits could be seen at all: a hierarchy is mounted that has the block controller. Below the root, which is
+/// never limited, each group of v2 that has it has an `io.max`.
+pub fn are_told(root: &Path) -> bool {
+    hierarchies(root).iter().any(|mount| {
+        let controllers = root.join(mount.point.trim_start_matches('/')).join("cgroup.controllers");
+        mount.kind == "cgroup"
+            || file(&controllers).unwrap_or_default().split_whitespace().any(|name| name == "io")
+    })
+}
+
+/// The mounts of v2, and of v1's block controller.
+fn hierarchies(root: &Path) -> Vec<Mount> {
+    let has_limits = |mount: &Mount| match mount.kind.as_str() {
+        "cgroup2" => true,
+        "cgroup" => root.join(mount.point.trim_start_matches('/')).join(V1[0].0).exists(),
+        _ => false,
+    };
+    mounts(root).into_iter().filter(has_limits).collect()
 }
 
 /// Directories directly below, as paths from the top; links are not followed.

@@ -1,64 +1,48 @@
-//! Facts about the set-up that cost speed or blind the kernel's counters. No measurement, no advice:
-//! whether they matter is for the rules to say.
+//! Facts about the set-up that cost speed or blind the kernel's counters, and what to do about each. No measurement:
+//! whether they matter to a load is for the rules to say.
+
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::cpu::ranges;
+use super::frequency::Frequency;
+use super::idle::{Idle, Wakeup};
 use super::pci::sharing::{self, RootComplex, SharedLink};
-use super::{BlockDevice, Host, Link};
+use super::{BlockDevice, Host, Link, Throttle};
 
 /// Four drives of 4 lanes are what one slot of 16 holds: more than one device's worth begins above.
 const CROWD: usize = 5;
+/// A CPU that takes longer than this to wake adds to a read what the fastest drives need for it (about 10 us), twice.
+const DEEP_US: u64 = 20;
 
 /// One fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Warning {
+    /// A disk, or what else it is about: a function or root complex of PCI, `cpus 0-7`.
     pub device: String,
     /// A short word that scripts can test.
     pub id: &'static str,
     /// One sentence.
     pub sentence: String,
+    /// What to do about it; None where nothing can be done from here.
+    pub remedy: Option<String>,
 }
 
-/// All facts about these devices, in their order.
+/// All facts about these devices, in their order, then those of the machine that matter to them.
 pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<Warning> = Vec::new();
+    // Namespaces and functions share what belongs to their drive.
+    let (mut drives, mut functions) = (BTreeSet::new(), BTreeSet::new());
     for device in devices {
-        let mut warn =
-            |id, sentence: String| warnings.push(Warning { device: device.name.clone(), id, sentence });
-        if let Some(sentence) = device.link.as_ref().and_then(link_degraded) {
-            warn("link-degraded", sentence);
+        warnings.extend(of_drive(device).filter(|_| drives.insert(device.drive())));
+        let function = device.pci_address.as_deref().unwrap_or(&device.name);
+        if functions.insert(function) {
+            warnings.extend(of_function(host, device));
         }
-        if let Some(health) = device.identity.as_ref().and_then(|identity| identity.health)
-            && health.critical_warning != 0
-        {
-            warn("drive-warning", drive_warning(health.critical_warning));
-        }
-        if let Some(scheduler) = device.scheduler.as_deref().filter(|name| *name != "none")
-            && device.driver.as_deref() == Some("nvme")
-        {
-            warn(
-                "scheduler-on-nvme",
-                format!(
-                    "the I/O scheduler {scheduler} is active on an NVMe drive; the kernel's default there is none"
-                ),
-            );
-        }
-        if device.iostats == Some(false) && counts_by_the_flag(device) {
-            warn(
-                "iostats-off",
-                "queue/iostats is 0: the kernel does not count its I/Os, and no result can be checked against it"
-                    .to_string(),
-            );
-        }
-        if host.numa_nodes > 1 && device.pci_address.is_some() && device.numa_node.is_none() {
-            warn(
-                "numa-unknown",
-                format!(
-                    "the firmware does not say which of the {} NUMA nodes it is attached to",
-                    host.numa_nodes
-                ),
-            );
-        }
+        warnings.extend(of_disk(device));
+        let own = |limit: &&Throttle| limit.own && limit.device == device.name;
+        warnings.extend(host.throttles.iter().filter(own).map(cgroup_limit));
     }
     // What a hypervisor shows of links and root complexes is not the machine's.
     if host.virtualization.is_none() {
@@ -72,7 +56,152 @@ pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
         };
         warnings.extend(crowded.filter(is_shown));
     }
+    // A disk that turns is slower than any CPU wakes.
+    let is_fast = |device: &&BlockDevice| device.pci_address.is_some() && device.rotational == Some(false);
+    if devices.iter().any(is_fast) {
+        warnings.extend(host.idle.as_ref().and_then(idle_deep));
+    }
+    if !devices.is_empty() {
+        warnings.extend(host.frequencies.iter().filter_map(frequency_held));
+    }
     warnings
+}
+
+/// What a drive says of itself, by whichever of its namespaces.
+fn of_drive(device: &BlockDevice) -> Option<Warning> {
+    let bits = device.identity.as_ref()?.health?.critical_warning;
+    (bits != 0).then(|| Warning {
+        device: device.name.clone(),
+        id: "drive-warning",
+        sentence: drive_warning(bits),
+        remedy: Some(format!(
+            "read all of it with `nvme smart-log /dev/{}`, and save what is on it",
+            device.name
+        )),
+    })
+}
+
+/// What belongs to its function of PCI.
+fn of_function(host: &Host, device: &BlockDevice) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let mut warn = |id, sentence, remedy: &str| {
+        let remedy = Some(remedy.to_string());
+        warnings.push(Warning { device: device.name.clone(), id, sentence, remedy });
+    };
+    if let Some((sentence, remedy)) = device.link.as_ref().and_then(link_degraded) {
+        warn("link-degraded", sentence, remedy);
+    }
+    if host.numa_nodes > 1 && device.pci_address.is_some() && device.numa_node.is_none() {
+        warn(
+            "numa-unknown",
+            format!(
+                "the firmware does not say which of the {} NUMA nodes it is attached to",
+                host.numa_nodes
+            ),
+            "look for a newer firmware of the machine; until then the node from which it is fastest is the nearest",
+        );
+    }
+    warnings
+}
+
+/// How its queue is set.
+fn of_disk(device: &BlockDevice) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let mut warn = |id, sentence: String, remedy: String| {
+        warnings.push(Warning { device: device.name.clone(), id, sentence, remedy: Some(remedy) });
+    };
+    if let Some((now, other)) = device.identity.as_ref().and_then(|identity| identity.faster_format()) {
+        warn(
+            "format-slower",
+            format!(
+                "it is formatted with blocks of {} B, which the drive itself calls {}, and blocks of {} B {}",
+                now.block_bytes,
+                now.performance.name(),
+                other.block_bytes,
+                other.performance.name()
+            ),
+            format!(
+                "before it is next filled, as all data is lost by it: format it anew with format {}",
+                other.format
+            ),
+        );
+    }
+    if let Some(scheduler) = device.scheduler.as_deref().filter(|name| *name != "none")
+        && device.driver.as_deref() == Some("nvme")
+    {
+        warn(
+            "scheduler-on-nvme",
+            format!(
+                "the I/O scheduler {scheduler} is active on an NVMe drive; the kernel's default there is none"
+            ),
+            format!("`echo none > /sys/block/{}/queue/scheduler`, unless somebody wants it so", device.name),
+        );
+    }
+    if device.iostats == Some(false) && counts_by_the_flag(device) {
+        warn(
+            "iostats-off",
+            "queue/iostats is 0: the kernel does not count its I/Os, and no result can be checked against it"
+                .to_string(),
+            format!("`echo 1 > /sys/block/{}/queue/iostats`", device.name),
+        );
+    }
+    warnings
+}
+
+/// What is started here is held back: a load of ours among it.
+fn cgroup_limit(limit: &Throttle) -> Warning {
+    Warning {
+        device: limit.device.clone(),
+        id: "cgroup-limit",
+        sentence: format!(
+            "the cgroup {} limits it, and what is started from here runs in that",
+            limit.cgroup
+        ),
+        remedy: Some(
+            "measure from another cgroup, or lift the limit (io.max; v1: blkio.throttle.*)".to_string(),
+        ),
+    }
+}
+
+/// CPUs that may fall so deep asleep that an interrupt finds them late.
+fn idle_deep(idle: &Idle) -> Option<Warning> {
+    let deep: Vec<_> = idle.deeper_than(DEEP_US).collect();
+    let mut cpus: Vec<u32> = deep.iter().flat_map(|(state, _)| &state.cpus).copied().collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let (deepest, us) = deep.iter().max_by_key(|(_, us)| *us)?;
+    let name = deepest.name.clone().unwrap_or_else(|| format!("state {}", deepest.state));
+    let unless = match &idle.wakeup {
+        Wakeup::Untold(_) => ", unless a program that holds /dev/cpu_dma_latency keeps them from it",
+        Wakeup::Limit(_) | Wakeup::Unlimited => "",
+    };
+    Some(Warning {
+        device: format!("cpus {}", ranges(&cpus)),
+        id: "idle-deep",
+        sentence: format!(
+            "while idle they may enter {name}, which takes up to {us} µs to wake from{unless}: an I/O that a sleeping \
+             CPU has to complete waits for that"
+        ),
+        remedy: Some(format!(
+            "where latency is worth more than power, `cpupower idle-set -D {}` keeps them out of it until the next boot",
+            DEEP_US + 1
+        )),
+    })
+}
+
+/// CPUs that are kept slow.
+fn frequency_held(set: &Frequency) -> Option<Warning> {
+    let (held, driver) = (set.held_khz()?, set.driver.as_deref()?);
+    let [held, most] = [held, set.hardware_max_khz?].map(|khz| khz as f64 / 1e6);
+    let cpus = ranges(&set.cpus);
+    Some(Warning {
+        device: format!("cpus {cpus}"),
+        id: "frequency-held",
+        sentence: format!(
+            "the governor powersave of {driver} holds them at {held:.1} GHz, and they can do {most:.1} GHz"
+        ),
+        remedy: Some(format!("`cpupower -c {cpus} frequency-set -g performance`")),
+    })
 }
 
 /// The bits of the byte Critical Warning of a drive's health.
@@ -103,6 +232,7 @@ fn link_shared(shared: &SharedLink) -> Warning {
             shared.devices_raw_bytes_per_second / 1e9,
             shared.devices.join(" ")
         ),
+        remedy: Some("move some to ports of their own, if they are read together".to_string()),
     }
 }
 
@@ -118,9 +248,9 @@ fn root_complex_shared(used: &[RootComplex], complexes: usize) -> Option<Warning
         device: crowded.name.clone(),
         id: "root-complex-shared",
         sentence: format!(
-            "{count} of {drives} drives are below this one of {complexes} root complexes, which may carry less than their \
-             links: if they are slower together than alone, part them"
+            "{count} of {drives} drives are below this one of {complexes} root complexes, which may carry less than their links"
         ),
+        remedy: Some("if they are slower together than alone, move some to another one".to_string()),
     })
 }
 
@@ -131,7 +261,7 @@ fn counts_by_the_flag(device: &BlockDevice) -> bool {
 }
 
 /// The link below what the drive can do, and whether the port above it is the reason.
-fn link_degraded(link: &Link) -> Option<String> {
+fn link_degraded(link: &Link) -> Option<(String, &'static str)> {
     let slower = link.max_speed_gts.is_some_and(|max| link.speed_gts < max);
     let narrower = link.max_width.is_some_and(|max| link.width < max);
     if !slower && !narrower {
@@ -144,14 +274,26 @@ fn link_degraded(link: &Link) -> Option<String> {
         _ => String::new(),
     };
     let now = (link.speed_gts, link.width);
-    Some(format!(
+    let sentence = format!(
         "the PCIe link runs at {} GT/s x{} and the drive can do {speed} GT/s x{width}{port}",
         now.0, now.1
-    ))
+    );
+    // The port explains what it cannot do better itself.
+    let by_port = (!slower || link.port_max_speed_gts.is_some_and(|max| max <= now.0))
+        && (!narrower || link.port_max_width.is_some_and(|max| max <= now.1));
+    let remedy = if by_port {
+        "only another port can do more"
+    } else {
+        "reseat the drive and its cable, and look for a limit in the firmware's settings"
+    };
+    Some((sentence, remedy))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::idle::IdleState;
+    use super::super::nvme::Health;
+    use super::super::nvme::identity::Identity;
     use super::*;
 
     fn complex(name: &str, drives: usize) -> RootComplex {
@@ -202,9 +344,106 @@ mod tests {
     }
 
     #[test]
+    fn another_port_is_the_remedy_only_where_the_port_is_the_reason() {
+        let remedy = |link: Link| link_degraded(&link).unwrap().1;
+        let at = |speed, width, of: Link| Link {
+            port_max_speed_gts: Some(speed),
+            port_max_width: Some(width),
+            ..of
+        };
+        assert!(remedy(at(16.0, 4, link(8.0, 4))).starts_with("reseat"), "both ends can do more");
+        assert!(remedy(at(16.0, 2, link(16.0, 2))).starts_with("only another port"));
+        assert!(remedy(at(8.0, 4, link(8.0, 2))).starts_with("reseat"), "the lanes are not the port's fault");
+        assert!(remedy(link(8.0, 4)).starts_with("reseat"), "nobody knows the port");
+    }
+
+    /// A drive of which two namespaces are shown, and a path to another.
+    fn drives() -> Vec<BlockDevice> {
+        let health = Health { critical_warning: 1, ..Health::default() };
+        let identity = Some(Identity { health: Some(health), ..Identity::default() });
+        let drive = |name: &str, address: &str| BlockDevice {
+            name: name.into(),
+            driver: Some("nvme".into()),
+            pci_address: Some(address.into()),
+            rotational: Some(false),
+            link: Some(link(8.0, 4)),
+            identity: identity.clone(),
+            ..BlockDevice::default()
+        };
+        vec![
+            drive("nvme0n1", "0000:01:00.0"),
+            drive("nvme0n2", "0000:01:00.0"),
+            drive("nvme1n1", "0000:02:00.0"),
+        ]
+    }
+
+    fn told(host: &Host) -> Vec<(String, &'static str)> {
+        let devices: Vec<&BlockDevice> = host.devices.iter().collect();
+        warnings(host, &devices).into_iter().map(|warning| (warning.device, warning.id)).collect()
+    }
+
+    #[test]
+    fn a_drive_warns_once_however_many_namespaces_it_has() {
+        let host = Host { devices: drives(), ..Host::default() };
+        let expected = [
+            ("nvme0n1", "drive-warning"),
+            ("nvme0n1", "link-degraded"),
+            ("nvme1n1", "drive-warning"),
+            ("nvme1n1", "link-degraded"),
+        ];
+        assert_eq!(told(&host), expected.map(|(device, id)| (device.to_string(), id)));
+    }
+
+    #[test]
+    fn deep_sleep_and_slow_cpus_are_told_where_a_drive_could_mind() {
+        let state = |exit_us| IdleState {
+            name: Some(format!("C{exit_us}")),
+            exit_us: Some(exit_us),
+            cpus: vec![0, 1, 3],
+            ..IdleState::default()
+        };
+        let idle = Idle { states: vec![state(2), state(133), state(30)], ..Idle::default() };
+        let slow = Frequency {
+            driver: Some("acpi-cpufreq".into()),
+            governor: Some("powersave".into()),
+            min_khz: Some(1_500_000),
+            hardware_max_khz: Some(3_400_000),
+            cpus: vec![0, 1],
+            ..Frequency::default()
+        };
+        let mut devices = drives();
+        devices.iter_mut().for_each(|device| (device.link, device.identity) = (None, None));
+        let mut host = Host { devices, idle: Some(idle), frequencies: vec![slow], ..Host::default() };
+        let all: Vec<&BlockDevice> = host.devices.iter().collect();
+        let [deep, held] = &warnings(&host, &all)[..] else { panic!() };
+        assert_eq!((deep.device.as_str(), deep.id), ("cpus 0-1,3", "idle-deep"));
+        assert!(
+            deep.sentence.starts_with("while idle they may enter C133, which takes up to 133 µs"),
+            "{deep:?}"
+        );
+        assert!(
+            !deep.sentence.contains("unless") && deep.remedy.as_ref().unwrap().contains("idle-set -D 21")
+        );
+        assert_eq!((held.device.as_str(), held.id), ("cpus 0-1", "frequency-held"));
+        assert!(held.sentence.ends_with("holds them at 1.5 GHz, and they can do 3.4 GHz"), "{held:?}");
+
+        host.idle.as_mut().unwrap().wakeup = Wakeup::Untold("permission denied".into());
+        let all: Vec<&BlockDevice> = host.devices.iter().collect();
+        assert!(
+            warnings(&host, &all)[0].sentence.contains("unless a program that holds /dev/cpu_dma_latency")
+        );
+        host.devices.iter_mut().for_each(|device| device.rotational = Some(true));
+        assert_eq!(told(&host), [("cpus 0-1".to_string(), "frequency-held")], "no disk that turns minds");
+        host.devices.clear();
+        assert_eq!(told(&host), []);
+    }
+
+    #[test]
     fn the_port_is_named_where_it_is_known() {
         let text =
             link_degraded(&Link { port_max_speed_gts: Some(8.0), port_max_width: Some(4), ..link(8.0, 4) });
-        assert!(text.unwrap().ends_with("the port above it can do 8 GT/s x4"));
+        let (sentence, remedy) = text.unwrap();
+        assert!(sentence.ends_with("the port above it can do 8 GT/s x4"), "{sentence}");
+        assert_eq!(remedy, "only another port can do more");
     }
 }

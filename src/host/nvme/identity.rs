@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::command::{IDENTIFY_BYTES, feature, identify_controller, identify_namespace};
-use super::{Health, Namespace, Use, format_of, health_of, number};
+use super::{Choice, Health, Namespace, Use, choices_of, format_of, health_of, number};
 use crate::host::Host;
 
 /// The feature that has completions wait for each other before they interrupt.
@@ -27,7 +27,19 @@ pub struct Identity {
     pub usage: Option<Use>,
     /// Bytes beside each block.
     pub metadata_bytes: Option<u16>,
+    /// Those that the namespace could have; empty where it does not tell.
+    pub formats: Vec<Choice>,
     pub health: Option<Health>,
+}
+
+impl Identity {
+    /// The format in use, and one that the drive itself calls faster: without metadata, as the one in use is.
+    pub fn faster_format(&self) -> Option<(Choice, Choice)> {
+        let now = self.formats.iter().find(|choice| choice.in_use && choice.metadata_bytes == 0)?;
+        let others = self.formats.iter().filter(|choice| choice.metadata_bytes == 0);
+        let best = others.min_by_key(|choice| choice.performance)?;
+        (best.performance < now.performance).then_some((*now, *best))
+    }
 }
 
 /// How completions are gathered for an interrupt (feature 08h). Single vectors may be left out of it (09h).
@@ -73,6 +85,7 @@ impl Namespace {
             coalescing: heard(feature(fd, COALESCING), &mut denied).map(Coalescing::of),
             usage: namespace.as_ref().and_then(Use::of),
             metadata_bytes: namespace.as_ref().and_then(format_of).map(|format| format.metadata),
+            formats: namespace.as_ref().map(choices_of).unwrap_or_default(),
             health: heard(health_of(fd, &controller), &mut denied),
         };
         Ok((identity, denied))
@@ -112,6 +125,7 @@ pub fn identify(root: &Path, host: &mut Host, names: &[String]) -> Vec<(String, 
 
 #[cfg(test)]
 mod tests {
+    use super::super::Performance;
     use super::*;
 
     #[test]
@@ -131,6 +145,29 @@ mod tests {
         assert_eq!(heard::<u8>(Err(io::Error::from_raw_os_error(libc::EACCES)), &mut denied), None);
         assert_eq!(heard::<u8>(Err(io::Error::from_raw_os_error(libc::EIO)), &mut denied), None);
         assert_eq!(denied.unwrap().raw_os_error(), Some(libc::EACCES));
+    }
+
+    #[test]
+    fn another_format_is_faster_only_where_the_drive_says_so() {
+        let choice = |format, performance, metadata_bytes| Choice {
+            format,
+            block_bytes: 512 << format,
+            metadata_bytes,
+            performance,
+            in_use: format == 0,
+        };
+        let faster = |formats: &[Choice]| {
+            let identity = Identity { formats: formats.to_vec(), ..Identity::default() };
+            identity.faster_format().map(|(_, other)| other.format)
+        };
+        let now = choice(0, Performance::Good, 0);
+        assert_eq!(faster(&[now, choice(1, Performance::Good, 0)]), None);
+        assert_eq!(
+            faster(&[now, choice(1, Performance::Better, 0), choice(2, Performance::Best, 0)]),
+            Some(2)
+        );
+        assert_eq!(faster(&[now, choice(1, Performance::Best, 8)]), None, "metadata is another use");
+        assert_eq!((faster(&[now, choice(1, Performance::Degraded, 0)]), faster(&[])), (None, None));
     }
 
     #[test]

@@ -56,6 +56,12 @@ fn drives<'a>(devices: &[&'a BlockDevice]) -> Vec<&'a BlockDevice> {
     on_pci.filter(|device| seen.insert(slot(device))).copied().collect()
 }
 
+/// One of each drive: a drive of two ports has two links, and is one drive all the same.
+fn names_of(drives: &[&BlockDevice]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    drives.iter().filter(|drive| seen.insert(drive.drive())).map(|drive| drive.name.clone()).collect()
+}
+
 fn sum<'a>(drives: impl Iterator<Item = &'a BlockDevice>) -> [f64; 2] {
     drives
         .filter_map(|drive| drive.hops.first())
@@ -71,13 +77,13 @@ pub fn links(devices: &[&BlockDevice]) -> Vec<SharedLink> {
             above.entry(&hop.function).or_insert((hop, Vec::new())).1.push(drive);
         }
     }
-    let shared = above.into_values().filter(|(_, drives)| drives.len() > 1);
+    let shared = above.into_values().filter(|(_, drives)| names_of(drives).len() > 1);
     shared
         .map(|(hop, drives)| SharedLink {
             port: hop.port.clone(),
             function: hop.function.clone(),
             link: hop.link.clone(),
-            devices: drives.iter().map(|drive| drive.name.clone()).collect(),
+            devices: names_of(&drives),
             devices_usable_bytes_per_second: sum(drives.iter().copied()),
             devices_raw_bytes_per_second: drives
                 .iter()
@@ -98,7 +104,7 @@ pub fn root_complexes(devices: &[&BlockDevice]) -> Vec<RootComplex> {
     }
     let one = |(name, drives): (&str, Vec<&BlockDevice>)| RootComplex {
         name: name.to_string(),
-        devices: drives.iter().map(|drive| drive.name.clone()).collect(),
+        devices: names_of(&drives),
         devices_usable_bytes_per_second: sum(drives.into_iter()),
     };
     below.into_iter().map(one).collect()
@@ -164,6 +170,17 @@ mod tests {
         assert!(shared.is_narrower());
         assert_eq!(links(&devices[..2]), [], "one drive shares with nobody");
         assert_eq!(root_complexes(&devices)[0].devices, ["nvme0n1", "nvme1n1"]);
+    }
+
+    #[test]
+    fn a_drive_of_two_ports_is_one_drive_with_two_links() {
+        let all = [drive("nvme0c0n1", 4), drive("nvme0c1n1", 5), drive("nvme1c2n1", 6)];
+        let devices: Vec<&BlockDevice> = all.iter().collect();
+        let [shared] = links(&devices).try_into().unwrap();
+        assert_eq!(shared.devices, ["nvme0c0n1", "nvme1c2n1"]);
+        assert_eq!(shared.devices_usable_bytes_per_second[0], 12e9);
+        assert_eq!(links(&devices[..2]), [], "it shares with nobody but itself");
+        assert_eq!(root_complexes(&devices)[0].devices.len(), 2);
     }
 
     #[test]

@@ -3,19 +3,23 @@
 use serde_json::{Value, json};
 
 use crate::envelope::Envelope;
+use crate::host::absence;
+use crate::host::idle::{IdleState, Wakeup};
 use crate::host::nvme::Health;
 use crate::host::nvme::identity::Identity;
 use crate::host::pci::sharing::{self, RootComplex, SharedLink};
 use crate::host::select::Selection;
 use crate::host::warnings::Warning;
-use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link, Partition};
+use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link, NumaNode, Partition, Throttle};
 
 /// The whole object, as one line.
 pub fn devices(envelope: &Envelope, host: &Host, selection: &Selection, warnings: &[Warning]) -> Vec<u8> {
     let mut object = super::object("biopsy.devices/1", envelope);
     let mut add = |key: &str, value: Value| object.insert(key.to_string(), value);
     add("host", machine(host));
-    add("devices", selection.devices.iter().map(|device| self::device(device)).collect());
+    add("cpus", cpus(host));
+    add("nodes", host.nodes.iter().map(|node| self::node(host, node)).collect());
+    add("devices", selection.devices.iter().map(|device| self::device(host, device)).collect());
     add("not_shown", selection.placeholders.iter().map(|device| device.name.as_str()).collect());
     add("topology", topology(host, &selection.devices));
     add("warnings", json!(warnings));
@@ -35,14 +39,54 @@ fn machine(host: &Host) -> Value {
     })
 }
 
-fn device(device: &BlockDevice) -> Value {
+/// How the CPUs run and sleep. `absent` says why what is null is not there.
+fn cpus(host: &Host) -> Value {
+    let state = |state: &IdleState| {
+        json!({
+            "state": state.state,
+            "name": state.name,
+            "exit_us": state.exit_us,
+            "cpus": state.cpus,
+            "off_cpus": state.off_cpus,
+        })
+    };
+    let limit = |wakeup: &Wakeup| match wakeup {
+        Wakeup::Limit(us) => Some(*us),
+        Wakeup::Unlimited | Wakeup::Untold(_) => None,
+    };
+    let idle = host.idle.as_ref().map(|idle| {
+        json!({
+            "driver": idle.driver,
+            "governor": idle.governor,
+            "states": idle.states.iter().map(state).collect::<Vec<_>>(),
+            "wakeup_limit_us": limit(&idle.wakeup),
+        })
+    });
+    let absent: Vec<Value> = absence::of_cpus(host)
+        .into_iter()
+        .map(|absence| json!({ "what": absence.what, "why": absence.why }))
+        .collect();
+    json!({
+        "smt": host.smt,
+        "idle": idle,
+        "frequency": (!host.frequencies.is_empty()).then_some(&host.frequencies),
+        "absent": absent,
+    })
+}
+
+fn node(host: &Host, node: &NumaNode) -> Value {
+    json!({ "node": node.node, "cpus": node.cpus, "memory_bytes": host.node_memory.get(&node.node) })
+}
+
+fn device(host: &Host, device: &BlockDevice) -> Value {
     let (major, minor) = number(device.major, device.minor);
+    let told = |attribute: &str, value: u64| (!device.untold.contains(&attribute)).then_some(value);
     let mut object = json!({
         "name": device.name,
         "alias": device.alias,
         "major": major,
         "minor": minor,
-        "size_bytes": device.size_bytes,
+        "size_bytes": told("size", device.size_bytes),
         "model": device.model,
         "serial": device.serial,
         "firmware": device.firmware,
@@ -55,7 +99,7 @@ fn device(device: &BlockDevice) -> Value {
         "poll_queues": device.poll_queues,
         "scheduler": device.scheduler,
         "schedulers": device.schedulers,
-        "read_ahead_bytes": device.read_ahead_bytes,
+        "read_ahead_bytes": told("read_ahead_kb", device.read_ahead_bytes),
         "max_request_bytes": known(device.max_request_bytes),
         "max_hw_request_bytes": known(device.max_hw_request_bytes),
         "requests": device.requests,
@@ -75,10 +119,31 @@ fn device(device: &BlockDevice) -> Value {
         "swaps": device.swaps,
     });
     // One object of all keys is more than the macro takes.
-    if let (Some(all), Value::Object(pci)) = (object.as_object_mut(), pci(device)) {
-        all.extend(pci);
+    for more in [pci(device), limits(host, device)] {
+        if let (Some(all), Value::Object(more)) = (object.as_object_mut(), more) {
+            all.extend(more);
+        }
     }
     object
+}
+
+/// What cgroups allow on it: an empty list is no limit, and null that nobody could see whether there is one.
+fn limits(host: &Host, device: &BlockDevice) -> Value {
+    let limit = |limit: &Throttle| {
+        json!({
+            "cgroup": limit.cgroup,
+            "own": limit.own,
+            "read_bytes_per_second": limit.read_bytes_per_second,
+            "write_bytes_per_second": limit.write_bytes_per_second,
+            "read_ios_per_second": limit.read_ios_per_second,
+            "write_ios_per_second": limit.write_ios_per_second,
+        })
+    };
+    let limits = host.throttles.iter().filter(|limit| limit.device == device.name).map(limit);
+    json!({
+        "limits": host.limits_told.then(|| limits.collect::<Vec<_>>()),
+        "io_cost": host.costs.iter().find(|cost| cost.device == device.name),
+    })
 }
 
 /// What belongs to its PCI function.
@@ -127,6 +192,7 @@ fn nvme(identity: &Identity) -> Value {
     json!({
         "max_transfer_bytes": identity.transfer_bytes,
         "metadata_bytes": identity.metadata_bytes,
+        "formats": (!identity.formats.is_empty()).then_some(&identity.formats),
         "coalescing": identity.coalescing,
         "namespace": identity.usage.map(|of| json!({
             "size_bytes": of.size, "capacity_bytes": of.capacity, "used_bytes": of.used,
@@ -176,7 +242,7 @@ fn queue(queue: &HardwareQueue) -> Value {
         "qid": queue.qid,
         "cpus": queue.cpus,
         "tags": known(u64::from(queue.tags)),
-        "reserved_tags": queue.reserved_tags,
+        "reserved_tags": (queue.tags != 0).then_some(queue.reserved_tags),
     })
 }
 
@@ -186,8 +252,8 @@ fn partition(partition: &Partition) -> Value {
         "name": partition.name,
         "major": major,
         "minor": minor,
-        "start_bytes": partition.start_bytes,
-        "size_bytes": partition.size_bytes,
+        "start_bytes": known(partition.size_bytes).map(|_| partition.start_bytes),
+        "size_bytes": known(partition.size_bytes),
         "holders": partition.holders,
         "mounted_at": partition.mounted_at,
         "swaps": partition.swaps,

@@ -1,12 +1,19 @@
 //! The devices of this machine as a tree, disks first and what lies on them indented below.
 
-use super::{bytes, clean, common_bytes, counted, significant};
+use super::{bytes, clean, common_bytes, counted, significant, time};
 use crate::envelope::Missing;
+use crate::host::absence;
+use crate::host::cpu::ranges;
+use crate::host::frequency::Frequency;
+use crate::host::idle::{Idle, IdleState, Wakeup};
+use crate::host::iocost::{Cost, Target};
+use crate::host::nvme::Choice;
 use crate::host::nvme::identity::Identity;
 use crate::host::pci::sharing::{self, RootComplex};
 use crate::host::select::Selection;
+use crate::host::smt::Smt;
 use crate::host::warnings::Warning;
-use crate::host::{BlockDevice, Host, Link, Partition};
+use crate::host::{BlockDevice, Host, Link, NumaNode, Partition, Throttle};
 
 const HEADER: [&str; 9] = [
     "device",
@@ -23,12 +30,16 @@ const HEADER: [&str; 9] = [
 const RIGHT: [bool; 9] = [false, true, false, false, true, true, true, false, false];
 /// More mount points than this (containers have hundreds of bind mounts) are counted.
 const MOUNTS_SHOWN: usize = 4;
+/// Limits of more cgroups than this are counted.
+const LIMITS_SHOWN: usize = 4;
+/// More sets of CPUs that run differently than this are counted.
+const SETS_SHOWN: usize = 4;
 /// Prose below the table is folded here.
 const WIDTH: usize = 100;
 
 /// The whole view.
 pub fn devices(host: &Host, selection: &Selection, warnings: &[Warning], missing: &[Missing]) -> String {
-    let mut out = format!("{}\n\n", machine(host));
+    let mut out = format!("{}\n{}\n", machine(host), processors(host));
     if selection.devices.is_empty() {
         out.push_str("no block device in use\n");
     } else {
@@ -47,6 +58,9 @@ pub fn devices(host: &Host, selection: &Selection, warnings: &[Warning], missing
     }
     for warning in warnings {
         out.push_str(&format!("warning: {}: {}\n", clean(&warning.device), clean(&warning.sentence)));
+        if let Some(remedy) = &warning.remedy {
+            out.push_str(&format!("    remedy: {}\n", clean(remedy)));
+        }
     }
     for line in missing {
         let remedy = line.remedy.as_ref().map_or(String::new(), |remedy| format!("; {remedy}"));
@@ -72,6 +86,102 @@ fn machine(host: &Host) -> String {
     parts.extend(host.memory_bytes.map(|size| format!("{} of memory", bytes(size as f64))));
     parts.extend(host.virtualization.as_deref().map(|name| format!("virtual machine ({})", clean(name))));
     fold("", parts)
+}
+
+/// How the CPUs run and sleep, and what belongs to which node: a line each, where there is something to say.
+fn processors(host: &Host) -> String {
+    let mut out = fold("CPUs: ", [threads(&host.smt), speeds(host)].concat()) + "\n";
+    if let Some(idle) = &host.idle {
+        let driver = idle.driver.as_deref().map_or(String::new(), |name| format!(" of {}", clean(name)));
+        let governor =
+            idle.governor.as_deref().map_or(String::new(), |name| format!(" (governor {})", clean(name)));
+        out.push_str(&fold(&format!("idle states{driver}{governor}: "), sleeps(idle, host.cpus_online)));
+        out.push('\n');
+    }
+    if host.nodes.len() > 1 {
+        let node = |node: &NumaNode| {
+            let memory = host.node_memory.get(&node.node);
+            let memory = memory.map_or("memory not told".to_string(), |size| bytes(*size as f64));
+            format!("{} with {memory} and CPUs {}", node.node, ranges(&node.cpus))
+        };
+        out.push_str(&fold("NUMA nodes: ", host.nodes.iter().map(node).collect()));
+        out.push('\n');
+    }
+    out
+}
+
+/// `8 cores with 16 threads, SMT on`.
+fn threads(smt: &Smt) -> Vec<String> {
+    let mut parts: Vec<String> = smt.cores.map(|cores| counted(cores.into(), "core")).into_iter().collect();
+    let word = match (smt.control.as_deref(), smt.active) {
+        (Some("on"), Some(false)) => Some("SMT on, but one thread a core".to_string()),
+        (Some("on"), _) => Some("SMT on".to_string()),
+        (Some("off"), _) => Some("SMT off".to_string()),
+        (Some("forceoff"), _) => Some("SMT forced off".to_string()),
+        (Some("notsupported"), _) => Some("no SMT".to_string()),
+        (Some("notimplemented") | None, Some(true)) => Some("SMT on".to_string()),
+        (Some("notimplemented") | None, Some(false)) => Some("no SMT".to_string()),
+        (Some("notimplemented") | None, None) => None,
+        (Some(other), _) => Some(format!("SMT {}", clean(other))),
+    };
+    parts.extend(word);
+    parts
+}
+
+/// `powersave of intel_pstate (prefers balance_performance)`, for each set of CPUs that is set differently; and why
+/// there is none.
+fn speeds(host: &Host) -> Vec<String> {
+    let several = host.frequencies.len() > 1;
+    let speed = |set: &Frequency| {
+        let word = |value: &Option<String>| value.as_deref().map_or("unknown".to_string(), clean);
+        let mut text = format!("governor {} of {}", word(&set.governor), word(&set.driver));
+        if let Some(preference) = &set.preference {
+            text.push_str(&format!(" (prefers {})", clean(preference)));
+        }
+        if let (Some(low), Some(high)) = (set.min_khz, set.max_khz) {
+            text.push_str(&format!(" at {} to {} GHz", gigahertz(low), gigahertz(high)));
+        }
+        if several {
+            text.push_str(&format!(" on CPUs {}", ranges(&set.cpus)));
+        }
+        text
+    };
+    let mut parts: Vec<String> = host.frequencies.iter().take(SETS_SHOWN).map(speed).collect();
+    if host.frequencies.len() > SETS_SHOWN {
+        parts.push(format!("and {} more settings", host.frequencies.len() - SETS_SHOWN));
+    }
+    let absent = absence::of_cpus(host).into_iter();
+    parts.extend(absent.filter_map(|absence| match absence.what {
+        "idle" => Some(format!("no idle states ({})", absence.why)),
+        "frequency" => Some(format!("no frequency governor ({})", absence.why)),
+        _ => None,
+    }));
+    parts
+}
+
+fn gigahertz(khz: u64) -> String {
+    significant(khz as f64 / 1e6, 2)
+}
+
+/// `C6 133 µs (off on 2 CPUs)`: the most that it takes to wake from each.
+fn sleeps(idle: &Idle, online: u32) -> Vec<String> {
+    let state = |state: &IdleState| {
+        let mut text = state.name.as_deref().map_or(format!("state {}", state.state), clean);
+        if let Some(us) = state.exit_us {
+            text.push_str(&format!(" {us} µs"));
+        }
+        match state.off_cpus.len() {
+            0 => {}
+            off if off == online as usize => text.push_str(" (off)"),
+            off => text.push_str(&format!(" (off on {})", counted(off as u64, "CPU"))),
+        }
+        text
+    };
+    let mut parts: Vec<String> = idle.states.iter().map(state).collect();
+    if let Wakeup::Limit(us) = idle.wakeup {
+        parts.push(format!("held to {us} µs by /dev/cpu_dma_latency"));
+    }
+    parts
 }
 
 /// Parts in sentences of at most [`WIDTH`] columns, where a part fits; what follows is indented.
@@ -313,14 +423,18 @@ fn details(host: &Host, device: &BlockDevice) -> String {
         parts.push(format!("on {}", slaves.join(", ")));
     }
     parts.extend(device.requests.map(|requests| counted(requests.into(), "request")));
-    parts.push(format!(
-        "read-ahead {}",
-        if device.read_ahead_bytes == 0 { "off".to_string() } else { size(device.read_ahead_bytes) }
-    ));
+    if !device.untold.contains(&"read_ahead_kb") {
+        parts.push(format!(
+            "read-ahead {}",
+            if device.read_ahead_bytes == 0 { "off".to_string() } else { size(device.read_ahead_bytes) }
+        ));
+    }
     if device.logical_block_bytes > 0 {
         parts.push(format!("blocks {}/{} B", device.logical_block_bytes, device.physical_block_bytes));
     }
     parts.extend(device.write_cache.as_deref().map(clean));
+    parts.extend(limits(host, device));
+    parts.extend(host.costs.iter().filter(|cost| cost.device == device.name).filter_map(cost));
     fold(&format!("{}: ", clean(&device.name)), parts) + "\n"
 }
 
@@ -337,6 +451,19 @@ fn told(identity: &Identity) -> Vec<String> {
             .filter(|bytes| *bytes > 0)
             .map(|bytes| format!("{bytes} B of metadata a block")),
     );
+    // One alone is no choice, and its block stands with the others' limits.
+    if identity.formats.len() > 1 {
+        let format = |choice: &Choice| {
+            let metadata = match choice.metadata_bytes {
+                0 => String::new(),
+                bytes => format!("+{bytes}"),
+            };
+            let used = if choice.in_use { ", in use" } else { "" };
+            format!("{}{metadata} B ({}{used})", choice.block_bytes, choice.performance.name())
+        };
+        let all: Vec<String> = identity.formats.iter().map(format).collect();
+        parts.push(format!("formats {}", all.join(" ")));
+    }
     parts.extend(
         identity
             .coalescing
@@ -351,6 +478,53 @@ fn told(identity: &Identity) -> Vec<String> {
         }
     }
     parts
+}
+
+/// What cgroups allow on it; first what holds for this process.
+fn limits(host: &Host, device: &BlockDevice) -> Vec<String> {
+    let mut limits: Vec<&Throttle> =
+        host.throttles.iter().filter(|limit| limit.device == device.name).collect();
+    limits.sort_by_key(|limit| !limit.own);
+    let mut parts: Vec<String> = limits
+        .iter()
+        .take(LIMITS_SHOWN)
+        .map(|limit| {
+            let own = if limit.own { " (ours)" } else { "" };
+            format!("cgroup {}{own} limited to {}", clean(&limit.cgroup), allowed(limit))
+        })
+        .collect();
+    if limits.len() > LIMITS_SHOWN {
+        parts.push(format!("and {} more limited cgroups", limits.len() - LIMITS_SHOWN));
+    }
+    parts
+}
+
+/// `2 MiB/s of reads and 120 reads a second`.
+fn allowed(limit: &Throttle) -> String {
+    let rate = |value: Option<u64>, of: &str| Some(format!("{}/s of {of}", bytes(value? as f64)));
+    let ios = |value: Option<u64>, of: &str| Some(format!("{} a second", counted(value?, of)));
+    let all = [
+        rate(limit.read_bytes_per_second, "reads"),
+        rate(limit.write_bytes_per_second, "writes"),
+        ios(limit.read_ios_per_second, "read"),
+        ios(limit.write_ios_per_second, "write"),
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+}
+
+/// Where io.cost shares it: `io.cost on (reads: p95 below 10.0 ms; 50 to 150 % of its model)`.
+fn cost(cost: &Cost) -> Option<String> {
+    let target = |side: &str, target: Target| {
+        let percentile = target.percentile.filter(|percentile| *percentile > 0.0)?;
+        Some(format!("{side}: p{percentile} below {}", time(target.latency_us?.saturating_mul(1_000))))
+    };
+    let mut parts: Vec<String> =
+        [target("reads", cost.read), target("writes", cost.write)].into_iter().flatten().collect();
+    if let (Some(low), Some(high)) = (cost.min_percent, cost.max_percent) {
+        parts.push(format!("{low} to {high} % of its model"));
+    }
+    let how = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) };
+    cost.enabled?.then(|| format!("io.cost on{how}"))
 }
 
 /// `7.20 GB/s`, or `6.64 to 7.52 GB/s` where the payload is not known.

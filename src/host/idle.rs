@@ -1,0 +1,239 @@
+//! How deep CPUs may sleep between interrupts: the idle states (C-states) that the kernel chooses from.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::attribute::{flag, names, number, text};
+use crate::refusal::reason;
+
+/// What the kernel takes for no limit at all: 2,000 s (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
+const NO_LIMIT_US: i32 = 2_000_000_000;
+
+/// The states of all CPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Idle {
+    /// `intel_idle`, `acpi_idle`, `haltpoll`.
+    pub driver: Option<String>,
+    /// What chooses between the states: `menu`, `teo`, `haltpoll`.
+    pub governor: Option<String>,
+    /// By number. CPUs of different kinds may have different states of the same number.
+    pub states: Vec<IdleState>,
+    pub wakeup: Wakeup,
+}
+
+/// One state, `cpuN/cpuidle/stateM`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct IdleState {
+    pub state: u32,
+    /// `POLL`, `C1E`, `C6`.
+    pub name: Option<String>,
+    /// The most that it takes to wake from it, as the driver says.
+    pub exit_us: Option<u64>,
+    /// CPUs that may enter it. A CPU of which the kernel does not say so is in neither list.
+    pub cpus: Vec<u32>,
+    /// CPUs that have it and may not: somebody switched it off there, or their own limit is shorter.
+    pub off_cpus: Vec<u32>,
+}
+
+/// The longest time to wake that programs allow all CPUs (`/dev/cpu_dma_latency`): deeper states are not entered
+/// while one of them holds the file open.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub enum Wakeup {
+    #[default]
+    #[serde(rename = "unlimited")]
+    Unlimited,
+    #[serde(rename = "limit_us")]
+    Limit(u64),
+    /// And why.
+    #[serde(rename = "untold")]
+    Untold(String),
+}
+
+impl Idle {
+    /// The states of these CPUs; None where the kernel has no driver of them: it then halts a CPU, and what lies below
+    /// decides the rest.
+    pub fn read(root: &Path, cpus: &[u32]) -> Option<Self> {
+        let system = root.join("sys/devices/system/cpu");
+        let states = states(&system, cpus);
+        // The kernel's word where nobody registered one.
+        let driver = text(&system.join("cpuidle/current_driver")).filter(|name| name != "none");
+        if driver.is_none() && states.is_empty() {
+            return None;
+        }
+        // The second is the name before Linux 5.9 where it could not be changed.
+        let governor = ["current_governor", "current_governor_ro"]
+            .iter()
+            .find_map(|name| text(&system.join("cpuidle").join(name)));
+        Some(Self { driver, governor, states, wakeup: Wakeup::read(root) })
+    }
+
+    /// The states that take longer than this to wake from, of which somebody may enter one, as far as it is known.
+    pub fn deeper_than(&self, us: u64) -> impl Iterator<Item = (&IdleState, u64)> {
+        let most = match self.wakeup {
+            Wakeup::Limit(most) => most,
+            Wakeup::Unlimited | Wakeup::Untold(_) => u64::MAX,
+        };
+        let deep = move |state: &IdleState| state.exit_us.filter(|exit| (us + 1..=most).contains(exit));
+        self.states
+            .iter()
+            .filter(|state| !state.cpus.is_empty())
+            .filter_map(move |state| Some((state, deep(state)?)))
+    }
+}
+
+/// States of the same number, name and time are one.
+fn states(system: &Path, cpus: &[u32]) -> Vec<IdleState> {
+    let mut found: BTreeMap<(u32, Option<String>, Option<u64>), IdleState> = BTreeMap::new();
+    for cpu in cpus {
+        let directory = system.join(format!("cpu{cpu}/cpuidle"));
+        let limit = own_limit(&system.join(format!("cpu{cpu}/power/pm_qos_resume_latency_us")));
+        for name in names(&directory) {
+            let Some(state) = name.strip_prefix("state").and_then(|number| number.parse().ok()) else {
+                continue;
+            };
+            let path = directory.join(&name);
+            let (name, exit_us) = (text(&path.join("name")), number(&path.join("latency")));
+            let disabled = flag(&path.join("disable"));
+            let known = found.entry((state, name.clone(), exit_us)).or_insert_with(|| IdleState {
+                state,
+                name,
+                exit_us,
+                ..IdleState::default()
+            });
+            let too_long = exit_us.zip(limit).is_some_and(|(exit, limit)| exit > limit);
+            match disabled {
+                _ if too_long => known.off_cpus.push(*cpu),
+                Some(true) => known.off_cpus.push(*cpu),
+                Some(false) => known.cpus.push(*cpu),
+                None => {}
+            }
+        }
+    }
+    found.into_values().collect()
+}
+
+/// A CPU's own limit, in microseconds; None: it has none. The kernel prints 0 for that, and `n/a` for a limit of 0.
+fn own_limit(path: &Path) -> Option<u64> {
+    match text(path)?.as_str() {
+        "n/a" => Some(0),
+        value => value.parse().ok().filter(|us| *us > 0),
+    }
+}
+
+impl Wakeup {
+    /// To open it is to ask for no limit; only a write would set one.
+    fn read(root: &Path) -> Self {
+        match limit(&root.join("dev/cpu_dma_latency")) {
+            Ok(us @ 0..NO_LIMIT_US) => Self::Limit(us.unsigned_abs().into()),
+            Ok(_) => Self::Unlimited,
+            Err(error) => Self::Untold(reason(&error)),
+        }
+    }
+}
+
+fn limit(path: &Path) -> io::Result<i32> {
+    let mut bytes = [0; size_of::<i32>()];
+    // Nothing is waited for, whatever stands in its place.
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?.read_exact(&mut bytes)?;
+    Ok(i32::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A tree of files, removed at the end.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str, files: &[(&str, &str)]) -> Self {
+            let root = std::env::temp_dir().join(format!("biopsy-idle-{name}-{}", std::process::id()));
+            let tree = Self(root);
+            files.iter().for_each(|(path, text)| tree.write(path, text.as_bytes()));
+            tree
+        }
+
+        fn write(&self, path: &str, bytes: &[u8]) {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+
+        fn state(&self, cpu: u32, state: u32, [name, latency, disable]: [&str; 3]) {
+            let directory = format!("sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}");
+            for (file, text) in [("name", name), ("latency", latency), ("disable", disable)] {
+                self.write(&format!("{directory}/{file}"), format!("{text}\n").as_bytes());
+            }
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    const DRIVER: (&str, &str) = ("sys/devices/system/cpu/cpuidle/current_driver", "intel_idle\n");
+
+    #[test]
+    fn states_are_told_with_who_may_enter_them() {
+        let tree = Tree::new("states", &[DRIVER]);
+        for cpu in 0..3 {
+            tree.state(cpu, 0, ["POLL", "0", "0"]);
+            tree.state(cpu, 1, ["C6", "133", if cpu == 1 { "1" } else { "0" }]);
+        }
+        // CPU 2 allows itself 100 us at most.
+        tree.write("sys/devices/system/cpu/cpu2/power/pm_qos_resume_latency_us", b"100\n");
+        let idle = Idle::read(&tree.0, &[0, 1, 2]).unwrap();
+        assert_eq!((idle.driver.as_deref(), idle.governor.as_deref()), (Some("intel_idle"), None));
+        let [poll, deep] = &idle.states[..] else { panic!("{idle:?}") };
+        assert_eq!(
+            (poll.name.as_deref(), poll.exit_us, &poll.cpus[..]),
+            (Some("POLL"), Some(0), &[0, 1, 2][..])
+        );
+        assert_eq!((&deep.cpus[..], &deep.off_cpus[..]), (&[0][..], &[1, 2][..]));
+        assert!(matches!(idle.wakeup, Wakeup::Untold(_)), "{:?}", idle.wakeup);
+    }
+
+    #[test]
+    fn a_limit_that_a_program_holds_hides_the_deeper_states() {
+        let tree = Tree::new("held", &[DRIVER]);
+        tree.state(0, 0, ["C1", "2", "0"]);
+        tree.state(0, 1, ["C1E", "30", "0"]);
+        tree.state(0, 2, ["C6", "133", "0"]);
+        let deep = |held: i32| {
+            tree.write("dev/cpu_dma_latency", &held.to_ne_bytes());
+            let idle = Idle::read(&tree.0, &[0]).unwrap();
+            idle.deeper_than(20).map(|(_, us)| us).collect::<Vec<_>>()
+        };
+        assert_eq!(deep(NO_LIMIT_US), [30, 133]);
+        assert_eq!(deep(100), [30]);
+        assert_eq!(deep(30), [30], "as long as the limit is not longer");
+        assert_eq!((deep(0), deep(20)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_is_no_number_is_absent_and_not_zero() {
+        let tree = Tree::new("garbled", &[("sys/devices/system/cpu/cpuidle/current_driver", "none\n")]);
+        assert_eq!(Idle::read(&tree.0, &[0, 1]), None);
+        tree.state(0, 3, ["", "-1", "maybe"]);
+        let idle = Idle::read(&tree.0, &[0, 1]).unwrap();
+        assert_eq!(idle.states, [IdleState { state: 3, ..IdleState::default() }]);
+        assert_eq!(idle.deeper_than(0).count(), 0);
+    }
+
+    #[test]
+    fn a_cpus_own_limit_of_nothing_is_spelt_out() {
+        let tree = Tree::new("own", &[("a", "n/a\n"), ("b", "0\n"), ("c", "70\n"), ("d", "x\n")]);
+        let limits = ["a", "b", "c", "d", "e"].map(|name| own_limit(&tree.0.join(name)));
+        assert_eq!(limits, [Some(0), None, Some(70), None, None]);
+    }
+}
