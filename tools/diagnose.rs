@@ -9,7 +9,7 @@ use biopsy::analyze::interrupts::trust;
 use biopsy::analyze::latency::summarize;
 use biopsy::analyze::{loss, stacks};
 use biopsy::envelope::Missing;
-use biopsy::host::{Host, select, throttle};
+use biopsy::host::{Host, select};
 use biopsy::load::{self, LoadSummary, Permission, Prepared, Target};
 use biopsy::probe::interrupts::{self, InterruptProbe};
 use biopsy::probe::latency::LatencyProbe;
@@ -49,7 +49,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let mut sink = path.as_deref().map(|p| Sink::open(Some(p))).transpose()?;
     let root = Path::new("/");
     let mut host = Host::read(root)?;
-    host.throttles = throttle::throttles(root, &host.devices);
+    host.read_limits(root);
     let mut devices = window::resolve(&host, &args.window)?;
     stop::install();
 

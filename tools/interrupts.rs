@@ -6,6 +6,7 @@ use anyhow::Result;
 use biopsy::analyze::interrupts::{summarize, trust};
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
+use biopsy::host::nvme::identity;
 use biopsy::probe::interrupts::{InterruptProbe, Options};
 use biopsy::refusal::Refusal;
 use biopsy::render;
@@ -17,8 +18,14 @@ use crate::watch::{self, Piece, Watch};
 use crate::{clock, output, stop, window};
 
 pub fn run(args: &Interrupts, color: Color) -> Result<()> {
-    let host = Host::read(Path::new("/"))?;
+    let mut host = Host::read(Path::new("/"))?;
     let devices = window::resolve(&host, &args.window)?;
+    // Whether the drives hold interrupts back; who may not ask them has no answer, and devices says why.
+    let names: Vec<String> = match devices.is_empty() {
+        true => host.devices.iter().map(|device| device.name.clone()).collect(),
+        false => devices.clone(),
+    };
+    let _untold = identity::identify(Path::new("/"), &mut host, &names);
     let mut sink = Sink::open(args.output.output.as_deref())?;
     stop::install();
     let options =

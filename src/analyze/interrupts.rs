@@ -12,6 +12,7 @@ use super::counting::Bracket;
 use crate::hist::Histogram;
 use crate::host::counters::Counters;
 use crate::host::interrupts::Interrupts;
+use crate::host::nvme::identity::Coalescing;
 use crate::host::{BlockDevice, Host, Vector};
 use crate::wire::interrupts::{
     COUNTED_NONE, DeviceSample, Place, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED, Reading, SoftirqSample,
@@ -146,6 +147,8 @@ pub struct DeviceInterrupts {
     /// Its part of the softirqs by I/Os; None where none was timed.
     pub soft_percent: Option<f64>,
     pub busiest: Option<Busiest>,
+    /// How the drive holds interrupts back to collect completions; None where it was not told.
+    pub coalescing: Option<Coalescing>,
     pub vanished: bool,
 }
 
@@ -201,6 +204,10 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
     let mut devices: Vec<DeviceInterrupts> =
         end.devices.iter().map(|last| device(start, last, &vectors, duration_ns)).collect();
     share(&mut devices, &softirq);
+    for device in &mut devices {
+        let identity = host.device(&device.name).and_then(|facts| facts.identity.as_ref());
+        device.coalescing = identity.and_then(|identity| identity.coalescing);
+    }
     devices.sort_by(|a, b| b.ios.cmp(&a.ios).then_with(|| a.name.cmp(&b.name)));
     let ios = devices.iter().map(|device| device.ios).sum();
     let mut tasks: Vec<(String, u64)> = end
@@ -379,6 +386,7 @@ fn device(
         hard_percent: (!timed.is_empty()).then(|| timed.iter().sum()),
         soft_percent: None,
         busiest: busiest(&of_queues, interrupts),
+        coalescing: None,
         vanished: last.vanished,
     }
 }

@@ -111,6 +111,9 @@ fn device(of: &DeviceInterrupts) -> Value {
         add("interrupts", json!(interrupts));
         add("ios_per_interrupt", json!(of.ios_per_interrupt));
     }
+    if let Some(coalescing) = of.coalescing {
+        add("coalescing", json!(coalescing));
+    }
     add("shares_vectors_with", json!(of.shares_vectors_with));
     add(
         "completed",

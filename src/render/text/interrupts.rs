@@ -104,6 +104,15 @@ fn headline(summary: &InterruptSummary, device: &DeviceInterrupts, style: Style)
     if !parts.is_empty() {
         out.push_str(&format!("  completed {}\n", parts.join(", ")));
     }
+    if let Some(coalescing) = device.coalescing {
+        out.push_str(&match coalescing.is_on() {
+            true => format!(
+                "  the drive holds interrupts back: {} completions or {} µs\n",
+                coalescing.completions, coalescing.time_us
+            ),
+            false => "  the drive holds no interrupt back (coalescing is off)\n".to_string(),
+        });
+    }
     if device.elsewhere > 0 {
         out.push_str(&format!(
             "  {} entries were reaped outside the interrupts and polls of their queues\n",

@@ -6,3 +6,5 @@ expect polled.json '.polled | length == 1 and .[0].device == "nvme0n1" and .[0].
 expect polled.json '.polled[0] | .polls > 0 and .polls <= .completions and .completions_per_poll.count == .polls
     and .completions_per_poll.sum == .completions and .completions_per_poll.max <= 8'
 expect polled.json '[.vectors[] | select(.queue != null) | .interrupts] | add == 1'
+# QEMU's drive has the feature, and it is off.
+expect polled.json '.devices[0].coalescing == {completions: 1, time_us: 0}'

@@ -18,12 +18,12 @@ bound remote '[0, 1]' 0
 expect sweep.json '[.sweep.points[] | [.values.numa, (.jobs[] | .node, (.cpu < 2), .ios > 0)]]
     == [["local", 1, false, true], ["remote", 0, true, true]]'
 
-# The threads, and the only memory as large as the buffers: 256 of 16 KiB.
+# The threads, and the only memory of their own that is as large as the buffers: 256 of 16 KiB.
 seen() { # NAME CPUS BUFFERS_NODE
     grep -qxE "load-0=($2)" "$1.threads" || fail "$1: the threads are $(tr '\n' ' ' <"$1.threads")"
     local pages on
-    # In pages of 4 KiB, or one to three huge ones.
-    pages=$(awk '{ size = 4; for (i = 1; i <= NF; i++) if ($i ~ /^kernelpagesize_kB=/) { split($i, s, "="); size = s[2] }
+    # In pages of 4 KiB, or one to three huge ones; not those of the executable.
+    pages=$(awk '!/ file=/ { size = 4; for (i = 1; i <= NF; i++) if ($i ~ /^kernelpagesize_kB=/) { split($i, s, "="); size = s[2] }
         for (i = 1; i <= NF; i++) if ($i ~ /^N[0-9]+=/) { split($i, n, "="); if (n[2] * size >= 4096) print n[1] }
     }' "$1.maps" | sort -u)
     on=$(echo "$pages" | tr '\n' ' ')
@@ -32,3 +32,11 @@ seen() { # NAME CPUS BUFFERS_NODE
 seen near '2|3' 1
 seen named '0-1' 0
 seen memory '0-1' 1
+
+# Who reads from the other node is told, and who does not is not.
+for name in from-far from-near; do exited "$name" 0; done
+expect from-far.json '[.findings[] | select(.id == "numa-remote") | .subject, .severity] == ["nvme0n1", "warning"]'
+expect from-near.json '[.findings[].id] | index("numa-remote") == null'
+# Its interrupts came to the node that asked for them.
+expect from-far.json '[.interrupts.vectors[] | select(.queue != null and .interrupts > 0) | .by_cpu[].cpu] | all(. < 2)'
+expect from-near.json '[.interrupts.vectors[] | select(.queue != null and .interrupts > 0) | .by_cpu[].cpu] | all(. >= 2)'

@@ -43,3 +43,13 @@ watched() { # NAME WORD...
 watched near
 watched named --numa_cpu_nodes 0
 watched memory --numa_cpu_nodes 0 --numa_mem_policy bind:1
+
+# What a diagnosis says of a reader that is bound to the CPUs of one node.
+diagnosed() { # NAME CPUS
+    status=0
+    biopsy diagnose -d nvme0n1 --json -- taskset -c "$2" dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=2000 iflag=direct \
+        >"$1.json" 2>"$1.err" || status=$?
+    echo "$status" >"$1.exit"
+}
+diagnosed from-far 0-1
+diagnosed from-near 2-3
