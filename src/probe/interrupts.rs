@@ -27,7 +27,7 @@ use crate::host::{BlockDevice, Host};
 use crate::refusal::Refusal;
 use crate::wire::MAX_DEVICES;
 use crate::wire::interrupts::{
-    DeviceSample, Place, Reading, VectorSample, WireCompletions, WireQueue, WireSoftirq, WireVector,
+    DeviceSample, Place, Reading, WireCompletions, WireQueue, WireSoftirq, WireVector,
 };
 
 /// Between opening or closing the window and reading the kernel's counters: what is within a handler at that moment
@@ -270,14 +270,18 @@ impl InterruptProbe {
         rows.collect()
     }
 
-    fn place(&self, at: u32, last: bool) -> Result<VectorSample> {
-        let on = |cpu| -> Result<u64> {
-            let bytes = element(&self.skel.maps.vector_cpus, at * self.cpus + cpu)?;
-            Ok(u64::from_ne_bytes(bytes.as_slice().try_into().context("a counter has eight bytes")?))
-        };
-        // Before the row: one that moves meanwhile is not counted twice.
-        let moved = (0..self.cpus).map(on).collect::<Result<_>>()?;
-        Ok(WireVector::decode(&element(&self.skel.maps.vectors, at)?, moved, last)?)
+    /// Of all vectors by CPU, before they moved away from it: a call per element takes a second on a large machine.
+    fn moved(&self) -> Result<Vec<u64>> {
+        let map = &self.skel.maps.vector_cpus;
+        let mut all = vec![0; map.max_entries() as usize];
+        for (key, value) in map.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
+            let at = u32::from_ne_bytes(key.as_slice().try_into().context("an index has four bytes")?);
+            let count = value.as_slice().try_into().context("a counter has eight bytes")?;
+            if let Some(place) = all.get_mut(at as usize) {
+                *place = u64::from_ne_bytes(count);
+            }
+        }
+        Ok(all)
     }
 
     fn reading(
@@ -287,8 +291,13 @@ impl InterruptProbe {
     ) -> Result<Reading> {
         let maps = &self.skel.maps;
         let at_ns = now_ns();
-        let place = |(at, place): (u32, &Place)| Ok((*place, self.place(at, last)?));
-        let places = (0..).zip(&self.places.all).map(place).collect::<Result<_>>()?;
+        // Before the rows: one that moves meanwhile is not counted twice.
+        let moved = self.moved()?;
+        let place = |((at, place), moved): ((u32, &Place), &[u64])| {
+            Ok((*place, WireVector::decode(&element(&maps.vectors, at)?, moved.to_vec(), last)?))
+        };
+        let by_place = moved.chunks(self.cpus as usize);
+        let places = (0..).zip(&self.places.all).zip(by_place).map(place).collect::<Result<_>>()?;
         let softirq = |cpu| Ok(WireSoftirq::decode(&element(&maps.softirqs, cpu)?)?);
         let softirqs = (0..self.cpus).map(softirq).collect::<Result<_>>()?;
         let queue = |at| Ok(WireQueue::decode(&element(&maps.queues, at)?)?);
