@@ -10,6 +10,7 @@ mod facts;
 mod foreign_io;
 mod generator_bound;
 mod inconclusive;
+mod interrupts;
 mod link_bound;
 mod link_degraded;
 mod links;
@@ -327,12 +328,12 @@ mod tests {
             ],
         );
         use device_bound as device;
-        states(
-            "device-bound",
-            &[device::DEVICE_SHARE, device::FULL, device::DEPTH_SHARE, device::INTERRUPT_LIMIT],
-        );
+        states("device-bound", &[device::DEVICE_SHARE, device::FULL, device::DEPTH_SHARE, interrupts::LIMIT]);
+        let piled = interrupts::PILED_UP as f64;
+        states("device-bound", &[piled]);
+        let timed = interrupts::MIN_TIMED as f64;
         use complete_cpu_bound as complete;
-        let limits = [complete::COMPLETE_SHARE, device::INTERRUPT_LIMIT, complete::IO_SHARE];
+        let limits = [complete::COMPLETE_SHARE, interrupts::LIMIT, complete::IO_SHARE];
         states("complete-cpu-bound", &limits);
         use tag_starvation as tags;
         states("tag-starvation", &[tags::QUEUE_SHARE, tags::WAIT_SHARE, device::FULL, depth::CROWDED]);

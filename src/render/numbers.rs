@@ -4,7 +4,7 @@ use crate::findings::{Finding, Worth};
 use crate::units::{bytes, count, short, significant, time};
 
 /// How each number of the rules is called.
-pub const LABELS: [(&str, &str); 105] = [
+pub const LABELS: [(&str, &str); 106] = [
     ("after_celsius", "temperature after the load, in °C"),
     ("alone_bytes_per_second", "bytes per second of the drives alone"),
     ("before_celsius", "temperature before the load, in °C"),
@@ -15,6 +15,7 @@ pub const LABELS: [(&str, &str); 105] = [
     ("ceiling_low_bytes_per_second", "bytes per second that the link can carry, at least"),
     ("ceiling_share_percent", "share of what the link can carry"),
     ("complete_share_percent", "complete stage's share of the operation"),
+    ("completions_per_interrupt_p50_ratio", "completions per interrupt, in the middle"),
     ("critical_minutes", "minutes above the critical temperature"),
     ("depth_operations", "queue depth"),
     ("device_ios", "I/Os of the device"),
