@@ -10,6 +10,7 @@ mod facts;
 mod foreign_io;
 mod generator_bound;
 mod inconclusive;
+mod interrupt_bound;
 mod interrupts;
 mod link_bound;
 mod link_degraded;
@@ -93,11 +94,12 @@ pub const RULES: &[Rule] = &[
     device_bound::RULE,
     device_outlier::RULE,
     complete_cpu_bound::RULE,
+    interrupt_bound::RULE,
     inconclusive::RULE,
 ];
 
 /// Of a device that answers faster or slower these would say something else.
-const RESTS_ON_THE_DEVICE: [&str; 8] = [
+const RESTS_ON_THE_DEVICE: [&str; 9] = [
     generator_bound::RULE.id,
     scheduler_overhead::RULE.id,
     submit_cpu_bound::RULE.id,
@@ -106,6 +108,7 @@ const RESTS_ON_THE_DEVICE: [&str; 8] = [
     device_bound::RULE.id,
     device_outlier::RULE.id,
     complete_cpu_bound::RULE.id,
+    interrupt_bound::RULE.id,
 ];
 
 /// The page of that id.
@@ -332,6 +335,7 @@ mod tests {
         let piled = interrupts::PILED_UP as f64;
         states("device-bound", &[piled]);
         let timed = interrupts::MIN_TIMED as f64;
+        states("interrupt-bound", &[interrupts::LIMIT, interrupt_bound::PILED_SHARE, piled, timed]);
         use complete_cpu_bound as complete;
         let limits = [complete::COMPLETE_SHARE, interrupts::LIMIT, complete::IO_SHARE];
         states("complete-cpu-bound", &limits);

@@ -4,7 +4,7 @@ use crate::findings::{Finding, Worth};
 use crate::units::{bytes, count, short, significant, time};
 
 /// How each number of the rules is called.
-pub const LABELS: [(&str, &str); 106] = [
+pub const LABELS: [(&str, &str); 112] = [
     ("after_celsius", "temperature after the load, in °C"),
     ("alone_bytes_per_second", "bytes per second of the drives alone"),
     ("before_celsius", "temperature before the load, in °C"),
@@ -33,18 +33,23 @@ pub const LABELS: [(&str, &str); 106] = [
     ("drives", "drives"),
     ("foreign_ios", "I/Os that are not the load's"),
     ("foreign_percent", "share of the I/Os that are not the load's"),
+    ("handler_mean_ns", "mean time in the interrupt handler"),
     ("held_percent", "share of the operation outside the device"),
     ("in_block_layer_ios", "I/Os in the block layer"),
     ("in_device_ios", "I/Os in the device"),
     ("in_flight_operations", "operations in flight"),
     ("interrupt_cpu_percent", "interrupts' share of one CPU"),
+    ("interrupt_hard_percent", "hard interrupts' share of that CPU"),
     ("interrupt_io_percent", "block I/O's share of the interrupts"),
     ("interrupt_ns_per_io", "interrupt time per I/O"),
     ("interrupt_ns_per_operation", "interrupt time per operation"),
     ("interrupt_per_cpu_percent", "interrupts' share of a completing CPU"),
+    ("interrupt_soft_percent", "soft interrupts' share of that CPU"),
+    ("interrupts_per_second", "interrupts per second of that CPU"),
     ("io_mean_bytes", "mean size of an I/O"),
     ("io_mean_ns", "mean time of an I/O"),
     ("ios", "I/Os"),
+    ("ios_per_interrupt_ratio", "I/Os per interrupt"),
     ("ios_per_operation_ratio", "I/Os per operation"),
     ("ios_per_second", "I/Os per second"),
     ("kthread_ns_per_operation", "kernel thread time per operation"),
@@ -94,6 +99,7 @@ pub const LABELS: [(&str, &str); 106] = [
     ("t2_entries", "entries into the thermal level T2"),
     ("t2_seconds", "seconds in the thermal level T2"),
     ("tags", "tags"),
+    ("timed_interrupts", "interrupts that were timed"),
     ("together_bytes_per_second", "bytes per second of the drives together"),
     ("together_percent", "share of the sum of the drives alone"),
     ("under_way_percent", "operations at most under way"),
