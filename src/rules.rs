@@ -20,6 +20,7 @@ mod literal;
 mod not_enough_io;
 mod noticed;
 mod numa_remote;
+mod polling_not_active;
 mod queue_depth_too_low;
 pub mod root_complex_shared;
 mod scheduler_overhead;
@@ -78,6 +79,7 @@ impl Rule {
 pub const RULES: &[Rule] = &[
     deallocated_read::RULE,
     split_io::RULE,
+    polling_not_active::RULE,
     foreign_io::RULE,
     generator_bound::RULE,
     not_enough_io::RULE,
@@ -336,6 +338,7 @@ mod tests {
         states("device-bound", &[piled]);
         let timed = interrupts::MIN_TIMED as f64;
         states("interrupt-bound", &[interrupts::LIMIT, interrupt_bound::PILED_SHARE, piled, timed]);
+        states("polling-not-active", &[polling_not_active::SOME, polling_not_active::MOST]);
         use complete_cpu_bound as complete;
         let limits = [complete::COMPLETE_SHARE, interrupts::LIMIT, complete::IO_SHARE];
         states("complete-cpu-bound", &limits);

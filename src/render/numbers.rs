@@ -4,7 +4,7 @@ use crate::findings::{Finding, Worth};
 use crate::units::{bytes, count, short, significant, time};
 
 /// How each number of the rules is called.
-pub const LABELS: [(&str, &str); 112] = [
+pub const LABELS: [(&str, &str); 115] = [
     ("after_celsius", "temperature after the load, in °C"),
     ("alone_bytes_per_second", "bytes per second of the drives alone"),
     ("before_celsius", "temperature before the load, in °C"),
@@ -77,6 +77,7 @@ pub const LABELS: [(&str, &str); 112] = [
     ("p50_ratio", "median to that of the others"),
     ("p99_ratio", "99th percentile to that of the others"),
     ("payload_bytes", "payload of a packet"),
+    ("poll_queues", "poll queues"),
     ("possible_lanes", "lanes that both ends have"),
     ("possible_speed_gts", "speed that both ends can do, in GT/s"),
     ("present_ios", "I/Os that want a request"),
@@ -103,6 +104,8 @@ pub const LABELS: [(&str, &str); 112] = [
     ("together_bytes_per_second", "bytes per second of the drives together"),
     ("together_percent", "share of the sum of the drives alone"),
     ("under_way_percent", "operations at most under way"),
+    ("unpolled_ios", "I/Os that were not polled"),
+    ("unpolled_percent", "share of the I/Os that were not polled"),
     ("upper_mean_ns", "mean time of an I/O above the layer"),
     ("user_ns_per_operation", "user time per operation"),
     ("waiting_ios", "I/Os that wait for a request"),
