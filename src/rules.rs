@@ -11,6 +11,7 @@ mod foreign_io;
 mod generator_bound;
 mod inconclusive;
 mod interrupt_bound;
+mod interrupt_imbalance;
 mod interrupts;
 mod link_bound;
 mod link_degraded;
@@ -97,6 +98,7 @@ pub const RULES: &[Rule] = &[
     device_outlier::RULE,
     complete_cpu_bound::RULE,
     interrupt_bound::RULE,
+    interrupt_imbalance::RULE,
     inconclusive::RULE,
 ];
 
@@ -339,6 +341,8 @@ mod tests {
         let timed = interrupts::MIN_TIMED as f64;
         states("interrupt-bound", &[interrupts::LIMIT, interrupt_bound::PILED_SHARE, piled, timed]);
         states("polling-not-active", &[polling_not_active::SOME, polling_not_active::MOST]);
+        use interrupt_imbalance as uneven;
+        states("interrupt-imbalance", &[uneven::FACTOR, uneven::SHARE, uneven::MATTERS, uneven::ACTIVE]);
         use complete_cpu_bound as complete;
         let limits = [complete::COMPLETE_SHARE, interrupts::LIMIT, complete::IO_SHARE];
         states("complete-cpu-bound", &limits);

@@ -4,11 +4,13 @@ use crate::findings::{Finding, Worth};
 use crate::units::{bytes, count, short, significant, time};
 
 /// How each number of the rules is called.
-pub const LABELS: [(&str, &str); 115] = [
+pub const LABELS: [(&str, &str); 119] = [
     ("after_celsius", "temperature after the load, in °C"),
     ("alone_bytes_per_second", "bytes per second of the drives alone"),
     ("before_celsius", "temperature before the load, in °C"),
     ("block_bytes", "block size"),
+    ("busiest_cpu", "the CPU with the most interrupts"),
+    ("busiest_share_percent", "that CPU's share of the device's interrupts"),
     ("busy_percent", "at most busy"),
     ("carried_bytes_per_second", "bytes per second over the link, in one direction"),
     ("ceiling_high_bytes_per_second", "bytes per second that the link can carry, at most"),
@@ -18,6 +20,7 @@ pub const LABELS: [(&str, &str); 115] = [
     ("completions_per_interrupt_p50_ratio", "completions per interrupt, in the middle"),
     ("critical_minutes", "minutes above the critical temperature"),
     ("depth_operations", "queue depth"),
+    ("device_interrupts_per_second", "interrupts per second of the device"),
     ("device_ios", "I/Os of the device"),
     ("device_ios_per_operation_ratio", "I/Os of the device per operation"),
     ("device_mean_ns", "mean of the device stage"),
@@ -31,6 +34,7 @@ pub const LABELS: [(&str, &str); 115] = [
     ("device_share_percent", "device stage's share of the I/O"),
     ("devices", "devices"),
     ("drives", "drives"),
+    ("even_share_percent", "even share of the device's interrupts"),
     ("foreign_ios", "I/Os that are not the load's"),
     ("foreign_percent", "share of the I/Os that are not the load's"),
     ("handler_mean_ns", "mean time in the interrupt handler"),
