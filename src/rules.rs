@@ -22,6 +22,7 @@ mod not_enough_io;
 mod noticed;
 mod numa_remote;
 mod polling_not_active;
+mod polling_would_help;
 mod queue_depth_too_low;
 pub mod root_complex_shared;
 mod scheduler_overhead;
@@ -99,11 +100,12 @@ pub const RULES: &[Rule] = &[
     complete_cpu_bound::RULE,
     interrupt_bound::RULE,
     interrupt_imbalance::RULE,
+    polling_would_help::RULE,
     inconclusive::RULE,
 ];
 
 /// Of a device that answers faster or slower these would say something else.
-const RESTS_ON_THE_DEVICE: [&str; 9] = [
+const RESTS_ON_THE_DEVICE: [&str; 10] = [
     generator_bound::RULE.id,
     scheduler_overhead::RULE.id,
     submit_cpu_bound::RULE.id,
@@ -113,6 +115,7 @@ const RESTS_ON_THE_DEVICE: [&str; 9] = [
     device_outlier::RULE.id,
     complete_cpu_bound::RULE.id,
     interrupt_bound::RULE.id,
+    polling_would_help::RULE.id,
 ];
 
 /// The page of that id.
@@ -343,6 +346,11 @@ mod tests {
         states("polling-not-active", &[polling_not_active::SOME, polling_not_active::MOST]);
         use interrupt_imbalance as uneven;
         states("interrupt-imbalance", &[uneven::FACTOR, uneven::SHARE, uneven::MATTERS, uneven::ACTIVE]);
+        use polling_would_help as polling;
+        states(
+            "polling-would-help",
+            &[polling::EACH, polling::SHARE, polling::MUCH, polling::POLLED, depth::SHALLOW],
+        );
         use complete_cpu_bound as complete;
         let limits = [complete::COMPLETE_SHARE, interrupts::LIMIT, complete::IO_SHARE];
         states("complete-cpu-bound", &limits);

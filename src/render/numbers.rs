@@ -4,7 +4,7 @@ use crate::findings::{Finding, Worth};
 use crate::units::{bytes, count, short, significant, time};
 
 /// How each number of the rules is called.
-pub const LABELS: [(&str, &str); 119] = [
+pub const LABELS: [(&str, &str); 125] = [
     ("after_celsius", "temperature after the load, in °C"),
     ("alone_bytes_per_second", "bytes per second of the drives alone"),
     ("before_celsius", "temperature before the load, in °C"),
@@ -16,6 +16,7 @@ pub const LABELS: [(&str, &str); 119] = [
     ("ceiling_high_bytes_per_second", "bytes per second that the link can carry, at most"),
     ("ceiling_low_bytes_per_second", "bytes per second that the link can carry, at least"),
     ("ceiling_share_percent", "share of what the link can carry"),
+    ("complete_mean_ns", "mean of the complete stage"),
     ("complete_share_percent", "complete stage's share of the operation"),
     ("completions_per_interrupt_p50_ratio", "completions per interrupt, in the middle"),
     ("critical_minutes", "minutes above the critical temperature"),
@@ -38,7 +39,9 @@ pub const LABELS: [(&str, &str); 119] = [
     ("foreign_ios", "I/Os that are not the load's"),
     ("foreign_percent", "share of the I/Os that are not the load's"),
     ("handler_mean_ns", "mean time in the interrupt handler"),
+    ("handler_ns_per_io", "interrupt handler per I/O"),
     ("held_percent", "share of the operation outside the device"),
+    ("host_percent", "share of completing in the latency"),
     ("in_block_layer_ios", "I/Os in the block layer"),
     ("in_device_ios", "I/Os in the device"),
     ("in_flight_operations", "operations in flight"),
@@ -58,6 +61,7 @@ pub const LABELS: [(&str, &str); 119] = [
     ("ios_per_second", "I/Os per second"),
     ("kthread_ns_per_operation", "kernel thread time per operation"),
     ("lanes", "lanes"),
+    ("latency_mean_ns", "mean latency"),
     ("layer_mean_ns", "mean time in the layer"),
     ("layer_percent", "layer's share of the I/O"),
     ("layers", "devices below"),
@@ -90,6 +94,7 @@ pub const LABELS: [(&str, &str); 119] = [
     ("rate_to_limit_ratio", "rate to limit"),
     ("raw_bytes_per_second", "line rate, in bytes per second"),
     ("read_bytes_per_second", "bytes read per second"),
+    ("reap_mean_ns", "mean of the reap stage"),
     ("remote_ios", "I/Os from other NUMA nodes"),
     ("remote_percent", "share from other NUMA nodes"),
     ("requests", "requests"),
@@ -113,6 +118,7 @@ pub const LABELS: [(&str, &str); 119] = [
     ("upper_mean_ns", "mean time of an I/O above the layer"),
     ("user_ns_per_operation", "user time per operation"),
     ("waiting_ios", "I/Os that wait for a request"),
+    ("wake_mean_ns", "mean of the wake-up"),
     ("warning_minutes", "minutes above the warning temperature"),
     ("worker_cpu_percent", "workers' share of their CPUs"),
     ("worker_user_percent", "user time's share of the workers' CPU time"),
