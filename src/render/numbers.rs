@@ -52,7 +52,7 @@ pub const LABELS: [(&str, &str); 125] = [
     ("interrupt_ns_per_operation", "interrupt time per operation"),
     ("interrupt_per_cpu_percent", "interrupts' share of a completing CPU"),
     ("interrupt_soft_percent", "soft interrupts' share of that CPU"),
-    ("interrupts_per_second", "interrupts per second of that CPU"),
+    ("interrupts_per_second", "the device's interrupts per second on that CPU"),
     ("io_mean_bytes", "mean size of an I/O"),
     ("io_mean_ns", "mean time of an I/O"),
     ("ios", "I/Os"),

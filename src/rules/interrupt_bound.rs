@@ -40,6 +40,7 @@ From which numbers
 When it is wrong
   - It is an estimate from a sample, whose size the evidence names. What an interrupt takes outside its
     handler, handlers' threads, and softirqs that another CPU asked for are not in it: mostly it is more.
+  - A softirq that a hard interrupt comes into contains it: it is counted twice, and it can be less.
   - The probes themselves run inside the handlers, and make them longer by what cost shows.
   - In a virtual machine a handler's time contains what the host took away from the CPU.
   - A drive or a hypervisor that collects completions has many per interrupt on purpose.
@@ -142,7 +143,7 @@ fn finding(
             false => 0.6,
         },
         sentence: format!(
-            "Interrupts take {} of CPU {}, which completes I/Os of {name}: {} a second{handler}.",
+            "Interrupts take {} of CPU {}, which completes I/Os of {name}, whose own are {} a second{handler}.",
             in_percent(one.busy()),
             one.cpu,
             short(one.per_second)
