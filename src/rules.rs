@@ -10,6 +10,9 @@ mod facts;
 mod foreign_io;
 mod generator_bound;
 mod inconclusive;
+mod interrupt_bound;
+mod interrupt_imbalance;
+mod interrupts;
 mod link_bound;
 mod link_degraded;
 mod links;
@@ -18,6 +21,8 @@ mod literal;
 mod not_enough_io;
 mod noticed;
 mod numa_remote;
+mod polling_not_active;
+mod polling_would_help;
 mod queue_depth_too_low;
 pub mod root_complex_shared;
 mod scheduler_overhead;
@@ -76,6 +81,7 @@ impl Rule {
 pub const RULES: &[Rule] = &[
     deallocated_read::RULE,
     split_io::RULE,
+    polling_not_active::RULE,
     foreign_io::RULE,
     generator_bound::RULE,
     not_enough_io::RULE,
@@ -92,11 +98,14 @@ pub const RULES: &[Rule] = &[
     device_bound::RULE,
     device_outlier::RULE,
     complete_cpu_bound::RULE,
+    interrupt_bound::RULE,
+    interrupt_imbalance::RULE,
+    polling_would_help::RULE,
     inconclusive::RULE,
 ];
 
 /// Of a device that answers faster or slower these would say something else.
-const RESTS_ON_THE_DEVICE: [&str; 8] = [
+const RESTS_ON_THE_DEVICE: [&str; 10] = [
     generator_bound::RULE.id,
     scheduler_overhead::RULE.id,
     submit_cpu_bound::RULE.id,
@@ -105,6 +114,8 @@ const RESTS_ON_THE_DEVICE: [&str; 8] = [
     device_bound::RULE.id,
     device_outlier::RULE.id,
     complete_cpu_bound::RULE.id,
+    interrupt_bound::RULE.id,
+    polling_would_help::RULE.id,
 ];
 
 /// The page of that id.
@@ -327,12 +338,21 @@ mod tests {
             ],
         );
         use device_bound as device;
+        states("device-bound", &[device::DEVICE_SHARE, device::FULL, device::DEPTH_SHARE, interrupts::LIMIT]);
+        let piled = interrupts::PILED_UP as f64;
+        states("device-bound", &[piled]);
+        let timed = interrupts::MIN_TIMED as f64;
+        states("interrupt-bound", &[interrupts::LIMIT, interrupt_bound::PILED_SHARE, piled, timed]);
+        states("polling-not-active", &[polling_not_active::SOME, polling_not_active::MOST]);
+        use interrupt_imbalance as uneven;
+        states("interrupt-imbalance", &[uneven::FACTOR, uneven::SHARE, uneven::MATTERS, uneven::ACTIVE]);
+        use polling_would_help as polling;
         states(
-            "device-bound",
-            &[device::DEVICE_SHARE, device::FULL, device::DEPTH_SHARE, device::INTERRUPT_LIMIT],
+            "polling-would-help",
+            &[polling::EACH, polling::SHARE, polling::MUCH, polling::POLLED, depth::SHALLOW],
         );
         use complete_cpu_bound as complete;
-        let limits = [complete::COMPLETE_SHARE, device::INTERRUPT_LIMIT, complete::IO_SHARE];
+        let limits = [complete::COMPLETE_SHARE, interrupts::LIMIT, complete::IO_SHARE];
         states("complete-cpu-bound", &limits);
         use tag_starvation as tags;
         states("tag-starvation", &[tags::QUEUE_SHARE, tags::WAIT_SHARE, device::FULL, depth::CROWDED]);

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::cpu::{self, Saturation};
-use super::device_bound::{self, INTERRUPT_LIMIT};
+use super::device_bound;
 use super::facts::{self, Picture, percent};
+use super::interrupts::{self, LIMIT};
 use super::{Rule, Summaries};
 use crate::analyze::stacks::CpuClass;
 use crate::analyze::stage::Stage;
@@ -18,6 +19,9 @@ pub const COMPLETE_SHARE: f64 = 0.25;
 
 /// Share of the interrupt time that must be block I/O's: else it is the network's, or a timer's.
 pub const IO_SHARE: f64 = 0.5;
+
+/// Vectors that are named.
+const LINES: usize = 3;
 
 /// One doubling is the most that is promised from one run.
 const MAX_WORTH: f64 = 2.0;
@@ -34,24 +38,26 @@ How it is computed
   Found when all of these hold:
   - the complete stage has at least 25 % of the operations' time, or of the I/Os' time where no operation
     is followed;
-  - hard and soft interrupts take at least 70 % of a completing CPU. The profile gives the sum over all
-    CPUs, which is spread over the queues that carried I/O; with one queue it is that CPU's;
-  - at least 50 % of the interrupt time is in functions of the block layer and its drivers;
+  - hard and soft interrupts take at least 70 % of a completing CPU, by the traced devices' interrupts as
+    they were counted (see interrupt-bound); or by the profile, which gives the sum over all CPUs: it is
+    spread over the queues that carried I/O; with one queue it is that CPU's. Then also at least 50 % of the
+    interrupt time is in functions of the block layer and its drivers;
   - the load's workers and the loop driver's thread are not saturated themselves: a result that waits for
     a busy worker to take it is in the complete stage too (see submit-cpu-bound).
 
 From which numbers
-  latency.devices[].ops.*.stages.complete or .request_stages.complete; the profile's classes irq and
-  softirq and its folded stacks; the queues that carried I/O.
+  latency.devices[].ops.*.stages.complete or .request_stages.complete; interrupts.vectors[]; the profile's
+  classes irq and softirq and its folded stacks; the queues that carried I/O.
 
 When it is wrong
-  - With several queues the interrupts may lie on one CPU or on all; only the mean is known, and the
-    confidence is lower.
+  - By the profile, with several queues, the interrupts may lie on one CPU or on all; only the mean is known,
+    and the confidence is lower.
   - The device stage ends where the NVMe driver reaps a completion entry; entries that wait behind it
     for the interrupt are in the device stage, so the share is a lower bound.
   - Drivers without that event have complete only for io_uring, from the end of the request on.
   - A cpu-clock profile does not see code that runs with interrupts off: too little is found there.
-  - Without a profile, or without the names of kernel functions (CAP_SYSLOG), it is not looked for.
+  - Without counted interrupts and without a profile, or the names of kernel functions (CAP_SYSLOG), it is
+    not looked for.
 
 What to try
   Let more CPUs complete: more hardware queues, interrupts of the queues on CPUs of their own
@@ -69,56 +75,34 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         Some(share) => (share, "operations"),
         None => (p.share(Stage::Complete)?, "I/Os"),
     };
-    let (all, each) = device_bound::interrupts_per_cpu(s, p)?;
-    let profile = cpu::profile(s)?;
-    let ours = cpu::interrupt_io_share(profile)?;
+    let name = &p.device.name;
+    let held = by_count(s, name).or_else(|| by_profile(s, p))?;
     let waits_for_worker =
         matches!(cpu::saturation(s), Some(Saturation::Workers(_) | Saturation::LoopThread(_)));
-    if !p.sound(s) || share < COMPLETE_SHARE || each < INTERRUPT_LIMIT || ours < IO_SHARE || waits_for_worker
-    {
+    if !p.sound(s) || share < COMPLETE_SHARE || waits_for_worker {
         return None;
     }
-    let name = &p.device.name;
-    let one = p.active_queues() == 1;
-    let per_io = |class| profile.class_ns(class).unwrap_or(0) as f64 / p.ios as f64;
-    let interrupt_ns = per_io(CpuClass::Irq) + per_io(CpuClass::Softirq);
-    let mut evidence = vec![
-        format!("the {of} spend {} of their time in the complete stage", in_percent(share)),
-        format!(
-            "interrupts take {} of one CPU in all, {} of each completing one, {} for an I/O",
-            in_percent(all),
-            in_percent(each),
-            time(interrupt_ns as u64)
-        ),
-        format!("{} of the interrupt time is block I/O's", in_percent(ours)),
-    ];
-    if !one {
-        evidence.push(format!(
-            "{} queues carried I/O: whether one of their CPUs takes most interrupts is not measured yet",
-            p.active_queues()
-        ));
-    }
-    evidence.extend(profile.sampler_note.clone());
-    let noted = if profile.sampler_note.is_some() { 0.9 } else { 1.0 };
+    let mut evidence =
+        vec![format!("the {of} spend {} of their time in the complete stage", in_percent(share))];
+    evidence.extend(held.evidence);
+    let mut numbers = held.numbers;
+    numbers.extend([
+        ("complete_share_percent", percent(share)),
+        ("interrupt_per_cpu_percent", percent(held.each)),
+        ("ios_per_second", p.rate()),
+    ]);
     Some(Finding {
         id: RULE.id,
         subject: name.clone(),
         severity: Severity::Warning,
-        confidence: noted * if one { 0.85 } else { 0.6 },
+        confidence: held.confidence,
         sentence: format!(
             "The CPU that completes the I/Os of {name} is the limit: interrupts take {} of it, and the {of} wait {} \
              of their time for it after the device has answered.",
-            in_percent(each),
+            in_percent(held.each),
             in_percent(share)
         ),
-        numbers: BTreeMap::from([
-            ("complete_share_percent", percent(share)),
-            ("interrupt_cpu_percent", percent(all)),
-            ("interrupt_per_cpu_percent", percent(each)),
-            ("interrupt_io_percent", percent(ours)),
-            ("interrupt_ns_per_io", interrupt_ns),
-            ("ios_per_second", p.rate()),
-        ]),
+        numbers,
         evidence,
         advice: format!(
             "Let more CPUs complete: spread the interrupts of {name}'s queues (/proc/irq/N/smp_affinity_list), or \
@@ -131,6 +115,55 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             high: (1.0 / (1.0 - share.min(0.9))).min(MAX_WORTH),
         }),
     })
+}
+
+/// What says that interrupts take most of a completing CPU.
+struct Held {
+    each: f64,
+    confidence: f64,
+    numbers: BTreeMap<&'static str, f64>,
+    evidence: Vec<String>,
+}
+
+/// By the interrupts of the traced devices; None where they do not say so.
+fn by_count(s: &Summaries<'_>, name: &str) -> Option<Held> {
+    let counted = interrupts::counted(s, name)?;
+    let one = counted.busiest().filter(|one| one.busy() >= LIMIT)?;
+    let evidence = std::iter::once(one.line()).chain(counted.lines(one.cpu, LINES)).collect();
+    Some(Held { each: one.busy(), confidence: 0.85, numbers: BTreeMap::new(), evidence })
+}
+
+/// By the profile; None where it does not say so.
+fn by_profile(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Held> {
+    let (all, each) = device_bound::interrupts_per_cpu(s, p).filter(|(_, each)| *each >= LIMIT)?;
+    let profile = cpu::profile(s)?;
+    let ours = cpu::interrupt_io_share(profile).filter(|ours| *ours >= IO_SHARE)?;
+    let one = p.active_queues() == 1;
+    let per_io = |class| profile.class_ns(class).unwrap_or(0) as f64 / p.ios.max(1) as f64;
+    let interrupt_ns = per_io(CpuClass::Irq) + per_io(CpuClass::Softirq);
+    let mut evidence = vec![
+        format!(
+            "interrupts take {} of one CPU in all, {} of each completing one, {} for an I/O",
+            in_percent(all),
+            in_percent(each),
+            time(interrupt_ns as u64)
+        ),
+        format!("{} of the interrupt time is block I/O's", in_percent(ours)),
+    ];
+    if !one {
+        evidence.push(format!(
+            "{} queues carried I/O: whether one of their CPUs takes most interrupts is not known",
+            p.active_queues()
+        ));
+    }
+    evidence.extend(profile.sampler_note.clone());
+    let noted = if profile.sampler_note.is_some() { 0.9 } else { 1.0 };
+    let numbers = BTreeMap::from([
+        ("interrupt_cpu_percent", percent(all)),
+        ("interrupt_io_percent", percent(ours)),
+        ("interrupt_ns_per_io", interrupt_ns),
+    ]);
+    Some(Held { each, confidence: noted * if one { 0.85 } else { 0.6 }, numbers, evidence })
 }
 
 #[cfg(test)]
@@ -222,6 +255,25 @@ mod tests {
             BTreeMap::from([("swapper/1;handle_softirqs_[k];blk_done_softirq_[k]".to_string(), 720)]);
         case.profile = Some(seen);
         assert!(find(&case.summaries())[0].confidence < 0.7);
+    }
+
+    #[test]
+    fn counted_interrupts_need_no_profile_and_no_guess() {
+        let mut case = case(100, 40_000);
+        case.profile = None;
+        case.interrupt(41, &[(1, 150_000)], 4_700, 1); // 70.5 % of CPU 1
+        case.interrupt(42, &[(0, 150_000)], 1_000, 1);
+        let found = find(&case.summaries()).remove(0);
+        assert!((found.numbers["interrupt_per_cpu_percent"] - 70.5).abs() < 0.1, "{:?}", found.numbers);
+        assert!(!found.numbers.contains_key("interrupt_ns_per_io"), "of the profile");
+        assert!(
+            found.evidence.iter().any(|line| line.contains("interrupt 41 (req.41)")),
+            "{:?}",
+            found.evidence
+        );
+        case.interrupts = None;
+        case.interrupt(41, &[(1, 150_000)], 4_600, 1);
+        assert!(find(&case.summaries()).is_empty(), "69 %");
     }
 
     #[test]

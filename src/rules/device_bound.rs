@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::command;
 use super::cpu;
 use super::facts::{self, Picture, percent};
+use super::interrupts::{self, LIMIT, Punctuality};
 use super::queue_depth_too_low::{self, CROWDED};
 use super::{Rule, Summaries, link_bound};
 use crate::analyze::stage::Stage;
@@ -22,9 +23,6 @@ pub const FULL: f64 = 0.80;
 /// I/Os back.
 pub const DEPTH_SHARE: f64 = 0.5;
 
-/// Hard and soft interrupt time of a completing CPU from which on the host may be the one who is late.
-pub const INTERRUPT_LIMIT: f64 = 0.70;
-
 pub const RULE: Rule = Rule { id: "device-bound", page: PAGE, find };
 
 const PAGE: &str = "\
@@ -38,20 +36,28 @@ How it is computed
     offers is in the device (else see queue-depth-too-low, which must not hold);
   - no link above it is known to be full (else see link-bound);
   - no CPU is saturated (else see submit-cpu-bound, generator-bound);
-  - the host is not the one who is late: hard and soft interrupts take less than 70 % of a completing
-    CPU. The profile gives the sum over all CPUs. Below 70 % of one CPU the condition holds for each;
-    above, it is spread over the queues that carried I/O, and the confidence falls.
+  - the host is not the one who is late: hard and soft interrupts take less than 70 % of each completing
+    CPU, and an interrupt finds fewer than 8 completions in the middle (else see interrupt-bound and
+    complete-cpu-bound). Both by the interrupts as they were counted: those of each CPU times the mean of
+    the handler. Softirqs are known for all CPUs together: they are taken to lie as the interrupts do, and
+    where they would reach the limit on one CPU the confidence falls.
+    Where interrupts were not counted, or too few of them timed, by the profile, which gives the sum over
+    all CPUs. Below 70 % of one CPU the condition holds for each; above, it is spread over the queues that
+    carried I/O, and the confidence falls.
   When others keep all CPUs busy for 95 % the confidence falls, and nothing is said of a loop device,
   whose work needs those CPUs.
   A full device makes I/Os wait in the queue stage; with a scheduler or without, that is the device's
   doing. in_device_ios is exact: the sum of all device times over the time that passed.
 
 From which numbers
-  latency.devices[].ops.*.request_stages; devices[].queues[].tags; load.latency; the profile's classes.
+  latency.devices[].ops.*.request_stages; devices[].queues[].tags; load.latency; interrupts.vectors[];
+  the profile's classes.
 
 When it is wrong
-  - Completions per interrupt are not measured yet. A median of 8 or more would mean that finished I/Os
-    wait for the interrupt; the confidence is lowered for it.
+  - A drive or a hypervisor that collects completions on purpose has many per interrupt while the host is
+    on time: then nothing is said of the device. Interrupts of devices that are not traced are in the
+    profile only.
+  - Where completions per interrupt are not known the confidence is lowered for it.
   - The device stage contains the link, the controller and, in a virtual machine, the whole host below:
     its scheduler, its cache, its throttle. A cloud volume's limit looks just like this.
   - On NVMe it ends when the host reaps the completion; on other drivers at the nearest event, named in
@@ -115,7 +121,19 @@ pub fn operation_share(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
     (0.9..1.1).contains(&parts).then(|| (device / whole).min(1.0))
 }
 
-/// Interrupt time on each completing CPU: an upper bound where the sum is small, else the mean over
+/// Why the host may be the one who is late with the completions of a device, rather than the device: by the
+/// interrupts where they were counted, else by the profile.
+pub fn late(s: &Summaries<'_>, p: &Picture<'_>) -> Option<String> {
+    match interrupts::punctuality(s, &p.device.name) {
+        Some(Punctuality::Late(why)) => Some(why),
+        Some(Punctuality::OnTime { .. }) => None,
+        None => interrupts_per_cpu(s, p)
+            .filter(|(_, each)| *each >= LIMIT)
+            .map(|(_, each)| format!("interrupts take {} of the completing CPUs", in_percent(each))),
+    }
+}
+
+/// Interrupt time on each completing CPU by the profile: an upper bound where the sum is small, else the mean over
 /// the queues that carried I/O.
 pub fn interrupts_per_cpu(s: &Summaries<'_>, p: &Picture<'_>) -> Option<(f64, f64)> {
     let profile = cpu::profile(s)?;
@@ -137,7 +155,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         || !(full || least >= DEVICE_SHARE && deep)
         || queue_depth_too_low::judge(s, p).is_some()
         || link_bound::limits(s, &p.device.name)
-        || interrupts_per_cpu(s, p).is_some_and(|(_, each)| each >= INTERRUPT_LIMIT)
+        || late(s, p).is_some()
         || p.is_loop() && cpu::nothing_left(s).is_some()
     {
         return None;
@@ -234,16 +252,43 @@ fn host_on_time(
     numbers: &mut BTreeMap<&'static str, f64>,
     evidence: &mut Vec<String>,
 ) -> f64 {
-    let mut factor = 0.85;
-    evidence.push("completions per interrupt are not measured yet".to_string());
-    match interrupts_per_cpu(s, p) {
+    let name = &p.device.name;
+    let mut factor = 1.0;
+    match interrupts::counted(s, name).and_then(|counted| counted.median(None)) {
         None => {
+            factor *= 0.85;
+            evidence.push("how many completions an interrupt brings is not known".to_string());
+        }
+        Some(median) => {
+            numbers.insert("completions_per_interrupt_p50_ratio", median as f64);
+            evidence.push(format!("an interrupt brings {median} completions in the middle"));
+        }
+    }
+    match (interrupts::punctuality(s, name), interrupts_per_cpu(s, p)) {
+        (Some(Punctuality::OnTime { completer, sure }), by_profile) => {
+            numbers.insert("interrupt_per_cpu_percent", percent(completer.busy()));
+            evidence.push(format!("{}, the most of its completing CPUs", completer.line()));
+            if !sure {
+                factor *= 0.6;
+                evidence.push("how the softirqs lie on the CPUs is not known: one may be late".to_string());
+            }
+            // Not only of the traced devices.
+            if let Some((all, each)) = by_profile.filter(|(_, each)| *each >= LIMIT) {
+                factor *= 0.8;
+                evidence.push(format!(
+                    "all interrupts together take {} of one CPU, about {} of each completing one",
+                    in_percent(all),
+                    in_percent(each)
+                ));
+            }
+        }
+        (_, None) => {
             factor *= 0.85;
             evidence.push("no profile: interrupt time is not measured".to_string());
         }
-        Some((all, each)) => {
+        (_, Some((all, each))) => {
             numbers.insert("interrupt_cpu_percent", percent(all));
-            if all < INTERRUPT_LIMIT {
+            if all < LIMIT {
                 evidence.push(format!(
                     "interrupts take {} of one CPU in all, so no CPU is late with completions",
                     in_percent(all)
@@ -333,6 +378,36 @@ mod tests {
         assert!(spread < sure, "two queues: about 35 % each, but that is not known");
         case.profile = None;
         assert!(find(&case.summaries())[0].confidence < sure);
+    }
+
+    #[test]
+    fn counted_interrupts_are_heard_before_the_profile() {
+        let mut case = Case::new(15_000, 32);
+        case.profile = Some(profile(&[(CpuClass::Softirq, 200)]));
+        let guessed = find(&case.summaries())[0].confidence;
+        case.interrupt(41, &[(1, 15_000)], 46_000, 1); // 69 % of CPU 1
+        let known = find(&case.summaries()).remove(0);
+        assert!(known.confidence > guessed, "{known:?}");
+        assert!((known.numbers["interrupt_per_cpu_percent"] - 69.0).abs() < 0.1, "{:?}", known.numbers);
+        assert!(!known.numbers.contains_key("interrupt_cpu_percent"));
+        // Of all interrupts together the profile says more: others may come to the same CPU.
+        case.profile = Some(profile(&[(CpuClass::Softirq, 350)]));
+        assert!(find(&case.summaries())[0].confidence < known.confidence);
+        case.interrupts = None;
+        case.interrupt(41, &[(1, 15_000)], 47_000, 1);
+        case.profile = Some(profile(&[(CpuClass::Softirq, 10)]));
+        assert!(find(&case.summaries()).is_empty(), "70.5 % of CPU 1, which the profile does not see");
+        assert!(late(&case.summaries(), &facts::pictures(&case.summaries())[0]).is_some());
+    }
+
+    #[test]
+    fn completions_that_pile_up_are_not_the_devices_time() {
+        let mut case = Case::new(15_000, 32);
+        case.interrupt(41, &[(1, 2_142)], 10_000, 7);
+        assert_eq!(find(&case.summaries())[0].numbers["completions_per_interrupt_p50_ratio"], 7.0);
+        case.interrupts = None;
+        case.interrupt(41, &[(1, 1_875)], 10_000, 8);
+        assert!(find(&case.summaries()).is_empty());
     }
 
     #[test]

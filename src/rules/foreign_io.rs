@@ -86,7 +86,8 @@ fn foreign(load: &LoadSummary, device: &DeviceLatency) -> (Vec<(Op, u64)>, bool)
     (all, counted)
 }
 
-fn judge(s: &Summaries<'_>) -> Option<Finding> {
+/// The load and its device, where what is not the load's can be told.
+fn told<'a>(s: &Summaries<'a>) -> Option<(&'a LoadSummary, &'a DeviceLatency)> {
     let load = s.load?;
     let device = s.latency.device(load.device.as_ref()?)?;
     // What a ramp moved is not in the load's count.
@@ -97,6 +98,17 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     if device.ios < facts::MIN_IOS || facts::picture(s, device).doubt(s).is_some() {
         return None;
     }
+    Some((load, device))
+}
+
+/// I/Os of the load's device that are not the load's; None where that cannot be told.
+pub fn ios(s: &Summaries<'_>) -> Option<u64> {
+    let (load, device) = told(s)?;
+    Some(foreign(load, device).0.iter().map(|(_, ios)| ios).sum())
+}
+
+fn judge(s: &Summaries<'_>) -> Option<Finding> {
+    let (load, device) = told(s)?;
     let (by_class, is_counted) = foreign(load, device);
     let ios: u64 = by_class.iter().map(|(_, ios)| ios).sum();
     let share = ios as f64 / device.ios as f64;

@@ -106,8 +106,12 @@ fn reasons(s: &Summaries<'_>) -> Vec<String> {
     }
     if submit_cpu_bound::interrupts_dominate(s) && cpu::saturation(s).is_some() {
         why.push(
-            "a CPU is saturated, and most of the busy time goes to interrupts: how they are spread is not measured yet"
-                .to_string(),
+            match s.interrupts {
+                Some(_) => "a CPU is saturated, and most of the busy time goes to interrupts".to_string(),
+                None => "a CPU is saturated, and most of the busy time goes to interrupts: how they are spread was not \
+                         counted"
+                    .to_string(),
+            },
         );
     }
     if let Some(busy) = cpu::nothing_left(s)
@@ -136,13 +140,8 @@ fn device(s: &Summaries<'_>, p: &Picture<'_>) -> Vec<String> {
         return vec![format!("the device stage of {name} cannot be seen here")];
     };
     let mut why = Vec::new();
-    if let Some((_, each)) = device_bound::interrupts_per_cpu(s, p)
-        && each >= device_bound::INTERRUPT_LIMIT
-    {
-        why.push(format!(
-            "interrupts take {} of the completing CPUs, so the device stage of {name} may be the host's lateness",
-            in_percent(each)
-        ));
+    if let Some(reason) = device_bound::late(s, p) {
+        why.push(format!("{reason}, so the device stage of {name} may be the host's lateness"));
     }
     if let Some(own) = device_bound::operation_share(s, p)
         && own < device_bound::DEVICE_SHARE

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Summaries;
-use crate::analyze::interrupts::InterruptSummary;
+use crate::analyze::interrupts::{Busiest, Carried, DeviceInterrupts, InterruptSummary, VectorSummary};
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use crate::analyze::op::Op;
 use crate::analyze::queues::QueueLatency;
@@ -168,6 +168,65 @@ impl Case {
         }
         self.latency.devices.push(device);
         self.host.devices.push(disk);
+    }
+
+    /// A vector of the disk that came so often to these CPUs, one of eight timed and each `handler_ns` long, with
+    /// `carried` completions each; the disk's interrupts grow by it.
+    pub fn interrupt(&mut self, irq: u32, by_cpu: &[(u32, u64)], handler_ns: u64, carried: u64) {
+        let name = self.host.devices[0].name.clone();
+        let ios = self.latency.devices[0].ios;
+        let all = self.interrupts.get_or_insert_with(|| InterruptSummary {
+            duration_ns: SECOND,
+            devices: vec![DeviceInterrupts {
+                name: name.clone(),
+                ios,
+                in_interrupt: ios,
+                ..DeviceInterrupts::default()
+            }],
+            ..InterruptSummary::default()
+        });
+        let interrupts: u64 = by_cpu.iter().map(|(_, n)| n).sum();
+        let cpus: Vec<u32> = by_cpu.iter().map(|(cpu, _)| *cpu).collect();
+        let mut vector = VectorSummary {
+            irq,
+            name: Some(format!("req.{irq}")),
+            devices: vec![name],
+            queue: Some(all.vectors.len() as u32),
+            by_pointer: true,
+            allowed: cpus.clone(),
+            cpus,
+            interrupts,
+            by_cpu: by_cpu.to_vec(),
+            carried: Some(Carried { completions: interrupts * carried, ..Carried::default() }),
+            ..VectorSummary::default()
+        };
+        vector.handler.record_many(handler_ns, interrupts / 8);
+        if let Some(of) = &mut vector.carried {
+            of.per_interrupt.record_many(carried, interrupts);
+        }
+        all.vectors.push(vector);
+        let mut on: BTreeMap<u32, u64> = BTreeMap::new();
+        for (cpu, n) in all.vectors.iter().flat_map(|vector| &vector.by_cpu) {
+            *on.entry(*cpu).or_default() += n;
+        }
+        let sum: u64 = on.values().sum();
+        let (cpu, most) = on.iter().max_by_key(|(_, n)| **n).map_or((0, 0), |(cpu, n)| (*cpu, *n));
+        let device = &mut all.devices[0];
+        device.interrupts = Some(sum);
+        device.ios_per_interrupt = (sum > 0).then(|| device.ios as f64 / sum as f64);
+        let share = most as f64 / sum.max(1) as f64;
+        device.busiest = Some(Busiest { cpu, share, cpus: on.len() as u32 });
+    }
+
+    /// All of the disk's I/Os end in softirqs, which take so much of one CPU; `local` of them on the CPU of the
+    /// interrupt.
+    pub fn soft(&mut self, percent: f64, local: u64) {
+        let all = self.interrupts.as_mut().expect("interrupts");
+        (all.softirq.runs, all.softirq.cpu_percent) = (1_000, Some(percent));
+        let device = &mut all.devices[0];
+        (device.in_interrupt, device.in_softirq) = (0, local);
+        device.in_remote_softirq = device.ios - local;
+        device.soft_percent = Some(percent);
     }
 
     /// Reads and bytes of all disks: as many a second as `rate` needs.

@@ -8,12 +8,8 @@ use crate::host::BlockDevice;
 use crate::host::pci::sharing;
 
 /// Concerns that no probe of this version covers.
-const NO_PROBE: &[&str] = &[
-    "interrupts per queue and completions per interrupt",
-    "lock contention",
-    "page-cache reclaim and read-ahead",
-    "the device's wear and caches",
-];
+const NO_PROBE: &[&str] =
+    &["lock contention", "page-cache reclaim and read-ahead", "the device's wear and caches"];
 
 /// The list for this run.
 pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
@@ -48,6 +44,11 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
     }
     if !facts::has_parts(s) {
         add("parts of stages (throttle, tags, plug, scheduler)", facts::why_no_parts(s));
+    }
+    if s.interrupts.is_none() {
+        let refused = s.envelope.missing.iter().find(|m| m.part.as_deref() == Some("interrupts"));
+        let why = refused.map_or("interrupts were not counted", |missing| missing.why.as_str());
+        add("interrupts per queue and completions per interrupt", why);
     }
     links(s, &mut add);
     NO_PROBE.iter().for_each(|what| add(what, "this version has no probe for it"));
@@ -104,6 +105,24 @@ mod tests {
         assert!(has(&case, "root complex"));
         case.host.virtualization = Some("kvm".into());
         assert!(has(&case, "PCIe links"));
+    }
+
+    #[test]
+    fn interrupts_are_named_where_they_were_not_counted() {
+        let mut case = Case::new(1_000, 32);
+        let why = |case: &Case| {
+            let all = list(&case.summaries());
+            all.into_iter().find(|n| n.what.starts_with("interrupts per queue")).map(|n| n.why)
+        };
+        assert_eq!(why(&case).as_deref(), Some("interrupts were not counted"));
+        case.envelope.missing.push(Missing {
+            part: Some("interrupts".into()),
+            why: "interrupts were not counted: no rights".into(),
+            ..Missing::default()
+        });
+        assert!(why(&case).unwrap().ends_with("no rights"));
+        case.interrupt(41, &[(0, 1_000)], 1_000, 1);
+        assert_eq!(why(&case), None);
     }
 
     #[test]

@@ -1,0 +1,271 @@
+//! Interrupts use up a CPU that completes I/Os.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::facts::{self, Picture, percent};
+use super::interrupts::{self, Completer, Counted, LIMIT, PILED_UP};
+use super::{Rule, Summaries, complete_cpu_bound};
+use crate::findings::{Finding, Severity, Worth};
+use crate::units::{in_percent, short, time};
+
+/// Where completions pile up, so much of the CPU is enough: the way into and out of each interrupt and the
+/// wake-ups are not in what the handlers take.
+pub const PILED_SHARE: f64 = 0.50;
+
+/// Vectors that are named.
+const LINES: usize = 4;
+
+/// One doubling is the most that is promised from one run.
+const MAX_WORTH: f64 = 2.0;
+
+pub const RULE: Rule = Rule { id: "interrupt-bound", page: PAGE, find };
+
+const PAGE: &str = "\
+Interrupts use up a CPU that completes the device's I/Os, so that finished I/Os wait for it.
+
+How it is computed
+  interrupt_per_cpu_percent = hard + soft interrupt time of one CPU. Hard: the interrupts that came to it, of
+  all traced devices, times the mean time in the handler of each vector, which is measured on one of 8. Soft:
+  the block layer's softirqs are measured for all CPUs together, on a sample; those that no other CPU asked
+  for are taken to lie on the CPUs as their device's interrupts do.
+  Of the CPUs that get at least half of an even share of the device's interrupts the busiest counts. Found
+  when it is at 70 %, or at 50 % while an interrupt finds at least 8 completions in the middle: they pile up.
+  At least 100 of its interrupts must have been timed. A CPU is named once, for the device that brings it the
+  most interrupts. Not said where complete-cpu-bound says it with the time that I/Os lose.
+
+From which numbers
+  interrupts.vectors[].by_cpu, .handler, .completions_per_interrupt; interrupts.softirq;
+  interrupts.devices[].in_softirq, .in_remote_softirq.
+
+When it is wrong
+  - It is an estimate from a sample, whose size the evidence names. What an interrupt takes outside its
+    handler, handlers' threads, and softirqs that another CPU asked for are not in it: mostly it is more.
+  - A softirq that a hard interrupt comes into contains it: it is counted twice, and it can be less.
+  - The probes themselves run inside the handlers, and make them longer by what cost shows.
+  - In a virtual machine a handler's time contains what the host took away from the CPU.
+  - A drive or a hypervisor that collects completions has many per interrupt on purpose.
+  - A CPU in interrupts for 70 % still has 30 %: with one thread that submits from the same CPU that is its
+    share, and the thread looks saturated (see submit-cpu-bound).
+  - Where the interrupts were not counted as the kernel counted them (more than 1 % off) it is not looked for.
+
+What to try
+  More CPUs: threads that submit on more CPUs, so that the queues of more CPUs are used; the vectors of other
+  drivers can be moved (/proc/irq/N/smp_affinity_list). Fewer interrupts: polled queues (nvme.poll_queues=N
+  and --hipri); a drive that collects completions (feature 08h: nvme set-feature DEV -f 8 -V 0xTTHH, TT in
+  100 us, HH entries less one), at the price of latency at low depth; posted MSI (Linux 6.10 and newer,
+  intremap=posted_msi, on Intel machines that have it). Less work: fewer and larger I/Os.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    let said: BTreeSet<String> = complete_cpu_bound::find(s).into_iter().map(|f| f.subject).collect();
+    let mut found: Vec<(u64, u32, Finding)> = facts::pictures(s)
+        .iter()
+        .filter(|p| !said.contains(&p.device.name))
+        .filter_map(|p| judge(s, p))
+        .collect();
+    // The one that brings the most first: the CPU is named for it.
+    found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.2.subject.cmp(&b.2.subject)));
+    let mut named = BTreeSet::new();
+    found.into_iter().filter(|(_, cpu, _)| named.insert(*cpu)).map(|(_, _, finding)| finding).collect()
+}
+
+fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<(u64, u32, Finding)> {
+    if !p.sound(s) {
+        return None;
+    }
+    let counted = interrupts::counted(s, &p.device.name)?;
+    let one = counted.busiest()?;
+    let median = counted.median(Some(one.cpu));
+    let piled = median.filter(|median| *median >= PILED_UP && one.busy() >= PILED_SHARE);
+    if one.busy() < LIMIT && piled.is_none() {
+        return None;
+    }
+    Some((one.per_second as u64, one.cpu, finding(s, p, &counted, &one, median)))
+}
+
+fn finding(
+    s: &Summaries<'_>,
+    p: &Picture<'_>,
+    counted: &Counted<'_>,
+    one: &Completer,
+    median: Option<u64>,
+) -> Finding {
+    let name = &p.device.name;
+    let cpus = counted.cpus().len();
+    let mut evidence = vec![one.line()];
+    evidence.extend(counted.lines(one.cpu, LINES));
+    evidence.push(format!(
+        "CPU {} takes {} of the interrupts of {name}, which come to {cpus} of {} CPUs",
+        one.cpu,
+        in_percent(one.share),
+        s.host.cpus_online
+    ));
+    let mut numbers = BTreeMap::from([
+        ("interrupt_per_cpu_percent", percent(one.busy())),
+        ("interrupt_hard_percent", percent(one.hard)),
+        ("interrupts_per_second", one.per_second),
+        ("timed_interrupts", one.timed as f64),
+        ("ios_per_second", p.rate()),
+    ]);
+    if one.soft > 0.0 {
+        numbers.insert("interrupt_soft_percent", percent(one.soft));
+    }
+    if let Some(each) = counted.device.ios_per_interrupt {
+        numbers.insert("ios_per_interrupt_ratio", each);
+    }
+    if let Some((mean, _)) = counted.handler_ns() {
+        numbers.insert("handler_mean_ns", mean);
+    }
+    if let Some(median) = median {
+        numbers.insert("completions_per_interrupt_p50_ratio", median as f64);
+        evidence.push(format!("an interrupt on CPU {} brings {median} completions in the middle", one.cpu));
+    }
+    let neighbours = counted.neighbours(one.cpu);
+    if !neighbours.is_empty() {
+        evidence.push(format!("to CPU {} come the interrupts of {} as well", one.cpu, neighbours.join(", ")));
+    }
+    let room = cpus < s.host.cpus_online as usize;
+    let others = match room {
+        true => format!("let others of the {} CPUs take part: submit from more of them", s.host.cpus_online),
+        false => "make fewer interrupts, since all CPUs take part already".to_string(),
+    };
+    let handler = match counted.handler_ns() {
+        Some((mean, _)) => format!(", {} each", time(mean as u64)),
+        None => String::new(),
+    };
+    Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: Severity::Warning,
+        confidence: match one.hard >= LIMIT {
+            true => 0.85,
+            false if one.busy() >= LIMIT => 0.7,
+            false => 0.6,
+        },
+        sentence: format!(
+            "Interrupts take {} of CPU {}, which completes I/Os of {name}, whose own are {} a second{handler}.",
+            in_percent(one.busy()),
+            one.cpu,
+            short(one.per_second)
+        ),
+        numbers,
+        evidence,
+        advice: format!(
+            "To relieve CPU {}, {others}; or poll (nvme.poll_queues=N, --hipri), let the drive collect completions \
+             (feature 08h) or the interrupts be posted (intremap=posted_msi), or ask for fewer, larger I/Os.",
+            one.cpu
+        ),
+        check: format!("biopsy interrupts -d {name} --for 5s"),
+        worth: room.then(|| Worth { metric: "iops_ratio".to_string(), low: 1.0, high: MAX_WORTH }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::interrupts::VectorSummary;
+    use crate::rules::literal::{Case, hist};
+
+    /// `handler` ns for each of 100,000 interrupts on CPU 1, of `carried` completions each.
+    fn case(handler: u64, carried: u64) -> Case {
+        let mut case = Case::new(100_000, 32);
+        case.interrupt(41, &[(1, 100_000)], handler, carried);
+        case
+    }
+
+    #[test]
+    fn a_cpu_full_of_handlers_is_named_with_its_vectors() {
+        let found = find(&case(8_000, 1).summaries());
+        assert_eq!((found.len(), found[0].subject.as_str(), found[0].confidence), (1, "vda", 0.85));
+        assert!((found[0].numbers["interrupt_per_cpu_percent"] - 80.0).abs() < 0.1, "{:?}", found[0].numbers);
+        assert_eq!(found[0].numbers["timed_interrupts"], 12_500.0);
+        assert_eq!(found[0].numbers["ios_per_interrupt_ratio"], 1.0);
+        assert!(!found[0].numbers.contains_key("interrupt_soft_percent"), "there are none");
+        let line = "interrupt 41 (req.41): 100k a second on CPU 1, 1.00 I/Os each, 8.00 µs in the handler (mean of \
+                    12,500)";
+        assert!(found[0].evidence.iter().any(|l| l == line), "{:?}", found[0].evidence);
+        assert!(found[0].worth.is_some(), "the other CPU takes none");
+    }
+
+    #[test]
+    fn the_share_has_two_sides() {
+        assert_eq!(find(&case(7_000, 1).summaries()).len(), 1);
+        assert!(find(&case(6_990, 7).summaries()).is_empty());
+    }
+
+    #[test]
+    fn completions_that_pile_up_need_less() {
+        assert_eq!(find(&case(5_000, 8).summaries())[0].confidence, 0.6);
+        assert!(find(&case(5_000, 7).summaries()).is_empty());
+        assert!(find(&case(4_990, 8).summaries()).is_empty(), "a drive may collect on purpose");
+    }
+
+    #[test]
+    fn softirqs_of_the_cpu_count_and_make_it_less_sure() {
+        let mut case = case(5_000, 1);
+        case.soft(20.0, 100_000);
+        let found = find(&case.summaries());
+        assert_eq!((found[0].confidence, found[0].numbers["interrupt_soft_percent"].round()), (0.7, 20.0));
+        case.soft(19.9, 100_000);
+        assert!(find(&case.summaries()).is_empty());
+        case.soft(40.0, 49_000);
+        assert!(find(&case.summaries()).is_empty(), "half of them are asked for by other CPUs");
+    }
+
+    #[test]
+    fn a_cpu_that_two_devices_fill_is_named_once() {
+        let mut case = case(5_000, 1);
+        case.load = None;
+        case.twin("vdb");
+        let seen = case.interrupts.as_mut().unwrap();
+        let mut device = seen.devices[0].clone();
+        device.name = "vdb".into();
+        seen.devices.push(device);
+        let mut vector = VectorSummary { irq: 51, devices: vec!["vdb".into()], ..seen.vectors[0].clone() };
+        (vector.interrupts, vector.by_cpu) = (50_000, vec![(1, 50_000)]);
+        seen.vectors.push(vector);
+        let found = find(&case.summaries());
+        assert_eq!((found.len(), found[0].subject.as_str()), (1, "vda"), "it brings the most");
+        assert!(found[0].evidence.iter().any(|line| line.contains("the interrupts of vdb as well")));
+        assert_eq!(found[0].numbers["interrupt_per_cpu_percent"].round(), 75.0);
+    }
+
+    #[test]
+    fn doubt_or_no_count_withholds_it() {
+        let mut lossy = case(8_000, 1);
+        lossy.latency.devices[0].lost_ios = 10_000;
+        assert!(find(&lossy.summaries()).is_empty());
+        let mut off = case(8_000, 1);
+        let bracket = crate::analyze::counting::Bracket { min: 110_000, max: 110_000 };
+        off.interrupts.as_mut().unwrap().vectors[0].kernel = Some(bracket);
+        assert!(find(&off.summaries()).is_empty());
+        let mut blind = case(8_000, 1);
+        blind.interrupts = None;
+        assert!(find(&blind.summaries()).is_empty());
+        let mut untimed = case(8_000, 1);
+        untimed.interrupts.as_mut().unwrap().vectors[0].handler = hist(99, 8_000, 8_000);
+        assert!(find(&untimed.summaries()).is_empty());
+        untimed.interrupts.as_mut().unwrap().vectors[0].handler = hist(100, 8_000, 8_000);
+        assert_eq!(find(&untimed.summaries()).len(), 1);
+    }
+
+    #[test]
+    fn what_waits_in_the_complete_stage_is_said_there() {
+        use crate::analyze::stage::Stage;
+        let mut case = case(8_000, 1);
+        case.stage(Stage::Device, 100_000, 20_000);
+        case.stage(Stage::Complete, 200_000, 1_000);
+        assert_eq!(complete_cpu_bound::find(&case.summaries()).len(), 1);
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn where_all_cpus_take_part_nothing_is_promised() {
+        let mut case = Case::new(100_000, 32);
+        case.interrupt(41, &[(1, 50_000)], 14_500, 1);
+        case.interrupt(42, &[(0, 50_000)], 14_000, 1);
+        let found = find(&case.summaries());
+        assert_eq!((found.len(), found[0].worth.is_none()), (1, true), "one finding for a device");
+        assert!(found[0].advice.contains("all CPUs take part already"), "{}", found[0].advice);
+    }
+}

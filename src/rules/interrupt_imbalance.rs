@@ -1,0 +1,309 @@
+//! One CPU takes most of a device's interrupts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::facts::{self, MIN_IOS, Picture, percent};
+use super::interrupts::{self, Completer, Counted};
+use super::{Rule, Summaries};
+use crate::analyze::interrupts::{Busiest, VectorSummary};
+use crate::findings::{Finding, Severity};
+use crate::units::{counted as number_of, in_percent, short};
+
+/// At least so many times its even share, so that what two neighbours differ by is none.
+pub const FACTOR: f64 = 2.0;
+
+/// And at least so much of all: with many CPUs twice an even share is little.
+pub const SHARE: f64 = 0.50;
+
+/// From here on interrupts take something that threads on that CPU miss; below it is only a note.
+pub const MATTERS: f64 = 0.30;
+
+/// A vector with less than this of a device's interrupts is idle.
+pub const ACTIVE: f64 = 0.01;
+
+/// Vectors that are named.
+const LINES: usize = 4;
+
+/// Drivers whose queues' vectors the kernel places and nobody else may move.
+const MANAGED: [&str; 2] = ["nvme", "virtio_blk"];
+
+pub const RULE: Rule = Rule { id: "interrupt-imbalance", page: PAGE, find };
+
+const PAGE: &str = "\
+One CPU takes most of a device's interrupts, though its vectors could reach others.
+
+That CPU completes for all, and what runs on it has to wait; the others idle.
+
+How it is computed
+  busiest_share_percent = interrupts of the device's queues that came to one CPU / all of them. Its even share
+  is 1 / (vectors with at least 1 % of the interrupts, or the CPUs that they may be delivered to, whichever
+  is less). Found when it is at least 2 times even and at least 50 %. A warning when hard and soft
+  interrupts take at least 30 % of that CPU (see interrupt-bound for how that is estimated); else, or where
+  too few interrupts were timed, a note.
+  When one queue alone is in use although the device has several, no vector lies wrong: the I/O comes from
+  the CPUs of one queue. From 30 % of its CPU on that is a note.
+
+From which numbers
+  interrupts.vectors[].by_cpu, .cpus, allowed CPUs of /proc/irq; interrupts.devices[].busiest; the handlers'
+  time.
+
+When it is wrong
+  - The kernel delivers a queue's interrupts near those who submit to it: a load of few threads is uneven, and
+    rightly so. The advice says which of the two it is.
+  - It is a sum over the time that was measured: irqbalance moves vectors every ten seconds, and two CPUs that
+    took turns look even.
+  - One CPU can be the better choice: on a machine that keeps the others free for something else, or at low
+    rates, where the other CPUs sleep deeper.
+  - What the CPU has to do for other devices is only in interrupt_per_cpu_percent.
+
+What to try
+  Where several vectors are delivered to one CPU: run irqbalance, or write to /proc/irq/N/smp_affinity_list.
+  Vectors that the kernel manages (NVMe, virtio) cannot be moved (the write fails); their number follows the
+  number of queues and of CPUs that were online, and isolcpus=managed_irq keeps CPUs out. Where one queue has
+  most of the I/O: threads on more CPUs. echo 2 > /sys/block/DEV/queue/rq_affinity has the rest of
+  the work done on the CPU that submitted.
+";
+
+/// Why the interrupts lie as they do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Cause {
+    /// Several vectors in use are delivered to that CPU.
+    Delivery,
+    /// One of the queues in use has most of the I/O.
+    Submission,
+    /// Only one of several queues is in use.
+    OneQueue,
+}
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
+}
+
+fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+    if !p.sound(s) {
+        return None;
+    }
+    let counted = interrupts::counted(s, &p.device.name).filter(|counted| counted.interrupts() >= MIN_IOS)?;
+    let busiest = counted.device.busiest?;
+    let active = active(&counted);
+    let reach = reach(&active);
+    let even = 1.0 / active.len().min(reach).max(1) as f64;
+    let completer = counted.completer(busiest.cpu);
+    let matters = completer.as_ref().map(|one| one.busy() >= MATTERS);
+    let cause = if active.len() == 1 && counted.queues > 1 {
+        Cause::OneQueue
+    } else if reach < 2 || busiest.share < SHARE || busiest.share < even * FACTOR {
+        return None;
+    } else {
+        let mostly = |v: &&&VectorSummary| interrupts::on(v, busiest.cpu) * 2 > v.interrupts;
+        if active.iter().filter(mostly).count() > 1 { Cause::Delivery } else { Cause::Submission }
+    };
+    let severity = match (cause, matters) {
+        (Cause::OneQueue, Some(true)) => Severity::Note,
+        (Cause::OneQueue, _) => return None,
+        (_, Some(true)) => Severity::Warning,
+        _ => Severity::Note,
+    };
+    let mut finding = finding(p, &counted, busiest, completer.as_ref(), cause);
+    finding.severity = severity;
+    finding.numbers.insert("even_share_percent", percent(even));
+    finding.evidence.push(format!(
+        "{} in use, of {}, may be delivered to {}",
+        number_of(active.len() as u64, "vector"),
+        counted.queues,
+        number_of(reach as u64, "CPU")
+    ));
+    Some(finding)
+}
+
+/// The vectors that are in use.
+fn active<'a>(counted: &Counted<'a>) -> Vec<&'a VectorSummary> {
+    let least = counted.interrupts() as f64 * ACTIVE;
+    counted.vectors.iter().copied().filter(|vector| vector.interrupts as f64 >= least).collect()
+}
+
+/// CPUs that these vectors may be delivered to, or were.
+fn reach(vectors: &[&VectorSummary]) -> usize {
+    let of = |vector: &&VectorSummary| {
+        let may = if vector.allowed.is_empty() { &vector.cpus } else { &vector.allowed };
+        may.iter().copied().chain(vector.by_cpu.iter().map(|(cpu, _)| *cpu)).collect::<Vec<u32>>()
+    };
+    vectors.iter().flat_map(of).collect::<BTreeSet<u32>>().len()
+}
+
+fn finding(
+    p: &Picture<'_>,
+    counted: &Counted<'_>,
+    busiest: Busiest,
+    completer: Option<&Completer>,
+    cause: Cause,
+) -> Finding {
+    let (name, cpu) = (&p.device.name, busiest.cpu);
+    let mut numbers = BTreeMap::from([
+        ("busiest_share_percent", percent(busiest.share)),
+        ("busiest_cpu", f64::from(cpu)),
+        ("device_interrupts_per_second", counted.per_second(counted.interrupts())),
+    ]);
+    let mut evidence = Vec::new();
+    match completer {
+        Some(one) => {
+            numbers.insert("interrupt_per_cpu_percent", percent(one.busy()));
+            numbers.insert("timed_interrupts", one.timed as f64);
+            evidence.push(one.line());
+        }
+        None => evidence
+            .push(format!("too few interrupts of CPU {cpu} were timed to say what share of it they take")),
+    }
+    evidence.extend(counted.lines(cpu, LINES));
+    let managed = p.disk.and_then(|disk| disk.driver.as_deref()).is_some_and(|d| MANAGED.contains(&d));
+    let advice = match cause {
+        Cause::Delivery if managed => format!(
+            "The kernel manages the vectors of {name}, and they cannot be moved: see whether CPUs are kept out \
+             (isolcpus=managed_irq, offline when the driver came), and bind the threads to CPUs of other queues. echo 2 \
+             > /sys/block/{name}/queue/rq_affinity has the rest of the work done where it was submitted."
+        ),
+        Cause::Delivery => format!(
+            "Spread the vectors: run irqbalance, or write other CPUs than {cpu} to /proc/irq/N/smp_affinity_list of those \
+             that are named (if the write fails, the kernel manages them)."
+        ),
+        Cause::Submission | Cause::OneQueue => format!(
+            "Submit from more CPUs: the I/Os of {name} go through {}, whose interrupts come to CPU {cpu}. Threads on \
+             the CPUs of other queues use the other vectors (biopsy devices shows them).",
+            match cause {
+                Cause::OneQueue => "one queue",
+                _ => "one queue for the most part",
+            }
+        ),
+    };
+    Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: Severity::Note,
+        confidence: match cause {
+            Cause::Delivery => 0.85,
+            Cause::Submission => 0.7,
+            Cause::OneQueue => 0.6,
+        },
+        sentence: format!(
+            "CPU {cpu} takes {} of the interrupts of {name}: {} of {} a second.",
+            in_percent(busiest.share),
+            short(counted.per_second(counted.interrupts()) * busiest.share),
+            short(counted.per_second(counted.interrupts()))
+        ),
+        numbers,
+        evidence,
+        advice,
+        check: format!("biopsy interrupts -d {name} --for 5s"),
+        worth: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::literal::Case;
+
+    /// Four vectors that may go to any of four CPUs, with so many of 100,000 interrupts of `handler` ns each; all
+    /// come to CPU 0 but those of the last.
+    fn case(of: [u64; 4], handler: u64) -> Case {
+        let mut case = Case::new(100_000, 32);
+        case.disk().driver = Some("sd".into());
+        for (n, interrupts) in (0..).zip(of) {
+            case.interrupt(41 + n, &[(if n == 3 { 3 } else { 0 }, interrupts)], handler, 1);
+        }
+        allow(&mut case);
+        case
+    }
+
+    fn allow(case: &mut Case) {
+        let seen = case.interrupts.as_mut().unwrap();
+        seen.vectors.iter_mut().for_each(|vector| vector.allowed = vec![0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn vectors_that_all_come_to_one_cpu_can_be_spread() {
+        let found = find(&case([25_000; 4], 4_000).summaries()).remove(0);
+        assert_eq!((found.severity, found.confidence), (Severity::Warning, 0.85));
+        assert_eq!(found.numbers["busiest_share_percent"], 75.0);
+        assert_eq!(found.numbers["even_share_percent"], 25.0);
+        assert!((found.numbers["interrupt_per_cpu_percent"] - 30.0).abs() < 0.1, "{:?}", found.numbers);
+        assert!(found.advice.contains("irqbalance"), "{}", found.advice);
+        assert!(found.evidence.iter().any(|line| line.contains("interrupt 42 (req.42)")));
+    }
+
+    #[test]
+    fn the_share_of_the_cpu_decides_whether_it_matters() {
+        assert_eq!(find(&case([25_000; 4], 4_000).summaries())[0].severity, Severity::Warning);
+        assert_eq!(find(&case([25_000; 4], 3_990).summaries())[0].severity, Severity::Note);
+        let mut untimed = case([25_000; 4], 4_000);
+        let seen = untimed.interrupts.as_mut().unwrap();
+        seen.vectors.iter_mut().for_each(|vector| vector.handler = Default::default());
+        let found = find(&untimed.summaries()).remove(0);
+        assert_eq!(found.severity, Severity::Note);
+        assert!(!found.numbers.contains_key("interrupt_per_cpu_percent"), "not measured is not nothing");
+    }
+
+    #[test]
+    fn half_of_all_and_twice_the_even_share() {
+        assert_eq!(find(&case([20_000, 20_000, 10_000, 50_000], 8_000).summaries()).len(), 1);
+        let mut case = case([16_000, 17_000, 16_000, 50_000], 8_000);
+        case.interrupts.as_mut().unwrap().devices[0].busiest.as_mut().unwrap().share = 0.499;
+        assert!(find(&case.summaries()).is_empty());
+        // Of three vectors an even share is a third: two thirds are twice of it.
+        let three = |first, last| {
+            let mut case = Case::new(100_000, 32);
+            case.interrupt(41, &[(0, first)], 9_000, 1);
+            case.interrupt(42, &[(0, 30_000)], 9_000, 1);
+            case.interrupt(43, &[(3, last)], 9_000, 1);
+            allow(&mut case);
+            find(&case.summaries()).len()
+        };
+        assert_eq!((three(40_000, 35_000), three(39_000, 36_000)), (1, 0));
+    }
+
+    #[test]
+    fn managed_vectors_are_not_to_be_moved() {
+        let mut case = case([25_000; 4], 4_000);
+        case.disk().driver = Some("nvme".into());
+        assert!(find(&case.summaries())[0].advice.contains("cannot be moved"));
+    }
+
+    #[test]
+    fn one_queue_with_most_of_the_io_is_the_submitters_doing() {
+        let mut case = case([10_000, 10_000, 10_000, 70_000], 8_000);
+        let found = find(&case.summaries()).remove(0);
+        assert_eq!((found.severity, found.numbers["busiest_cpu"]), (Severity::Warning, 3.0));
+        assert!(found.advice.starts_with("Submit from more CPUs"), "{}", found.advice);
+        let seen = case.interrupts.as_mut().unwrap();
+        seen.vectors.iter_mut().for_each(|vector| vector.allowed = vec![3]);
+        seen.vectors.truncate(4);
+        assert_eq!(reach(&seen.vectors.iter().collect::<Vec<_>>()), 2, "where they came to counts as well");
+    }
+
+    #[test]
+    fn a_single_queue_in_use_is_a_note_where_it_matters() {
+        let found = find(&case([0, 0, 0, 100_000], 3_000).summaries());
+        assert_eq!((found.len(), found[0].severity, found[0].confidence), (1, Severity::Note, 0.6));
+        assert!(find(&case([0, 0, 0, 100_000], 2_990).summaries()).is_empty());
+        let mut only = Case::new(100_000, 32);
+        only.interrupt(41, &[(0, 100_000)], 6_000, 1);
+        assert!(find(&only.summaries()).is_empty(), "it has one vector");
+        // A hundredth is in use.
+        assert_eq!(find(&case([0, 0, 990, 99_010], 3_100).summaries())[0].confidence, 0.6);
+        assert!(find(&case([0, 0, 1_010, 98_990], 3_100).summaries()).is_empty(), "two in use, on two CPUs");
+    }
+
+    #[test]
+    fn doubt_or_no_count_withholds_it() {
+        let mut lossy = case([25_000; 4], 8_000);
+        lossy.latency.devices[0].lost_ios = 10_000;
+        assert!(find(&lossy.summaries()).is_empty());
+        lossy.latency.devices[0].lost_ios = 0;
+        assert_eq!(find(&lossy.summaries()).len(), 1);
+        let bracket = crate::analyze::counting::Bracket { min: 30_000, max: 30_000 };
+        lossy.interrupts.as_mut().unwrap().vectors[0].kernel = Some(bracket);
+        assert!(find(&lossy.summaries()).is_empty());
+        lossy.interrupts = None;
+        assert!(find(&lossy.summaries()).is_empty());
+    }
+}

@@ -1,0 +1,397 @@
+//! What interrupts take of the CPUs that complete a device's I/Os, where they were counted.
+
+use std::collections::BTreeSet;
+
+use super::Summaries;
+use super::facts::MAX_LOSS;
+use crate::analyze::counting::Bracket;
+use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary, VectorSummary};
+use crate::hist::Histogram;
+use crate::units::{count, in_percent, short, time};
+
+/// Hard and soft interrupt time of a completing CPU from which on the host may be the one who is late.
+pub const LIMIT: f64 = 0.70;
+
+/// Entries that an interrupt finds in the middle, from which on they pile up while the CPU is elsewhere.
+pub const PILED_UP: u64 = 8;
+
+/// Fewer timed interrupts than this tell no share of a CPU: their mean would be off by a tenth where it varies as
+/// much as it is long.
+pub const MIN_TIMED: u64 = 100;
+
+/// A CPU to which less than this part of an even share comes is none of those that a device depends on.
+const COMPLETING: f64 = 0.5;
+
+/// The interrupts of one device, fit to carry a finding.
+#[derive(Debug)]
+pub struct Counted<'a> {
+    pub device: &'a DeviceInterrupts,
+    /// Of its queues, those with interrupts.
+    pub vectors: Vec<&'a VectorSummary>,
+    /// Vectors of its queues, those without interrupts included.
+    pub queues: usize,
+    all: &'a InterruptSummary,
+}
+
+/// One CPU that a device's interrupts come to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completer {
+    pub cpu: u32,
+    /// Of the device's interrupts, 0 to 1.
+    pub share: f64,
+    pub per_second: f64,
+    /// Time in the handlers of all traced vectors, of this CPU: at least, since those that were not timed, what
+    /// handlers leave to threads, and the way into and out of an interrupt are not in it.
+    pub hard: f64,
+    /// Softirqs of the block layer that this CPU itself asked for, by its share of each device's interrupts.
+    pub soft: f64,
+    /// All softirqs of the block layer; None where they were not timed.
+    pub soft_most: Option<f64>,
+    /// How many interrupts `hard` is estimated from.
+    pub timed: u64,
+    /// Each vector that came here was timed, and none left its work to a thread.
+    pub whole: bool,
+}
+
+impl Completer {
+    /// Of a CPU; a mean that is a little too long makes no more of it than there is.
+    pub fn busy(&self) -> f64 {
+        (self.hard + self.soft).min(1.0)
+    }
+
+    /// The same if all softirqs came to it; None where that is not all.
+    pub fn busy_most(&self) -> Option<f64> {
+        Some((self.hard + self.soft_most.filter(|_| self.whole)?).min(1.0))
+    }
+
+    /// `hard interrupts take 61 % and soft ones about 12 % of CPU 3 (estimated from 1,234 timed interrupts)`
+    pub fn line(&self) -> String {
+        let soft = match self.soft > 0.0 {
+            true => format!(" and soft ones about {}", in_percent(self.soft)),
+            false => String::new(),
+        };
+        format!(
+            "hard interrupts take {}{soft} of CPU {} (estimated from {} timed interrupts)",
+            in_percent(self.hard),
+            self.cpu,
+            count(self.timed)
+        )
+    }
+}
+
+/// None where interrupts were not counted, or not well enough.
+pub fn counted<'a>(s: &Summaries<'a>, name: &str) -> Option<Counted<'a>> {
+    let all = s.interrupts?;
+    let device = all.devices.iter().find(|device| device.name == name)?;
+    let mine = || all.vectors.iter().filter(|vector| vector.devices.iter().any(|of| of == name));
+    // Where queues have vectors of their own, others are the admin queue's or the configuration's.
+    let by_queue = mine().any(|vector| vector.queue.is_some());
+    let of_queues: Vec<&VectorSummary> =
+        mine().filter(|vector| vector.queue.is_some() || !by_queue).collect();
+    let queues = of_queues.len();
+    let vectors: Vec<&VectorSummary> = of_queues.into_iter().filter(|vector| vector.interrupts > 0).collect();
+    let agrees = close(device.kernel_ios, device.comparable())
+        && vectors.iter().all(|vector| close(vector.kernel, vector.interrupts));
+    (!device.vanished && agrees && all.duration_ns > 0).then_some(Counted { device, vectors, queues, all })
+}
+
+/// Whether what was seen is what the kernel counted, but for a share that changes no finding.
+fn close(kernel: Option<Bracket>, seen: u64) -> bool {
+    let Some(kernel) = kernel else { return true };
+    let off = kernel.min.saturating_sub(seen).max(seen.saturating_sub(kernel.max));
+    off as f64 <= kernel.min.max(seen) as f64 * MAX_LOSS
+}
+
+impl<'a> Counted<'a> {
+    /// Of its queues.
+    pub fn interrupts(&self) -> u64 {
+        self.vectors.iter().map(|vector| vector.interrupts).sum()
+    }
+
+    /// I/Os that an interrupt or a softirq ended.
+    pub fn ended_by_interrupt(&self) -> u64 {
+        self.device.in_interrupt + self.device.in_softirq + self.device.in_remote_softirq
+    }
+
+    /// Completions that polls of its poll queues found.
+    pub fn polled(&self) -> u64 {
+        let mine = self.all.polled.iter().filter(|queue| queue.devices.contains(&self.device.name));
+        mine.map(|queue| queue.completions).sum()
+    }
+
+    /// Its interrupts per second.
+    pub fn per_second(&self, interrupts: u64) -> f64 {
+        interrupts as f64 / self.all.seconds()
+    }
+
+    /// Completions that an interrupt finds in the middle, of the vectors that come to `cpu`, or of all; None where
+    /// the driver does not tell them.
+    pub fn median(&self, cpu: Option<u32>) -> Option<u64> {
+        let mut each = Histogram::default();
+        let comes = |vector: &&&VectorSummary| cpu.is_none_or(|cpu| on(vector, cpu) > 0);
+        for vector in self.vectors.iter().filter(comes) {
+            each.merge(&vector.carried.as_ref()?.per_interrupt);
+        }
+        each.quantile(0.5)
+    }
+
+    /// What interrupts take of that CPU; None where too few of them were timed.
+    pub fn completer(&self, cpu: u32) -> Option<Completer> {
+        let mine: u64 = self.vectors.iter().map(|vector| on(vector, cpu)).sum();
+        let here: Vec<&VectorSummary> =
+            self.all.vectors.iter().filter(|vector| on(vector, cpu) > 0).collect();
+        let timed = here.iter().map(|vector| vector.handler.count()).sum();
+        if mine == 0 || timed < MIN_TIMED {
+            return None;
+        }
+        let ns = self.all.duration_ns as f64;
+        let hard = |vector: &&VectorSummary| Some(vector.handler.mean()? * on(vector, cpu) as f64 / ns);
+        let soft = |device: &DeviceInterrupts| {
+            let local = device.in_softirq as f64 / (device.in_softirq + device.in_remote_softirq) as f64;
+            Some(device.soft_percent? / 100.0 * local * self.part(&device.name, cpu)?)
+        };
+        let softirq = &self.all.softirq;
+        let none = (softirq.runs == 0).then_some(0.0);
+        Some(Completer {
+            cpu,
+            share: mine as f64 / self.interrupts() as f64,
+            per_second: self.per_second(mine),
+            hard: here.iter().filter_map(hard).sum(),
+            soft: self.all.devices.iter().filter(|d| d.in_softirq > 0).filter_map(soft).sum(),
+            soft_most: softirq.cpu_percent.map(|percent| percent / 100.0).or(none),
+            timed,
+            whole: here.iter().all(|vector| !vector.handler.is_empty() && vector.threaded == 0),
+        })
+    }
+
+    /// The CPU that interrupts take most of, among those that take at least half an even share of this device's.
+    pub fn busiest(&self) -> Option<Completer> {
+        let cpus = self.cpus();
+        let even = 1.0 / cpus.len().max(1) as f64;
+        cpus.iter()
+            .filter_map(|cpu| self.completer(*cpu))
+            .filter(|one| one.share >= even * COMPLETING)
+            .max_by(|a, b| a.busy().total_cmp(&b.busy()).then(b.cpu.cmp(&a.cpu)))
+    }
+
+    /// CPUs that its interrupts came to.
+    pub fn cpus(&self) -> BTreeSet<u32> {
+        self.vectors.iter().flat_map(|vector| vector.by_cpu.iter().map(|(cpu, _)| *cpu)).collect()
+    }
+
+    /// The part of a device's interrupts that comes to that CPU.
+    fn part(&self, name: &str, cpu: u32) -> Option<f64> {
+        let of = || self.all.vectors.iter().filter(|vector| vector.devices.iter().any(|of| of == name));
+        let all: u64 = of().map(|vector| vector.interrupts).sum();
+        (all > 0).then(|| of().map(|vector| on(vector, cpu)).sum::<u64>() as f64 / all as f64)
+    }
+
+    /// The vectors that come to that CPU, the most frequent first, as lines of evidence; the rest in one.
+    pub fn lines(&self, cpu: u32, most: usize) -> Vec<String> {
+        let mut here: Vec<&&VectorSummary> =
+            self.vectors.iter().filter(|vector| on(vector, cpu) > 0).collect();
+        here.sort_by_key(|vector| (std::cmp::Reverse(on(vector, cpu)), vector.irq));
+        let mut lines: Vec<String> = here.iter().take(most).map(|vector| self.line(vector, cpu)).collect();
+        if here.len() > most {
+            lines.push(format!("{} more of its vectors come to CPU {cpu}", here.len() - most));
+        }
+        lines
+    }
+
+    /// `interrupt 41 (nvme0q1): 152k a second on CPU 1, 1.00 I/Os each, 2.10 µs in the handler (mean of 9,500)`
+    fn line(&self, vector: &VectorSummary, cpu: u32) -> String {
+        let mut line = format!(
+            "interrupt {}: {} a second on CPU {cpu}",
+            called(vector),
+            short(self.per_second(on(vector, cpu)))
+        );
+        if let Some(carried) = &vector.carried {
+            let each = carried.completions as f64 / vector.interrupts.max(1) as f64;
+            line += &format!(", {each:.2} I/Os each");
+        }
+        if let Some(mean) = vector.handler.mean() {
+            line += &format!(
+                ", {} in the handler (mean of {})",
+                time(mean as u64),
+                count(vector.handler.count())
+            );
+        }
+        line
+    }
+
+    /// Other traced devices whose interrupts come to that CPU.
+    pub fn neighbours(&self, cpu: u32) -> Vec<String> {
+        let here = self.all.vectors.iter().filter(|vector| on(vector, cpu) > 0);
+        let mut names: Vec<String> = here.flat_map(|vector| vector.devices.iter().cloned()).collect();
+        names.retain(|name| *name != self.device.name);
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Mean time in the handlers of its queues, and of how many; None where none was timed.
+    pub fn handler_ns(&self) -> Option<(f64, u64)> {
+        let mut all = Histogram::default();
+        self.vectors.iter().for_each(|vector| all.merge(&vector.handler));
+        Some((all.mean()?, all.count()))
+    }
+}
+
+/// Interrupts of a vector that came to that CPU.
+pub fn on(vector: &VectorSummary, cpu: u32) -> u64 {
+    vector.by_cpu.iter().filter(|(at, _)| *at == cpu).map(|(_, n)| n).sum()
+}
+
+/// `41 (nvme0q1)`
+pub fn called(vector: &VectorSummary) -> String {
+    vector.name.as_ref().map_or_else(|| vector.irq.to_string(), |name| format!("{} ({name})", vector.irq))
+}
+
+/// Whether the host is late with the completions of a device, as far as interrupts were counted.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Punctuality {
+    /// So much of a CPU goes to interrupts, or so many entries wait in the middle.
+    Late(String),
+    /// No CPU can be late, or only if softirqs lie otherwise than the interrupts.
+    OnTime { completer: Completer, sure: bool },
+}
+
+/// None where interrupts do not tell.
+pub fn punctuality(s: &Summaries<'_>, name: &str) -> Option<Punctuality> {
+    let counted = counted(s, name)?;
+    let busiest = counted.busiest();
+    if let Some(one) = busiest.as_ref().filter(|one| one.busy() >= LIMIT) {
+        return Some(Punctuality::Late(one.line()));
+    }
+    if let Some(median) = counted.median(None).filter(|median| *median >= PILED_UP) {
+        return Some(Punctuality::Late(format!("an interrupt finds {median} completions in the middle")));
+    }
+    let completer = busiest?;
+    let sure = completer.busy_most().is_some_and(|most| most < LIMIT);
+    Some(Punctuality::OnTime { completer, sure })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::literal::{Case, SECOND};
+
+    #[test]
+    fn a_cpus_time_is_that_of_all_vectors_that_come_to_it() {
+        let mut case = Case::new(100_000, 32);
+        case.interrupt(41, &[(1, 50_000)], 4_000, 1);
+        case.interrupt(42, &[(1, 20_000), (2, 30_000)], 2_000, 1);
+        let s = case.summaries();
+        let one = counted(&s, "vda").unwrap().completer(1).unwrap();
+        assert!((one.hard - 0.24).abs() < 1e-9 && (one.share - 0.7).abs() < 1e-9, "{one:?}");
+        assert_eq!((one.soft, one.busy_most()), (0.0, Some(one.hard)));
+        assert_eq!(counted(&s, "vda").unwrap().busiest().unwrap().cpu, 1);
+        assert!(one.line().starts_with("hard interrupts take 24 % of CPU 1"), "{}", one.line());
+    }
+
+    #[test]
+    fn softirqs_lie_as_the_interrupts_unless_another_cpu_asked_for_them() {
+        let mut case = Case::new(100_000, 32);
+        case.interrupt(41, &[(1, 75_000)], 1_000, 1);
+        case.interrupt(42, &[(2, 25_000)], 1_000, 1);
+        case.soft(40.0, 50_000);
+        let s = case.summaries();
+        let one = counted(&s, "vda").unwrap().completer(1).unwrap();
+        // Half of the softirqs were asked for by an IPI; of the others this CPU has three quarters.
+        assert!((one.soft - 0.15).abs() < 1e-9, "{one:?}");
+        assert!((one.busy_most().unwrap() - 0.475).abs() < 1e-9);
+        let seen = case.interrupts.as_mut().unwrap();
+        (seen.softirq.cpu_percent, seen.devices[0].soft_percent) = (None, None);
+        let s = case.summaries();
+        let one = counted(&s, "vda").unwrap().completer(1).unwrap();
+        assert_eq!((one.soft, one.busy_most()), (0.0, None), "not timed is not nothing");
+    }
+
+    #[test]
+    fn few_timed_interrupts_tell_no_share() {
+        let mut case = Case::new(100_000, 32);
+        case.interrupt(41, &[(1, 100 * 8)], 4_000, 1);
+        assert!(counted(&case.summaries(), "vda").unwrap().busiest().is_some());
+        case.interrupts = None;
+        case.interrupt(41, &[(1, 99 * 8)], 4_000, 1);
+        assert!(counted(&case.summaries(), "vda").unwrap().busiest().is_none());
+    }
+
+    #[test]
+    fn what_the_kernel_counted_otherwise_carries_nothing() {
+        let mut case = Case::new(100_000, 32);
+        case.interrupt(41, &[(1, 100_000)], 4_000, 1);
+        let mut with = |min, max| {
+            case.interrupts.as_mut().unwrap().vectors[0].kernel = Some(Bracket { min, max });
+            counted(&case.summaries(), "vda").is_some()
+        };
+        assert!(with(101_000, 101_000) && !with(101_100, 101_100));
+        assert!(with(99_000, 99_000) && !with(98_900, 98_900));
+        assert!(with(100_000, 100_000));
+        case.interrupts.as_mut().unwrap().devices[0].kernel_ios =
+            Some(Bracket { min: 101_100, max: 101_100 });
+        assert!(counted(&case.summaries(), "vda").is_none());
+        case.interrupts.as_mut().unwrap().devices[0].kernel_ios = None;
+        case.interrupts.as_mut().unwrap().devices[0].vanished = true;
+        assert!(counted(&case.summaries(), "vda").is_none());
+    }
+
+    #[test]
+    fn a_cpu_with_few_of_its_interrupts_is_none_that_it_depends_on() {
+        let mut case = Case::new(100_000, 32);
+        case.interrupt(41, &[(1, 75_000)], 1_000, 1);
+        case.interrupt(42, &[(2, 25_000)], 9_000, 1);
+        assert_eq!(
+            counted(&case.summaries(), "vda").unwrap().busiest().unwrap().cpu,
+            2,
+            "half of an even share"
+        );
+        case.interrupts = None;
+        case.interrupt(41, &[(1, 75_100)], 1_000, 1);
+        case.interrupt(42, &[(2, 24_900)], 9_000, 1);
+        assert_eq!(counted(&case.summaries(), "vda").unwrap().busiest().unwrap().cpu, 1);
+    }
+
+    #[test]
+    fn the_admin_vector_is_none_of_a_queue() {
+        let mut case = Case::new(100_000, 32);
+        case.interrupt(41, &[(1, 50_000)], 1_000, 1);
+        case.interrupt(40, &[(0, 50_000)], 1_000, 0);
+        case.interrupts.as_mut().unwrap().vectors[1].queue = None;
+        let s = case.summaries();
+        let counted = counted(&s, "vda").unwrap();
+        assert_eq!((counted.interrupts(), counted.vectors.len()), (50_000, 1));
+        assert_eq!(counted.per_second(50_000), 50_000.0 * 1e9 / SECOND as f64);
+        assert_eq!(counted.median(None), Some(1));
+    }
+
+    #[test]
+    fn lateness_has_two_sides() {
+        let mut case = Case::new(100_000, 32);
+        let late = |case: &Case| matches!(punctuality(&case.summaries(), "vda"), Some(Punctuality::Late(_)));
+        case.interrupt(41, &[(1, 100_000)], 7_000, 1);
+        assert!(late(&case), "70 %");
+        case.interrupts = None;
+        case.interrupt(41, &[(1, 100_000)], 6_990, 7);
+        assert!(!late(&case));
+        case.interrupts = None;
+        case.interrupt(41, &[(1, 100_000)], 1_000, 8);
+        assert!(late(&case), "8 in the middle");
+        case.interrupts = None;
+        assert_eq!(punctuality(&case.summaries(), "vda"), None);
+    }
+
+    #[test]
+    fn softirqs_that_may_lie_otherwise_leave_a_doubt() {
+        let mut case = Case::new(100_000, 32);
+        case.interrupt(41, &[(1, 100_000)], 3_000, 1);
+        let sure = |case: &Case| match punctuality(&case.summaries(), "vda") {
+            Some(Punctuality::OnTime { sure, .. }) => sure,
+            other => panic!("{other:?}"),
+        };
+        case.soft(39.9, 50_000);
+        assert!(sure(&case));
+        case.soft(40.0, 50_000);
+        assert!(!sure(&case), "with all of them on that CPU 70 %");
+    }
+}

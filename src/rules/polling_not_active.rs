@@ -1,0 +1,209 @@
+//! A load that is to be polled is completed by interrupts.
+
+use std::collections::BTreeMap;
+
+use super::command;
+use super::facts::{self, Picture, percent};
+use super::interrupts::{self, Counted};
+use super::{Rule, Summaries, foreign_io};
+use crate::analyze::op::Op;
+use crate::findings::{Finding, Severity};
+use crate::load::{Engine, LoadSummary};
+use crate::units::{count, in_percent};
+
+/// Share of the I/Os from which on it is said: fewer move no mean by more than they are, and may be somebody
+/// else's.
+pub const SOME: f64 = 0.01;
+
+/// From here on the run measures interrupts.
+pub const MOST: f64 = 0.50;
+
+pub const RULE: Rule = Rule { id: "polling-not-active", page: PAGE, find };
+
+const PAGE: &str = "\
+The load asks to be polled, but interrupts complete its I/Os: the run does not measure polling.
+
+A driver polls only on queues that were made for it. Without them synchronous reads, and io_uring on older
+kernels, are completed by interrupts in silence, whatever the application asked for.
+
+How it is computed
+  Only with a load of biopsy's own with --hipri, where interrupts were counted. unpolled_percent = (I/Os that
+  ended in an interrupt or a softirq - flushes and I/Os of others, as far as they are known) / all I/Os of the
+  device. A warning from 50 % on, a note from 1 % on: less moves no mean.
+
+From which numbers
+  load.job.hipri; interrupts.devices[].in_interrupt, .in_softirq, .in_remote_softirq, .ios; what foreign-io
+  counts; devices[].poll_queues.
+
+When it is wrong
+  - I/Os of others on the same device come by interrupts. They are counted only where the load just reads and
+    has no ramp; else they are taken for the load's, and the confidence is lower.
+  - A driver whose handlers run in threads completes there, which looks like polling: then it is not seen.
+  - Polled I/Os can still end by an interrupt where a request is repeated, or a CPU goes offline.
+  - Other applications' wish to poll is not known.
+
+What to try
+  Give the driver poll queues: nvme.poll_queues=N on the kernel's command line; or modprobe -r nvme and
+  modprobe nvme poll_queues=N where no drive is in use; or write N to /sys/module/nvme/parameters/poll_queues
+  and unbind and bind one drive (/sys/bus/pci/drivers/nvme/unbind, bind). virtio_blk.poll_queues=N likewise
+  (Linux 5.19 and newer, of a disk with several queues). Then --ioengine io_uring --hipri with O_DIRECT.
+  biopsy devices shows how many a drive has.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    let Some(load) = s.load.filter(|load| load.job.hipri) else { return Vec::new() };
+    facts::pictures(s).iter().filter_map(|p| judge(s, load, p)).collect()
+}
+
+fn judge(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<Finding> {
+    if !p.sound(s) {
+        return None;
+    }
+    let counted = interrupts::counted(s, &p.device.name)?;
+    let foreign = foreign_io::ios(s).filter(|_| load.device.as_ref() == Some(&p.device.name));
+    let flushes: u64 =
+        [Op::Flush, Op::EmptyFlush].iter().filter_map(|op| p.device.ops.get(op)).map(|of| of.ios).sum();
+    let by_interrupt = counted.ended_by_interrupt().saturating_sub(foreign.unwrap_or(0) + flushes);
+    let all = counted.device.ios;
+    let share = by_interrupt as f64 / all.max(1) as f64;
+    (share >= SOME).then(|| finding(load, p, &counted, share, by_interrupt, foreign))
+}
+
+fn finding(
+    load: &LoadSummary,
+    p: &Picture<'_>,
+    counted: &Counted<'_>,
+    share: f64,
+    by_interrupt: u64,
+    foreign: Option<u64>,
+) -> Finding {
+    let name = &p.device.name;
+    let all = counted.device.ios;
+    let queues = p.disk.and_then(|disk| disk.poll_queues);
+    let mut evidence = vec![format!(
+        "of {} I/Os {} ended in an interrupt or a softirq, and {} in a task that polled or in a thread",
+        count(all),
+        count(counted.ended_by_interrupt()),
+        count(counted.device.in_task)
+    )];
+    match foreign {
+        Some(0) => {}
+        Some(foreign) => evidence.push(format!("{} I/Os of others are left out", count(foreign))),
+        None => evidence.push("how many of them are somebody else's is not known".to_string()),
+    }
+    let mut numbers = BTreeMap::from([
+        ("unpolled_percent", percent(share)),
+        ("unpolled_ios", by_interrupt as f64),
+        ("device_ios", all as f64),
+    ]);
+    if let Some(queues) = queues {
+        numbers.insert("poll_queues", f64::from(queues));
+        evidence.push(format!("{name} has {queues} poll queues"));
+    }
+    let module = match p.disk.and_then(|disk| disk.driver.as_deref()) {
+        Some("virtio_blk") => "virtio_blk",
+        _ => "nvme",
+    };
+    let advice = match queues {
+        Some(1..) if load.job.engine == Engine::Pvsync2 => {
+            "Poll with io_uring: since Linux 5.19 synchronous reads and writes are not polled (--ioengine io_uring)."
+                .to_string()
+        }
+        Some(1..) => format!(
+            "{name} has poll queues: look at what the load's own \"missing\" says of --hipri, at O_DIRECT, and at the \
+             file system and the volumes above the drive, which have to hand the wish on."
+        ),
+        _ => format!(
+            "Give the driver poll queues: {module}.poll_queues=N on the kernel's command line, or as the module's \
+             parameter when it is loaded again; then biopsy devices has to show them."
+        ),
+    };
+    Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: if share >= MOST { Severity::Warning } else { Severity::Note },
+        confidence: if foreign.is_some() { 0.95 } else { 0.7 },
+        sentence: format!(
+            "The load is to be polled, but interrupts complete {} of the I/Os of {name}: what is measured is not \
+             polling.",
+            in_percent(share)
+        ),
+        numbers,
+        evidence,
+        advice,
+        check: format!("{} --hipri", command::load(load, load.job.iodepth, load.job.numjobs)),
+        worth: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::literal::Case;
+
+    /// 100,000 I/Os that are to be polled; so many end in interrupts.
+    fn case(by_interrupt: u64) -> Case {
+        let mut case = Case::new(100_000, 32);
+        case.load.as_mut().unwrap().job.hipri = true;
+        case.interrupt(41, &[(1, by_interrupt.max(1))], 2_000, 1);
+        let device = &mut case.interrupts.as_mut().unwrap().devices[0];
+        (device.in_interrupt, device.in_task) = (by_interrupt, 100_000 - by_interrupt);
+        case
+    }
+
+    #[test]
+    fn interrupts_under_a_load_that_polls_are_said() {
+        let found = find(&case(100_000).summaries());
+        assert_eq!((found.len(), found[0].severity, found[0].confidence), (1, Severity::Warning, 0.95));
+        assert_eq!(found[0].numbers["unpolled_percent"], 100.0);
+        assert!(!found[0].numbers.contains_key("poll_queues"), "nobody knows");
+        assert!(found[0].advice.contains("poll_queues=N"), "{}", found[0].advice);
+        assert!(found[0].check.ends_with(" --hipri"));
+    }
+
+    #[test]
+    fn both_shares_have_two_sides() {
+        assert!(find(&case(999).summaries()).is_empty());
+        assert_eq!(find(&case(1_000).summaries())[0].severity, Severity::Note);
+        assert_eq!(find(&case(49_999).summaries())[0].severity, Severity::Note);
+        assert_eq!(find(&case(50_000).summaries())[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn nobody_asked_or_nobody_counted() {
+        let mut case = case(100_000);
+        case.load.as_mut().unwrap().job.hipri = false;
+        assert!(find(&case.summaries()).is_empty());
+        case.load.as_mut().unwrap().job.hipri = true;
+        case.latency.devices[0].lost_ios = 10_000;
+        assert!(find(&case.summaries()).is_empty());
+        case.latency.devices[0].lost_ios = 0;
+        case.interrupts = None;
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn others_do_not_poll_and_are_left_out() {
+        let mut case = case(20_000);
+        // The load itself has 80,000 of them.
+        case.loaded().operations = 80_000;
+        assert!(find(&case.summaries()).is_empty());
+        case.loaded().operations = 81_000;
+        assert_eq!(find(&case.summaries())[0].numbers["unpolled_ios"], 1_000.0);
+        case.load.as_mut().unwrap().job.ramp_time = std::time::Duration::from_secs(1);
+        assert_eq!(find(&case.summaries())[0].confidence, 0.7, "nobody knows whose they are");
+    }
+
+    #[test]
+    fn the_advice_is_about_what_is_missing() {
+        let mut case = case(100_000);
+        case.disk().poll_queues = Some(0);
+        assert!(find(&case.summaries())[0].advice.contains("virtio_blk.poll_queues=N"));
+        case.disk().driver = Some("nvme".into());
+        assert!(find(&case.summaries())[0].advice.contains("nvme.poll_queues=N"));
+        case.disk().poll_queues = Some(2);
+        assert!(find(&case.summaries())[0].advice.contains("has poll queues"));
+        case.load.as_mut().unwrap().job.engine = Engine::Pvsync2;
+        assert!(find(&case.summaries())[0].advice.contains("--ioengine io_uring"));
+    }
+}

@@ -1,0 +1,375 @@
+//! Interrupts are a large part of the latency at low depth.
+
+use std::collections::BTreeMap;
+
+use super::command;
+use super::facts::{self, MIN_IOS, Picture, percent};
+use super::interrupts::{self, Counted};
+use super::not_enough_io::BUSY;
+use super::queue_depth_too_low::SHALLOW;
+use super::{Rule, Summaries, cpu, device_bound};
+use crate::analyze::op::Op;
+use crate::analyze::parts::Part;
+use crate::analyze::stage::Stage;
+use crate::findings::{Finding, Severity, Worth};
+use crate::hist::Histogram;
+use crate::units::{count, in_percent, time};
+
+/// Fewer I/Os per interrupt than this, and most of them have one of their own.
+pub const EACH: f64 = 1.5;
+
+/// The host's part of the latency from which on it is worth a word: the rate at the same depth could grow by
+/// 1 / 0.8 = 1.25.
+pub const SHARE: f64 = 0.20;
+
+/// From here on it is more than a note: 1 / 0.6 = 1.67.
+pub const MUCH: f64 = 0.40;
+
+/// A device that is polled for this share of its I/Os is polled.
+pub const POLLED: f64 = 0.10;
+
+/// However large the host's part is, no more of the latency is reckoned to go away.
+const MOST_GONE: f64 = 0.75;
+
+pub const RULE: Rule = Rule { id: "polling-would-help", page: PAGE, find };
+
+const PAGE: &str = "\
+At low depth each I/O waits for an interrupt and a wake-up; polling could save most of that time.
+
+How it is computed
+  Only of NVMe drives and of devices with poll queues that are not polled (fewer than 10 % of the I/Os). Found
+  when all of these hold:
+  - at most 4 I/Os are in the device on average, and no CPU is saturated;
+  - an interrupt carries fewer than 1.5 I/Os;
+  - host_percent is at least 20 %: of an operation's mean latency, the larger of the complete stage and the
+    handler's time per I/O (the stage begins inside the handler, so that they overlap), plus the reap stage.
+    From 40 % on it is a warning, below a note.
+  Where operations are not followed, of the I/Os' stages, or of the latency that biopsy's own load saw; then
+  reap is not known, and the confidence is lower. Without a load of biopsy's own only where an I/O is under
+  way for half of the time at least, and with low confidence.
+  The estimate of the gain, at the same depth: at most as if complete, handler and reap were all gone, but no
+  more than 75 % of the latency; at least as if the wake-up alone were, where --detail measured it, else
+  nothing.
+
+From which numbers
+  latency.devices[].ops.*.stages (complete, reap) and .total; interrupts.vectors[].handler, of a sample;
+  interrupts.devices[].ios_per_interrupt; interrupts.polled[]; devices[].poll_queues.
+
+When it is wrong
+  - A polling thread uses its whole CPU, for as long as it waits. Where CPUs are shared, in a virtual machine
+    whose host takes them away, or with more threads than CPUs it costs more than it gives.
+  - From the drive's message to the handler some time passes that is in the device stage: it is not measured,
+    and a CPU that wakes from deep idle adds to it. The gain can be more for it.
+  - Not all of complete and reap goes away: the result still has to reach the application, and reap contains
+    what the application does before it looks.
+  - A greater depth, where the application can have it, brings more (see queue-depth-too-low).
+  - File systems and volumes must hand polled I/O on; page-cache I/O is not polled.
+
+What to try
+  Poll queues (nvme.poll_queues=N when the module is loaded), then io_uring with IORING_SETUP_IOPOLL and
+  O_DIRECT: biopsy load DEV --ioengine io_uring --hipri, compared with the same without --hipri. Short of it:
+  threads on the CPU that gets the interrupt; no deep idle states.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    if s.load.is_some_and(|load| load.job.hipri)
+        || cpu::saturation(s).is_some()
+        || cpu::nothing_left(s).is_some()
+    {
+        return Vec::new();
+    }
+    facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
+}
+
+/// Means of an operation, or of an I/O where operations are not followed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Means {
+    total: f64,
+    complete: Option<f64>,
+    reap: Option<f64>,
+    wake: Option<f64>,
+    followed: bool,
+}
+
+fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+    let disk = p.disk?;
+    let can = disk.driver.as_deref() == Some("nvme") || disk.poll_queues.is_some_and(|queues| queues > 0);
+    let in_device = p.in_device()?;
+    let idle = s.load.is_none() && p.in_block_layer()? < BUSY;
+    if !can || !p.sound(s) || in_device > SHALLOW || idle {
+        return None;
+    }
+    let counted = interrupts::counted(s, &p.device.name).filter(|counted| counted.interrupts() >= MIN_IOS)?;
+    let each = counted.device.ios_per_interrupt.filter(|each| *each < EACH)?;
+    if counted.polled() as f64 >= counted.device.ios as f64 * POLLED {
+        return None;
+    }
+    let means = means(s, p).filter(|means| means.total > 0.0)?;
+    let handler = counted.handler_ns().map(|(mean, n)| (mean / each.max(1.0), n));
+    let handler_ns = handler.map_or(0.0, |(ns, _)| ns);
+    let (complete, reap) = (means.complete.unwrap_or(0.0), means.reap.unwrap_or(0.0));
+    let share = (complete.max(handler_ns) + reap) / means.total;
+    if share < SHARE {
+        return None;
+    }
+    let most = ((complete + handler_ns + reap) / means.total).min(MOST_GONE);
+    let least = means.wake.map_or(0.0, |wake| wake.min(reap) / means.total).min(most);
+    let mut finding = finding(s, p, &counted, means, handler, share);
+    finding.numbers.extend([("in_device_ios", in_device), ("ios_per_interrupt_ratio", each)]);
+    finding.worth = s.load.map(|_| Worth {
+        metric: "iops_ratio".to_string(),
+        low: 1.0 / (1.0 - least),
+        high: 1.0 / (1.0 - most),
+    });
+    Some(finding)
+}
+
+/// None where nothing was timed.
+fn means(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Means> {
+    let ours = |op: &Op| s.load.is_none() || *op == Op::Read;
+    let mut total = Histogram::default();
+    let mut stages: BTreeMap<Stage, u64> = BTreeMap::new();
+    let mut wake: Option<u64> = None;
+    for (_, of) in p.device.ops.iter().filter(|(op, _)| ours(op)) {
+        let Some(operations) = &of.operations else { continue };
+        total.merge(&operations.total);
+        for (stage, hist) in &operations.stages {
+            *stages.entry(*stage).or_default() += hist.sum();
+        }
+        if let Some(hist) = of.parts.get(&Part::Wake) {
+            *wake.get_or_insert(0) += hist.sum();
+        }
+    }
+    if total.count() >= MIN_IOS {
+        let of = |stage| stages.get(&stage).map(|sum| *sum as f64 / total.count() as f64);
+        return Some(Means {
+            total: total.mean()?,
+            complete: of(Stage::Complete),
+            reap: of(Stage::Reap),
+            wake: wake.map(|sum| sum as f64 / total.count() as f64),
+            followed: true,
+        });
+    }
+    let seen = s.load.filter(|_| device_bound::operation_share(s, p).is_some());
+    let of_load = seen.and_then(|load| load.latency().mean());
+    let of_stages = (p.ios > 0).then(|| p.stages_ns() as f64 / p.ios as f64)?;
+    Some(Means {
+        total: of_load.map_or(of_stages, |mean| mean.max(of_stages)),
+        complete: p.stages.get(&Stage::Complete).and_then(Histogram::mean),
+        ..Means::default()
+    })
+}
+
+fn finding(
+    s: &Summaries<'_>,
+    p: &Picture<'_>,
+    counted: &Counted<'_>,
+    means: Means,
+    handler: Option<(f64, u64)>,
+    share: f64,
+) -> Finding {
+    let name = &p.device.name;
+    let mut numbers = BTreeMap::from([("host_percent", percent(share)), ("latency_mean_ns", means.total)]);
+    let mut evidence = Vec::new();
+    let mut parts = Vec::new();
+    let measured = [
+        ("complete_mean_ns", means.complete, "complete"),
+        ("reap_mean_ns", means.reap, "reap"),
+        ("wake_mean_ns", means.wake, "of that wake"),
+    ];
+    for (key, ns, word) in measured {
+        if let Some(ns) = ns {
+            numbers.insert(key, ns);
+            parts.push(format!("{word} {}", time(ns as u64)));
+        }
+    }
+    let whole = if means.followed { "an operation" } else { "an I/O" };
+    if !parts.is_empty() {
+        evidence.push(format!("of the {} of {whole}: {}", time(means.total as u64), parts.join(", ")));
+    }
+    if let Some((ns, n)) = handler {
+        numbers.insert("handler_ns_per_io", ns);
+        numbers.insert("timed_interrupts", n as f64);
+        evidence.push(format!(
+            "the handler takes {} for an I/O (estimated from {} timed interrupts)",
+            time(ns as u64),
+            count(n)
+        ));
+    }
+    evidence.push(format!(
+        "{} interrupts for {} I/Os, and {} completions by polling",
+        count(counted.interrupts()),
+        count(counted.device.ios),
+        count(counted.polled())
+    ));
+    let queues = p.disk.and_then(|disk| disk.poll_queues);
+    if let Some(queues) = queues {
+        numbers.insert("poll_queues", f64::from(queues));
+    }
+    if s.host.virtualization.is_some() {
+        evidence.push("this is a virtual machine: its host may take the polling CPU away".to_string());
+    }
+    let first = match queues {
+        Some(1..) => "It has poll queues already.".to_string(),
+        _ => "Give the driver poll queues (nvme.poll_queues=N when the module is loaded).".to_string(),
+    };
+    let confidence = if means.followed { 0.6 } else { 0.5 };
+    Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: if share >= MUCH { Severity::Warning } else { Severity::Note },
+        confidence: if s.load.is_some() { confidence } else { 0.4 },
+        sentence: format!(
+            "{} of the {} that {whole} of {name} takes is the host's way to complete it, with an interrupt for nearly \
+             each: polling could save most of that.",
+            in_percent(share),
+            time(means.total as u64)
+        ),
+        numbers,
+        evidence,
+        advice: format!(
+            "{first} Then poll (io_uring with IOPOLL; biopsy load --hipri), and compare latency and CPU time: each thread \
+             that polls uses a whole CPU."
+        ),
+        check: match s.load {
+            Some(load) => {
+                format!("{} --hipri", command::load(load, load.job.iodepth, load.job.numjobs))
+            }
+            None => command::latency(name),
+        },
+        worth: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::interrupts::PollSummary;
+    use crate::analyze::operations::OperationLatency;
+    use crate::rules::literal::{Case, hist};
+
+    /// 50,000 reads a second one after the other, 20 µs each: so much of it in complete, reap and the handler.
+    fn case(complete: u64, reap: u64, handler: u64) -> Case {
+        let mut case = Case::new(50_000, 1);
+        case.disk().driver = Some("nvme".into());
+        case.stage(Stage::Device, 12_000, 9_000);
+        let times = |ns| hist(50_000, ns, ns);
+        case.read().operations = Some(OperationLatency {
+            operations: 50_000,
+            stages: BTreeMap::from([
+                (Stage::Device, times(20_000 - complete - reap)),
+                (Stage::Complete, times(complete)),
+                (Stage::Reap, times(reap)),
+            ]),
+            total: times(20_000),
+            ..OperationLatency::default()
+        });
+        case.interrupt(41, &[(1, 50_000)], handler, 1);
+        case
+    }
+
+    #[test]
+    fn a_fast_drive_at_depth_one_waits_for_interrupts() {
+        let found = find(&case(2_000, 3_000, 1_500).summaries());
+        assert_eq!((found.len(), found[0].severity, found[0].confidence), (1, Severity::Note, 0.6));
+        assert!((found[0].numbers["host_percent"] - 25.0).abs() < 0.1, "{:?}", found[0].numbers);
+        assert_eq!(found[0].numbers["handler_ns_per_io"], 1_500.0);
+        let worth = found[0].worth.as_ref().unwrap();
+        // 6.5 of 20 µs at most; the wake-up was not measured.
+        assert!(worth.low == 1.0 && (worth.high - 1.0 / 0.675).abs() < 0.001, "{worth:?}");
+        assert!(found[0].check.ends_with(" --hipri"));
+    }
+
+    #[test]
+    fn the_handlers_time_and_the_complete_stage_overlap() {
+        assert_eq!(find(&case(1_000, 1_000, 3_000).summaries()).len(), 1, "3 + 1 of 20 µs");
+        assert!(find(&case(2_990, 1_000, 2_990).summaries()).is_empty());
+    }
+
+    #[test]
+    fn the_shares_have_two_sides() {
+        assert_eq!(find(&case(2_000, 2_000, 0).summaries()).len(), 1);
+        assert!(find(&case(1_990, 2_000, 0).summaries()).is_empty());
+        assert_eq!(find(&case(4_000, 4_000, 0).summaries())[0].severity, Severity::Warning);
+        assert_eq!(find(&case(3_990, 4_000, 0).summaries())[0].severity, Severity::Note);
+        let worth = find(&case(10_000, 8_000, 0).summaries()).remove(0).worth.unwrap();
+        assert_eq!(worth.high, 4.0, "no more than that is promised");
+    }
+
+    #[test]
+    fn the_wake_up_is_the_least_that_goes_away() {
+        let mut case = case(2_000, 5_000, 1_000);
+        case.read().parts.insert(Part::Wake, hist(50_000, 4_000, 4_000));
+        let worth = find(&case.summaries()).remove(0).worth.unwrap();
+        assert!((worth.low - 1.25).abs() < 0.001, "{worth:?}");
+    }
+
+    #[test]
+    fn interrupts_that_carry_several_and_deep_queues_are_another_matter() {
+        let with = |ios_per_interrupt| {
+            let mut case = case(3_000, 3_000, 1_000);
+            case.interrupts.as_mut().unwrap().devices[0].ios_per_interrupt = Some(ios_per_interrupt);
+            find(&case.summaries()).len()
+        };
+        assert_eq!((with(1.49), with(1.5)), (1, 0));
+        let mut case = case(3_000, 3_000, 1_000);
+        case.stage(Stage::Device, 80_000, 40_000);
+        assert_eq!(find(&case.summaries()).len(), 1, "4 in the device");
+        case.stage(Stage::Device, 80_100, 40_000);
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn only_where_the_driver_can_poll_and_does_not() {
+        let mut case = case(3_000, 3_000, 1_000);
+        case.disk().driver = Some("virtio_blk".into());
+        assert!(find(&case.summaries()).is_empty());
+        case.disk().poll_queues = Some(0);
+        assert!(find(&case.summaries()).is_empty());
+        case.disk().poll_queues = Some(1);
+        assert!(find(&case.summaries())[0].advice.starts_with("It has poll queues"));
+        let polled =
+            |completions| PollSummary { devices: vec!["vda".into()], completions, ..Default::default() };
+        case.interrupts.as_mut().unwrap().polled = vec![polled(4_999)];
+        assert_eq!(find(&case.summaries()).len(), 1);
+        case.interrupts.as_mut().unwrap().polled = vec![polled(5_000)];
+        assert!(find(&case.summaries()).is_empty());
+        case.interrupts.as_mut().unwrap().polled.clear();
+        case.load.as_mut().unwrap().job.hipri = true;
+        assert!(find(&case.summaries()).is_empty(), "see polling-not-active");
+    }
+
+    #[test]
+    fn without_operations_the_ios_stages_tell() {
+        let mut case = case(3_000, 3_000, 1_000);
+        case.read().operations = None;
+        assert!(find(&case.summaries()).is_empty(), "only the handler is known: 1 of 20 µs");
+        case.stage(Stage::Complete, 4_100, 1_000);
+        let found = find(&case.summaries()).remove(0);
+        assert_eq!((found.confidence, found.numbers.contains_key("reap_mean_ns")), (0.5, false));
+    }
+
+    #[test]
+    fn an_application_that_asks_for_little_waits_for_something_else() {
+        let mut case = case(3_000, 3_000, 1_000);
+        case.load = None;
+        let found = find(&case.summaries()).remove(0);
+        assert_eq!((found.confidence, found.worth.is_none()), (0.4, true));
+        case.stage(Stage::Device, 8_900, 8_000); // with 1 µs in the queue 0.495 of the time
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn doubt_or_no_count_withholds_it() {
+        let mut case = case(3_000, 3_000, 1_000);
+        case.latency.devices[0].lost_ios = 5_000;
+        assert!(find(&case.summaries()).is_empty());
+        case.latency.devices[0].lost_ios = 0;
+        case.worker(20, 79);
+        assert!(find(&case.summaries()).is_empty(), "its CPU has no time to poll");
+        case.worker(10, 20);
+        assert_eq!(find(&case.summaries()).len(), 1);
+        case.interrupts = None;
+        assert!(find(&case.summaries()).is_empty());
+    }
+}
