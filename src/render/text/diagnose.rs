@@ -216,7 +216,8 @@ fn cpu(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
     out
 }
 
-/// `8,667 cycles at 0.73 instructions each, 0.27 context switches`; what is not known is left to the JSON's `missing`.
+/// `8,667 cycles at 0.73 instructions each, 0.27 context switches; wake-ups are not known`. Why not is in the JSON's
+/// `missing` and in the report.
 fn counted_per_io(out: &mut String, cpu: &CpuSummary, ios: u64) {
     let per = cpu::per_io(cpu, ios);
     let mut parts = Vec::new();
@@ -234,9 +235,22 @@ fn counted_per_io(out: &mut String, cpu: &CpuSummary, ios: u64) {
     }
     let events = [(per.context_switches, "context switches"), (per.wakeups, "wake-ups")];
     parts.extend(events.iter().filter_map(|(n, what)| Some(format!("{} {what}", significant((*n)?, 2)))));
-    if !parts.is_empty() {
-        let parts: Vec<String> = parts.iter().map(|part| part.replace(' ', "\u{a0}")).collect();
-        paragraph(out, "  ", &parts.join(", "));
+    let clock = cpu.counted.counter.as_deref().filter(|_| per.cycles.is_none());
+    let cycles =
+        format!("cycles{}", clock.map_or(String::new(), |clock| format!(" (the counter is {clock})")));
+    let unknown = [
+        (cpu.counted.cycles().is_none(), cycles.as_str()),
+        (cpu.context_switches.is_none(), "context switches"),
+        (cpu.wakeups.is_none(), "wake-ups"),
+    ];
+    let unknown: Vec<&str> = unknown.iter().filter(|(is, _)| *is).map(|(_, what)| *what).collect();
+    // A line ends between figures and not within one.
+    let parts: Vec<String> = parts.iter().map(|part| part.replace(' ', "\u{a0}")).collect();
+    let mut sentences = vec![parts.join(", ")];
+    sentences.extend((!unknown.is_empty()).then(|| format!("not known: {}", unknown.join(", "))));
+    sentences.retain(|sentence| !sentence.is_empty());
+    if !sentences.is_empty() {
+        paragraph(out, "  ", &sentences.join("; "));
     }
 }
 
