@@ -2,6 +2,7 @@
 
 pub mod cliff;
 pub mod counting;
+pub mod cpu;
 pub mod groups;
 pub mod interrupts;
 pub mod invariants;

@@ -13,6 +13,8 @@ pub mod block;
 pub mod cgroups;
 pub mod counters;
 pub mod cpu;
+pub mod cpu_counters;
+pub mod cpu_time;
 pub mod frequency;
 pub mod idle;
 pub mod interrupts;

@@ -5,6 +5,7 @@
 
 pub mod btf;
 pub mod cost;
+pub mod cpu;
 pub mod events;
 pub mod filter;
 pub mod generator;

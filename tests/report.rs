@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use biopsy::analyze::counting::Bracket;
+use biopsy::analyze::cpu::{Counted, CpuRow, CpuSummary};
 use biopsy::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use biopsy::analyze::op::{KernelClass, Op};
 use biopsy::analyze::parts::Part;
@@ -378,6 +379,99 @@ fn the_island_is_what_the_json_option_prints() {
     assert!(carried["cpu"]["system"]["ns_per_io"].as_f64().unwrap() > 0.0);
     assert_eq!(carried["lost"]["ios"], 0);
     assert!(carried.get("latency").is_none() && object["latency"] == view);
+}
+
+/// Two sockets of one core with two threads each, which had 8,666 cycles for each I/O.
+fn with_counters(case: &mut Case) {
+    let ios = rules::ios(&case.summaries());
+    let row = |cpus: &[u32], socket| CpuRow {
+        cpus: cpus.to_vec(),
+        socket,
+        wall_ns: SECOND * cpus.len() as u64,
+        times: [400, 0, 300, 50, 100, 0, 130].map(|ms| ms * 1_000_000 * cpus.len() as u64),
+        unaccounted_ns: 20_000_000 * cpus.len() as i64,
+        error_ns: 80_000_000 * cpus.len() as u64,
+        cycles: Some(8_666 * ios / 4 * cpus.len() as u64),
+        ..CpuRow::default()
+    };
+    let profile = case.profile.as_mut().unwrap();
+    profile.classes.insert(CpuClass::IoWq, 61);
+    profile.cpu = Some(CpuSummary {
+        duration_ns: SECOND,
+        interrupts_timed: Some(true),
+        cpus: vec![row(&[0], Some(0)), row(&[1], Some(1)), row(&[2], Some(0)), row(&[3], Some(1))],
+        cores: vec![row(&[0, 2], Some(0)), row(&[1, 3], Some(1))],
+        sockets: vec![row(&[0, 2], Some(0)), row(&[1, 3], Some(1))],
+        all: Some(row(&[0, 1, 2, 3], None)),
+        context_switches: Some(ios * 27 / 100),
+        no_wakeups: Some("they are not counted <here>".into()),
+        counted: Counted {
+            counter: Some("cycles".into()),
+            user_cycles: Some(ios * 1_666),
+            kernel_cycles: Some(ios * 7_000),
+            user_instructions: Some(ios * 1_000),
+            kernel_instructions: Some(ios * 5_326),
+            backend_stalls: Some(ios * 4_333),
+            core_cycles: Some((ios * 5_600, ios * 8_666)),
+            counted_share: Some(0.5),
+            ..Counted::default()
+        },
+        ..CpuSummary::default()
+    });
+}
+
+#[test]
+fn cycles_are_in_text_report_and_json() {
+    let mut case = virtio();
+    with_counters(&mut case);
+    let text = case.text(false);
+    for part in [
+        "8,666 cycles at 0.73 instructions each",
+        "5,600 to 8,666 of a core with its threads",
+        "50 % of them stalled at the back end",
+        "0.27 context switches; not known: wake-ups",
+        "4 CPUs: user 40.0 %, system 30.0 %, irq 5.0 %, softirq 10.0 %, idle 13.0 %;",
+        "not accounted for 2.0 % (± 8.0 %)",
+        "io-wq ",
+    ] {
+        assert!(
+            text.split_whitespace().collect::<Vec<_>>().join(" ").contains(part.trim()),
+            "{part}:\n{text}"
+        );
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+
+    let page = case.html();
+    leave("report-counters.html", &page);
+    let island = island(&page);
+    let cpu = &island["cpu"];
+    let cycles = |class: &str| cpu[class]["cycles_per_io"].as_f64().unwrap();
+    let all: f64 =
+        ["user", "system", "io-wq", "irq", "softirq", "kthread"].iter().map(|class| cycles(class)).sum();
+    assert!((all - 8_666.0).abs() < 1e-6 && (cycles("user") - 1_666.0).abs() < 1e-6, "{all}");
+    assert_eq!(cpu["cycles_per_io"], 8_666.0);
+    assert_eq!(cpu["core_cycles_per_io"], serde_json::json!([5_600.0, 8_666.0]));
+    assert_eq!((&cpu["counter"], &cpu["wakeups_per_io"]), (&"cycles".into(), &serde_json::Value::Null));
+    let rows = ["all", "sockets", "cores", "cpus"].map(|name| &cpu["time"][name]);
+    assert_eq!(rows.map(|rows| rows.as_array().map(Vec::len)), [None, Some(2), Some(2), Some(4)]);
+    let row = &rows[3][0];
+    let names = ["user", "nice", "system", "irq", "softirq", "steal", "idle", "unaccounted"];
+    let sum: i64 = names.iter().map(|name| row[format!("{name}_ns")].as_i64().unwrap()).sum();
+    assert_eq!(sum, row["wall_ns"].as_i64().unwrap());
+
+    let page = markup(&page);
+    for part in [
+        "socket 1",
+        "core of CPUs 0,2",
+        "CPU 3",
+        "cycles per I/O",
+        "Interrupts are timed",
+        "not counted &lt;here&gt;",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    // Not counted, and not said to be nothing.
+    assert!(cpu["stalled_frontend_share"].is_null() && page.contains("stalled, front end</dt><dd>not known"));
 }
 
 #[test]

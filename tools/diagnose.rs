@@ -7,10 +7,11 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use biopsy::analyze::interrupts::trust;
 use biopsy::analyze::latency::summarize;
-use biopsy::analyze::{loss, stacks};
+use biopsy::analyze::{cpu, loss, stacks};
 use biopsy::envelope::Missing;
 use biopsy::host::{Host, select};
 use biopsy::load::{self, LoadSummary, Permission, Prepared, Target};
+use biopsy::probe::cpu::CpuProbe;
 use biopsy::probe::interrupts::{self, InterruptProbe};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
@@ -97,7 +98,9 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             None
         }
     };
+    let cpus = CpuProbe::attach(root);
     let outcome = measure(args, prepared, &mut probe, counter.as_mut(), &devices, &line)?;
+    let cpus = cpus.finish();
     line.clear();
     let profile = sampler.map(StacksProbe::finish).transpose();
     let counts =
@@ -134,8 +137,12 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         envelope.missing.extend(counter.missing().iter().cloned());
         envelope.cost = envelope.cost.plus(counter.cost(latency.ios_per_second()));
     }
+    let cpus = cpu::summarize(&cpus);
+    envelope.missing.extend(cpus.missing());
     let profile = match profile {
-        Ok(raw) => raw.map(|raw| named(&raw, &mut envelope.missing)),
+        Ok(raw) => {
+            raw.map(|raw| stacks::ProfileSummary { cpu: Some(cpus), ..named(&raw, &mut envelope.missing) })
+        }
         Err(error) => {
             envelope.missing.push(no_profile(&error));
             None

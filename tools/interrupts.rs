@@ -39,7 +39,7 @@ pub fn run(args: &Interrupts, color: Color) -> Result<()> {
         json: args.output.json,
         are_gone: &|| false,
     };
-    let mut view = |probe: &InterruptProbe, piece: &Piece<'_, Reading>| {
+    let view = |probe: &InterruptProbe, piece: &Piece<'_, Reading>| {
         let summary = summarize(&host, piece.from, piece.to);
         let envelope = Envelope {
             start: piece.start.to_string(),
@@ -59,7 +59,7 @@ pub fn run(args: &Interrupts, color: Color) -> Result<()> {
         };
         render::text::interrupts::render(&envelope, &summary, piece.status, style).into_bytes()
     };
-    let (first, end) = watch::run(&mut probe, &watch, &mut sink, &mut view)?;
+    let (first, end) = watch::run(&mut probe, &watch, &mut sink, view)?;
     let whole = summarize(&host, &first, &end);
     match trust::distrust(&whole, &trust::lost(&whole, &first, &end), args.window.max_loss) {
         Some(why) => Err(Refusal::Untrusted(why).into()),

@@ -71,7 +71,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         json: args.output.json,
         are_gone: &|| chosen.are_gone(),
     };
-    let mut view = |probe: &LatencyProbe, piece: &Piece<'_, Reading>| {
+    let view = |probe: &LatencyProbe, piece: &Piece<'_, Reading>| {
         let (from, to) = (piece.from, piece.to);
         let mut summary = summarize(&host, from, to);
         summary.groups = groups::summarize(&host, &by, cgroups.now(), from, to);
@@ -94,7 +94,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         };
         render::text::latency::render(&envelope, &summary, piece.status, style).into_bytes()
     };
-    let (first, end) = watch::run(&mut probe, &watch, &mut sink, &mut view)?;
+    let (first, end) = watch::run(&mut probe, &watch, &mut sink, view)?;
     let whole = summarize(&host, &first, &end);
     match loss::distrust(&whole, &loss::lost(&whole, &first, &end), args.window.max_loss) {
         Some(why) => Err(Refusal::Untrusted(why).into()),

@@ -81,7 +81,7 @@ pub fn run<P: Probe>(
     probe: &mut P,
     watch: &Watch<'_>,
     sink: &mut Sink,
-    view: &mut dyn FnMut(&P, &Piece<'_, P::Reading>) -> Vec<u8>,
+    mut view: impl FnMut(&P, &Piece<'_, P::Reading>) -> Vec<u8>,
 ) -> Result<(P::Reading, P::Reading)> {
     let began = Instant::now();
     let mut start = clock::now_rfc3339();

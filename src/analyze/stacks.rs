@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::analyze::cpu::CpuSummary;
 use crate::symbols::{Addresses, Names, UNKNOWN};
 use crate::wire::stacks::{KERNEL_FAILED, KTHREAD, MAX_FRAMES, RawProfile, Sample, Sampler, Tally};
 
@@ -16,6 +17,9 @@ pub enum CpuClass {
     User,
     /// A user task in the kernel, no interrupt in between.
     System,
+    /// A worker thread of io_uring, no interrupt in between.
+    #[serde(rename = "io-wq")]
+    IoWq,
     /// A hard interrupt's frames are on the stack.
     Irq,
     /// Softirq frames are on the stack.
@@ -43,10 +47,14 @@ pub struct ProfileSummary {
     pub lost: u64,
     /// Samples by class.
     pub classes: BTreeMap<CpuClass, u64>,
+    /// Of the idle samples: those that were taken. A `cycles` sampler takes them where a CPU polls while idle.
+    pub idle_seen: u64,
     /// `comm;frame;...;leaf` → samples, without the idle ones. Kernel frames end in `_[k]`.
     pub folded: BTreeMap<String, u64>,
     /// CPU time in ns per thread name and pid, from the samples, most first.
     pub top: Vec<(String, u32, u64)>,
+    /// The same window by the kernel's own account and by counters; None where nobody asked.
+    pub cpu: Option<CpuSummary>,
 }
 
 impl ProfileSummary {
@@ -103,6 +111,7 @@ pub fn summarize(raw: &RawProfile, names: &Names) -> ProfileSummary {
         }
     }
     let wall = raw.duration_ns as f64 * f64::from(raw.cpus);
+    summary.idle_seen = summary.classes.get(&CpuClass::Idle).copied().unwrap_or(0);
     let unseen = unseen_idle(raw, &summary.classes);
     if unseen > 0 {
         *summary.classes.entry(CpuClass::Idle).or_default() += unseen;
@@ -162,12 +171,20 @@ fn classify(sample: &Sample, names: &Names) -> CpuClass {
     if sample.pid == 0 {
         return CpuClass::Idle;
     }
-    if sample.flags & KTHREAD != 0 {
-        return CpuClass::Kthread;
-    }
     let in_kernel = !sample.kernel().is_empty() || sample.flags & KERNEL_FAILED != 0;
-    if in_kernel { CpuClass::System } else { CpuClass::User }
+    match sample.flags & KTHREAD != 0 {
+        _ if in_kernel && IO_WORKERS.iter().any(|name| sample.comm_bytes().starts_with(name)) => {
+            CpuClass::IoWq
+        }
+        true => CpuClass::Kthread,
+        false if in_kernel => CpuClass::System,
+        false => CpuClass::User,
+    }
 }
+
+/// What the kernel names io_uring's worker threads: threads of the process since 5.12, kernel threads before. They
+/// never run in user mode, so that a process of such a name is mistaken for one in its system calls only.
+const IO_WORKERS: [&[u8]; 2] = [b"iou-wrk-", b"io_wqe_worker-"];
 
 /// The way out of an interrupt, with interrupts on.
 const INTERRUPT_OVER: [&str; 6] = [

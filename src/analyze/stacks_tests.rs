@@ -53,6 +53,24 @@ impl Stacks {
 }
 
 #[test]
+fn workers_of_io_uring_are_a_class_of_their_own() {
+    let mut s = Stacks::new(Sampler::CpuClock);
+    let mut class = |comm: &[u8], flags, kernel: &[&str]| {
+        let sample = s.add((comm, 9, flags), kernel, &[], Tally { samples: 1, period: 1 });
+        classify(&sample, &s.names)
+    };
+    assert_eq!(class(b"iou-wrk-4711", 0, &["io_wq_worker"]), CpuClass::IoWq);
+    assert_eq!(class(b"iou-wrk-4711", 0, &["__irq_exit_rcu", "io_wq_worker"]), CpuClass::Softirq);
+    assert_eq!(class(b"io_wqe_worker-0", KTHREAD, &["io_wqe_worker"]), CpuClass::IoWq, "before 5.12");
+    assert_eq!(
+        class(b"iou-wrk-4711", 0, &[]),
+        CpuClass::User,
+        "somebody of that name: workers have no user mode"
+    );
+    assert_eq!(class(b"iou-sqp-4711", 0, &["io_sq_thread"]), CpuClass::System);
+}
+
+#[test]
 fn every_class_from_both_sides() {
     let mut s = Stacks::new(Sampler::CpuClock);
     assert_eq!(s.class(9, 0, &[]), CpuClass::User);

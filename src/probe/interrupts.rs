@@ -25,7 +25,6 @@ use crate::host::interrupts::Interrupts;
 use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
 use crate::refusal::Refusal;
-use crate::wire::MAX_DEVICES;
 use crate::wire::interrupts::{
     DeviceSample, Place, Reading, WireCompletions, WireQueue, WireSoftirq, WireVector,
 };
@@ -355,7 +354,6 @@ fn chosen<'a>(host: &'a Host, names: &[String]) -> Result<(Vec<&'a BlockDevice>,
         return Err(Refusal::Refused(what.to_string()).into());
     }
     plan::few_enough(devices.len())?;
-    debug_assert!(devices.len() <= MAX_DEVICES);
     Ok((devices, left_out))
 }
 
@@ -364,12 +362,13 @@ fn missing_vectors(devices: &[&BlockDevice], sees_reaps: bool) -> Vec<Missing> {
     let mut missing = Vec::new();
     for device in devices {
         let named = device.vectors.iter().any(|vector| vector.queue.is_some()) || device.vectors.len() == 1;
+        let joined = named || device.is_nvme() && sees_reaps;
         let (reason, why) = if device.vectors.is_empty() {
             (
                 "no-vector",
                 format!("{} has no interrupt vector of its own: its driver completes otherwise", device.name),
             )
-        } else if !named && !(device.is_nvme() && sees_reaps) {
+        } else if !joined {
             let why = format!(
                 "the driver of {} says neither by pointer nor by name which vector serves which queue: \
                  completions are counted per device",

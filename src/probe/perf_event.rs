@@ -1,23 +1,24 @@
-//! Perf events that make samples: one per online CPU.
+//! Perf events that make samples or count, each on one online CPU.
 
-use std::os::fd::{FromRawFd as _, OwnedFd};
-use std::{fs, io};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use anyhow::{Context as _, Result};
 use perf_event_open_sys::bindings::{
-    PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_CPU_CLOCK, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_HARDWARE,
-    PERF_TYPE_SOFTWARE, perf_event_attr,
+    PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_HW_INSTRUCTIONS, PERF_COUNT_HW_STALLED_CYCLES_BACKEND,
+    PERF_COUNT_HW_STALLED_CYCLES_FRONTEND, PERF_COUNT_SW_CPU_CLOCK, PERF_FLAG_FD_CLOEXEC,
+    PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING, PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE,
+    perf_event_attr,
 };
 
+use crate::host::cpu_counters::{Event, Side};
 use crate::refusal::Refusal;
 use crate::wire::stacks::Sampler;
 
 /// Opens the best sampler that this machine has, on every online CPU. Nothing counts yet.
 pub fn open(frequency: u64) -> Result<(Sampler, Vec<OwnedFd>)> {
-    let list = fs::read_to_string("/sys/devices/system/cpu/online")
-        .context("/sys/devices/system/cpu/online, the list of CPUs to sample, cannot be read")?;
-    let cpus = parse_cpu_list(&list).context("/sys/devices/system/cpu/online is no list of CPUs")?;
-
+    let cpus = online()?;
     // A virtual machine often has no counters; some hybrid processors have them on some CPUs only.
     // Profiles of two kinds cannot be added up, so it is one sampler for all.
     if let Ok(events) = open_on(Sampler::Cycles, &cpus, frequency) {
@@ -27,6 +28,13 @@ pub fn open(frequency: u64) -> Result<(Sampler, Vec<OwnedFd>)> {
         Ok(events) => Ok((Sampler::CpuClock, events)),
         Err(error) => Err(explain(error, frequency)),
     }
+}
+
+/// The CPUs that an event can be opened on.
+pub fn online() -> Result<Vec<u32>> {
+    let list = fs::read_to_string("/sys/devices/system/cpu/online")
+        .context("/sys/devices/system/cpu/online, the list of CPUs to sample, cannot be read")?;
+    parse_cpu_list(&list).context("/sys/devices/system/cpu/online is no list of CPUs")
 }
 
 /// One event per CPU, or the first error that is not a CPU's going away.
@@ -43,24 +51,63 @@ fn open_on(sampler: Sampler, cpus: &[u32], frequency: u64) -> io::Result<Vec<Own
 
     let mut events = Vec::with_capacity(cpus.len());
     for &cpu in cpus {
-        // SAFETY: `attr` is initialised and carries its size. The call keeps no pointer to it.
-        let fd = unsafe {
-            let anyone = -1;
-            let flags = PERF_FLAG_FD_CLOEXEC.into();
-            perf_event_open_sys::perf_event_open(&raw mut attr, anyone, cpu as i32, -1, flags)
-        };
-        if fd >= 0 {
-            // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
-            events.push(unsafe { OwnedFd::from_raw_fd(fd) });
-            continue;
-        }
-        let error = io::Error::last_os_error();
-        // The CPU went offline after the list was read. What is left can be sampled.
-        if error.raw_os_error() != Some(libc::ENODEV) || sampler == Sampler::Cycles {
-            return Err(error);
+        match open_attr(&mut attr, cpu, None) {
+            Ok(event) => events.push(event),
+            // The CPU went offline after the list was read. What is left can be sampled.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) && sampler == Sampler::CpuClock => {}
+            Err(error) => return Err(error),
         }
     }
     if events.is_empty() { Err(io::Error::from_raw_os_error(libc::ENODEV)) } else { Ok(events) }
+}
+
+/// An event for whatever runs on that CPU. With `group` it takes its place in the processor together with that one.
+fn open_attr(attr: &mut perf_event_attr, cpu: u32, group: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
+    let anyone = -1;
+    let group = group.map_or(-1, |leader| leader.as_raw_fd());
+    // SAFETY: `attr` is initialised and carries its size. The call keeps no pointer to it.
+    let fd = unsafe {
+        let flags = PERF_FLAG_FD_CLOEXEC.into();
+        perf_event_open_sys::perf_event_open(&raw mut *attr, anyone, cpu as i32, group, flags)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A counter that samples nothing, and counts from now on until it is dropped.
+#[derive(Debug)]
+pub struct Counter(File);
+
+impl Counter {
+    /// Opens it on one CPU. Counters of one group count at the same times, so that their ratio is exact.
+    pub fn open(event: Event, side: Side, cpu: u32, group: Option<&Self>) -> io::Result<Self> {
+        let hardware = |config| (PERF_TYPE_HARDWARE, u64::from(config));
+        let (kind, config) = match event {
+            Event::Cycles => hardware(PERF_COUNT_HW_CPU_CYCLES),
+            Event::Instructions => hardware(PERF_COUNT_HW_INSTRUCTIONS),
+            Event::FrontendStalls => hardware(PERF_COUNT_HW_STALLED_CYCLES_FRONTEND),
+            Event::BackendStalls => hardware(PERF_COUNT_HW_STALLED_CYCLES_BACKEND),
+            Event::CpuClock => (PERF_TYPE_SOFTWARE, u64::from(PERF_COUNT_SW_CPU_CLOCK)),
+        };
+        let mut attr = perf_event_attr { type_: kind, config, ..Default::default() };
+        attr.size = size_of::<perf_event_attr>() as u32;
+        attr.read_format = (PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING).into();
+        attr.set_exclude_user((side == Side::Kernel).into());
+        attr.set_exclude_kernel((side == Side::User).into());
+        open_attr(&mut attr, cpu, group.map(|leader| leader.0.as_fd())).map(|fd| Self(fd.into()))
+    }
+
+    /// What it counted, how long it was to count and how long it did, in ns.
+    pub fn read(&self) -> io::Result<[u64; 3]> {
+        // Exactly what `read_format` asks for. Less (0 bytes) comes from a counter in error.
+        let mut bytes = [0; 24];
+        (&self.0).read_exact(&mut bytes)?;
+        let word = |i: usize| bytes[8 * i..].first_chunk().map_or(0, |chunk| u64::from_ne_bytes(*chunk));
+        Ok([word(0), word(1), word(2)])
+    }
 }
 
 /// Why no sampler at all could be opened, and the remedy.

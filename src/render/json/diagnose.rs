@@ -2,14 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::analyze::cpu::{self, CpuRow, CpuSummary, TIMES};
 use crate::analyze::stacks::CpuClass;
 use crate::findings::Diagnosis;
 use crate::rules::{self, Summaries};
 
 /// Classes of CPU time that cost something.
-const CLASSES: [(&str, CpuClass); 5] = [
+const CLASSES: [(&str, CpuClass); 6] = [
     ("user", CpuClass::User),
     ("system", CpuClass::System),
+    ("io-wq", CpuClass::IoWq),
     ("irq", CpuClass::Irq),
     ("softirq", CpuClass::Softirq),
     ("kthread", CpuClass::Kthread),
@@ -50,15 +52,82 @@ fn cpu(s: &Summaries<'_>) -> Value {
     let Some(profile) = s.profile else {
         return Value::Null;
     };
-    let mut classes = Map::new();
+    let ios = rules::ios(s);
+    let mut object = Map::new();
     for (name, class) in CLASSES {
-        classes.insert(
+        object.insert(
             name.to_string(),
-            json!({ "ns_per_io": rules::ns_per_io(s, profile, class), "cycles_per_io": null }),
+            json!({
+                "ns_per_io": rules::ns_per_io(s, profile, class),
+                "cycles_per_io": cpu::cycles_per_io(profile, class, ios),
+            }),
         );
     }
-    classes.insert("sampler".into(), json!(profile.sampler));
-    classes.insert("samples".into(), json!(profile.samples));
-    classes.insert("lost".into(), json!(profile.lost));
-    Value::Object(classes)
+    object.insert("sampler".into(), json!(profile.sampler));
+    object.insert("samples".into(), json!(profile.samples));
+    object.insert("lost".into(), json!(profile.lost));
+    if let Some(cpu) = &profile.cpu {
+        counted(&mut object, cpu, ios);
+        object.insert("time".into(), time(cpu));
+    }
+    Value::Object(object)
+}
+
+/// What was counted, per I/O and as it is. Null: not known, and `missing` says why.
+fn counted(object: &mut Map<String, Value>, cpu: &CpuSummary, ios: u64) {
+    let (counted, per) = (&cpu.counted, cpu::per_io(cpu, ios));
+    let fields = [
+        ("counter", json!(counted.counter)),
+        ("counted_share", json!(counted.counted_share)),
+        ("cycles_per_io", json!(per.cycles)),
+        ("core_cycles_per_io", json!(per.core_cycles.map(|(low, high)| [low, high]))),
+        ("threads_share_cores", json!(cpu.smt())),
+        ("instructions_per_io", json!(per.instructions)),
+        ("instructions_per_cycle", json!(per.instructions_per_cycle)),
+        ("user_instructions_per_cycle", json!(per.user_instructions_per_cycle)),
+        ("kernel_instructions_per_cycle", json!(per.kernel_instructions_per_cycle)),
+        ("stalled_frontend_share", json!(per.frontend_stalls)),
+        ("stalled_backend_share", json!(per.backend_stalls)),
+        ("context_switches_per_io", json!(per.context_switches)),
+        ("wakeups_per_io", json!(per.wakeups)),
+        ("context_switches", json!(cpu.context_switches)),
+        ("wakeups", json!(cpu.wakeups)),
+        ("forks", json!(cpu.processes)),
+        ("user_cycles", json!(counted.user_cycles)),
+        ("kernel_cycles", json!(counted.kernel_cycles)),
+        ("user_instructions", json!(counted.user_instructions)),
+        ("kernel_instructions", json!(counted.kernel_instructions)),
+        ("clock_ns", json!(counted.clock_ns)),
+    ];
+    object.extend(fields.map(|(name, value)| (name.to_string(), value)));
+}
+
+/// The kernel's own account of the window.
+fn time(cpu: &CpuSummary) -> Value {
+    let rows = |rows: &[CpuRow]| rows.iter().map(row).collect::<Vec<_>>();
+    json!({
+        "duration_ns": cpu.duration_ns,
+        "interrupts_timed": cpu.interrupts_timed,
+        "all": cpu.all.as_ref().map(row),
+        "sockets": rows(&cpu.sockets),
+        "cores": rows(&cpu.cores),
+        "cpus": rows(&cpu.cpus),
+        "left_out": cpu.left_out.iter().map(|(cpu, why)| json!({ "cpu": cpu, "why": why })).collect::<Vec<_>>(),
+    })
+}
+
+/// The times and `unaccounted_ns` together are `wall_ns`. `iowait_ns` is in idle, `guest_ns` in user and nice.
+fn row(row: &CpuRow) -> Value {
+    let mut object = Map::new();
+    object.insert("cpus".into(), json!(row.cpus));
+    object.insert("socket".into(), json!(row.socket));
+    object.insert("wall_ns".into(), json!(row.wall_ns));
+    object.extend(TIMES.iter().zip(row.times).map(|(name, ns)| (format!("{name}_ns"), json!(ns))));
+    object.insert("unaccounted_ns".into(), json!(row.unaccounted_ns));
+    object.insert("error_ns".into(), json!(row.error_ns));
+    object.insert("iowait_ns".into(), json!(row.iowait_ns));
+    object.insert("guest_ns".into(), json!(row.guest_ns));
+    object.insert("cycles".into(), json!(row.cycles));
+    object.insert("instructions".into(), json!(row.instructions));
+    Value::Object(object)
 }

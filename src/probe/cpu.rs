@@ -1,0 +1,259 @@
+//! What the CPUs do in a window: the kernel's accounts at its start and end, and a few counters on each CPU.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::perf_event::{self, Counter};
+use crate::clock;
+use crate::host::cpu_counters::{Count, Counters, CpuWindow, Event, Side};
+use crate::host::cpu_time::{CpuReading, Topology, interrupts_timed};
+
+/// An event in one mode; whether it counts at the same times as the one before it.
+type Wanted = (Event, Side, bool);
+
+/// What a processor with counters is asked for: cycles first, for the rest is of no use without them. User and kernel
+/// mode apart, as the classes of CPU work are. In each mode instructions share the times of the cycles.
+const PROCESSOR: [&[Wanted]; 3] = [
+    &[
+        (Event::Cycles, Side::User, false),
+        (Event::Instructions, Side::User, true),
+        (Event::Cycles, Side::Kernel, false),
+        (Event::Instructions, Side::Kernel, true),
+    ],
+    &[(Event::FrontendStalls, Side::Both, false)],
+    &[(Event::BackendStalls, Side::Both, false)],
+];
+
+/// The same of a processor (or of what stands for it in a virtual machine) that has cycles and no instructions.
+const CYCLES_ALONE: [&[Wanted]; 3] =
+    [&[(Event::Cycles, Side::User, false), (Event::Cycles, Side::Kernel, false)], PROCESSOR[1], PROCESSOR[2]];
+
+/// What every machine has. The kernel's clock counts the same in every mode.
+const SOFTWARE: [&[Wanted]; 1] = [&[(Event::CpuClock, Side::Both, false)]];
+
+/// One open counter and what it showed when the window began.
+#[derive(Debug)]
+struct Open {
+    cpu: u32,
+    event: Event,
+    side: Side,
+    counter: Counter,
+    start: [u64; 3],
+}
+
+/// Watches all CPUs from `attach` until `finish`. It needs no BPF, and nothing of it runs per I/O.
+#[derive(Debug)]
+pub struct CpuProbe {
+    root: PathBuf,
+    start: CpuReading,
+    cpus: Vec<u32>,
+    counters: Vec<Open>,
+    refused: Vec<(Event, String)>,
+}
+
+impl CpuProbe {
+    /// Opens what this machine has. What it has not is named in the result; it is no failure.
+    pub fn attach(root: &Path) -> Self {
+        let mut probe = Self {
+            root: root.to_path_buf(),
+            start: CpuReading::read(root, clock::now_ns),
+            cpus: Vec::new(),
+            counters: Vec::new(),
+            refused: Vec::new(),
+        };
+        match perf_event::online() {
+            Err(error) => probe.refused.push((Event::Cycles, format!("{error:#}"))),
+            Ok(cpus) => {
+                probe.cpus = cpus;
+                let sets: [&[&[Wanted]]; 3] = [&PROCESSOR, &CYCLES_ALONE, &SOFTWARE];
+                let _ = sets.iter().any(|sets| probe.open(sets));
+            }
+        }
+        // Opening takes time on a large machine: what is begun here is the window of both.
+        for open in &mut probe.counters {
+            open.start = open.counter.read().unwrap_or_default();
+        }
+        probe.start = CpuReading::read(root, clock::now_ns);
+        probe
+    }
+
+    /// Opens the first of the sets, and of the others what can be had; false where the first cannot be.
+    fn open(&mut self, sets: &[&[Wanted]]) -> bool {
+        for (i, set) in sets.iter().enumerate() {
+            match open_set(set, &self.cpus, self.counters.len()) {
+                Ok(opened) => self.counters.extend(opened),
+                Err((event, why)) => {
+                    if self.refused.iter().all(|(known, _)| *known != event) {
+                        self.refused.push((event, why));
+                    }
+                    if i == 0 {
+                        return false;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Ends the window. The counters are closed with it.
+    pub fn finish(self) -> CpuWindow {
+        let end = CpuReading::read(&self.root, clock::now_ns);
+        let mut refused = self.refused;
+        let mut unread = BTreeMap::new();
+        let counts = self.counters.iter().filter_map(|open| match open.counter.read() {
+            Ok(end) => {
+                let [value, enabled_ns, running_ns] =
+                    [0, 1, 2].map(|i: usize| end[i].saturating_sub(open.start[i]));
+                Some(Count {
+                    cpu: open.cpu,
+                    event: open.event,
+                    side: open.side,
+                    value,
+                    enabled_ns,
+                    running_ns,
+                })
+            }
+            Err(error) => {
+                unread.insert(open.event, error.to_string());
+                None
+            }
+        });
+        let counts = counts.collect();
+        refused.extend(unread);
+        let topology = Topology::read(&self.root, &end.cpus.keys().copied().collect::<Vec<_>>());
+        CpuWindow {
+            start: self.start,
+            end,
+            topology,
+            interrupts_timed: interrupts_timed(&self.root),
+            counters: Counters { cpus: self.cpus, counts, refused },
+        }
+    }
+}
+
+/// A set on every CPU, or the event that refused and why: half of the CPUs would be taken for all.
+fn open_set(set: &[Wanted], cpus: &[u32], have: usize) -> Result<Vec<Open>, (Event, String)> {
+    // What is asked for first may still be had alone.
+    let last = set.last().map_or(Event::Cycles, |(event, ..)| *event);
+    // Descriptors are for others as well: for the load, the command and the files that are read afterwards.
+    if open_files().is_some_and(|limit| have + cpus.len() * set.len() > limit / 2) {
+        return Err((
+            last,
+            "on all CPUs they take more than half of the open files that are allowed (ulimit -n)".to_string(),
+        ));
+    }
+    let mut opened: Vec<Open> = Vec::with_capacity(cpus.len() * set.len());
+    for &cpu in cpus {
+        for &(event, side, together) in set {
+            let leader = opened.last().filter(|_| together).map(|open| &open.counter);
+            let counter = match Counter::open(event, side, cpu, leader) {
+                // Too many for one turn together: alone they still count.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) && together => {
+                    Counter::open(event, side, cpu, None)
+                }
+                other => other,
+            };
+            let counter = counter.map_err(|error| (event, explain(&error)))?;
+            opened.push(Open { cpu, event, side, counter, start: [0; 3] });
+        }
+    }
+    Ok(opened)
+}
+
+/// Why a counter does not answer.
+fn explain(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO) => {
+            "the processor's counters do not answer here, as in most virtual machines".to_string()
+        }
+        Some(libc::EPERM | libc::EACCES) => format!(
+            "counters are not allowed ({error}): run as root, or give biopsy CAP_PERFMON \
+             (kernel.perf_event_paranoid forbids them to others)"
+        ),
+        Some(libc::ENOSYS) => "this kernel has no perf events".to_string(),
+        _ => format!("a counter cannot be opened ({error})"),
+    }
+}
+
+/// Open files that this process may have; None where that cannot be told.
+fn open_files() -> Option<usize> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// The kernel's clock through the path that cycles take: it must show the time that passed, on every CPU,
+    /// whatever ran there.
+    #[test]
+    fn a_software_clock_counts_the_time_that_passed() {
+        let Ok(cpus) = perf_event::online() else { return };
+        let before = Instant::now();
+        let mut probe = CpuProbe {
+            root: "/".into(),
+            start: CpuReading::read(Path::new("/"), clock::now_ns),
+            cpus,
+            counters: Vec::new(),
+            refused: Vec::new(),
+        };
+        if !probe.open(&SOFTWARE) {
+            println!("skipped: {:?}", probe.refused);
+            return;
+        }
+        probe.counters.iter_mut().for_each(|open| open.start = open.counter.read().unwrap());
+        let inside = Instant::now();
+        while inside.elapsed() < Duration::from_millis(200) {
+            std::hint::black_box(0u64.wrapping_mul(3));
+        }
+        let least = inside.elapsed();
+        let cpus = probe.cpus.len();
+        let window = probe.finish();
+        // The window began after `before` and ended before now: bounds that no busy machine can break.
+        let most = before.elapsed();
+        println!("{window:?}");
+        assert_eq!(window.counters.counts.len(), cpus);
+        for count in &window.counters.counts {
+            assert_eq!((count.event, count.side), (Event::CpuClock, Side::Both));
+            assert!(count.running_ns <= count.enabled_ns);
+            for ns in [count.value, count.enabled_ns] {
+                // The clocks of perf and of the process differ by less than a hundredth.
+                assert!(ns as f64 >= least.as_nanos() as f64 * 0.99, "{ns} ns of at least {least:?}");
+                assert!(ns as f64 <= most.as_nanos() as f64 * 1.01, "{ns} ns of at most {most:?}");
+            }
+        }
+    }
+
+    /// An event that is not there costs the event and not the run.
+    #[test]
+    fn whatever_this_machine_has_is_used() {
+        let window = CpuProbe::attach(Path::new("/")).finish();
+        println!("{window:?}");
+        let has = |event| window.counters.counts.iter().any(|count| count.event == event);
+        let refused =
+            window.counters.refused.iter().any(|(event, why)| *event == Event::Cycles && !why.is_empty());
+        assert!(has(Event::Cycles) || refused, "absent, and nobody says why");
+        assert!(!(has(Event::Cycles) && has(Event::CpuClock)));
+    }
+
+    #[test]
+    fn refusals_name_the_reason() {
+        let why = |errno| explain(&io::Error::from_raw_os_error(errno));
+        assert!(why(libc::ENOENT).contains("virtual machines") && why(libc::EOPNOTSUPP) == why(libc::ENOENT));
+        assert!(why(libc::EACCES).contains("CAP_PERFMON"));
+        assert!(why(libc::EMFILE).contains("cannot be opened"));
+    }
+
+    #[test]
+    fn more_counters_than_files_are_not_opened() {
+        let limit = open_files().expect("a limit that is a number");
+        let (event, why) = open_set(PROCESSOR[0], &[0], limit).unwrap_err();
+        assert!(event == Event::Instructions && why.contains("open files"), "{why}");
+    }
+}
