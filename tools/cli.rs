@@ -240,6 +240,9 @@ pub struct Workload {
     /// Seed of the random offsets.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Poll for completions (IOPOLL): needs a poll queue, of NVMe by nvme.poll_queues=N.
+    #[arg(long)]
+    pub hipri: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

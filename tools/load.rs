@@ -335,6 +335,7 @@ pub fn job(target: Target, workload: &Workload) -> Job {
         runtime: Some(workload.runtime),
         size: workload.size.map(Extent::Bytes),
         seed: workload.seed,
+        hipri: workload.hipri,
         ..Job::new(target)
     };
     job.set_bs(workload.bs);

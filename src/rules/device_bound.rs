@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::command;
 use super::cpu;
 use super::facts::{self, Picture, percent};
-use super::interrupts::{self, LIMIT, Punctuality};
+use super::interrupts::{self, LIMIT, PILED_UP, Punctuality};
 use super::queue_depth_too_low::{self, CROWDED};
 use super::{Rule, Summaries, link_bound};
 use crate::analyze::stage::Stage;
@@ -54,9 +54,9 @@ From which numbers
   the profile's classes.
 
 When it is wrong
-  - A drive or a hypervisor that collects completions on purpose has many per interrupt while the host is
-    on time: then nothing is said of the device. Interrupts of devices that are not traced are in the
-    profile only.
+  - A drive that collects completions on purpose has many per interrupt while the host is on time: then
+    nothing is said of the device. Of virtio disks, whose completions the hypervisor collects, their number
+    does not count. Interrupts of devices that are not traced are in the profile only.
   - Where completions per interrupt are not known the confidence is lowered for it.
   - The device stage contains the link, the controller and, in a virtual machine, the whole host below:
     its scheduler, its cache, its throttle. A cloud volume's limit looks just like this.
@@ -262,6 +262,11 @@ fn host_on_time(
         Some(median) => {
             numbers.insert("completions_per_interrupt_p50_ratio", median as f64);
             evidence.push(format!("an interrupt brings {median} completions in the middle"));
+            if median >= PILED_UP && interrupts::collected(s, name) {
+                factor *= 0.85;
+                evidence
+                    .push("the hypervisor collects them, so that they say nothing of this CPU".to_string());
+            }
         }
     }
     match (interrupts::punctuality(s, name), interrupts_per_cpu(s, p)) {
@@ -407,6 +412,9 @@ mod tests {
         assert_eq!(find(&case.summaries())[0].numbers["completions_per_interrupt_p50_ratio"], 7.0);
         case.interrupts = None;
         case.interrupt(41, &[(1, 1_875)], 10_000, 8);
+        let by_hypervisor = find(&case.summaries());
+        assert!(by_hypervisor[0].evidence.iter().any(|line| line.contains("the hypervisor collects them")));
+        case.disk().driver = Some("nvme".into());
         assert!(find(&case.summaries()).is_empty());
     }
 
