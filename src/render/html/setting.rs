@@ -34,26 +34,34 @@ fn device(disk: &BlockDevice) -> String {
         rows.push(("model, firmware, serial", model.join(", ")));
     }
     rows.extend(disk.driver.clone().map(|driver| ("driver", driver)));
-    rows.push(("size", bytes(disk.size_bytes as f64)));
+    let is_told = |attribute: &str| !disk.untold.contains(&attribute);
+    if is_told("size") {
+        rows.push(("size", bytes(disk.size_bytes as f64)));
+    }
     if let Some(active) = &disk.scheduler {
         let others: Vec<&str> =
             disk.schedulers.iter().filter(|name| *name != active).map(String::as_str).collect();
         let rest = if others.is_empty() { String::new() } else { format!(" (also: {})", others.join(", ")) };
         rows.push(("scheduler", format!("{active}{rest}")));
     }
-    rows.push((
-        "largest request",
-        format!(
-            "{} (hardware {})",
-            bytes(disk.max_request_bytes as f64),
-            bytes(disk.max_hw_request_bytes as f64)
-        ),
-    ));
-    rows.push((
-        "blocks",
-        format!("{} logical, {} physical", disk.logical_block_bytes, disk.physical_block_bytes),
-    ));
-    rows.push(("read-ahead", bytes(disk.read_ahead_bytes as f64)));
+    // Of these, 0 is what a reader leaves where the kernel tells nothing.
+    let amount = |value: u64| if value == 0 { "not told".to_string() } else { bytes(value as f64) };
+    if disk.max_request_bytes > 0 || disk.max_hw_request_bytes > 0 {
+        let (soft, hard) = (amount(disk.max_request_bytes), amount(disk.max_hw_request_bytes));
+        rows.push(("largest request", format!("{soft} (hardware {hard})")));
+    }
+    if disk.logical_block_bytes > 0 || disk.physical_block_bytes > 0 {
+        let size = |value: u32| if value == 0 { "not told".to_string() } else { value.to_string() };
+        let (logical, physical) = (size(disk.logical_block_bytes), size(disk.physical_block_bytes));
+        rows.push(("blocks", format!("{logical} logical, {physical} physical")));
+    }
+    if is_told("read_ahead_kb") {
+        let read_ahead = match disk.read_ahead_bytes {
+            0 => "off".to_string(),
+            size => bytes(size as f64),
+        };
+        rows.push(("read-ahead", read_ahead));
+    }
     let tags: Vec<String> = disk.queues.iter().map(|q| q.tags.to_string()).collect();
     let same = tags.windows(2).all(|pair| pair[0] == pair[1]);
     if let Some(first) = tags.first() {
