@@ -1,9 +1,12 @@
 //! The setting of a run: the machine, and how it was measured.
 
+use std::collections::BTreeSet;
+
 use super::tables::{Cell, facts, header, table, text, widen};
 use super::{Report, escape};
 use crate::analyze::latency::DeviceLatency;
 use crate::host::BlockDevice;
+use crate::render::topology;
 use crate::rules::Summaries;
 use crate::units::{bytes, count, counted, significant, time};
 
@@ -16,14 +19,34 @@ pub fn machine(s: &Summaries<'_>) -> String {
     rows.extend(host.memory_bytes.map(|memory| ("memory", bytes(memory as f64))));
     rows.extend(host.virtualization.clone().map(|name| ("virtual machine", name)));
     let mut out = facts(&rows);
-    let traced = |disk: &&BlockDevice| s.latency.devices.iter().any(|d| d.ios > 0 && d.name == disk.name);
-    let target =
-        |disk: &&BlockDevice| s.load.is_some_and(|l| l.device.as_deref() == Some(disk.name.as_str()));
+    let traced = traced(s);
     host.devices
         .iter()
-        .filter(|disk| traced(disk) || target(disk))
+        .filter(|disk| traced.contains(disk.name.as_str()))
         .for_each(|disk| out.push_str(&device(disk)));
     out
+}
+
+/// The devices that carried I/O, and the one that was to.
+fn traced<'a>(s: &Summaries<'a>) -> BTreeSet<&'a str> {
+    let carried = s.latency.devices.iter().filter(|device| device.ios > 0).map(|device| device.name.as_str());
+    carried.chain(s.load.and_then(|load| load.device.as_deref())).collect()
+}
+
+/// The way from each drive to memory.
+pub fn topology(s: &Summaries<'_>) -> String {
+    let map = topology::map(s.host, &traced(s));
+    if map.is_empty() {
+        return map;
+    }
+    let mut note =
+        "Each link with its speed per lane, its width, and what is left of it for data in one direction: a \
+         range where nobody may read how large its packets are. A thick frame: drives that this run is about."
+            .to_string();
+    if s.host.virtualization.is_some() {
+        note.push_str(" This is a virtual machine: links and root complexes are what its hypervisor shows.");
+    }
+    format!("<p class=\"soft small\">{note}</p>\n{map}\n")
 }
 
 fn device(disk: &BlockDevice) -> String {
