@@ -439,6 +439,19 @@ fn kinds_of_loss_that_did_not_occur_are_no_row() {
     assert!(!case.html().contains("lost by kind"));
 }
 
+/// The map stands in the page where there is something on PCI, and leaves no heading where there is not.
+#[test]
+fn the_page_has_a_map_of_the_topology() {
+    let mut case = virtio();
+    let page = case.html();
+    assert!(page.contains("<h2>Topology</h2>") && page.contains("its hypervisor shows"));
+    assert!(page.contains("<rect class=\"box drive traced\""), "the disk of the run");
+    case.host.virtualization = None;
+    assert!(!case.html().contains("its hypervisor shows"));
+    case.host.devices[0].pci_address = None;
+    assert!(!case.html().contains("Topology") && !case.html().contains("chart map"));
+}
+
 /// What the kernel does not tell is no row; a read-ahead of zero is one.
 #[test]
 fn what_a_disk_does_not_tell_is_not_printed_as_zero() {

@@ -17,13 +17,13 @@ const MOST: usize = 64;
 /// Width of the page's charts. A map with switches below switches is wider, and shrinks with its letters.
 const WIDTH: f64 = svg::WIDTH;
 const MARGIN: f64 = 12.0;
-const COMPLEX: f64 = 150.0;
+const COMPLEX: f64 = 140.0;
 /// Between a column and the next: the lines turn here.
 const GAP: f64 = 26.0;
-const SWITCH: f64 = 206.0;
+const SWITCH: f64 = 204.0;
 /// The line of a drive's own link, with its figures.
-const LINK: f64 = 206.0;
-const DRIVE: f64 = 180.0;
+const LINK: f64 = 245.0;
+const DRIVE: f64 = 170.0;
 /// However much room there is, these are not wider.
 const WIDEST_LINK: f64 = 290.0;
 const WIDEST_DRIVE: f64 = 360.0;
@@ -285,9 +285,9 @@ impl Facts {
             let class = if shared.is_narrower() { "short" } else { "tick" };
             lines.push((
                 class,
-                format!("{} share it, and could", counted(shared.devices.len() as u64, "drive")),
+                format!("shared: {} could ask", counted(shared.devices.len() as u64, "drive")),
             ));
-            lines.push((class, format!("ask for {}", gigabytes(shared.devices_usable_bytes_per_second))));
+            lines.push((class, format!("for {}", gigabytes(shared.devices_usable_bytes_per_second))));
         }
         lines
     }
@@ -309,7 +309,7 @@ impl Facts {
     }
 }
 
-/// `8 GT/s x4 (could be 16 x4)`, or `8 GT/s x4 of 16 x4, by the port` where that can do no more.
+/// `8 GT/s x4 (could be 16 x4)`, or `8 GT/s x4 of 16 x4 (port)` where the port can do no more.
 fn speed(link: &Link) -> Line {
     let now = format!("{} GT/s x{}", link.speed_gts, link.width);
     let own = (link.max_speed_gts.unwrap_or(link.speed_gts), link.max_width.unwrap_or(link.width));
@@ -319,7 +319,7 @@ fn speed(link: &Link) -> Line {
     if is_more(both) {
         ("short", format!("{now} (could be {} x{})", both.0.max(link.speed_gts), both.1.max(link.width)))
     } else if is_more(own) {
-        ("short", format!("{now} of {} x{}, by the port", own.0, own.1))
+        ("short", format!("{now} of {} x{} (port)", own.0, own.1))
     } else {
         ("", now)
     }
@@ -331,15 +331,15 @@ fn gigabytes([low, high]: [f64; 2]) -> String {
     if low == high { format!("{low} GB/s") } else { format!("{low} to {high} GB/s") }
 }
 
-/// As much of a text as fits, by what letters of this size take at most; escaped.
-fn fit(text: &str, room: f64) -> String {
+/// As much of a text as fits, escaped. Letters are taken for as wide as those of the widest usual font (DejaVu Sans) are.
+fn fit(text: &str, room: f64, is_bold: bool) -> String {
+    let room = if is_bold { room / 1.1 } else { room };
     let width = |c: char| match c {
-        'm' | 'w' | 'M' | 'W' | '@' | '%' => 10.5,
-        'A'..='Z' | '_' | '&' | '+' | '=' | '<' | '>' | '~' => 8.6,
-        'f' | 'i' | 'j' | 'l' | 'r' | 't' | '.' | ',' | ':' | ';' | '\'' | '|' | ' ' | '(' | ')' | '/'
-        | '-' => 4.6,
-        c if c.is_ascii() => 7.0,
-        '·' => 4.6,
+        'm' | 'M' | 'W' | 'w' | '@' | '%' => 11.5,
+        'A'..='Z' | '&' | '+' | '=' | '<' | '>' | '~' | '^' | '#' => 9.0,
+        'i' | 'j' | 'l' | 'f' | '.' | ',' | ':' | ';' | '\'' | '|' | ' ' | '/' | '·' => 4.1,
+        'r' | 't' | '(' | ')' | '-' => 4.8,
+        c if c.is_ascii() => 7.3,
         _ => 13.0,
     };
     let text = clean(text);
@@ -367,8 +367,10 @@ struct Drawing {
 
 impl Drawing {
     fn text(&mut self, class: &str, x: f64, y: f64, room: f64, text: &str) {
+        let is_bold = matches!(class, "strong" | "short");
         let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
-        self.out.push_str(&format!("<text{class} x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", fit(text, room)));
+        self.out
+            .push_str(&format!("<text{class} x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", fit(text, room, is_bold)));
     }
 
     fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
@@ -466,20 +468,21 @@ impl Drawing {
     fn drive(&mut self, drive: &Drive<'_>, middle: f64) {
         let device = drive.first;
         let (x, width) = (self.columns.drive, self.columns.drive_width);
+        let kind = device.model.as_deref().or(device.driver.as_deref()).unwrap_or("");
+        let address = device.pci_address.as_deref().unwrap_or("");
+        let mut title = vec![drive.names.join(", "), format!("{address} {kind}").trim().to_string()];
         if let Some(own) = device.hops.first() {
             let from = self.columns.link + GAP;
             let room = x - from - 4.0;
-            let (class, text) = speed(&own.link);
-            self.text(class, from, middle - 4.0, room, &text);
+            let (class, speed) = speed(&own.link);
+            self.text(class, from, middle - 4.0, room, &speed);
             let port = own.port.as_ref().map_or(String::new(), |port| format!(" · {port}"));
-            let text = format!("{}{port}", gigabytes(own.link.usable_bytes_per_second));
-            self.text("tick", from, middle + 13.0, room, &text);
+            let usable = format!("{}{port}", gigabytes(own.link.usable_bytes_per_second));
+            self.text("tick", from, middle + 13.0, room, &usable);
+            title.extend([speed, usable]);
         }
-        let kind = device.model.as_deref().or(device.driver.as_deref()).unwrap_or("");
-        let address = device.pci_address.as_deref().unwrap_or("");
-        let title = format!("{}; {address} {kind}", drive.names.join(", "));
         let class = if drive.is_traced { "box drive traced" } else { "box drive" };
-        self.out.push_str(&format!("<g><title>{}</title>", escape(title.trim_end())));
+        self.out.push_str(&format!("<g><title>{}</title>", escape(&title.join("; "))));
         self.rect(class, x, middle - DRIVE_HEIGHT / 2.0, width, DRIVE_HEIGHT);
         let names = match drive.names.as_slice() {
             [first, rest @ ..] if rest.len() > 1 => format!("{first} and {} more", rest.len()),

@@ -39,10 +39,11 @@ pub fn topology(s: &Summaries<'_>) -> String {
     if map.is_empty() {
         return map;
     }
-    let mut note =
-        "Each link with its speed per lane, its width, and what is left of it for data in one direction: a \
-         range where nobody may read how large its packets are. A thick frame: drives that this run is about."
-            .to_string();
+    let mut note = "Each link with its speed per lane, its width, and what is left of it for data in one direction: a \
+         range where nobody may read how large its packets are. In colour: links that run below what both ends can do, \
+         or below what the lower end can do because of the port above it, and switches whose link carries less than \
+         those of the drives below it together. A thick frame: drives that this run is about."
+        .to_string();
     if s.host.virtualization.is_some() {
         note.push_str(" This is a virtual machine: links and root complexes are what its hypervisor shows.");
     }
