@@ -7,3 +7,4 @@ pub mod numbers;
 mod parts;
 pub mod svg;
 pub mod text;
+pub mod topology;

@@ -533,6 +533,43 @@ fn kinds_of_loss_that_did_not_occur_are_no_row() {
     assert!(!case.html().contains("lost by kind"));
 }
 
+/// The map stands in the page where there is something on PCI, and leaves no heading where there is not.
+#[test]
+fn the_page_has_a_map_of_the_topology() {
+    let mut case = virtio();
+    let page = case.html();
+    assert!(page.contains("<h2>Topology</h2>") && page.contains("its hypervisor shows"));
+    assert!(page.contains("<rect class=\"box drive traced\""), "the disk of the run");
+    case.host.virtualization = None;
+    assert!(!case.html().contains("its hypervisor shows"));
+    case.host.devices[0].pci_address = None;
+    assert!(!case.html().contains("Topology") && !case.html().contains("chart map"));
+}
+
+/// What the kernel does not tell is no row; a read-ahead of zero is one.
+#[test]
+fn what_a_disk_does_not_tell_is_not_printed_as_zero() {
+    let mut case = virtio();
+    let row = |case: &Case, name: &str| {
+        let page = case.html();
+        let at = page.find(&format!("<dt>{name}</dt><dd>"))? + name.len() + "<dt></dt><dd>".len();
+        Some(page[at..].split('<').next().unwrap().to_string())
+    };
+    assert_eq!(row(&case, "read-ahead").as_deref(), Some("128 KiB"));
+    let disk = &mut case.host.devices[0];
+    disk.read_ahead_bytes = 0;
+    (disk.max_hw_request_bytes, disk.physical_block_bytes) = (0, 0);
+    assert_eq!(row(&case, "read-ahead").as_deref(), Some("off"));
+    assert_eq!(row(&case, "largest request").as_deref(), Some("1.25 MiB (hardware not told)"));
+    assert_eq!(row(&case, "blocks").as_deref(), Some("512 logical, not told physical"));
+    let disk = &mut case.host.devices[0];
+    (disk.size_bytes, disk.untold) = (0, vec!["size", "read_ahead_kb"]);
+    (disk.max_request_bytes, disk.logical_block_bytes) = (0, 0);
+    for name in ["read-ahead", "size", "largest request", "blocks"] {
+        assert_eq!(row(&case, name), None, "{name}");
+    }
+}
+
 #[test]
 fn a_run_without_anything_still_makes_a_page() {
     let mut case = virtio();

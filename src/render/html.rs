@@ -62,6 +62,7 @@ pub fn render(report: &Report<'_>) -> String {
     out.push_str(&section("Flame graph", &flame_graph(report)));
     out.push_str(&section("What was not seen", &findings::gaps(s, report.diagnosis)));
     out.push_str(&section("Machine", &setting::machine(s)));
+    out.push_str(&section("Topology", &setting::topology(s)));
     out.push_str(&section("Measurement", &setting::measurement(report)));
     out.push_str(&footer(report));
     out.push_str("</main>\n");

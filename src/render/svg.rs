@@ -8,7 +8,7 @@ use crate::units::{counted, time};
 use super::html::escape;
 
 /// Width of every chart in its own units; the page scales it.
-const WIDTH: f64 = 1040.0;
+pub const WIDTH: f64 = 1040.0;
 
 /// Equal steps of the logarithmic axis per power of two. The histogram's own buckets differ in
 /// width by a factor of two on such an axis, which would look like a saw; one sixth of an octave is
@@ -29,7 +29,7 @@ pub struct Part {
 pub fn bar(label: &str, parts: &[Part]) -> String {
     let all: f64 = parts.iter().map(|p| p.amount).sum();
     let height = 44.0;
-    let mut out = open(height, label);
+    let mut out = open("chart", WIDTH, height, label);
     let mut x = 0.0;
     for part in parts {
         let width = if all > 0.0 { part.amount / all * WIDTH } else { 0.0 };
@@ -74,7 +74,8 @@ pub fn histogram(stage: Stage, hist: &Histogram, (low, high): (f64, f64)) -> Str
     let bins = bins(hist, low, high);
     let most = bins.iter().copied().fold(0.0, f64::max);
     let full = nice(most);
-    let mut out = open(floor + bottom, &format!("distribution of the {} stage", stage.name()));
+    let label = format!("distribution of the {} stage", stage.name());
+    let mut out = open("chart", WIDTH, floor + bottom, &label);
     let at = |log: f64| left + (log - low) / (high - low) * width;
     for part in [0.5, 1.0] {
         let y = floor - plot * part;
@@ -233,9 +234,10 @@ pub fn stage_class(stage: Stage) -> &'static str {
     }
 }
 
-fn open(height: f64, label: &str) -> String {
+/// The start of a picture of these classes.
+pub fn open(class: &str, width: f64, height: f64, label: &str) -> String {
     format!(
-        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">",
+        "<svg class=\"{class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
         escape(label)
     )
 }

@@ -1,9 +1,12 @@
 //! The setting of a run: the machine, and how it was measured.
 
+use std::collections::BTreeSet;
+
 use super::tables::{Cell, facts, header, table, text, widen};
 use super::{Report, escape};
 use crate::analyze::latency::DeviceLatency;
 use crate::host::BlockDevice;
+use crate::render::topology;
 use crate::rules::Summaries;
 use crate::units::{bytes, count, counted, significant, time};
 
@@ -16,14 +19,35 @@ pub fn machine(s: &Summaries<'_>) -> String {
     rows.extend(host.memory_bytes.map(|memory| ("memory", bytes(memory as f64))));
     rows.extend(host.virtualization.clone().map(|name| ("virtual machine", name)));
     let mut out = facts(&rows);
-    let traced = |disk: &&BlockDevice| s.latency.devices.iter().any(|d| d.ios > 0 && d.name == disk.name);
-    let target =
-        |disk: &&BlockDevice| s.load.is_some_and(|l| l.device.as_deref() == Some(disk.name.as_str()));
+    let traced = traced(s);
     host.devices
         .iter()
-        .filter(|disk| traced(disk) || target(disk))
+        .filter(|disk| traced.contains(disk.name.as_str()))
         .for_each(|disk| out.push_str(&device(disk)));
     out
+}
+
+/// The devices that carried I/O, and the one that was to.
+fn traced<'a>(s: &Summaries<'a>) -> BTreeSet<&'a str> {
+    let carried = s.latency.devices.iter().filter(|device| device.ios > 0).map(|device| device.name.as_str());
+    carried.chain(s.load.and_then(|load| load.device.as_deref())).collect()
+}
+
+/// The way from each drive to memory.
+pub fn topology(s: &Summaries<'_>) -> String {
+    let map = topology::map(s.host, &traced(s));
+    if map.is_empty() {
+        return map;
+    }
+    let mut note = "Each link with its speed per lane, its width, and what is left of it for data in one direction: a \
+         range where nobody may read how large its packets are. In colour: links that run below what both ends can do, \
+         or below what the lower end can do because of the port above it, and switches whose link carries less than \
+         those of the drives below it together. A thick frame: drives that this run is about."
+        .to_string();
+    if s.host.virtualization.is_some() {
+        note.push_str(" This is a virtual machine: links and root complexes are what its hypervisor shows.");
+    }
+    format!("<p class=\"soft small\">{note}</p>\n{map}\n")
 }
 
 fn device(disk: &BlockDevice) -> String {
@@ -34,26 +58,34 @@ fn device(disk: &BlockDevice) -> String {
         rows.push(("model, firmware, serial", model.join(", ")));
     }
     rows.extend(disk.driver.clone().map(|driver| ("driver", driver)));
-    rows.push(("size", bytes(disk.size_bytes as f64)));
+    let is_told = |attribute: &str| !disk.untold.contains(&attribute);
+    if is_told("size") {
+        rows.push(("size", bytes(disk.size_bytes as f64)));
+    }
     if let Some(active) = &disk.scheduler {
         let others: Vec<&str> =
             disk.schedulers.iter().filter(|name| *name != active).map(String::as_str).collect();
         let rest = if others.is_empty() { String::new() } else { format!(" (also: {})", others.join(", ")) };
         rows.push(("scheduler", format!("{active}{rest}")));
     }
-    rows.push((
-        "largest request",
-        format!(
-            "{} (hardware {})",
-            bytes(disk.max_request_bytes as f64),
-            bytes(disk.max_hw_request_bytes as f64)
-        ),
-    ));
-    rows.push((
-        "blocks",
-        format!("{} logical, {} physical", disk.logical_block_bytes, disk.physical_block_bytes),
-    ));
-    rows.push(("read-ahead", bytes(disk.read_ahead_bytes as f64)));
+    // Of these, 0 is what a reader leaves where the kernel tells nothing.
+    let amount = |value: u64| if value == 0 { "not told".to_string() } else { bytes(value as f64) };
+    if disk.max_request_bytes > 0 || disk.max_hw_request_bytes > 0 {
+        let (soft, hard) = (amount(disk.max_request_bytes), amount(disk.max_hw_request_bytes));
+        rows.push(("largest request", format!("{soft} (hardware {hard})")));
+    }
+    if disk.logical_block_bytes > 0 || disk.physical_block_bytes > 0 {
+        let size = |value: u32| if value == 0 { "not told".to_string() } else { value.to_string() };
+        let (logical, physical) = (size(disk.logical_block_bytes), size(disk.physical_block_bytes));
+        rows.push(("blocks", format!("{logical} logical, {physical} physical")));
+    }
+    if is_told("read_ahead_kb") {
+        let read_ahead = match disk.read_ahead_bytes {
+            0 => "off".to_string(),
+            size => bytes(size as f64),
+        };
+        rows.push(("read-ahead", read_ahead));
+    }
     let tags: Vec<String> = disk.queues.iter().map(|q| q.tags.to_string()).collect();
     let same = tags.windows(2).all(|pair| pair[0] == pair[1]);
     if let Some(first) = tags.first() {
