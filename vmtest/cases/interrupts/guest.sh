@@ -11,16 +11,17 @@ for serial in 1 2 3; do
     done
 done >drives
 devices=
-for name in $(cat drives); do devices="$devices -d $name"; done
+while read -r name; do devices="$devices -d $name"; done <drives
 # What each queue completes is known by the other view of the same load. How much is missed on 7.x depends on how busy
 # the host is (the case `preempted`): it has to be accounted for, not absent.
 # shellcheck disable=SC2046,SC2086 # several words
 biopsy latency $devices --max-loss 100 --json -o latency.json -- \
     biopsy interrupts $devices --max-loss 100 --time-every 1 --json -o interrupts.json -- \
     biopsy load --no-drive-check $(sed 's|^|/dev/|' drives) --iodepth 8 --numjobs 4 --runtime 2s --json -o load.json
-for name in $(cat drives); do echo "$name $(kernel_ios "$name")"; done >counted
+
 # An interval is the window in pieces; and a sample is as exact in what it counts.
 # shellcheck disable=SC2046,SC2086 # several words
 biopsy interrupts $devices 1 --max-loss 100 --json -- biopsy load --no-drive-check $(sed 's|^|/dev/|' drives) --iodepth 4 --runtime 3s \
     >pieces.json
+# shellcheck disable=SC2086 # several words
 biopsy interrupts $devices --for 1s >idle.txt
