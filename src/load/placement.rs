@@ -2,6 +2,7 @@
 
 use super::job::Placement;
 use crate::host::NumaNode;
+use crate::host::cpu::ranges;
 use crate::refusal::Refusal;
 
 /// What is known of the machine and of the job's device.
@@ -98,22 +99,6 @@ pub fn cpus(placement: &Placement, smt: bool, topology: &Topology) -> Result<Vec
         if smt { (0, 0, core, at, *cpu) } else { (at, turn(cpu, &all), core, 0, *cpu) }
     });
     Ok(chosen)
-}
-
-/// `0-3,8`.
-fn ranges(cpus: &[u32]) -> String {
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for &cpu in cpus {
-        match parts.last_mut() {
-            Some((_, last)) if *last + 1 == cpu => *last = cpu,
-            _ => parts.push((cpu, cpu)),
-        }
-    }
-    let part = |(first, last): &(u32, u32)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    };
-    parts.iter().map(part).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::times;
+use super::{counts, times};
 use crate::envelope::{Envelope, Missing};
 use crate::hist::Histogram;
 use crate::load::{Direction, Failures, JobResult, LoadSummary, Pattern, RingWorkers, Timestamps, Transfer};
@@ -246,22 +246,6 @@ fn failed(failures: &Failures, ended: u64) -> Value {
         "errno": failures.errno,
         "error": failures.error(ended),
         "count": failures.count,
-    })
-}
-
-/// A histogram of counts: as one of times, without a unit.
-fn counts(hist: &Histogram) -> Value {
-    json!({
-        "count": hist.count(),
-        "sum": hist.sum(),
-        "min": hist.min(),
-        "max": hist.max(),
-        "p50": hist.quantile(0.5),
-        "p90": hist.quantile(0.9),
-        "p99": hist.quantile(0.99),
-        "p999": hist.quantile(0.999),
-        "p9999": hist.quantile(0.9999),
-        "buckets": hist.buckets().map(|(lower, upper, n)| json!([lower, upper, n])).collect::<Vec<_>>(),
     })
 }
 

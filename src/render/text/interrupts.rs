@@ -4,6 +4,7 @@ use super::{clean, count, footer, short, significant, table, time};
 use crate::analyze::counting::Bracket;
 use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary, PollSummary, VectorSummary};
 use crate::envelope::Envelope;
+use crate::host::cpu::ranges;
 
 /// How the text looks.
 #[derive(Debug, Clone, Copy, Default)]
@@ -138,15 +139,8 @@ fn headline(summary: &InterruptSummary, device: &DeviceInterrupts, style: Style)
     out
 }
 
-fn ranges(cpus: &[u32]) -> String {
-    let mut out: Vec<String> = Vec::new();
-    let mut rest = cpus;
-    while let Some(first) = rest.first() {
-        let run = (0..).zip(rest).take_while(|(i, cpu)| first + i == **cpu).count();
-        out.push(if run == 1 { first.to_string() } else { format!("{first}-{}", rest[run - 1]) });
-        rest = &rest[run..];
-    }
-    if out.is_empty() { "-".to_string() } else { out.join(",") }
+fn cpus(of: &[u32]) -> String {
+    if of.is_empty() { "-".to_string() } else { ranges(of) }
 }
 
 fn or_dash<T: ToString>(value: Option<T>) -> String {
@@ -179,7 +173,7 @@ fn vectors_table(summary: &InterruptSummary, vectors: &[&VectorSummary]) -> Stri
             vector.irq.to_string(),
             vector.name.as_deref().map_or("-".to_string(), clean),
             or_dash(vector.queue),
-            ranges(&vector.cpus),
+            cpus(&vector.cpus),
             rate(summary, vector.interrupts),
             carried.map_or("-".to_string(), |carried| rate(summary, carried.completions)),
             each.and_then(|each| each.mean()).map_or("-".to_string(), |mean| significant(mean, 3)),
@@ -312,15 +306,4 @@ fn checks(summary: &InterruptSummary, devices: &[&DeviceInterrupts]) -> String {
         ));
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpus_are_ranges() {
-        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
-        assert_eq!(ranges(&[]), "-");
-    }
 }
