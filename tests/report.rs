@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use biopsy::analyze::counting::Bracket;
 use biopsy::analyze::cpu::{Counted, CpuRow, CpuSummary};
+use biopsy::analyze::interrupts::posted::PostedMsi;
+use biopsy::analyze::interrupts::{Carried, DeviceInterrupts, InterruptSummary, VectorSummary};
 use biopsy::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use biopsy::analyze::op::{KernelClass, Op};
 use biopsy::analyze::parts::Part;
@@ -27,6 +29,7 @@ struct Case {
     latency: LatencySummary,
     load: Option<LoadSummary>,
     profile: Option<ProfileSummary>,
+    interrupts: Option<InterruptSummary>,
     flame: bool,
     command: String,
     command_status: Option<i32>,
@@ -198,6 +201,7 @@ fn virtio() -> Case {
             top: vec![("biopsy-load/0".into(), 4711, 1_152_000_000), ("kworker/0:1H".into(), 88, 61_000_000)],
             ..ProfileSummary::default()
         }),
+        interrupts: None,
         flame: false,
         command: "biopsy diagnose /var/tmp -o report.html".into(),
         command_status: None,
@@ -261,7 +265,7 @@ impl Case {
             envelope: &self.envelope,
             host: &self.host,
             latency: &self.latency,
-            interrupts: None,
+            interrupts: self.interrupts.as_ref(),
             load: self.load.as_ref(),
             profile: self.profile.as_ref(),
         }
@@ -418,6 +422,48 @@ fn with_counters(case: &mut Case) {
         },
         ..CpuSummary::default()
     });
+}
+
+/// An interrupt's name is the driver's, which takes it from a device; what is not known has no figure.
+#[test]
+fn interrupts_are_a_section_where_they_were_counted() {
+    let mut case = nvme();
+    assert!(!case.html().contains("<h2>Interrupts</h2>"));
+    let mut each = Histogram::default();
+    [3, 5].into_iter().for_each(|n| each.record(n));
+    let vector = |irq, carried| VectorSummary {
+        irq,
+        name: Some("<b>nvme0q1".into()),
+        devices: vec!["nvme0n1".into()],
+        interrupts: 2,
+        by_cpu: vec![(3, 2)],
+        carried,
+        ..VectorSummary::default()
+    };
+    let known = Carried { completions: 8, empty: 0, per_interrupt: each };
+    case.interrupts = Some(InterruptSummary {
+        duration_ns: SECOND,
+        vectors: vec![vector(41, Some(known)), vector(42, None)],
+        devices: vec![DeviceInterrupts {
+            name: "nvme0n1".into(),
+            ios: 8,
+            interrupts: Some(4),
+            ios_per_interrupt: Some(2.0),
+            in_interrupt: 8,
+            ..DeviceInterrupts::default()
+        }],
+        posted: PostedMsi::new(78, 100, 200, 1.0),
+        ..InterruptSummary::default()
+    });
+    let page = markup(&case.html());
+    let section = &page[page.find("<h2>Interrupts</h2>").unwrap()..];
+    let section = &section[..section.find("</section>").unwrap()];
+    assert!(section.contains("&lt;b&gt;nvme0q1") && !section.contains("<b>nvme0q1"), "{section}");
+    for shown in ["I/Os per interrupt</dt><dd>2.00", "posting</dt><dd>22.0 %", "notification</dt><dd>2.56"] {
+        assert!(section.contains(shown), "{shown}: {section}");
+    }
+    let rows: Vec<&str> = section.lines().filter(|line| line.contains("nvme0q1")).collect();
+    assert!(rows[0].contains("<td>4.00</td>") && rows[1].contains("<td>-</td>"), "{rows:?}");
 }
 
 #[test]
