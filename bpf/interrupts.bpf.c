@@ -91,11 +91,10 @@ struct frame {
 	__u32 carried;
 	/* The queue of the vector is known. */
 	__u32 known;
-	/* A block softirq runs; and an interrupt on this CPU has left its completions to it. */
+	/* A block softirq runs. */
 	__u32 softirq;
-	__u32 own;
-	/* An interrupt has left its completions to the next softirq. */
-	__u32 waiting;
+	/* The number of the interrupt whose handler runs. */
+	__u32 number;
 	/* The place of the poll queue whose batch goes on, + 1. */
 	__u32 polled;
 	/* The task that the last block softirq ran in, and whether that was ksoftirqd. */
@@ -105,6 +104,7 @@ struct frame {
 	 * next one's. */
 	__u16 last_place;
 	__u16 last_number;
+	__u32 pad;
 };
 _Static_assert(sizeof(struct frame) == 64, "frame");
 
@@ -260,6 +260,17 @@ static __always_inline __u32 place_of(struct frame *frame, __u32 number)
 	return *place;
 }
 
+/*
+ * What tells the handlers of one line apart, also when the driver gives its vector back and takes
+ * it again (a reset of NVMe): then the action is another, and the queue the same.
+ */
+static __always_inline __u64 identity(struct irqaction *action)
+{
+	__u64 device = (__u64)action->dev_id;
+
+	return device ? device : (__u64)action;
+}
+
 SEC("tp_btf/irq_handler_entry")
 int BPF_PROG(irq_entry, int irq, struct irqaction *action)
 {
@@ -275,22 +286,27 @@ int BPF_PROG(irq_entry, int irq, struct irqaction *action)
 	if (!frame)
 		return 0;
 	place = place_of(frame, number);
-	if (!place)
+	if (!place) {
+		/* The end of one before it may have been missed. */
+		if (unlikely(frame->vector))
+			frame->vector = 0;
 		return 0;
+	}
 	vector = vector_at(place);
 	if (!vector)
 		return 0;
 	frame->vector = place;
+	frame->number = number;
 	frame->handler = (__u64)action->dev_id;
 	frame->carried = 0;
 	frame->began = 0;
 	frame->known = vector->queue;
 	/* A line that several share calls each handler for every interrupt: one of them is counted.
 	 */
-	if (unlikely(vector->action != (__u64)action)) {
+	if (unlikely(vector->action != identity(action))) {
 		if (vector->action)
 			return 0;
-		vector->action = (__u64)action;
+		vector->action = identity(action);
 	}
 	if (unlikely(vector->cpu != cpu + 1))
 		move_vector(place, cpu, vector->interrupts);
@@ -319,8 +335,10 @@ static __noinline int note_thread(__u32 place, __u64 handler, __u32 thread)
 
 	if (!vector || vector->thread == thread)
 		return 0;
-	vector->thread = thread;
-	bpf_map_update_elem(&threaded_handlers, &handler, &place, BPF_ANY);
+	if (bpf_map_update_elem(&threaded_handlers, &handler, &place, BPF_ANY))
+		__sync_fetch_and_add(&unlearned, 1);
+	else
+		vector->thread = thread;
 	return 0;
 }
 
@@ -330,7 +348,7 @@ int BPF_PROG(irq_exit, int irq, struct irqaction *action, int ret)
 	struct frame *frame = frame_of(bpf_get_smp_processor_id());
 	struct wire_vector *vector;
 
-	if (!frame || !frame->vector)
+	if (!frame || !frame->vector || frame->number != (__u32)irq)
 		return 0;
 	vector = vector_at(frame->vector);
 	if (!vector)
@@ -342,12 +360,13 @@ int BPF_PROG(irq_exit, int irq, struct irqaction *action, int ret)
 		note_interrupted(frame->vector);
 	}
 	if (frame->carried) {
+		/* Of several on the line the one that has something to do, as the admin queue's
+		 * mostly has not. */
+		if (unlikely(vector->action != identity(action) && !vector->inside))
+			vector->action = identity(action);
 		vector->inside += frame->carried;
-	} else if (vector->action == (__u64)action) {
-		if (ret == IRQ_NONE)
-			vector->unhandled++;
-		else
-			frame->waiting = frame->vector;
+	} else if (ret == IRQ_NONE && vector->action == identity(action)) {
+		vector->unhandled++;
 	}
 	if (unlikely(ret & IRQ_WAKE_THREAD)) {
 		vector->threaded++;
@@ -401,9 +420,6 @@ int BPF_PROG(softirq_begin, unsigned int kind)
 	if (!frame || !row)
 		return 0;
 	frame->softirq = 1;
-	/* Not of one that comes while it runs: that one raises it once more. */
-	frame->own = frame->waiting;
-	frame->waiting = 0;
 	frame->softirq_began = 0;
 	row->runs++;
 	if (is_ksoftirqd(frame))
@@ -584,6 +600,20 @@ static __always_inline __u32 counted_as(__u32 cmd_flags)
 	return op & 1 ? COUNTED_WRITE : COUNTED_READ;
 }
 
+/* A request of a disk that is not traced: its part of the softirqs' time is none of the others'. */
+static __always_inline void note_other(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct frame *frame = running ? frame_of(cpu) : 0;
+	struct wire_softirq *row;
+
+	if (!frame || !frame->softirq || frame->vector)
+		return;
+	row = bpf_map_lookup_elem(&softirqs, &cpu);
+	if (row)
+		row->others++;
+}
+
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 {
@@ -593,8 +623,10 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	struct wire_queue *queue;
 	struct frame *frame;
 
-	if (!owner)
+	if (!owner) {
+		note_other();
 		return 0;
+	}
 	class = counted_as(rq->cmd_flags);
 	/* Counted where the kernel counts it: when nothing of it is left, and not before its
 	 * flush. */
@@ -614,11 +646,11 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	add(&row->ios[class], 1, config.nested_runs);
 	if (frame->vector)
 		add(&row->contexts[IN_INTERRUPT], 1, config.nested_runs);
-	else if (frame->softirq && queue->single && frame->own)
-		add(&row->contexts[IN_SOFTIRQ], 1, config.nested_runs);
-	else if (frame->softirq)
-		add(&row->contexts[IN_REMOTE_SOFTIRQ], 1, config.nested_runs);
-	else
+	else if (!frame->softirq)
 		frame->polled = 0;
+	else if (queue->single)
+		add(&row->contexts[IN_SOFTIRQ], 1, config.nested_runs);
+	else
+		add(&row->contexts[IN_REMOTE_SOFTIRQ], 1, config.nested_runs);
 	return 0;
 }

@@ -573,7 +573,7 @@ struct wire_vector {
 	/* All that an interrupt touches, but for the bucket of what the one before it carried; a
 	 * cache line. */
 
-	/* The action that is counted, where several share the line; 0: none was seen. */
+	/* Whose calls are counted, where several share the line; 0: none was seen. */
 	__u64 action;
 	/* Calls of its handler; or polls that found something. */
 	__u64 interrupts;
@@ -631,8 +631,8 @@ struct wire_queue {
 	/* Of its vector, or its own as a poll queue: + 1; 0: none. */
 	__u32 place;
 	__u32 kind;
-	/* The device has one queue only: then completions go to a softirq of the CPU that the
-	 * interrupt came to, else to one only on another CPU. */
+	/* The device has one queue only: its completions go to a softirq of the CPU that they
+	 * come to, or of one that is asked by an IPI. Those of others do so by an IPI only. */
 	__u32 single;
 	__u32 pad;
 	/* Entries that were reaped neither by its interrupt nor by a poll of a poll queue. */
@@ -653,9 +653,9 @@ enum wire_counted {
 /* Where an I/O completed; else in a task. */
 enum wire_context {
 	IN_INTERRUPT,
-	/* In the softirq of the CPU that the interrupt came to. */
+	/* In a softirq, of a device with one queue. */
 	IN_SOFTIRQ,
-	/* In a softirq that another CPU asked for. */
+	/* In a softirq that another CPU asked for, of a device with several. */
 	IN_REMOTE_SOFTIRQ,
 	CONTEXTS,
 };
@@ -675,7 +675,8 @@ struct wire_softirq {
 	__u64 next_timed;
 	struct wire_extent time;
 	__u64 timed;
-	__u64 pad;
+	/* Requests of disks that are not traced that completed in them. */
+	__u64 others;
 };
 _Static_assert(sizeof(struct wire_softirq) == 64, "wire_softirq");
 

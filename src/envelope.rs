@@ -50,7 +50,8 @@ pub struct Cost {
     /// Σ over programs of (run time − empty-program baseline × runs) / ios; absent when the kernel's
     /// program statistics could not be switched on or no I/O was seen.
     pub ns_per_io: Option<f64>,
-    /// Of that, what runs once per interrupt and not per I/O: net run time per handler that began, of any device.
+    /// Net run time of what runs with interrupts, per interrupt of the machine: those of other devices pass it
+    /// quickly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_interrupt: Option<f64>,
     /// Time that the tracepoint itself adds around the programs, per I/O (17 ns a run, measured on

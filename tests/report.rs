@@ -459,7 +459,9 @@ fn interrupts_are_a_section_where_they_were_counted() {
     let section = &page[page.find("<h2>Interrupts</h2>").unwrap()..];
     let section = &section[..section.find("</section>").unwrap()];
     assert!(section.contains("&lt;b&gt;nvme0q1") && !section.contains("<b>nvme0q1"), "{section}");
-    for shown in ["I/Os per interrupt</dt><dd>2.00", "posting</dt><dd>22.0 %", "notification</dt><dd>2.56"] {
+    for shown in
+        ["I/Os per interrupt</dt><dd>2.00", "posting</dt><dd>22.0 %", "devices per notification</dt><dd>2.56"]
+    {
         assert!(section.contains(shown), "{shown}: {section}");
     }
     let rows: Vec<&str> = section.lines().filter(|line| line.contains("nvme0q1")).collect();

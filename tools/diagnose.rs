@@ -103,9 +103,13 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let cpus = cpus.finish();
     line.clear();
     let profile = sampler.map(StacksProbe::finish).transpose();
-    let counts =
-        counter.as_mut().map(|counter| Ok::<_, anyhow::Error>((counter.start().clone(), counter.detach()?)));
-    let counts = counts.transpose()?;
+    let counts = counter.as_mut().and_then(|counter| match counter.detach() {
+        Ok(end) => Some((counter.start().clone(), end)),
+        Err(error) => {
+            envelope.missing.push(no_interrupts(&error));
+            None
+        }
+    });
     let start = probe.start().clone();
     let end = probe.detach()?;
     envelope.missing.splice(..0, probe.missing().iter().cloned());
@@ -135,7 +139,10 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     });
     if let Some(counter) = counter {
         envelope.missing.extend(counter.missing().iter().cloned());
-        envelope.cost = envelope.cost.plus(counter.cost(latency.ios_per_second()));
+        let mut cost = counter.cost(latency.ios_per_second());
+        // Both probes have a program on block_rq_complete.
+        cost.programs.iter_mut().for_each(|program| program.name = format!("interrupts.{}", program.name));
+        envelope.cost = envelope.cost.plus(cost);
     }
     let cpus = cpu::summarize(&cpus);
     envelope.missing.extend(cpus.missing());

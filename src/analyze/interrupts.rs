@@ -41,7 +41,7 @@ pub struct VectorSummary {
     pub irq: u32,
     /// What the driver called it.
     pub name: Option<String>,
-    /// Traced devices whose function has it: namespaces of one controller share theirs.
+    /// Devices whose function has it, traced or not: namespaces of one controller share theirs.
     pub devices: Vec<String>,
     /// Hardware queue that it serves; None of admin and configuration vectors.
     pub queue: Option<u32>,
@@ -84,15 +84,17 @@ impl VectorSummary {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Carried {
     pub completions: u64,
-    /// Interrupts that brought none.
+    /// Interrupts that brought none. Where a softirq completes what an interrupt announces, one that comes before
+    /// that softirq has run takes over what both bring: then those are counted that the handler said were not its own.
     pub empty: u64,
-    /// Of each interrupt.
+    /// Of each interrupt, up to the next one of the vector.
     pub per_interrupt: Histogram,
 }
 
 impl Carried {
-    fn of(sample: &VectorSample) -> Self {
-        let empty = sample.carried.buckets().find(|(lower, ..)| *lower == 0).map_or(0, |(_, _, n)| n);
+    fn of(sample: &VectorSample, joined: Joined) -> Self {
+        let nothing = || sample.carried.buckets().find(|(lower, ..)| *lower == 0).map_or(0, |(_, _, n)| n);
+        let empty = if joined == Joined::ByName { sample.unhandled } else { nothing() };
         Self { completions: sample.completions, empty, per_interrupt: sample.carried.clone() }
     }
 }
@@ -130,15 +132,18 @@ pub struct DeviceInterrupts {
     pub passthrough: u64,
     /// Of the vectors of its queues; None without any.
     pub interrupts: Option<u64>,
-    /// Its I/Os, and those of the devices that share its vectors, per interrupt.
+    /// What its vectors carried, per interrupt: also of devices that share them. Where that is not known, its I/Os
+    /// that were not completed by a task.
     pub ios_per_interrupt: Option<f64>,
     pub shares_vectors_with: Vec<String>,
     /// Where its I/Os completed.
     pub in_interrupt: u64,
+    /// Of a device with one queue: which CPU asked for it is not known.
     pub in_softirq: u64,
-    /// In a softirq that another CPU asked for by an IPI.
+    /// Of a device with several queues, by an IPI of another CPU: else its handlers complete by themselves.
     pub in_remote_softirq: u64,
-    /// In a task that polled, in a handler's thread or in a worker of the driver.
+    /// The rest: in a task that polled, in a handler's thread, in a worker of the driver, or in an interrupt that is
+    /// not followed.
     pub in_task: u64,
     /// Entries reaped neither by an interrupt of their queue nor by a poll of a poll queue.
     pub elsewhere: u64,
@@ -188,7 +193,7 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
         let first = start.places.iter().find(|(known, _)| known == place).map(|(_, sample)| sample);
         let delta = first.map_or_else(|| last.clone(), |first| last.since(first));
         match place {
-            Place::Vector(irq) => vectors.push(vector(&traced, start, end, *irq, &delta)),
+            Place::Vector(irq) => vectors.push(vector(host, start, end, *irq, &delta)),
             Place::Poll(number, queue) => polled.push(PollSummary {
                 devices: sharing(&traced, end, *number),
                 queue: *queue,
@@ -203,7 +208,7 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
     let softirq = softirq(&softirqs, duration_ns);
     let mut devices: Vec<DeviceInterrupts> =
         end.devices.iter().map(|last| device(start, last, &vectors, duration_ns)).collect();
-    share(&mut devices, &softirq);
+    share(&mut devices, &softirq, softirqs.others);
     for device in &mut devices {
         let identity = host.device(&device.name).and_then(|facts| facts.identity.as_ref());
         device.coalescing = identity.and_then(|identity| identity.coalescing);
@@ -231,15 +236,9 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
     }
 }
 
-fn vector(
-    traced: &[&BlockDevice],
-    start: &Reading,
-    end: &Reading,
-    irq: u32,
-    delta: &VectorSample,
-) -> VectorSummary {
+fn vector(host: &Host, start: &Reading, end: &Reading, irq: u32, delta: &VectorSample) -> VectorSummary {
     let of = |device: &&BlockDevice| device.vectors.iter().any(|vector| vector.irq == irq);
-    let owners: Vec<&BlockDevice> = traced.iter().copied().filter(of).collect();
+    let owners: Vec<&BlockDevice> = host.devices.iter().filter(of).collect();
     let facts: Vector = owners
         .first()
         .and_then(|device| device.vectors.iter().find(|vector| vector.irq == irq))
@@ -261,7 +260,7 @@ fn vector(
         by_cpu: (0..).zip(delta.by_cpu.iter().copied()).filter(|(_, n)| *n > 0).collect(),
         unhandled: delta.unhandled,
         threaded: delta.threaded,
-        carried: owners.iter().any(|device| is_joined(end, device, irq)).then(|| Carried::of(delta)),
+        carried: owners.iter().find_map(|device| joined(end, device, irq)).map(|by| Carried::of(delta, by)),
         handler: delta.handler.clone(),
         apart: delta.apart.clone(),
         into_idle: delta.interrupted[0],
@@ -270,16 +269,24 @@ fn vector(
     }
 }
 
-/// Whether the completions of this vector are known: by the driver's pointer, or by its name.
-fn is_joined(end: &Reading, device: &BlockDevice, irq: u32) -> bool {
-    let Some(sample) = end.devices.iter().find(|sample| sample.name == device.name) else { return false };
-    sample.queues.iter().any(|queue| match queue.kind {
-        QUEUE_BY_REAP | QUEUE_POLLED => true,
-        QUEUE_BY_NAME => end
-            .places
-            .get(queue.place.saturating_sub(1) as usize)
-            .is_some_and(|(place, _)| *place == Place::Vector(irq)),
-        _ => false,
+/// How the completions of a vector are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Joined {
+    ByPointer,
+    ByName,
+}
+
+/// None where they are not.
+fn joined(end: &Reading, device: &BlockDevice, irq: u32) -> Option<Joined> {
+    let sample = end.devices.iter().find(|sample| sample.name == device.name)?;
+    let is_its = |place: u32| {
+        let place = end.places.get(place.saturating_sub(1) as usize);
+        place.is_some_and(|(place, _)| *place == Place::Vector(irq))
+    };
+    sample.queues.iter().find_map(|queue| match queue.kind {
+        QUEUE_BY_REAP | QUEUE_POLLED => Some(Joined::ByPointer),
+        QUEUE_BY_NAME if is_its(queue.place) => Some(Joined::ByName),
+        _ => None,
     })
 }
 
@@ -312,6 +319,7 @@ fn softirqs(start: &Reading, end: &Reading) -> SoftirqSample {
         all.deferred += delta.deferred;
         all.timed += delta.timed;
         all.timed_ns += delta.timed_ns;
+        all.others += delta.others;
     }
     all
 }
@@ -365,7 +373,10 @@ fn device(
     let of_queues: Vec<&VectorSummary> =
         mine().filter(|vector| vector.queue.is_some() || !by_queue).collect();
     let interrupts: u64 = of_queues.iter().map(|vector| vector.interrupts).sum();
-    let timed: Vec<f64> = of_queues.iter().filter_map(|vector| vector.cpu_percent(duration_ns)).collect();
+    // One of which none was timed makes the sum unknown.
+    let busy = of_queues.iter().filter(|vector| vector.interrupts > 0);
+    let hard_percent: Option<f64> = busy.map(|vector| vector.cpu_percent(duration_ns)).sum();
+    let in_task = ios.saturating_sub(sum.contexts.iter().sum());
     let mut others: Vec<String> = mine().flat_map(|vector| vector.devices.clone()).collect();
     others.sort();
     others.dedup();
@@ -376,14 +387,14 @@ fn device(
         kernel_ios: first.and_then(|first| kernel_ios(first, last, passthrough)),
         passthrough,
         interrupts: (!of_queues.is_empty()).then_some(interrupts),
-        ios_per_interrupt: None,
+        ios_per_interrupt: per_interrupt(&of_queues, interrupts, ios, in_task),
         shares_vectors_with: others,
         in_interrupt: sum.contexts[0],
         in_softirq: sum.contexts[1],
         in_remote_softirq: sum.contexts[2],
-        in_task: ios.saturating_sub(sum.contexts.iter().sum()),
+        in_task,
         elsewhere: elsewhere(last).saturating_sub(first.map_or(0, elsewhere)),
-        hard_percent: (!timed.is_empty()).then(|| timed.iter().sum()),
+        hard_percent: hard_percent.filter(|_| interrupts > 0),
         soft_percent: None,
         busiest: busiest(&of_queues, interrupts),
         coalescing: None,
@@ -408,18 +419,23 @@ fn busiest(vectors: &[&VectorSummary], interrupts: u64) -> Option<Busiest> {
     })
 }
 
-/// What needs all devices: I/Os per interrupt of shared vectors, and each one's part of the softirqs.
-fn share(devices: &mut [DeviceInterrupts], softirq: &Softirq) {
-    let ios: BTreeMap<String, u64> = devices.iter().map(|device| (device.name.clone(), device.ios)).collect();
-    let in_softirqs: u64 = devices.iter().map(|device| device.in_softirq + device.in_remote_softirq).sum();
+/// Each one's part of the softirqs, by what completed in them; `others` of disks that are not traced.
+fn share(devices: &mut [DeviceInterrupts], softirq: &Softirq, others: u64) {
+    let in_softirqs = |device: &DeviceInterrupts| device.in_softirq + device.in_remote_softirq;
+    let all = devices.iter().map(in_softirqs).sum::<u64>() + others;
     for device in devices {
-        let others = device.shares_vectors_with.iter().filter_map(|name| ios.get(name)).sum::<u64>();
-        let interrupts = device.interrupts.filter(|interrupts| *interrupts > 0);
-        device.ios_per_interrupt = interrupts.map(|n| (device.ios + others) as f64 / n as f64);
-        let mine = (device.in_softirq + device.in_remote_softirq) as f64;
+        let mine = in_softirqs(device) as f64;
         device.soft_percent =
-            softirq.cpu_percent.filter(|_| in_softirqs > 0).map(|all| all * mine / in_softirqs as f64);
+            softirq.cpu_percent.filter(|_| all > 0).map(|percent| percent * mine / all as f64);
     }
+}
+
+/// What the vectors of a device's queues carried, per interrupt.
+fn per_interrupt(vectors: &[&VectorSummary], interrupts: u64, ios: u64, in_task: u64) -> Option<f64> {
+    let carried: Option<u64> =
+        vectors.iter().map(|vector| vector.carried.as_ref().map(|carried| carried.completions)).sum();
+    let brought = carried.unwrap_or(ios.saturating_sub(in_task));
+    (interrupts > 0).then(|| brought as f64 / interrupts as f64)
 }
 
 fn posted(start: &Reading, end: &Reading, ios: u64, duration_ns: u64) -> Option<PostedMsi> {

@@ -68,7 +68,7 @@ impl Interrupts {
     }
 
     /// How many interrupts of that number came since `earlier`, by CPU; None where one of the two lacks it, or CPUs
-    /// came or went: those that are offline are not in the table, with all that they had.
+    /// came or went, or it was begun anew: those that are offline are not in the table, with all that they had.
     pub fn since(&self, earlier: &Self, number: u32) -> Option<BTreeMap<u32, u64>> {
         grown(&self.lines.get(&number)?.counts, &earlier.lines.get(&number)?.counts)
     }
@@ -92,7 +92,11 @@ impl Interrupts {
 
 fn grown(now: &BTreeMap<u32, u32>, then: &BTreeMap<u32, u32>) -> Option<BTreeMap<u32, u64>> {
     let same = now.len() == then.len() && now.keys().eq(then.keys());
-    let grown = |(cpu, n): (&u32, &u32)| Some((*cpu, u64::from(n.wrapping_sub(*then.get(cpu)?))));
+    // A driver that gave its vector back and took it again (a reset of NVMe) begins at 0: that is no wrap.
+    let grown = |(cpu, n): (&u32, &u32)| {
+        let grown = n.wrapping_sub(*then.get(cpu)?);
+        (grown < 1 << 31).then_some((*cpu, u64::from(grown)))
+    };
     if same { now.iter().map(grown).collect() } else { None }
 }
 
@@ -130,6 +134,13 @@ garbage
         for text in ["", "\n", "no header\n 1: 2\n", "CPUx\n"] {
             assert_eq!(Interrupts::parse(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_counter_that_begins_anew_tells_nothing() {
+        let (before, after) = ("CPU0\n 1: 1000000\n", "CPU0\n 1: 500\n");
+        let read = |text| Interrupts::parse(text).unwrap();
+        assert_eq!(read(after).total_since(&read(before), 1), None);
     }
 
     /// What a CPU counted that is offline is in no table.

@@ -33,8 +33,8 @@ use crate::wire::interrupts::{
 /// has left it then.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// The programs that run with interrupts and not with I/Os, that of each interrupt first.
-const PER_INTERRUPT: [&str; 4] = ["irq_entry", "irq_exit", "softirq_begin", "softirq_end"];
+/// The programs that run with every interrupt of the machine.
+const PER_INTERRUPT: [&str; 2] = ["irq_entry", "irq_exit"];
 
 /// One of so many interrupts is timed where nobody says otherwise: a timed one costs three
 /// reads of the clock, and at 10,000 a second there are 300 of them.
@@ -220,7 +220,9 @@ impl InterruptProbe {
             .meter
             .as_ref()
             .map_or_else(|| Cost { map_bytes: bytes, ..Cost::default() }, |m| m.cost(bytes, ios_per_second));
-        cost.ns_per_interrupt = cost.net_per_run(&PER_INTERRUPT);
+        // Without a vector nothing but the way out is run.
+        let vectors = self.places.numbers().next();
+        cost.ns_per_interrupt = vectors.and_then(|_| cost.net_per_run(&PER_INTERRUPT));
         cost
     }
 
@@ -251,7 +253,8 @@ impl InterruptProbe {
         let of = |program: &Metered<'_>| {
             libbpf::program_stats(&program.fd).ok().map(|stats| (program.name, stats.recursion_misses))
         };
-        self.metered().iter().filter_map(of).collect()
+        let unlearned = self.skel.maps.bss_data.as_ref().map(|bss| ("unlearned", bss.unlearned));
+        self.metered().iter().filter_map(of).chain(unlearned).collect()
     }
 
     /// I/Os counted so far, over all devices.

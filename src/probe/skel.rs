@@ -118,5 +118,5 @@ same_layout!(WireVector, interrupts::types::wire_vector: action interrupts insid
     apart_counts);
 same_layout!(WireQueue, interrupts::types::wire_queue: place kind single elsewhere);
 same_layout!(WireCompletions, interrupts::types::wire_completions: ios contexts);
-same_layout!(WireSoftirq, interrupts::types::wire_softirq: runs deferred next_timed time timed);
+same_layout!(WireSoftirq, interrupts::types::wire_softirq: runs deferred next_timed time timed others);
 same_layout!(WireGroup, latency::types::wire_group: number comm);

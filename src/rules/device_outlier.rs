@@ -108,10 +108,12 @@ fn of_op(s: &Summaries<'_>, op: Op) -> Vec<Finding> {
     all.iter().filter_map(|one| judge(&all, one, op)).collect()
 }
 
-/// The middle one; of an even number the lower of the two.
+/// The middle one; of an even number the mean of the two, so that of two others not the faster alone counts.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
-    values.get(values.len().checked_sub(1)? / 2).copied()
+    let upper = values.len() / 2;
+    let lower = values.len().checked_sub(1)? / 2;
+    Some((values.get(lower)? + values.get(upper)?) / 2.0)
 }
 
 fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {

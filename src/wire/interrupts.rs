@@ -13,7 +13,8 @@ use crate::host::interrupts::Interrupts;
 pub const CARRIED_BUCKETS: usize = (16 - SUB_BITS as usize + 1) << SUB_BITS;
 /// `enum wire_interrupted`: the idle task, a kernel thread, a thread of a process.
 pub const INTERRUPTED_KINDS: usize = 3;
-/// `enum wire_context`: in the interrupt, its softirq, or one that another CPU asked for; the others in a task.
+/// `enum wire_context`: in the interrupt, in a softirq (of a device with one queue), or in one that another CPU asked
+/// for (of a device with several); the others in a task, or in an interrupt that is not followed.
 pub const CONTEXTS: usize = 3;
 /// `enum wire_counted`: reads, writes, discards and flushes, as the kernel counts them, and what it does not count.
 pub const COUNTED_CLASSES: usize = 5;
@@ -80,7 +81,7 @@ pub struct WireSoftirq {
     pub next_timed: u64,
     pub time: WireExtent,
     pub timed: u64,
-    pub pad: u64,
+    pub others: u64,
 }
 
 const _: () = assert!(size_of::<WireVector>() == 192 + 8 * CARRIED_BUCKETS + 2 * 8 * BUCKETS);
@@ -196,6 +197,8 @@ pub struct SoftirqSample {
     /// How many were timed, and their time together, ns.
     pub timed: u64,
     pub timed_ns: u64,
+    /// Requests of disks that are not traced that completed in them.
+    pub others: u64,
 }
 
 impl WireSoftirq {
@@ -206,6 +209,7 @@ impl WireSoftirq {
             deferred: wire.deferred,
             timed: wire.timed,
             timed_ns: wire.time.sum,
+            others: wire.others,
         })
     }
 }
@@ -218,6 +222,7 @@ impl SoftirqSample {
             deferred: self.deferred.saturating_sub(earlier.deferred),
             timed: self.timed.saturating_sub(earlier.timed),
             timed_ns: self.timed_ns.saturating_sub(earlier.timed_ns),
+            others: self.others.saturating_sub(earlier.others),
         }
     }
 }

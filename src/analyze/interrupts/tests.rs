@@ -180,7 +180,7 @@ fn cpu_time_is_that_of_the_sample_times_the_count() {
     let mut sample = carried(&[1; 1000]);
     sample.handler.record_many(2_000, 125);
     window.end.places[1].1 = sample;
-    window.end.softirqs[0] = SoftirqSample { runs: 100, deferred: 1, timed: 10, timed_ns: 50_000 };
+    window.end.softirqs[0] = SoftirqSample { runs: 100, deferred: 1, timed: 10, timed_ns: 50_000, others: 0 };
     window.ios(1000);
     window.end.devices[0].by_cpu[1].contexts = [0, 1000, 0];
     let summary = window.summary();
@@ -203,9 +203,50 @@ fn the_published_ios_per_interrupt() {
     for (ios, interrupts, digits, shown) in cases {
         let mut window = Window::new();
         let millions = |n: f64| (n * 1e6).round() as u64;
-        window.end.places[1].1 = VectorSample { interrupts: millions(interrupts), ..carried(&[]) };
+        window.end.places[1].1 =
+            VectorSample { interrupts: millions(interrupts), completions: millions(ios), ..carried(&[]) };
         window.ios(millions(ios));
         let each = window.summary().devices[0].ios_per_interrupt.unwrap();
         assert_eq!(format!("{each:.digits$}"), shown);
     }
+}
+
+/// Polls bring what no interrupt brings.
+#[test]
+fn what_was_polled_is_no_interrupts() {
+    let mut window = Window::new();
+    window.end.places[1].1 = carried(&[1]);
+    window.ios(1000);
+    window.end.devices[0].by_cpu[1].contexts = [1, 0, 0];
+    let device = &window.summary().devices[0];
+    assert_eq!((device.in_task, device.ios_per_interrupt), (999, Some(1.0)));
+}
+
+/// Half of what completed in softirqs was of disks that nobody asked for.
+#[test]
+fn softirqs_are_shared_with_disks_that_are_not_traced() {
+    let mut window = Window::new();
+    window.end.softirqs[0] =
+        SoftirqSample { runs: 100, timed: 10, timed_ns: 50_000, others: 1000, deferred: 0 };
+    window.ios(1000);
+    window.end.devices[0].by_cpu[1].contexts = [0, 1000, 0];
+    let summary = window.summary();
+    let soft = summary.devices[0].soft_percent.unwrap();
+    assert!((soft - summary.softirq.cpu_percent.unwrap() / 2.0).abs() < 1e-9, "{soft}");
+}
+
+/// A namespace that is not traced has its entries in the same interrupts.
+#[test]
+fn a_neighbour_on_the_same_vectors_is_named() {
+    let mut window = Window::new();
+    let mut second = window.host.devices[0].clone();
+    second.name = "nvme0n2".into();
+    window.host.devices.push(second);
+    window.end.places[1].1 = carried(&[4; 10]);
+    window.ios(10);
+    let device = &window.summary().devices[0];
+    assert_eq!(
+        (device.shares_vectors_with.as_slice(), device.ios_per_interrupt),
+        (&["nvme0n2".to_string()][..], Some(4.0))
+    );
 }

@@ -29,7 +29,7 @@ pub fn interrupts(s: &Summaries<'_>) -> String {
                 "interrupts avoided by posting",
                 format!("{} %", significant(100.0 * posted.avoided_fraction, 3)),
             ),
-            ("I/Os per notification", significant(posted.ios_per_notification, 3)),
+            ("I/Os of the traced devices per notification", significant(posted.ios_per_notification, 3)),
         ]));
     }
     out
@@ -51,9 +51,9 @@ fn of_device(summary: &InterruptSummary, device: &DeviceInterrupts) -> Vec<(&'st
     );
     let contexts = [
         ("completed in the interrupt", device.in_interrupt),
-        ("completed in its softirq", device.in_softirq),
+        ("completed in a softirq", device.in_softirq),
         ("completed in another CPU's softirq (IPI)", device.in_remote_softirq),
-        ("completed in a task (poll, thread, worker)", device.in_task),
+        ("completed elsewhere (poll, thread, worker, other interrupt)", device.in_task),
     ];
     rows.extend(contexts.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| (name, share(n))));
     rows

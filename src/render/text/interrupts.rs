@@ -94,9 +94,9 @@ fn headline(summary: &InterruptSummary, device: &DeviceInterrupts, style: Style)
     let mut parts = Vec::new();
     for (what, n) in [
         ("in the interrupt", device.in_interrupt),
-        ("in its softirq", device.in_softirq),
+        ("in a softirq", device.in_softirq),
         ("in a softirq of another CPU's asking (IPI)", device.in_remote_softirq),
-        ("in a task (poll, thread or worker)", device.in_task),
+        ("elsewhere (in a poll, thread or worker, or an interrupt that is not followed)", device.in_task),
     ] {
         if n > 0 {
             parts.push(format!("{} % {what}", significant(100.0 * n as f64 / device.ios as f64, 3)));
@@ -211,7 +211,7 @@ fn posted(summary: &InterruptSummary) -> String {
     let Some(posted) = &summary.posted else { return String::new() };
     format!(
         "posted MSI: {} notifications/s for {} MSIs: {} MSIs per notification ({} notifications per MSI), {} % of the \
-         interrupts avoided; {} I/Os per notification, {} per MSI\n",
+         interrupts avoided; {} I/Os of these devices per notification, {} per MSI\n",
         short(posted.notifications_per_second),
         count(posted.msis),
         significant(posted.msis_per_notification, 3),
