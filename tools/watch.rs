@@ -4,6 +4,9 @@ use std::cell::RefCell;
 use std::time::Instant;
 
 use anyhow::Result;
+use biopsy::probe::interrupts::InterruptProbe;
+use biopsy::probe::latency::LatencyProbe;
+use biopsy::wire;
 
 use crate::child::Running;
 use crate::cli::{Interval, Window};
@@ -20,37 +23,28 @@ pub trait Probe {
     fn detach(&mut self) -> Result<Self::Reading>;
 }
 
-impl Probe for biopsy::probe::latency::LatencyProbe {
-    type Reading = biopsy::wire::reading::Reading;
-    fn start(&self) -> &Self::Reading {
-        self.start()
-    }
-    fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
-        self.wait(deadline, stop)
-    }
-    fn read(&self) -> Result<Self::Reading> {
-        self.read()
-    }
-    fn detach(&mut self) -> Result<Self::Reading> {
-        self.detach()
-    }
+/// The library's probes have these methods, each with readings of its own.
+macro_rules! probe {
+    ($probe:ty, $reading:ty) => {
+        impl Probe for $probe {
+            type Reading = $reading;
+            fn start(&self) -> &Self::Reading {
+                self.start()
+            }
+            fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
+                self.wait(deadline, stop)
+            }
+            fn read(&self) -> Result<Self::Reading> {
+                self.read()
+            }
+            fn detach(&mut self) -> Result<Self::Reading> {
+                self.detach()
+            }
+        }
+    };
 }
-
-impl Probe for biopsy::probe::interrupts::InterruptProbe {
-    type Reading = biopsy::wire::interrupts::Reading;
-    fn start(&self) -> &Self::Reading {
-        self.start()
-    }
-    fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
-        self.wait(deadline, stop)
-    }
-    fn read(&self) -> Result<Self::Reading> {
-        self.read()
-    }
-    fn detach(&mut self) -> Result<Self::Reading> {
-        self.detach()
-    }
-}
+probe!(LatencyProbe, wire::reading::Reading);
+probe!(InterruptProbe, wire::interrupts::Reading);
 
 /// How long, how often, and beside what.
 pub struct Watch<'a> {
