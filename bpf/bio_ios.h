@@ -17,6 +17,12 @@
 #include "joins.h"
 #include "rows.h"
 
+/* Whether it has no requests, where such a device is traced at all. */
+static __always_inline int is_bio_based(struct owner *owner)
+{
+	return config.want_bios && owner->layer & BIO_BASED;
+}
+
 /* Bios of one slab page share a row, as in bios.h; a row that is taken sends them to the next. */
 #define BIO_IO_BITS	14
 #define BIO_IO_ROW_BITS 5

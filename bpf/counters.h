@@ -16,12 +16,6 @@ struct {
 	__type(value, struct wire_counters);
 } counters SEC(".maps");
 
-/* Whether it has no requests, where such a device is traced at all. */
-static __always_inline int is_bio_based(struct owner *owner)
-{
-	return config.want_bios && owner->layer & BIO_BASED;
-}
-
 static __always_inline struct wire_counters *counters_of(struct owner *owner)
 {
 	return bpf_map_lookup_elem(&counters, &owner->device);

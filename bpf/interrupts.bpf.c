@@ -493,24 +493,26 @@ static __always_inline void reaped_by_poll(struct frame *frame, __u32 place)
 static __always_inline void reaped_outside(struct frame *frame, struct owner *owner, __u64 handler,
 					   __u32 hw_queue)
 {
-	__u32 *place = bpf_map_lookup_elem(&threaded_handlers, &handler);
-	struct wire_vector *vector = place ? vector_at(*place) : 0;
-	struct wire_queue *queue;
+	struct wire_queue *queue = 0;
+	struct wire_vector *vector;
+	__u32 *place;
 
+	if (owner && owner->traced)
+		queue = bpf_map_lookup_elem(&queues, &owner->slot_base);
+	/* First what comes at the highest rates: no hash map for it. */
+	if (queue && queue->kind == QUEUE_POLLED) {
+		reaped_by_poll(frame, queue->place);
+		return;
+	}
+	place = bpf_map_lookup_elem(&threaded_handlers, &handler);
+	vector = place ? vector_at(*place) : 0;
 	if (vector && vector->thread == (__u32)bpf_get_current_pid_tgid()) {
 		__sync_fetch_and_add(&vector->outside, 1);
 		if (unlikely(!vector->queue) && owner && owner->traced)
 			note_queue(*place, owner->device, hw_queue);
 		return;
 	}
-	if (!owner || !owner->traced)
-		return;
-	queue = bpf_map_lookup_elem(&queues, &owner->slot_base);
-	if (!queue)
-		return;
-	if (queue->kind == QUEUE_POLLED)
-		reaped_by_poll(frame, queue->place);
-	else
+	if (queue)
 		__sync_fetch_and_add(&queue->elsewhere, 1);
 }
 

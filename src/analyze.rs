@@ -13,6 +13,7 @@ pub mod layers;
 mod literal;
 pub mod loss;
 pub mod missing;
+pub mod moment;
 pub mod op;
 pub mod operations;
 pub mod parts;
