@@ -30,6 +30,7 @@ mod ring;
 mod ring_workers;
 mod run;
 mod sampled;
+mod scaling;
 mod scratch;
 mod sequence;
 mod series;
@@ -51,6 +52,7 @@ pub use job::{
 pub use precondition::{End, MOST_ROUNDS, Preconditioned, Preconditioning, Round, precondition};
 pub use prepare::{Phase, Prepared, Progress, Rates, ScratchFiles, prepare, prepare_again};
 pub use sampled::Sampled;
+pub use scaling::{Scaled, Scaling, measure as measure_scaling};
 pub use scratch::default_bytes as default_scratch_bytes;
 pub use series::Interval;
 pub use stamps::ClockQuality;

@@ -24,7 +24,7 @@ mod numa_remote;
 mod polling_not_active;
 mod polling_would_help;
 mod queue_depth_too_low;
-pub mod root_complex_shared;
+mod root_complex_shared;
 mod scheduler_overhead;
 mod split_io;
 mod stacked_device;
@@ -43,7 +43,7 @@ use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::envelope::Envelope;
 use crate::findings::{self, Diagnosis, Finding, Severity};
 use crate::host::Host;
-use crate::load::LoadSummary;
+use crate::load::{LoadSummary, Scaling};
 
 /// Everything that a rule may look at.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +55,8 @@ pub struct Summaries<'a> {
     pub interrupts: Option<&'a InterruptSummary>,
     /// None: the load was not ours.
     pub load: Option<&'a LoadSummary>,
+    /// None: other drives were not driven beside the load's.
+    pub scaling: Option<&'a Scaling>,
     /// None: no profile could be taken.
     pub profile: Option<&'a ProfileSummary>,
 }
@@ -95,6 +97,7 @@ pub const RULES: &[Rule] = &[
     thermal_throttle::RULE,
     link_degraded::RULE,
     link_bound::RULE,
+    root_complex_shared::RULE,
     device_bound::RULE,
     device_outlier::RULE,
     complete_cpu_bound::RULE,
@@ -319,6 +322,8 @@ mod tests {
         use deallocated_read as read;
         states("deallocated-read", &[read::READ_SHARE, read::EMPTY_SHARE, read::MOSTLY_SHARE]);
         states("deallocated-read", &[read::CONFIDENCE_LEFT, read::MIN_SAMPLES as f64, read::WHOLE_SHARE]);
+        use root_complex_shared as shared;
+        states("root-complex-shared", &[shared::TOGETHER, shared::BUSY, link_bound::FULL]);
         states("split-io", &[split_io::FACTOR, split_io::FOREIGN_SHARE, split_io::PART_SHARE]);
         states("generator-bound", &[load::USER_SHARE, load::WORKER_SATURATED]);
         states("scheduler-overhead", &[scheduler_overhead::QUEUE_SHARE, scheduler_overhead::CPU_SHARE]);

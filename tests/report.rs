@@ -16,7 +16,7 @@ use biopsy::analyze::stage::Stage;
 use biopsy::envelope::{Cost, Envelope, Missing, ProgramCost};
 use biopsy::hist::Histogram;
 use biopsy::host::{BlockDevice, HardwareQueue, Host};
-use biopsy::load::{Fill, Job, JobResult, LoadSummary, RingWorkers, Target, Transfer};
+use biopsy::load::{Fill, Job, JobResult, LoadSummary, RingWorkers, Scaled, Scaling, Target, Transfer};
 use biopsy::render::{flame, html, json, text};
 use biopsy::rules::{self, Summaries};
 
@@ -28,6 +28,7 @@ struct Case {
     host: Host,
     latency: LatencySummary,
     load: Option<LoadSummary>,
+    scaling: Option<Scaling>,
     profile: Option<ProfileSummary>,
     interrupts: Option<InterruptSummary>,
     flame: bool,
@@ -202,6 +203,7 @@ fn virtio() -> Case {
             ..ProfileSummary::default()
         }),
         interrupts: None,
+        scaling: None,
         flame: false,
         command: "biopsy diagnose /var/tmp -o report.html".into(),
         command_status: None,
@@ -267,6 +269,7 @@ impl Case {
             latency: &self.latency,
             interrupts: self.interrupts.as_ref(),
             load: self.load.as_ref(),
+            scaling: self.scaling.as_ref(),
             profile: self.profile.as_ref(),
         }
     }
@@ -466,6 +469,27 @@ fn interrupts_are_a_section_where_they_were_counted() {
     }
     let rows: Vec<&str> = section.lines().filter(|line| line.contains("nvme0q1")).collect();
     assert!(rows[0].contains("<td>4.00</td>") && rows[1].contains("<td>-</td>"), "{rows:?}");
+}
+
+#[test]
+fn drives_alone_and_all_at_once_are_shown_where_they_were_driven() {
+    let mut case = virtio();
+    assert!(!case.html().contains("Alone and all at once") && !case.text(false).contains("Alone and all"));
+    let drive = |name: &str, together| Scaled {
+        target: format!("/dev/{name}"),
+        device: Some(name.to_string()),
+        alone: Some(7.13e9),
+        together,
+    };
+    let drives = vec![drive("nvme0n1", Some(4.925e9)), drive(HOSTILE, None)];
+    case.scaling = Some(Scaling { drives, each_ns: 2 * SECOND, worker_busy: 0.4, machine_busy: Some(0.5) });
+    for page in [case.html(), case.text(false)] {
+        for words in ["Alone and all at once", "2.00 s", "69 %", "not known"] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+        assert!(!page.contains('\u{202e}'), "{page}");
+    }
+    assert!(!case.html().contains("<img src"));
 }
 
 #[test]

@@ -380,7 +380,7 @@ pub struct Check {
 }
 
 /// The words of [`Workload`], which say nothing where there is none.
-const OF_THE_LOAD: [&str; 7] = ["rw", "bs", "iodepth", "numjobs", "runtime", "size", "seed"];
+const OF_THE_LOAD: [&str; 8] = ["rw", "bs", "iodepth", "numjobs", "runtime", "size", "seed", "beside"];
 
 #[derive(Debug, Args)]
 pub struct Diagnose {
@@ -390,6 +390,10 @@ pub struct Diagnose {
     pub target: Option<PathBuf>,
     #[command(flatten)]
     pub workload: Workload,
+    /// Also drive this device or file, TARGET and each such one alone and then all at once, to see whether they are
+    /// slower together: before the run that is traced. Can be repeated.
+    #[arg(long, value_name = "DEV", requires = "target")]
+    pub beside: Vec<PathBuf>,
     #[command(flatten)]
     pub window: Window,
     /// Make no load: look at what is there.

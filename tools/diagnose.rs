@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use biopsy::analyze::interrupts::trust;
@@ -10,7 +10,7 @@ use biopsy::analyze::latency::summarize;
 use biopsy::analyze::{cpu, loss, stacks};
 use biopsy::envelope::Missing;
 use biopsy::host::{Host, select};
-use biopsy::load::{self, LoadSummary, Permission, Prepared, Target};
+use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, Target};
 use biopsy::probe::cpu::CpuProbe;
 use biopsy::probe::interrupts::{self, InterruptProbe};
 use biopsy::probe::latency::LatencyProbe;
@@ -32,6 +32,10 @@ use crate::{clock, output, stop, window};
 
 /// Where the report goes when nobody says so.
 const REPORT: &str = "biopsy-report.html";
+
+/// Each run of drives alone and all at once takes so small a part of the runtime, and at least so long.
+const SCALING_PART: u32 = 5;
+const SCALING_LEAST: Duration = Duration::from_secs(1);
 
 /// What runs inside the window.
 struct Outcome {
@@ -63,6 +67,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     }
     let line = Line::default();
     let prepared = own_load.then(|| prepare(args, &line)).transpose()?;
+    let scaling = own_load.then(|| scaling(args, &line)).transpose()?.flatten();
     line.clear();
     if let Some(prepared) = &prepared {
         let disk = prepared.device().with_context(|| {
@@ -163,6 +168,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         latency: &latency,
         interrupts: interrupts.as_ref(),
         load: outcome.load.as_ref(),
+        scaling: scaling.as_ref(),
         profile: profile.as_ref(),
     };
     let diagnosis = rules::diagnose(&summaries);
@@ -171,6 +177,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     bodies.extend(interrupts.as_ref().map(|summary| {
         ("interrupts", Value::Object(render::json::interrupts::body(summary, interrupts::TIME_EVERY)))
     }));
+    bodies.extend(scaling.as_ref().map(|scaling| ("scaling", render::json::scaling::body(scaling))));
     bodies.extend(outcome.load.as_ref().map(|load| ("load", Value::Object(render::json::load::body(load)))));
     let json = render::json::diagnose::object(&summaries, &diagnosis, bodies, command_status);
     if let Some(sink) = &mut sink {
@@ -231,6 +238,23 @@ fn prepare(args: &Diagnose, line: &Line) -> Result<Prepared> {
     prepared.sample(stop::flag());
     prepared.watch_health();
     Ok(prepared)
+}
+
+/// Drives the target and what is to be driven beside it, each alone and then all at once.
+fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
+    let Some(target) = args.target.as_ref().filter(|_| !args.beside.is_empty()) else { return Ok(None) };
+    if target.is_dir() {
+        let why = format!(
+            "--beside compares drives, and {} is a directory: name a device or a file",
+            target.display()
+        );
+        return Err(Refusal::Usage(why).into());
+    }
+    let all = std::iter::once(target).chain(&args.beside);
+    let jobs: Vec<Job> =
+        all.map(|target| crate::load::job(Target::Existing(target.clone()), &args.workload)).collect();
+    let each = (args.workload.runtime / SCALING_PART).max(SCALING_LEAST);
+    load::measure_scaling(&jobs, each, stop::flag(), &|progress| line.show(progress)).map(Some)
 }
 
 /// The load, the command or the time that was asked for. The load lies inside the window.

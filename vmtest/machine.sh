@@ -40,7 +40,7 @@ faulty_drive() { # IMAGE
 # `results.tar` (one archive per case, one behind the other) and `qemu` (its complaints).
 start_guest() {
     local kernel=$1 initramfs=$2 folder=$3 smp=$4 limit=$5 append=$6
-    local image drive drives nodes clock backend more queues number
+    local image drive drives nodes clock backend more queues number cpu budget
     # In /boot, or since 7.x among the modules.
     image=$(find "$kernels/$kernel" -maxdepth 5 -name 'vmlinuz*' -type f | head -n1)
     # Random, so that no layer can answer a read without the drive.
@@ -76,6 +76,18 @@ start_guest() {
                 -device "nvme,serial=queues$number,drive=more$number,max_ioqpairs=$queues")
         done
     fi
+    # Four drives below one root complex, for the word budget=shared: of 40 MB/s each, but the first two have no more
+    # than one of the others. Their links are those of hardware, so the CPU says that it is.
+    cpu=max
+    if [[ $append == *budget=shared* ]]; then
+        cpu=max,-hypervisor
+        for number in 1 2 3 4; do
+            budget=throttling.bps-total=40000000
+            [ "$number" -gt 2 ] || budget+=,throttling.group=shared
+            more+=(-drive "if=none,id=more$number,format=raw,file.driver=null-co,file.size=128M,file.read-zeroes=on,$budget"
+                -device "nvme,serial=budget$number,drive=more$number,max_ioqpairs=4")
+        done
+    fi
     clock=(-accel "${BIOPSY_VM_ACCEL:-$(accelerator "$smp")}")
     drives=(-drive "if=none,id=drive,format=raw,$backend" "${drive[@]}")
     # For cases that hold times against known ones. An instruction takes 2 ns and an idle CPU is at its next
@@ -87,7 +99,7 @@ start_guest() {
     fi
     # A panic or an oops ends the guest (panic=-1 with -no-reboot), a hang the time limit.
     timeout -k 5 "$limit" "${emulator[@]}" -nodefaults -no-user-config -display none -no-reboot \
-        "${clock[@]}" -cpu max -smp "$smp" -m 1536 \
+        "${clock[@]}" -cpu "$cpu" -smp "$smp" -m 1536 \
         -kernel "$image" -initrd "$initramfs" \
         -append "console=ttyS0 loglevel=5 oops=panic panic=-1 rdinit=/init $append" \
         -serial "file:$folder/console" -serial "file:$folder/terminal" \

@@ -4,6 +4,7 @@
 mod charts;
 mod findings;
 mod interrupts;
+mod scaling;
 mod setting;
 mod tables;
 
@@ -58,6 +59,7 @@ pub fn render(report: &Report<'_>) -> String {
     out.push_str(&section("Hardware queues", &tables::queues(s)));
     out.push_str(&section("Interrupts", &interrupts::interrupts(s)));
     out.push_str(&section("Load", &tables::load(s)));
+    out.push_str(&section("Alone and all at once", &scaling::drives(s)));
     out.push_str(&section("CPU time", &tables::cpu(s)));
     out.push_str(&section("Flame graph", &flame_graph(report)));
     out.push_str(&section("What was not seen", &findings::gaps(s, report.diagnosis)));

@@ -88,7 +88,7 @@ pub fn carried<'a>(s: &Summaries<'a>) -> Vec<Carried<'a>> {
 }
 
 /// Without the number of the function: a device's functions share its link.
-fn slot(hop: &Hop) -> &str {
+pub fn slot(hop: &Hop) -> &str {
     hop.function.rsplit_once('.').map_or(hop.function.as_str(), |(slot, _)| slot)
 }
 

@@ -12,7 +12,7 @@ use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
 use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link};
-use crate::load::{Direction, Failures, Job, JobResult, LoadSummary, RingWorkers, Target, Transfer};
+use crate::load::{Direction, Failures, Job, JobResult, LoadSummary, RingWorkers, Scaling, Target, Transfer};
 
 pub const SECOND: u64 = 1_000_000_000;
 
@@ -22,6 +22,7 @@ pub struct Case {
     pub host: Host,
     pub latency: LatencySummary,
     pub load: Option<LoadSummary>,
+    pub scaling: Option<Scaling>,
     pub profile: Option<ProfileSummary>,
     pub interrupts: Option<InterruptSummary>,
 }
@@ -81,6 +82,7 @@ impl Case {
             }),
             profile: Some(profile(&[(CpuClass::System, 100), (CpuClass::User, 50), (CpuClass::Irq, 50)])),
             interrupts: None,
+            scaling: None,
         };
         case.loaded().operations = ios;
         case.loaded().bytes = ios * 4096;
@@ -100,6 +102,7 @@ impl Case {
             latency: &self.latency,
             interrupts: self.interrupts.as_ref(),
             load: self.load.as_ref(),
+            scaling: self.scaling.as_ref(),
             profile: self.profile.as_ref(),
         }
     }

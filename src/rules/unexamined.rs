@@ -1,6 +1,6 @@
 //! What could have mattered and was not looked at: named, so that silence is not read as "fine".
 
-use super::{Summaries, cpu, facts, link_bound, numa_remote, thermal_throttle};
+use super::{Summaries, cpu, facts, link_bound, numa_remote, root_complex_shared, thermal_throttle};
 use crate::analyze::latency::DeviceLatency;
 use crate::analyze::stage::Stage;
 use crate::findings::NotExamined;
@@ -54,6 +54,7 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
     NO_PROBE.iter().for_each(|what| add(what, "this version has no probe for it"));
     list.extend(link_bound::beyond(s));
     list.extend(numa_remote::unknown(s));
+    list.extend(root_complex_shared::unknown(s));
     list.extend(thermal_throttle::unknown(s));
     list
 }
@@ -68,10 +69,11 @@ fn links(s: &Summaries<'_>, add: &mut impl FnMut(&str, &str)) {
     } else if of_pci.any(|disk| disk.hops.is_empty()) {
         add("PCIe links", "sysfs shows no speed and width of them");
     }
-    if sharing::root_complexes(&disks).iter().any(|complex| complex.devices.len() > 1) {
+    if s.scaling.is_none() && sharing::root_complexes(&disks).iter().any(|complex| complex.devices.len() > 1)
+    {
         add(
             "what the drives' root complex carries",
-            "only the rates of each drive alone would show it: biopsy load drives one at a time",
+            "only the rates of each drive alone would show it: --beside names the others to be driven",
         );
     }
 }

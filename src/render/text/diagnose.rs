@@ -1,6 +1,6 @@
 //! `biopsy diagnose` as text: the verdict first, then what it rests on.
 
-use super::{clean, common_time, counted, footer, significant, time};
+use super::{clean, common_time, counted, footer, scaling, significant, time};
 use crate::analyze::cpu::{self, CpuSummary};
 use crate::analyze::latency::{DeviceLatency, OpLatency};
 use crate::analyze::stacks::CpuClass;
@@ -66,6 +66,11 @@ pub fn render(
     }
     out.push_str(&stages(s, &bold));
     out.push_str(&cpu(s, &bold));
+    if let Some(scaling) = s.scaling {
+        out.push_str(&format!("{}\n", bold(&scaling::heading(scaling))));
+        scaling::lines(scaling).iter().for_each(|line| out.push_str(&format!("  {line}\n")));
+        out.push('\n');
+    }
     if !diagnosis.not_examined.is_empty() {
         out.push_str(&format!("{}\n", bold("Not looked at")));
         for (why, whats) in by_reason(&diagnosis.not_examined) {

@@ -1,0 +1,29 @@
+//! How drives went alone and all at once.
+
+use super::tables::{Cell, table, text};
+use crate::load::Scaled;
+use crate::rules::Summaries;
+use crate::units::{bytes, in_percent, time};
+
+/// Empty where no drives were driven beside the target.
+pub fn drives(s: &Summaries<'_>) -> String {
+    let Some(scaling) = s.scaling else { return String::new() };
+    let rate = |rate: Option<f64>| {
+        Cell::Number(rate.map_or("not known".to_string(), |rate| format!("{}/s", bytes(rate))))
+    };
+    let share = |drive: &Scaled| drive.alone.zip(drive.together).filter(|(alone, _)| *alone > 0.0);
+    let row = |drive: &Scaled| {
+        vec![
+            text(drive.device.as_deref().unwrap_or(&drive.target)),
+            rate(drive.alone),
+            rate(drive.together),
+            Cell::Number(share(drive).map_or("-".to_string(), |(alone, all)| in_percent(all / alone))),
+        ]
+    };
+    let header = ["<drive", "alone", "with the others", "of it"];
+    format!(
+        "<p>Each by itself for {}, then all at once, before the run that was traced.</p>\n{}",
+        time(scaling.each_ns),
+        table(&header, scaling.drives.iter().map(row).collect())
+    )
+}
