@@ -156,6 +156,8 @@ pub struct BlockDevice {
     pub hops: Vec<Hop>,
     /// MSI-X vectors that its function has; None where the configuration space may not be read.
     pub msix_vectors: Option<u32>,
+    /// Of its configuration space only the beginning could be read.
+    pub config_cut: bool,
     /// How the IOMMU treats it (`DMA`, `DMA-FQ`, `identity`); None where there is no IOMMU.
     pub iommu: Option<String>,
     /// The active one (in brackets in sysfs); None on bio-based devices.

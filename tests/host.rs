@@ -261,11 +261,36 @@ fn cpus_and_nodes_are_told_with_what_is_absent() {
     assert_eq!(cpus["absent"], json!([{"what": "wakeup_limit_us", "why": "no such file or directory"}]));
     assert_eq!(told["nodes"][0]["memory_bytes"], json!(32_768_000u64 << 10));
     assert_eq!(told["nodes"][1]["memory_bytes"], json!(null));
+    assert_eq!(told["nodes"][1]["absent"][0]["what"], "memory_bytes");
+    assert_eq!(told["nodes"][0]["absent"], json!([]));
 
     let cpus = &object("virtio")["cpus"];
     assert_eq!((&cpus["idle"], &cpus["frequency"]), (&json!(null), &json!(null)));
     let absent: Vec<_> = cpus["absent"].as_array().unwrap().iter().map(|one| one["what"].clone()).collect();
     assert_eq!(absent, ["smt", "cores", "idle", "frequency"]);
+}
+
+/// Of each device: what is null has its reason, of its link too.
+#[test]
+fn what_is_absent_of_a_device_has_a_reason() {
+    for name in ["multipath", "virtio"] {
+        let (scratch, host) = machine(name);
+        let selection = select::selection(&host, scratch.path(), &[], false).unwrap();
+        let bytes = render::json::devices::devices(&Default::default(), &host, &selection, &[]);
+        let told: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        for device in told["devices"].as_array().unwrap() {
+            let absent = device["absent"].as_array().unwrap();
+            let keys: Vec<&str> = absent.iter().map(|one| one["what"].as_str().unwrap()).collect();
+            let nulls = |object: &serde_json::Value, path: &str| -> Vec<String> {
+                let all = object.as_object().into_iter().flatten().filter(|(_, value)| value.is_null());
+                all.map(|(key, _)| format!("{path}{key}")).collect()
+            };
+            let expected = [nulls(device, ""), nulls(&device["link"], "link.")].concat();
+            assert_eq!(keys, expected, "{}", device["name"]);
+            let unknown = absent.iter().find(|one| one["why"] == "not told");
+            assert!(unknown.is_none(), "{}: {unknown:?}", device["name"]);
+        }
+    }
 }
 
 /// Every attribute of every tree, replaced by each kind of garbage: readers and renderers survive,

@@ -1,7 +1,7 @@
 //! Why a value is not there: null in JSON means that nobody told it, and here stands why.
 
-use super::Host;
 use super::idle::Wakeup;
+use super::{BlockDevice, Host};
 
 /// One value, and why it is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,59 @@ impl Absence {
         Self { what, why: why.into() }
     }
 }
+
+/// Keys of which sysfs has a file for each disk, or for each one with requests.
+const ATTRIBUTES: [&str; 13] = [
+    "size_bytes",
+    "scheduler",
+    "requests",
+    "rq_affinity",
+    "nomerges",
+    "iostats",
+    "rotational",
+    "write_cache",
+    "read_ahead_bytes",
+    "max_request_bytes",
+    "max_hw_request_bytes",
+    "logical_block_bytes",
+    "physical_block_bytes",
+];
+
+/// Why the value under this key of a device, or of its link, is absent; None for a key that has no such value.
+pub fn of_device(device: &BlockDevice, key: &str) -> Option<&'static str> {
+    let on_pci = device.pci_address.is_some();
+    Some(match key {
+        "root_complex" | "link" | "msix_vectors" | "iommu" if !on_pci => "it is below no PCI function",
+        "pci_address" => "it is below no PCI function",
+        "root_complex" => "the path in sysfs names none",
+        "link" => "sysfs shows no speed and width of its function",
+        // Without root the kernel shows the first 64 bytes.
+        "msix_vectors" | "payload_bytes" | "aspm" => match device.config_cut {
+            true => "that part of the configuration space is for root only",
+            false => "the function has no such capability",
+        },
+        "iommu" => "no IOMMU translates for it",
+        "max_speed_gts" | "max_width" | "port_max_speed_gts" | "port_max_width" => "sysfs does not show it",
+        "numa_node" => "the kernel knows no node of it",
+        "major" | "minor" => "the kernel has no device node for it",
+        "alias" => "only device-mapper devices have one",
+        "backing_file" => "only loop devices have one",
+        "poll_queues" => "its driver does not tell",
+        "scheduler" | "requests" | "rq_affinity" | "nomerges" if !device.request_based => {
+            "it has no requests: bios go to it as they are"
+        }
+        "nvme" if device.is_nvme() => "it was not asked, or may not be by this user: see missing",
+        "nvme" => "it is no NVMe drive",
+        "limits" => "no hierarchy of cgroups is mounted where limits could be read",
+        "io_cost" => "none is set",
+        "model" | "serial" | "firmware" | "driver" => "its driver does not tell",
+        _ if ATTRIBUTES.contains(&key) => "sysfs does not show it, or not as a value",
+        _ => return None,
+    })
+}
+
+/// Why the memory of a node is.
+pub const NODE_MEMORY: &str = "sysfs does not show the memory of the node";
 
 /// What the kernel does not tell of the CPUs.
 pub fn of_cpus(host: &Host) -> Vec<Absence> {

@@ -85,7 +85,7 @@ impl Numbers {
 #[derive(Clone, Default)]
 struct Function {
     hops: Vec<Hop>,
-    msix_vectors: Option<u32>,
+    config: pci::Config,
     iommu: Option<String>,
     vectors: Vec<Vector>,
 }
@@ -94,7 +94,7 @@ impl Function {
     fn read(root: &Path, directory: &Path) -> Self {
         Self {
             hops: pci::hops(directory),
-            msix_vectors: pci::Config::read(directory).msix_vectors,
+            config: pci::Config::read(directory),
             iommu: text(&directory.join("iommu_group/type")),
             vectors: vectors::vectors(root, directory),
         }
@@ -130,7 +130,8 @@ fn device(
         numa_node: numa_node(&directory),
         link: function.hops.first().map(|hop| hop.link.clone()),
         hops: function.hops,
-        msix_vectors: function.msix_vectors,
+        msix_vectors: function.config.msix_vectors,
+        config_cut: function.config.cut,
         iommu: function.iommu,
         vectors: function.vectors,
         root_complex: place.as_ref().and_then(|place| place.root_complex.clone()),

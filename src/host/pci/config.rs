@@ -17,6 +17,8 @@ const HAS_CAPABILITIES: u16 = 1 << 4;
 const FIRST_CAPABILITY: usize = 0x34;
 const EXPRESS: u8 = 0x10;
 const MSI_X: u8 = 0x11;
+/// The kernel shows so many bytes to everybody, and the rest to root.
+const SHOWN_TO_ALL: usize = 64;
 /// Behind the beginning of the capability of PCI Express.
 const DEVICE_CONTROL: usize = 8;
 const LINK_CONTROL: usize = 16;
@@ -31,6 +33,8 @@ pub struct Config {
     /// MSI-X vectors that it has.
     pub msix_vectors: Option<u32>,
     pub aspm: Option<Aspm>,
+    /// No more than the beginning may be read: what is absent may be behind it.
+    pub cut: bool,
 }
 
 impl Config {
@@ -39,11 +43,11 @@ impl Config {
         let mut bytes = Vec::with_capacity(BYTES);
         let read = File::open(function.join("config"))
             .and_then(|file| file.take(BYTES as u64).read_to_end(&mut bytes));
-        if read.is_ok() { Self::parse(&bytes) } else { Self::default() }
+        if read.is_ok() { Self::parse(&bytes) } else { Self { cut: true, ..Self::default() } }
     }
 
     fn parse(bytes: &[u8]) -> Self {
-        let mut config = Self::default();
+        let mut config = Self { cut: bytes.len() <= SHOWN_TO_ALL, ..Self::default() };
         let word = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
         if word(STATUS).is_none_or(|status| status & HAS_CAPABILITIES == 0) {
             return config;
@@ -100,7 +104,8 @@ mod tests {
 
     #[test]
     fn what_is_not_for_all_to_read_is_absent() {
-        assert_eq!(Config::parse(&space()[..64]), Config::default());
+        assert_eq!(Config::parse(&space()[..64]), Config { cut: true, ..Config::default() });
+        assert!(!Config::parse(&space()).cut, "what it has not got is not hidden");
         let mut circle = space();
         circle[0x71] = 0x40;
         assert_eq!(Config::parse(&circle), Config::parse(&space()));

@@ -75,7 +75,14 @@ fn cpus(host: &Host) -> Value {
 }
 
 fn node(host: &Host, node: &NumaNode) -> Value {
-    json!({ "node": node.node, "cpus": node.cpus, "memory_bytes": host.node_memory.get(&node.node) })
+    let memory = host.node_memory.get(&node.node);
+    let absent = memory.is_none().then(|| json!({ "what": "memory_bytes", "why": absence::NODE_MEMORY }));
+    json!({
+        "node": node.node,
+        "cpus": node.cpus,
+        "memory_bytes": memory,
+        "absent": absent.into_iter().collect::<Vec<_>>(),
+    })
 }
 
 fn device(host: &Host, device: &BlockDevice) -> Value {
@@ -124,7 +131,23 @@ fn device(host: &Host, device: &BlockDevice) -> Value {
             all.extend(more);
         }
     }
+    let absent = absent(device, &object);
+    if let Some(all) = object.as_object_mut() {
+        all.insert("absent".to_string(), absent);
+    }
     object
+}
+
+/// Why what is null in a device's object, or in its link's, is not there.
+fn absent(device: &BlockDevice, object: &Value) -> Value {
+    let nulls = |object: &Value, path: &str| -> Vec<Value> {
+        let all = object.as_object().into_iter().flatten().filter(|(_, value)| value.is_null());
+        let why = |key: &String| absence::of_device(device, key).unwrap_or("not told");
+        all.map(|(key, _)| json!({ "what": format!("{path}{key}"), "why": why(key) })).collect()
+    };
+    let mut all = nulls(object, "");
+    all.extend(nulls(&object["link"], "link."));
+    Value::Array(all)
 }
 
 /// What cgroups allow on it: an empty list is no limit, and null that nobody could see whether there is one.
