@@ -37,6 +37,7 @@ mod unexamined;
 pub use deallocated_read::EMPTY_SHARE;
 pub use noticed::NOTICED;
 
+use crate::analyze::cpu::CpuSummary;
 use crate::analyze::interrupts::InterruptSummary;
 use crate::analyze::latency::LatencySummary;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
@@ -57,6 +58,8 @@ pub struct Summaries<'a> {
     pub load: Option<&'a LoadSummary>,
     /// None: other drives were not driven beside the load's.
     pub scaling: Option<&'a Scaling>,
+    /// The kernel's own account of the CPUs' time, and what its counters counted. None: nobody asked.
+    pub cpu: Option<&'a CpuSummary>,
     /// None: no profile could be taken.
     pub profile: Option<&'a ProfileSummary>,
 }

@@ -29,6 +29,7 @@ struct Case {
     latency: LatencySummary,
     load: Option<LoadSummary>,
     scaling: Option<Scaling>,
+    cpu: Option<CpuSummary>,
     profile: Option<ProfileSummary>,
     interrupts: Option<InterruptSummary>,
     flame: bool,
@@ -204,6 +205,7 @@ fn virtio() -> Case {
         }),
         interrupts: None,
         scaling: None,
+        cpu: None,
         flame: false,
         command: "biopsy diagnose /var/tmp -o report.html".into(),
         command_status: None,
@@ -270,6 +272,7 @@ impl Case {
             interrupts: self.interrupts.as_ref(),
             load: self.load.as_ref(),
             scaling: self.scaling.as_ref(),
+            cpu: self.cpu.as_ref(),
             profile: self.profile.as_ref(),
         }
     }
@@ -403,7 +406,7 @@ fn with_counters(case: &mut Case) {
     };
     let profile = case.profile.as_mut().unwrap();
     profile.classes.insert(CpuClass::IoWq, 61);
-    profile.cpu = Some(CpuSummary {
+    case.cpu = Some(CpuSummary {
         duration_ns: SECOND,
         interrupts_timed: Some(true),
         cpus: vec![row(&[0], Some(0)), row(&[1], Some(1)), row(&[2], Some(0)), row(&[3], Some(1))],
@@ -653,7 +656,25 @@ fn a_run_without_anything_still_makes_a_page() {
     assert!(page.contains("inconclusive") && page.contains("no I/O was seen"));
     assert!(!page.contains("NaN") && !page.contains("inf<"));
     assert!(case.text(false).contains("No verdict"));
-    assert!(island(&page)["cpu"].is_null());
+    let cpu = &island(&page)["cpu"];
+    assert!(cpu["user"]["ns_per_io"].is_null() && cpu["sampler"].is_null() && cpu["time"].is_null());
+}
+
+/// Where nobody may sample, the kernel still accounts for its CPUs.
+#[test]
+fn the_kernels_account_needs_no_profile() {
+    let mut case = virtio();
+    with_counters(&mut case);
+    case.profile = None;
+    let (text, page) = (case.text(false), case.html());
+    assert!(text.contains("CPU time (whole machine)\n  8,666 cycles"), "{text}");
+    assert!(text.contains("4 CPUs: user 40.0 %"), "{text}");
+    assert!(page.contains("No profile could be taken") && page.contains("core of CPUs 0,2"));
+    let cpu = &island(&page)["cpu"];
+    assert_eq!(
+        (&cpu["cycles_per_io"], &cpu["user"]["cycles_per_io"]),
+        (&8_666.0.into(), &serde_json::Value::Null)
+    );
 }
 
 #[test]

@@ -152,9 +152,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let cpus = cpu::summarize(&cpus);
     envelope.missing.extend(cpus.missing());
     let profile = match profile {
-        Ok(raw) => {
-            raw.map(|raw| stacks::ProfileSummary { cpu: Some(cpus), ..named(&raw, &mut envelope.missing) })
-        }
+        Ok(raw) => raw.map(|raw| named(&raw, &mut envelope.missing)),
         Err(error) => {
             envelope.missing.push(no_profile(&error));
             None
@@ -169,6 +167,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         interrupts: interrupts.as_ref(),
         load: outcome.load.as_ref(),
         scaling: scaling.as_ref(),
+        cpu: Some(&cpus),
         profile: profile.as_ref(),
     };
     let diagnosis = rules::diagnose(&summaries);

@@ -387,8 +387,11 @@ const KERNEL: [CpuClass; 5] =
 
 /// Cycles of one class per I/O: those of user mode as they were counted, those of the kernel by the samples' shares.
 /// An idle CPU has no cycles, but one that polls while idle has: the samples that the cycles themselves made show it.
-pub fn cycles_per_io(profile: &ProfileSummary, class: CpuClass, ios: u64) -> Option<f64> {
-    let counted = &profile.cpu.as_ref().filter(|_| ios > 0)?.counted;
+pub fn cycles_per_io(cpu: &CpuSummary, profile: &ProfileSummary, class: CpuClass, ios: u64) -> Option<f64> {
+    let counted = &cpu.counted;
+    if ios == 0 {
+        return None;
+    }
     if class == CpuClass::User {
         return Some(counted.user_cycles? as f64 / ios as f64);
     }

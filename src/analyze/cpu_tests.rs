@@ -38,11 +38,10 @@ fn at_3_9_ghz() -> CpuWindow {
     window
 }
 
-fn profile(sampler: &str, window: &CpuWindow, classes: &[(CpuClass, u64)]) -> ProfileSummary {
+fn profile(sampler: &str, classes: &[(CpuClass, u64)]) -> ProfileSummary {
     ProfileSummary {
         sampler: sampler.into(),
         classes: classes.iter().copied().collect(),
-        cpu: Some(summarize(window)),
         ..ProfileSummary::default()
     }
 }
@@ -67,8 +66,8 @@ fn the_classes_cycles_add_up_to_all_of_them() {
     use CpuClass::*;
     let classes =
         [(User, 100), (System, 200), (IoWq, 50), (Irq, 50), (Softirq, 75), (Kthread, 25), (Idle, 500)];
-    let profile = profile("cpu-clock", &at_3_9_ghz(), &classes);
-    let per = |class| cycles_per_io(&profile, class, 450_000);
+    let (cpu, profile) = (summarize(&at_3_9_ghz()), profile("cpu-clock", &classes));
+    let per = |class| cycles_per_io(&cpu, &profile, class, 450_000);
     // Counted, and not by samples: those say a fifth as well, of all.
     assert_eq!(per(User).map(f64::floor), Some(1_733.0));
     assert_eq!(per(System).map(f64::floor), Some(3_466.0), "half of the kernel's 6,933");
@@ -76,16 +75,17 @@ fn the_classes_cycles_add_up_to_all_of_them() {
     assert_eq!(per(Idle), None);
     let all: f64 = [User, System, IoWq, Irq, Softirq, Kthread].map(|class| per(class).unwrap()).iter().sum();
     assert!((all - 3.9e9 / 450_000.0).abs() < 1e-6, "{all}");
-    assert_eq!(cycles_per_io(&profile, System, 0), None);
+    assert_eq!(cycles_per_io(&cpu, &profile, System, 0), None);
 }
 
 #[test]
 fn cycles_of_a_polling_idle_cpu_are_nobodys() {
     use CpuClass::*;
-    let mut sampled = profile("cycles", &at_3_9_ghz(), &[(System, 300), (Idle, 700)]);
-    assert_eq!(cycles_per_io(&sampled, System, 1_000), Some(3_120_000.0));
+    let cpu = summarize(&at_3_9_ghz());
+    let mut sampled = profile("cycles", &[(System, 300), (Idle, 700)]);
+    assert_eq!(cycles_per_io(&cpu, &sampled, System, 1_000), Some(3_120_000.0));
     sampled.idle_seen = 100;
-    assert_eq!(cycles_per_io(&sampled, System, 1_000), Some(2_340_000.0));
+    assert_eq!(cycles_per_io(&cpu, &sampled, System, 1_000), Some(2_340_000.0));
 }
 
 #[test]
@@ -93,13 +93,12 @@ fn without_counters_time_is_known_and_cycles_are_named_as_missing() {
     let mut window = at_3_9_ghz();
     window.counters.counts = vec![count(0, Event::CpuClock, Side::Both, SECOND)];
     window.counters.refused = vec![(Event::Cycles, "no PMU".into())];
-    let profile = profile("cpu-clock", &window, &[(CpuClass::System, 1)]);
-    let summary = profile.cpu.as_ref().unwrap();
+    let (summary, profile) = (summarize(&window), profile("cpu-clock", &[(CpuClass::System, 1)]));
     assert_eq!(summary.counted.counter.as_deref(), Some("cpu-clock"));
     assert_eq!((summary.counted.clock_ns, summary.counted.cycles()), (Some(SECOND), None));
-    let per = per_io(summary, 450_000);
+    let per = per_io(&summary, 450_000);
     assert_eq!((per.cycles, per.instructions_per_cycle, per.core_cycles), (None, None, None));
-    assert_eq!(cycles_per_io(&profile, CpuClass::System, 450_000), None);
+    assert_eq!(cycles_per_io(&summary, &profile, CpuClass::System, 450_000), None);
     let missing = summary.missing();
     let why = |part: &str| missing.iter().find(|m| m.part.as_deref() == Some(part)).map(|m| m.why.as_str());
     assert!(
@@ -229,7 +228,7 @@ proptest! {
         for count in &mut window.counters.counts {
             (count.value, count.enabled_ns, count.running_ns) = (value, enabled_ns, running_ns);
         }
-        let profile = profile("cycles", &window, &[(CpuClass::System, 3)]);
-        let _ = (per_io(profile.cpu.as_ref().unwrap(), ios), cycles_per_io(&profile, CpuClass::System, ios));
+        let (cpu, profile) = (summarize(&window), profile("cycles", &[(CpuClass::System, 3)]));
+        let _ = (per_io(&cpu, ios), cycles_per_io(&cpu, &profile, CpuClass::System, ios));
     }
 }

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::analyze::cpu::CpuSummary;
 use crate::symbols::{Addresses, Names, UNKNOWN};
 use crate::wire::stacks::{KERNEL_FAILED, KTHREAD, MAX_FRAMES, RawProfile, Sample, Sampler, Tally};
 
@@ -53,8 +52,6 @@ pub struct ProfileSummary {
     pub folded: BTreeMap<String, u64>,
     /// CPU time in ns per thread name and pid, from the samples, most first.
     pub top: Vec<(String, u32, u64)>,
-    /// The same window by the kernel's own account and by counters; None where nobody asked.
-    pub cpu: Option<CpuSummary>,
 }
 
 impl ProfileSummary {

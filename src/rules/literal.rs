@@ -103,6 +103,7 @@ impl Case {
             interrupts: self.interrupts.as_ref(),
             load: self.load.as_ref(),
             scaling: self.scaling.as_ref(),
+            cpu: None,
             profile: self.profile.as_ref(),
         }
     }

@@ -6,7 +6,7 @@ use super::escape;
 use crate::analyze::cpu::{self, CpuRow, CpuSummary, TIMES};
 use crate::analyze::latency::Unit;
 use crate::analyze::parts::{Part, Parts};
-use crate::analyze::stacks::CpuClass;
+use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::render::svg;
@@ -303,9 +303,19 @@ pub fn load(s: &Summaries<'_>) -> String {
 
 /// Where the CPUs spent their time.
 pub fn cpu(s: &Summaries<'_>) -> String {
-    let Some(profile) = s.profile.filter(|p| p.samples > 0) else {
-        return "<p>No profile could be taken.</p>\n".to_string();
-    };
+    let profile = s.profile.filter(|profile| profile.samples > 0);
+    let mut out =
+        profile.map_or("<p>No profile could be taken.</p>\n".to_string(), |profile| classes(s, profile));
+    if let Some(cpu) = s.cpu {
+        out.push_str(&counted_cpu(cpu, rules::ios(s)));
+        out.push_str(&accounted_cpu(cpu));
+    }
+    out.push_str(&profile.map_or(String::new(), threads));
+    out
+}
+
+/// By the samples.
+fn classes(s: &Summaries<'_>, profile: &ProfileSummary) -> String {
     let classes = [
         ("user", CpuClass::User),
         ("system", CpuClass::System),
@@ -333,7 +343,7 @@ pub fn cpu(s: &Summaries<'_>) -> String {
         .collect();
     widen(&mut header, &mut rows, "per I/O", &per_io);
     let ios = rules::ios(s);
-    let cycles = classes.map(|(_, class)| cpu::cycles_per_io(profile, class, ios));
+    let cycles = classes.map(|(_, class)| cpu::cycles_per_io(s.cpu?, profile, class, ios));
     if cycles.iter().any(Option::is_some) {
         header.push("cycles per I/O".to_string());
         let cell = |cycles: &Option<f64>| {
@@ -351,10 +361,11 @@ pub fn cpu(s: &Summaries<'_>) -> String {
         counted(profile.cpus.into(), "CPU"),
         count(profile.lost)
     ));
-    if let Some(cpu) = &profile.cpu {
-        out.push_str(&counted_cpu(cpu, ios));
-        out.push_str(&accounted_cpu(cpu));
-    }
+    out
+}
+
+/// Those that ran longest.
+fn threads(profile: &ProfileSummary) -> String {
     let seconds = profile.duration_ns.max(1) as f64;
     let threads = profile.top.iter().take(MOST_THREADS).map(|(name, pid, ns)| {
         vec![
@@ -365,10 +376,7 @@ pub fn cpu(s: &Summaries<'_>) -> String {
         ]
     });
     let threads: Vec<_> = threads.collect();
-    if !threads.is_empty() {
-        out.push_str(&table(&["<thread", "pid", "of one CPU", "<"], threads));
-    }
-    out
+    if threads.is_empty() { String::new() } else { table(&["<thread", "pid", "of one CPU", "<"], threads) }
 }
 
 /// What the counters and the kernel counted, per I/O, with the reason where they did not.

@@ -47,26 +47,24 @@ fn verdict(diagnosis: &Diagnosis) -> Value {
     })
 }
 
-/// Null without a profile, and per class where no I/O was seen.
+/// Per class null without a profile, and where no I/O was seen.
 fn cpu(s: &Summaries<'_>) -> Value {
-    let Some(profile) = s.profile else {
-        return Value::Null;
-    };
     let ios = rules::ios(s);
     let mut object = Map::new();
     for (name, class) in CLASSES {
+        let cycles = |profile| cpu::cycles_per_io(s.cpu?, profile, class, ios);
         object.insert(
             name.to_string(),
             json!({
-                "ns_per_io": rules::ns_per_io(s, profile, class),
-                "cycles_per_io": cpu::cycles_per_io(profile, class, ios),
+                "ns_per_io": s.profile.and_then(|profile| rules::ns_per_io(s, profile, class)),
+                "cycles_per_io": s.profile.and_then(cycles),
             }),
         );
     }
-    object.insert("sampler".into(), json!(profile.sampler));
-    object.insert("samples".into(), json!(profile.samples));
-    object.insert("lost".into(), json!(profile.lost));
-    if let Some(cpu) = &profile.cpu {
+    object.insert("sampler".into(), json!(s.profile.map(|profile| &profile.sampler)));
+    object.insert("samples".into(), json!(s.profile.map(|profile| profile.samples)));
+    object.insert("lost".into(), json!(s.profile.map(|profile| profile.lost)));
+    if let Some(cpu) = s.cpu {
         counted(&mut object, cpu, ios);
         object.insert("time".into(), time(cpu));
     }

@@ -3,7 +3,7 @@
 use super::{clean, common_time, counted, footer, scaling, significant, time};
 use crate::analyze::cpu::{self, CpuSummary};
 use crate::analyze::latency::{DeviceLatency, OpLatency};
-use crate::analyze::stacks::CpuClass;
+use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::analyze::stage::Stage;
 use crate::findings::{Diagnosis, Finding, NotExamined, Severity};
 use crate::hist::Histogram;
@@ -177,9 +177,22 @@ fn part_lines(latency: &OpLatency) -> Vec<String> {
 }
 
 fn cpu(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
-    let Some(profile) = s.profile else {
-        return String::new();
-    };
+    let mut out = s.profile.map_or(String::new(), |profile| classes(s, profile, bold));
+    if let Some(cpu) = s.cpu {
+        if out.is_empty() {
+            out.push_str(&format!("{} (whole machine)\n", bold("CPU time")));
+        }
+        counted_per_io(&mut out, cpu, rules::ios(s));
+        accounted(&mut out, cpu);
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out
+}
+
+/// By the samples, per I/O; empty where there are none.
+fn classes(s: &Summaries<'_>, profile: &ProfileSummary, bold: &dyn Fn(&str) -> String) -> String {
     let classes = [
         ("user", CpuClass::User),
         ("system", CpuClass::System),
@@ -206,19 +219,12 @@ fn cpu(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
         return String::new();
     }
     let sampler = clean(&profile.sampler);
-    let mut out = String::new();
     let title = bold("CPU time per I/O");
-    out.push_str(&format!(
+    format!(
         "{title} (whole machine, {} of {sampler})\n  {}\n",
         counted(profile.samples, "sample"),
         parts.join(", ")
-    ));
-    if let Some(cpu) = &profile.cpu {
-        counted_per_io(&mut out, cpu, rules::ios(s));
-        accounted(&mut out, cpu);
-    }
-    out.push('\n');
-    out
+    )
 }
 
 /// `8,667 cycles at 0.73 instructions each, 0.27 context switches; wake-ups are not known`. Why not is in the JSON's
