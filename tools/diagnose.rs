@@ -164,6 +164,9 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         interrupts: interrupts.as_ref(),
         load: outcome.load.as_ref(),
         profile: profile.as_ref(),
+        locks: None,
+        pagecache: None,
+        threads: None,
     };
     let diagnosis = rules::diagnose(&summaries);
     let doubt = loss::distrust(&latency, &envelope.lost, args.window.max_loss);

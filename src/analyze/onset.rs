@@ -8,8 +8,10 @@
 //!    free memory that runs out is two: the bend is a cut.
 //! 3. A cut, or several within [`TOGETHER_NS`] of each other, is an onset where
 //!    - at least one signal of memory (free, reclaim) and one of its price (throughput, spinning) moved for the worse:
-//!      each by its least size ([`Signal`]), and two lines explain it so much better than one that F(3, n − 5) is
-//!      above its 0.1 % point;
+//!      each by its least size ([`Signal`]), with its two levels so far apart that Student's t is above its 0.1 %
+//!      point, and with half of what a line leaves, or less, left by them;
+//!    - one of these at least is no drift: two lines explain it so much better than one that F(3, n − 5) is above
+//!      its 0.1 % point. (Beside a gap two levels alone prove nothing: a slope across it looks like them.)
 //!    - throughput did not become better: a load that begins moves all the others too;
 //!    - it lasts: no part behind it has a moved signal back on the other side of the middle between both levels;
 //!    - it is new: no part before it has all moved signals on the far side. What comes and goes is no onset.
@@ -297,32 +299,31 @@ impl<'a> Run<'a> {
             return None;
         }
         let mut moved: Vec<(&Series, Moved)> = Vec::new();
-        let mut gain = 0.0;
+        let (mut gain, mut ways) = (0.0, Vec::new());
         for (signal, series) in &self.signals {
             let (Some(before), Some(after)) = (level(series, begin, from), level(series, to, count)) else {
                 continue;
             };
-            let (place, better) = self.place(std::slice::from_ref(&series), event)?;
-            if *signal == Signal::Throughput
-                && signal.is_worse(after.mean, before.mean)
-                && is_clear(series, event, place)
-            {
+            let clear = self.bent(series, event).or_else(|| self.apart(series, event));
+            let Some((way, place, better)) = clear else { continue };
+            if *signal == Signal::Throughput && signal.is_worse(after.mean, before.mean) {
                 return None;
             }
-            if signal.is_worse(before.mean, after.mean) && is_clear(series, event, place) {
+            if signal.is_worse(before.mean, after.mean) {
                 gain += better;
+                ways.push((series, way));
                 let at_ns = self.moments[place].at_ns;
                 moved.push((series, Moved { signal: *signal, at_ns, before, after }));
             }
         }
         let has = |memory: bool| moved.iter().any(|(_, moved)| moved.signal.is_memory() == memory);
         let (old, new) = (parts(0, from, cuts), parts(to, count, cuts));
-        if !has(true) || !has(false) || !lasts(&moved, &new) || !is_new(&moved, &old) {
+        let no_drift = ways.iter().any(|(_, way)| *way == Way::Lines);
+        if !no_drift || !has(true) || !has(false) || !lasts(&moved, &new) || !is_new(&moved, &old) {
             return None;
         }
         widen(&mut moved, begin, from, &old);
-        let all: Vec<&Series> = moved.iter().map(|(series, _)| *series).collect();
-        let (place, _) = self.place(&all, event)?;
+        let (place, _) = self.place(&ways, event)?;
         let mut moved: Vec<Moved> = moved.into_iter().map(|(_, moved)| moved).collect();
         moved.sort_by_key(|moved| (moved.at_ns, moved.signal));
         let first_ns = moved[0].at_ns;
@@ -332,15 +333,58 @@ impl<'a> Run<'a> {
     }
 
     /// The cut near the event that serves these signals best, and how much better than none it is.
-    fn place(&self, signals: &[&Series], event: Event) -> Option<(usize, f64)> {
+    fn place(&self, signals: &[(&Series, Way)], event: Event) -> Option<(usize, f64)> {
         let Event { begin, from, to, end } = event;
         let reach = SHORTEST.max(2 * self.moments.len().div_ceil(MOST_STEPS));
         let low = from.saturating_sub(reach).max(begin + SHORTEST);
         let high = (to + reach).min(end.checked_sub(SHORTEST)?);
-        let left = |cut: usize| signals.iter().map(|s| s.left(begin, cut) + s.left(cut, end)).sum::<f64>();
+        let left = |cut: usize| signals.iter().map(|(s, way)| way.left(s, begin, cut, end)).sum::<f64>();
         let best = (low..=high).min_by(|a, b| left(*a).total_cmp(&left(*b)))?;
-        let whole: f64 = signals.iter().map(|s| s.left(begin, end)).sum();
-        Some((best, (whole / left(best).max(f64::MIN_POSITIVE)).ln().min(50.0)))
+        let whole: f64 = signals.iter().map(|(s, _)| s.left(begin, end)).sum();
+        Some((best, (whole / left(best).max(f64::MIN_POSITIVE)).max(1.0).ln().min(50.0)))
+    }
+
+    /// Where two lines explain the signal so much better than one that it is no chance. The bound lies above the 0.1 %
+    /// point of F(3, n − 5) for every n from ten on: 33.2 for n = 10, 12.6 for 15, 7.5 for 30, 5.4 for many.
+    fn bent(&self, series: &Series, event: Event) -> Option<(Way, usize, f64)> {
+        let Event { begin, end, .. } = event;
+        let (place, better) = self.place(&[(series, Way::Lines)], event)?;
+        let degrees = series.count(begin, end).checked_sub(5).filter(|degrees| *degrees > 0)? as f64;
+        let (one, two) = (series.left(begin, end), Way::Lines.left(series, begin, place, end));
+        let is_clear = (one - two) / 3.0 >= (10.0 + 120.0 / degrees) * two / degrees;
+        is_clear.then_some((Way::Lines, place, better))
+    }
+
+    /// Where the levels before and behind are so far apart that it is no chance, and explain more than a line does to
+    /// which a gap is as long as a moment. The bound lies above the 0.1 % point of Student's t for the degrees of
+    /// freedom of the shorter part: 8.6 for 4, 5.0 for 8, 3.6 for 30.
+    fn apart(&self, series: &Series, event: Event) -> Option<(Way, usize, f64)> {
+        let Event { begin, end, .. } = event;
+        let (place, better) = self.place(&[(series, Way::Levels)], event)?;
+        let counts = [series.count(begin, place), series.count(place, end)];
+        let few = counts[0].min(counts[1]).checked_sub(1).filter(|few| *few > 0)? as f64;
+        let ((before, narrow), (after, wide)) = (series.level(begin, place)?, series.level(place, end)?);
+        let error = (narrow * narrow / counts[0] as f64 + wide * wide / counts[1] as f64).sqrt();
+        let is_clear = (after - before).abs() >= (4.0 + 20.0 / few) * error
+            && 2.0 * Way::Levels.left(series, begin, place, end) <= series.left_in_steps(begin, end);
+        is_clear.then_some((Way::Levels, place, better))
+    }
+}
+
+/// What a signal is, on either side of a cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Lines,
+    Levels,
+}
+
+impl Way {
+    /// What it leaves.
+    fn left(self, series: &Series, begin: usize, cut: usize, end: usize) -> f64 {
+        match self {
+            Self::Lines => series.left(begin, cut) + series.left(cut, end),
+            Self::Levels => series.left_by_levels(begin, cut, end),
+        }
     }
 }
 
@@ -390,18 +434,6 @@ fn level(series: &Series, from: usize, to: usize) -> Option<Level> {
 fn student(degrees: usize) -> f64 {
     let inverse = 1.0 / degrees.max(1) as f64;
     1.96 + inverse * (2.372 + inverse * (2.822 + inverse * (2.556 + inverse * 1.8)))
-}
-
-/// Whether two lines explain the signal so much better than one that it is no chance. The bound lies above the 0.1 %
-/// point of F(3, n − 5) for every n from ten on: 33.2 for n = 10, 12.6 for 15, 7.5 for 30, 5.4 for many.
-fn is_clear(series: &Series, event: Event, cut: usize) -> bool {
-    let Event { begin, end, .. } = event;
-    let Some(degrees) = series.count(begin, end).checked_sub(5).filter(|degrees| *degrees > 0) else {
-        return false;
-    };
-    let (one, two) = (series.left(begin, end), series.left(begin, cut) + series.left(cut, end));
-    let bound = 10.0 + 120.0 / degrees as f64;
-    (one - two) / 3.0 >= bound * two / degrees as f64
 }
 
 /// The parts of a stretch: those that the cuts make, and equal ones of which none is shorter than a level needs.

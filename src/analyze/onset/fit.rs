@@ -9,8 +9,8 @@ pub const SHORTEST: usize = 3;
 pub struct Series {
     mean: f64,
     noise: f64,
-    /// Up to each step: how many values, and the sums of t, y, t², t·y, y².
-    sums: Vec<[f64; 6]>,
+    /// Up to each step: how many values, and the sums of t, y, t², t·y, y², and of t, t², t·y where t is the step.
+    sums: Vec<[f64; 9]>,
 }
 
 impl Series {
@@ -25,13 +25,14 @@ impl Series {
         let mean = known.iter().sum::<f64>() / known.len() as f64;
         let noise = noise(&known).max((high - low) * 1e-6);
         let (first, last) = (times.first()?, times.last()?);
-        let mut sums = vec![[0.0; 6]];
-        for (time, value) in times.iter().zip(values) {
+        let mut sums = vec![[0.0; 9]];
+        for (step, (time, value)) in times.iter().zip(values).enumerate() {
             let mut sum = sums.last().copied().unwrap_or_default();
             if let Some(value) = value {
                 let t = (time - first) / (last - first).max(f64::MIN_POSITIVE) - 0.5;
                 let y = (value - mean) / noise;
-                let of_one = [1.0, t, y, t * t, t * y, y * y];
+                let i = step as f64 / times.len() as f64 - 0.5;
+                let of_one = [1.0, t, y, t * t, t * y, y * y, i, i * i, i * y];
                 sum.iter_mut().zip(of_one).for_each(|(sum, one)| *sum += one);
             }
             sums.push(sum);
@@ -39,7 +40,7 @@ impl Series {
         Some(Self { mean, noise, sums })
     }
 
-    fn sum(&self, from: usize, to: usize) -> [f64; 6] {
+    fn sum(&self, from: usize, to: usize) -> [f64; 9] {
         std::array::from_fn(|i| self.sums[to][i] - self.sums[from][i])
     }
 
@@ -50,7 +51,7 @@ impl Series {
 
     /// Mean and standard deviation of a part, in the signal's own unit; None of fewer than two values.
     pub fn level(&self, from: usize, to: usize) -> Option<(f64, f64)> {
-        let [n, _, y, _, _, yy] = self.sum(from, to);
+        let [n, _, y, _, _, yy, ..] = self.sum(from, to);
         if n < 1.5 {
             return None;
         }
@@ -60,14 +61,33 @@ impl Series {
 
     /// What the line of least squares through a part leaves: a sum of squares, in units of the noise.
     pub fn left(&self, from: usize, to: usize) -> f64 {
-        let [n, t, y, tt, ty, yy] = self.sum(from, to);
-        if n < 1.5 {
-            return 0.0;
-        }
-        let (sxx, sxy, syy) = (tt - t * t / n, ty - t * y / n, yy - y * y / n);
-        let explained = if sxx > 1e-12 { sxy * sxy / sxx } else { 0.0 };
-        (syy - explained).max(0.0)
+        let [n, t, y, tt, ty, yy, ..] = self.sum(from, to);
+        left(n, (t, y), (tt, ty, yy))
     }
+
+    /// The same where every step is as long as the others, gaps among them.
+    pub fn left_in_steps(&self, from: usize, to: usize) -> f64 {
+        let [n, _, y, _, _, yy, t, tt, ty] = self.sum(from, to);
+        left(n, (t, y), (tt, ty, yy))
+    }
+
+    /// What one mean on either side of the cut leaves.
+    pub fn left_by_levels(&self, from: usize, cut: usize, to: usize) -> f64 {
+        let of = |from, to| {
+            let [n, _, y, _, _, yy, ..] = self.sum(from, to);
+            if n < 1.5 { 0.0 } else { (yy - y * y / n).max(0.0) }
+        };
+        of(from, cut) + of(cut, to)
+    }
+}
+
+fn left(n: f64, (t, y): (f64, f64), (tt, ty, yy): (f64, f64, f64)) -> f64 {
+    if n < 1.5 {
+        return 0.0;
+    }
+    let (sxx, sxy, syy) = (tt - t * t / n, ty - t * y / n, yy - y * y / n);
+    let explained = if sxx > 1e-12 { sxy * sxy / sxx } else { 0.0 };
+    (syy - explained).max(0.0)
 }
 
 /// The standard deviation of what no line explains, from second differences: a slope has none, and an edge has two
