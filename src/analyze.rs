@@ -14,6 +14,7 @@ mod literal;
 pub mod loss;
 pub mod missing;
 pub mod moment;
+pub mod onset;
 pub mod op;
 pub mod operations;
 pub mod parts;

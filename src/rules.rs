@@ -6,7 +6,9 @@ mod cpu;
 mod deallocated_read;
 mod device_bound;
 mod device_outlier;
+mod direct_reclaim;
 mod facts;
+mod flush_bound;
 mod foreign_io;
 mod generator_bound;
 mod inconclusive;
@@ -18,12 +20,17 @@ mod link_degraded;
 mod links;
 #[cfg(test)]
 mod literal;
+mod lock_contention;
 mod not_enough_io;
 mod noticed;
 mod numa_remote;
+pub mod observed;
+mod pagecache;
+mod pagecache_storm;
 mod polling_not_active;
 mod polling_would_help;
 mod queue_depth_too_low;
+mod readahead;
 mod root_complex_shared;
 mod scheduler_overhead;
 mod split_io;
@@ -33,6 +40,7 @@ mod tag_starvation;
 mod thermal_throttle;
 mod throttled;
 mod unexamined;
+mod worker_punt;
 
 pub use deallocated_read::EMPTY_SHARE;
 pub use noticed::NOTICED;
@@ -45,6 +53,7 @@ use crate::envelope::Envelope;
 use crate::findings::{self, Diagnosis, Finding, Severity};
 use crate::host::Host;
 use crate::load::{LoadSummary, Scaling};
+use crate::rules::observed::{Locks, PageCache, Threads};
 
 /// Everything that a rule may look at.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +71,12 @@ pub struct Summaries<'a> {
     pub cpu: Option<&'a CpuSummary>,
     /// None: no profile could be taken.
     pub profile: Option<&'a ProfileSummary>,
+    /// None: locks were not followed.
+    pub locks: Option<&'a Locks>,
+    /// None: the page cache was not followed.
+    pub pagecache: Option<&'a PageCache>,
+    /// None: threads were not sampled.
+    pub threads: Option<&'a Threads>,
 }
 
 /// A finding's computation and its page in `biopsy explain`.
@@ -90,7 +105,13 @@ pub const RULES: &[Rule] = &[
     foreign_io::RULE,
     generator_bound::RULE,
     not_enough_io::RULE,
+    pagecache_storm::RULE,
     throttled::RULE,
+    flush_bound::RULE,
+    lock_contention::RULE,
+    direct_reclaim::RULE,
+    worker_punt::RULE,
+    readahead::RULE,
     scheduler_overhead::RULE,
     submit_cpu_bound::RULE,
     numa_remote::RULE,
@@ -377,6 +398,23 @@ mod tests {
         states("foreign-io", &[foreign::SOME, foreign::MUCH, foreign::LEAST as f64]);
         states("not-enough-io", &[not_enough_io::BUSY, not_enough_io::QUEUE_SHARE]);
         states("throttled", &[throttled::NEAR, throttled::HELD_SHARE, throttled::WRITEBACK_SHARE]);
+        let storm = [pagecache::SHARE, pagecache::KERNEL_FULL, pagecache::FREE, pagecache_storm::OF_WAITS];
+        states("pagecache-storm", &storm);
+        let page = explain("pagecache-storm").unwrap();
+        for count in [pagecache::SCANNED, pagecache::NS_PER_PAGE].map(|value| value as u64) {
+            assert!(page.contains(&crate::units::count(count)), "{count}");
+        }
+        assert!(page.contains(&format!("at\n    least {} thread", pagecache::THREADS)));
+        assert!(page.contains(&format!("of {} samples", pagecache::SAMPLES)));
+        assert!(page.contains(&format!("or {} times what it took", pagecache::TIMES_AS_MUCH)));
+        let reclaims = direct_reclaim::LEAST as f64;
+        states("direct-reclaim", &[direct_reclaim::SOME, direct_reclaim::MANY, reclaims]);
+        use lock_contention as locks;
+        states("lock-contention", &[locks::SPUN, locks::SPUN_IN_ALL, locks::ASLEEP, locks::LEAST as f64]);
+        states("readahead", &[readahead::SOME, readahead::MOST, readahead::OF_READS]);
+        assert!(explain("readahead").unwrap().contains("At least 1,000 pages") && readahead::LEAST == 1_000);
+        states("worker-punt", &[worker_punt::WORKERS, worker_punt::MOST, worker_punt::CPUS]);
+        states("flush-bound", &[flush_bound::BUSY, flush_bound::OF_WRITES, facts::MIN_IOS as f64]);
         assert!(explain("inconclusive").unwrap().contains("gone before the end"), "facts::doubt has it");
         assert!(explain("submit-cpu-bound").unwrap().contains("see complete-cpu-bound"), "a rule of its own");
         assert!(explain("inconclusive").unwrap().contains(&format!("{} %", facts::MAX_LOSS * 100.0)));

@@ -274,6 +274,9 @@ impl Case {
             scaling: self.scaling.as_ref(),
             cpu: self.cpu.as_ref(),
             profile: self.profile.as_ref(),
+            locks: None,
+            pagecache: None,
+            threads: None,
         }
     }
 

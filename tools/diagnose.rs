@@ -169,6 +169,9 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         scaling: scaling.as_ref(),
         cpu: Some(&cpus),
         profile: profile.as_ref(),
+        locks: None,
+        pagecache: None,
+        threads: None,
     };
     let diagnosis = rules::diagnose(&summaries);
     let doubt = loss::distrust(&latency, &envelope.lost, args.window.max_loss);

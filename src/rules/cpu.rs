@@ -152,6 +152,19 @@ pub fn elevator_share(profile: &ProfileSummary) -> f64 {
     })
 }
 
+/// Share of the busy samples that are in one of these functions of the kernel, or in what those call.
+pub fn within(profile: &ProfileSummary, functions: &[&str]) -> f64 {
+    folded_share(profile, |stack| kernel_frames(stack).any(|frame| functions.contains(&frame)))
+}
+
+/// Share of the busy samples in functions of the kernel that satisfy `matches`, without what those call.
+pub fn leaves(profile: &ProfileSummary, matches: impl Fn(&str) -> bool) -> f64 {
+    let leaf = |stack: &str| {
+        stack.rsplit(';').next().and_then(|frame| frame.strip_suffix("_[k]")).is_some_and(&matches)
+    };
+    folded_share(profile, |stack| stack.contains(';') && leaf(stack))
+}
+
 /// What the load's workers used, in shares of one CPU each.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Workers {

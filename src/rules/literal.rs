@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Summaries;
+use super::observed::{Locks, PageCache, Threads};
 use crate::analyze::interrupts::{Busiest, Carried, DeviceInterrupts, InterruptSummary, VectorSummary};
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use crate::analyze::op::Op;
@@ -25,6 +26,9 @@ pub struct Case {
     pub scaling: Option<Scaling>,
     pub profile: Option<ProfileSummary>,
     pub interrupts: Option<InterruptSummary>,
+    pub locks: Option<Locks>,
+    pub pagecache: Option<PageCache>,
+    pub threads: Option<Threads>,
 }
 
 /// `count` values of `value` each, but the first one, which is `min`.
@@ -83,6 +87,9 @@ impl Case {
             profile: Some(profile(&[(CpuClass::System, 100), (CpuClass::User, 50), (CpuClass::Irq, 50)])),
             interrupts: None,
             scaling: None,
+            locks: None,
+            pagecache: None,
+            threads: None,
         };
         case.loaded().operations = ios;
         case.loaded().bytes = ios * 4096;
@@ -105,6 +112,9 @@ impl Case {
             scaling: self.scaling.as_ref(),
             cpu: None,
             profile: self.profile.as_ref(),
+            locks: self.locks.as_ref(),
+            pagecache: self.pagecache.as_ref(),
+            threads: self.threads.as_ref(),
         }
     }
 

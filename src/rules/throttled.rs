@@ -62,6 +62,8 @@ When it is wrong
   - The kernel counts bios, not requests: merges and splits move the rate against an I/O limit.
   - Limits that change during the run, and those of cgroups that cannot be seen from here (a container's
     host), are not known. io.latency and io.cost are not looked at.
+  - Writers that the kernel holds while there is too much dirty memory (balance_dirty_pages), and tasks that
+    it holds in reclaim, wait because the device or reclaim is slow: that is device-bound, or direct-reclaim.
   - A virtual disk's limit, set by the cloud or the hypervisor, is no throttle of this kernel: it looks like
     the device (device-bound).
 

@@ -8,8 +8,7 @@ use crate::host::BlockDevice;
 use crate::host::pci::sharing;
 
 /// Concerns that no probe of this version covers.
-const NO_PROBE: &[&str] =
-    &["lock contention", "page-cache reclaim and read-ahead", "the device's wear and caches"];
+const NO_PROBE: &[&str] = &["the device's wear and caches"];
 
 /// The list for this run.
 pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
@@ -50,6 +49,18 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
         let why = refused.map_or("interrupts were not counted", |missing| missing.why.as_str());
         add("interrupts per queue and completions per interrupt", why);
     }
+    let mut pressure = |what: &str, looked: bool, part: &str, else_why: &str| {
+        let refused = s.envelope.missing.iter().find(|m| m.part.as_deref() == Some(part));
+        if !looked {
+            add(what, refused.map_or(else_why, |missing| missing.why.as_str()));
+        }
+    };
+    pressure("lock contention", s.locks.is_some(), "locks", "locks were not followed");
+    let reclaim = s.pagecache.is_some_and(|seen| seen.scanned_pages.is_some() || seen.reclaims.is_some());
+    pressure("page-cache reclaim", reclaim, "pagecache", "the page cache was not followed");
+    let ahead = s.pagecache.is_some_and(|seen| seen.readahead.is_some());
+    pressure("read-ahead", ahead, "readahead", "read-ahead was not counted");
+    pressure("what threads wait for", s.threads.is_some(), "threads", "threads were not sampled");
     links(s, &mut add);
     NO_PROBE.iter().for_each(|what| add(what, "this version has no probe for it"));
     list.extend(link_bound::beyond(s));
@@ -91,6 +102,7 @@ mod tests {
     use super::*;
     use crate::envelope::Missing;
     use crate::rules::literal::Case;
+    use crate::rules::observed::PageCache;
 
     #[test]
     fn the_way_to_memory_is_named_where_it_is_not_known() {
@@ -125,6 +137,31 @@ mod tests {
         assert!(why(&case).unwrap().ends_with("no rights"));
         case.interrupt(41, &[(0, 1_000)], 1_000, 1);
         assert_eq!(why(&case), None);
+    }
+
+    #[test]
+    fn memory_locks_and_threads_are_named_where_nobody_looked() {
+        let mut case = Case::new(1_000, 32);
+        let what = ["lock contention", "page-cache reclaim", "read-ahead", "what threads wait for"];
+        let named = |case: &Case| {
+            let all = list(&case.summaries());
+            what.iter().filter(|what| all.iter().any(|n| n.what == **what)).count()
+        };
+        assert_eq!(named(&case), 4);
+        case.locks = Some(Default::default());
+        case.threads = Some(Default::default());
+        case.pagecache = Some(PageCache { reclaims: Some(Default::default()), ..PageCache::default() });
+        assert_eq!(named(&case), 1, "read-ahead");
+        case.pagecache.as_mut().unwrap().readahead = Some(Default::default());
+        assert_eq!(named(&case), 0);
+        case.locks = None;
+        let why = "locks were not followed: no rights".to_string();
+        case.envelope.missing.push(Missing {
+            part: Some("locks".into()),
+            why: why.clone(),
+            ..Missing::default()
+        });
+        assert!(list(&case.summaries()).iter().any(|n| n.why == why));
     }
 
     #[test]

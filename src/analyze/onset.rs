@@ -1,0 +1,480 @@
+//! The onset of trouble: the moment at which throughput, free memory, reclaim and spinning changed together, and which
+//! of them moved first.
+//!
+//! 1. What was before the load and after it is left out: moments at either end in which it moved less than
+//!    [`LOADED`] of its best.
+//! 2. The series is cut where lines of least squares, one per signal and part, leave least, with a penalty for every
+//!    cut (optimal partitioning; all signals are cut at the same moments). What drifts or ramps up is one line, and
+//!    free memory that runs out is two: the bend is a cut.
+//! 3. A cut, or several within [`TOGETHER_NS`] of each other, is an onset where
+//!    - at least one signal of memory (free, reclaim) and one of its price (throughput, spinning) moved for the worse:
+//!      each by its least size ([`Signal`]), with its two levels so far apart that Student's t is above its 0.1 %
+//!      point, and with half of what a line leaves, or less, left by them;
+//!    - one of these at least is no drift: two lines explain it so much better than one that F(3, n − 5) is above
+//!      its 0.1 % point. (Beside a gap two levels alone prove nothing: a slope across it looks like them.)
+//!    - throughput did not become better: a load that begins moves all the others too;
+//!    - it lasts: no part behind it has a moved signal back on the other side of the middle between both levels;
+//!    - it is new: no part before it has all moved signals on the far side. What comes and goes is no onset.
+//! 4. Where it is, is where one cut serves all moved signals best, and each signal has the place that serves it best.
+//!
+//! Its error: the place lies within one moment of the truth where the signals change by four times their noise or
+//! more, and within a gap of the series anywhere (`after_ns` and `at_ns` are the gap's ends). On noise without a change
+//! fewer than 1 in 1,000 series of 20 to 120 moments had an onset (a test holds both). Intervals of levels take the
+//! moments for independent: where each is like the one before, they are too narrow.
+
+mod fit;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+use self::fit::{SHORTEST, Series};
+use crate::analyze::moment::Moment;
+
+/// Fewer moments than this, in all and on either side, say nothing.
+pub const LEAST_MOMENTS: usize = 10;
+pub const LEAST_ON_A_SIDE: usize = 5;
+
+/// Of the best throughput, below which the load has not begun, or is over.
+const LOADED: f64 = 0.05;
+
+/// Signals that move within this time, or within three moments, move together.
+const TOGETHER_NS: u64 = 5_000_000_000;
+
+/// Steps that the series is cut by; a longer one is averaged down to so many first.
+const MOST_STEPS: usize = 400;
+
+/// What is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Signal {
+    /// Free memory, in bytes. For the worse: half of it, or less, is left.
+    Free,
+    /// Pages that reclaim looked at, per second. For the worse: twice as many, and 10,000 more.
+    Reclaim,
+    /// CPU time of spinning, in percent of all CPUs: the middle between what it is at least and at most. For the
+    /// worse: 5 points more.
+    Spin,
+    /// CPU time in the kernel, in percent of all CPUs, where spinning was not measured. For the worse: 10 points more.
+    System,
+    /// Bytes per second, read and written. For the worse: 15 % less.
+    Throughput,
+}
+
+impl Signal {
+    /// In the order in which trouble spreads, which is the order of those that move at the same moment.
+    pub const ALL: [Self; 5] = [Self::Free, Self::Reclaim, Self::Spin, Self::System, Self::Throughput];
+
+    /// As a sentence calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Free => "free memory",
+            Self::Reclaim => "reclaim",
+            Self::Spin => "spinning",
+            Self::System => "CPU time in the kernel",
+            Self::Throughput => "throughput",
+        }
+    }
+
+    fn is_memory(self) -> bool {
+        matches!(self, Self::Free | Self::Reclaim)
+    }
+
+    /// What a moment says of it.
+    fn of(self, moment: &Moment) -> Option<f64> {
+        let per_second = |n: u64| n as f64 * 1e9 / moment.duration_ns as f64;
+        let value = match self {
+            Self::Free => moment.free_bytes? as f64,
+            Self::Reclaim => per_second(moment.scanned_pages?),
+            Self::Spin => moment.spin_percent.map(|(low, high)| (low + high) / 2.0)?,
+            Self::System => moment.system_percent?,
+            Self::Throughput => match (moment.read_bytes, moment.written_bytes) {
+                (None, None) => return None,
+                (read, written) => per_second(read.unwrap_or(0)) + per_second(written.unwrap_or(0)),
+            },
+        };
+        value.is_finite().then_some(value)
+    }
+
+    /// Whether a change is one for the worse, and large enough to matter.
+    fn is_worse(self, before: f64, after: f64) -> bool {
+        match self {
+            Self::Free => after <= before * 0.5,
+            Self::Reclaim => after >= before * 2.0 && after >= before + 10_000.0,
+            Self::Spin => after >= before + 5.0,
+            Self::System => after >= before + 10.0,
+            Self::Throughput => after <= before * 0.85,
+        }
+    }
+}
+
+/// A signal's mean over a part of the series.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Level {
+    pub mean: f64,
+    /// The interval that holds the mean with 95 %.
+    pub low: f64,
+    pub high: f64,
+    /// How many moments it rests on.
+    pub moments: usize,
+}
+
+/// A signal that moved.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Moved {
+    pub signal: Signal,
+    /// End of the first moment behind its own change.
+    pub at_ns: u64,
+    pub before: Level,
+    pub after: Level,
+}
+
+/// When it began.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Onset {
+    /// End of the last moment of the old state, from the start of the run.
+    pub after_ns: u64,
+    /// End of the first moment of the new one: it flipped in between.
+    pub at_ns: u64,
+    /// By when they moved; those that moved at one moment in the order in which trouble spreads.
+    pub moved: Vec<Moved>,
+    /// Those that moved at the first moment.
+    pub first: Vec<Signal>,
+}
+
+impl Onset {
+    /// What it says of that signal; None where that did not move.
+    pub fn of(&self, signal: Signal) -> Option<&Moved> {
+        self.moved.iter().find(|moved| moved.signal == signal)
+    }
+}
+
+/// Why there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoOnset {
+    /// Not enough moments under load.
+    TooShort,
+    /// Nothing of memory, or nothing of what it costs, was measured.
+    TooLittleKnown,
+    /// Nothing changed for the worse, together and for good.
+    Steady,
+}
+
+impl NoOnset {
+    /// As a reason behind "no onset is named: ".
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::TooShort => "fewer than 10 moments under load",
+            Self::TooLittleKnown => "it takes free memory or reclaim, and throughput or CPU time",
+            Self::Steady => "nothing changed for the worse, together and for good",
+        }
+    }
+}
+
+/// The onset in a series of moments, in the order of time. Moments without a length, and those that are not later than
+/// the one before, are left out.
+///
+/// Fails where none can be named, with the reason.
+pub fn onset(moments: &[Moment]) -> Result<Onset, NoOnset> {
+    let mut end_ns = 0;
+    let in_order = |moment: &&Moment| {
+        let later = moment.duration_ns > 0 && moment.at_ns > end_ns;
+        end_ns = if later { moment.at_ns } else { end_ns };
+        later
+    };
+    let ordered: Vec<Moment> = moments.iter().filter(in_order).copied().collect();
+    let loaded = under_load(&ordered);
+    if loaded.len() < LEAST_MOMENTS {
+        return Err(NoOnset::TooShort);
+    }
+    let run = Run::new(loaded);
+    let has = |memory: bool| run.signals.iter().any(|(signal, _)| signal.is_memory() == memory);
+    if !has(true) || !has(false) {
+        let stands_still = |memory: bool| {
+            Signal::ALL.iter().any(|s| s.is_memory() == memory && loaded.iter().any(|m| s.of(m).is_some()))
+        };
+        let known = stands_still(true) && stands_still(false);
+        return Err(if known { NoOnset::Steady } else { NoOnset::TooLittleKnown });
+    }
+    let cuts = run.cuts();
+    let judged = run.events(&cuts).into_iter().filter_map(|event| run.judge(event, &cuts));
+    judged.max_by(Judged::order).map_or(Err(NoOnset::Steady), |judged| Ok(judged.onset))
+}
+
+/// Without the moments at both ends in which the load moved next to nothing.
+fn under_load(moments: &[Moment]) -> &[Moment] {
+    let rate = |moment: &Moment| Signal::Throughput.of(moment);
+    let best = moments.iter().filter_map(rate).fold(0.0, f64::max);
+    let is_loaded = |moment: &Moment| rate(moment).is_none_or(|rate| rate >= best * LOADED);
+    let (Some(first), Some(last)) = (moments.iter().position(is_loaded), moments.iter().rposition(is_loaded))
+    else {
+        return &[];
+    };
+    &moments[first..=last]
+}
+
+/// The series of a run, moment by moment.
+struct Run<'a> {
+    moments: &'a [Moment],
+    signals: Vec<(Signal, Series)>,
+}
+
+/// Cuts that belong together: what was before ends at `from`, what is behind begins at `to`.
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    /// Where the part before begins, and where the first part behind ends.
+    begin: usize,
+    from: usize,
+    to: usize,
+    end: usize,
+}
+
+struct Judged {
+    onset: Onset,
+    /// How much better two lines are, over all moved signals.
+    gain: f64,
+}
+
+impl Judged {
+    /// The more signals the better, then the clearer.
+    fn order(a: &Self, b: &Self) -> std::cmp::Ordering {
+        a.onset.moved.len().cmp(&b.onset.moved.len()).then(a.gain.total_cmp(&b.gain))
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(moments: &'a [Moment]) -> Self {
+        Self { moments, signals: series(moments) }
+    }
+
+    /// Where the lines change.
+    fn cuts(&self) -> Vec<usize> {
+        let count = self.moments.len();
+        let width = count.div_ceil(MOST_STEPS);
+        let binned: Vec<Moment>;
+        let (signals, steps) = if width == 1 {
+            (self.signals.iter().map(|(_, series)| series.clone()).collect::<Vec<_>>(), count)
+        } else {
+            binned = self.moments.chunks(width).map(mean_of).collect();
+            (series(&binned).into_iter().map(|(_, series)| series).collect(), binned.len())
+        };
+        // Each part has two numbers per signal, and its place: twice what the Bayesian criterion (BIC) asks for, as
+        // moments of a run are less independent than it takes them to be.
+        let penalty = 2.0 * (2 * signals.len() + 1) as f64 * (steps as f64).ln();
+        fit::cuts(&signals, steps, penalty).into_iter().map(|cut| cut * width).collect()
+    }
+
+    /// The cuts that may be an onset, by themselves or with those behind them.
+    fn events(&self, cuts: &[usize]) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (at, from) in cuts.iter().enumerate() {
+            let mut to_at = at;
+            events.push(self.event(cuts, at, to_at));
+            while cuts.get(to_at + 1).is_some_and(|next| self.together(*from, *next)) {
+                to_at += 1;
+                events.push(self.event(cuts, at, to_at));
+            }
+        }
+        events
+    }
+
+    fn together(&self, from: usize, to: usize) -> bool {
+        let ns = self.moments[to].at_ns.saturating_sub(self.moments[from].at_ns);
+        to - from <= SHORTEST || ns <= TOGETHER_NS
+    }
+
+    fn event(&self, cuts: &[usize], first: usize, last: usize) -> Event {
+        let (from, to) = (cuts[first], cuts[last]);
+        // Parts that are too short to be a level are joined with those beyond.
+        let before = cuts[..first].iter().rev().copied().find(|cut| from - cut >= LEAST_ON_A_SIDE);
+        let behind = cuts[last + 1..].iter().copied().find(|cut| cut - to >= LEAST_ON_A_SIDE);
+        Event { begin: before.unwrap_or(0), from, to, end: behind.unwrap_or(self.moments.len()) }
+    }
+
+    fn judge(&self, event: Event, cuts: &[usize]) -> Option<Judged> {
+        let Event { begin, from, to, .. } = event;
+        let count = self.moments.len();
+        if from - begin < LEAST_ON_A_SIDE || count - to < LEAST_ON_A_SIDE {
+            return None;
+        }
+        let mut moved: Vec<(&Series, Moved)> = Vec::new();
+        let (mut gain, mut ways) = (0.0, Vec::new());
+        for (signal, series) in &self.signals {
+            let (Some(before), Some(after)) = (level(series, begin, from), level(series, to, count)) else {
+                continue;
+            };
+            let clear = self.bent(series, event).or_else(|| self.apart(series, event));
+            let Some((way, place, better)) = clear else { continue };
+            if *signal == Signal::Throughput && signal.is_worse(after.mean, before.mean) {
+                return None;
+            }
+            if signal.is_worse(before.mean, after.mean) {
+                gain += better;
+                ways.push((series, way));
+                let at_ns = self.moments[place].at_ns;
+                moved.push((series, Moved { signal: *signal, at_ns, before, after }));
+            }
+        }
+        let has = |memory: bool| moved.iter().any(|(_, moved)| moved.signal.is_memory() == memory);
+        let (old, new) = (parts(0, from, cuts), parts(to, count, cuts));
+        let no_drift = ways.iter().any(|(_, way)| *way == Way::Lines);
+        if !no_drift || !has(true) || !has(false) || !lasts(&moved, &new) || !is_new(&moved, &old) {
+            return None;
+        }
+        widen(&mut moved, begin, from, &old);
+        let (place, _) = self.place(&ways, event)?;
+        let mut moved: Vec<Moved> = moved.into_iter().map(|(_, moved)| moved).collect();
+        moved.sort_by_key(|moved| (moved.at_ns, moved.signal));
+        let first_ns = moved[0].at_ns;
+        let first = moved.iter().filter(|one| one.at_ns == first_ns).map(|one| one.signal).collect();
+        let after_ns = self.moments[place - 1].at_ns;
+        Some(Judged { onset: Onset { after_ns, at_ns: self.moments[place].at_ns, moved, first }, gain })
+    }
+
+    /// The cut near the event that serves these signals best, and how much better than none it is.
+    fn place(&self, signals: &[(&Series, Way)], event: Event) -> Option<(usize, f64)> {
+        let Event { begin, from, to, end } = event;
+        let reach = SHORTEST.max(2 * self.moments.len().div_ceil(MOST_STEPS));
+        let low = from.saturating_sub(reach).max(begin + SHORTEST);
+        let high = (to + reach).min(end.checked_sub(SHORTEST)?);
+        let left = |cut: usize| signals.iter().map(|(s, way)| way.left(s, begin, cut, end)).sum::<f64>();
+        let best = (low..=high).min_by(|a, b| left(*a).total_cmp(&left(*b)))?;
+        let whole: f64 = signals.iter().map(|(s, _)| s.left(begin, end)).sum();
+        Some((best, (whole / left(best).max(f64::MIN_POSITIVE)).max(1.0).ln().min(50.0)))
+    }
+
+    /// Where two lines explain the signal so much better than one that it is no chance. The bound lies above the 0.1 %
+    /// point of F(3, n − 5) for every n from ten on: 33.2 for n = 10, 12.6 for 15, 7.5 for 30, 5.4 for many.
+    fn bent(&self, series: &Series, event: Event) -> Option<(Way, usize, f64)> {
+        let Event { begin, end, .. } = event;
+        let (place, better) = self.place(&[(series, Way::Lines)], event)?;
+        let degrees = series.count(begin, end).checked_sub(5).filter(|degrees| *degrees > 0)? as f64;
+        let (one, two) = (series.left(begin, end), Way::Lines.left(series, begin, place, end));
+        let is_clear = (one - two) / 3.0 >= (10.0 + 120.0 / degrees) * two / degrees;
+        is_clear.then_some((Way::Lines, place, better))
+    }
+
+    /// Where the levels before and behind are so far apart that it is no chance, and explain more than a line does to
+    /// which a gap is as long as a moment. The bound lies above the 0.1 % point of Student's t for the degrees of
+    /// freedom of the shorter part: 8.6 for 4, 5.0 for 8, 3.6 for 30.
+    fn apart(&self, series: &Series, event: Event) -> Option<(Way, usize, f64)> {
+        let Event { begin, end, .. } = event;
+        let (place, better) = self.place(&[(series, Way::Levels)], event)?;
+        let counts = [series.count(begin, place), series.count(place, end)];
+        let few = counts[0].min(counts[1]).checked_sub(1).filter(|few| *few > 0)? as f64;
+        let ((before, narrow), (after, wide)) = (series.level(begin, place)?, series.level(place, end)?);
+        let error = (narrow * narrow / counts[0] as f64 + wide * wide / counts[1] as f64).sqrt();
+        let is_clear = (after - before).abs() >= (4.0 + 20.0 / few) * error
+            && 2.0 * Way::Levels.left(series, begin, place, end) <= series.left_in_steps(begin, end);
+        is_clear.then_some((Way::Levels, place, better))
+    }
+}
+
+/// What a signal is, on either side of a cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Lines,
+    Levels,
+}
+
+impl Way {
+    /// What it leaves.
+    fn left(self, series: &Series, begin: usize, cut: usize, end: usize) -> f64 {
+        match self {
+            Self::Lines => series.left(begin, cut) + series.left(cut, end),
+            Self::Levels => series.left_by_levels(begin, cut, end),
+        }
+    }
+}
+
+fn series(moments: &[Moment]) -> Vec<(Signal, Series)> {
+    let times: Vec<f64> = moments.iter().map(|moment| moment.at_ns as f64 / 1e9).collect();
+    let mut found = Vec::new();
+    for signal in Signal::ALL {
+        let values: Vec<Option<f64>> = moments.iter().map(|moment| signal.of(moment)).collect();
+        let known = values.iter().flatten().count();
+        // Spinning is kernel time: it must not count twice.
+        let spin = found.iter().any(|(other, _)| *other == Signal::Spin);
+        if known < LEAST_MOMENTS || (signal == Signal::System && spin) {
+            continue;
+        }
+        found.extend(Series::new(&times, &values).map(|series| (signal, series)));
+    }
+    found
+}
+
+/// Several moments as one. What one of them does not know the mean is of the others.
+fn mean_of(moments: &[Moment]) -> Moment {
+    let mean = |signal: Signal| {
+        let known: Vec<f64> = moments.iter().filter_map(|moment| signal.of(moment)).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    };
+    // Rates of moments of one second each.
+    Moment {
+        at_ns: moments.last().map_or(0, |moment| moment.at_ns),
+        duration_ns: 1_000_000_000,
+        read_bytes: mean(Signal::Throughput).map(|value| value as u64),
+        free_bytes: mean(Signal::Free).map(|value| value as u64),
+        scanned_pages: mean(Signal::Reclaim).map(|value| value as u64),
+        spin_percent: mean(Signal::Spin).map(|value| (value, value)),
+        system_percent: mean(Signal::System),
+        ..Moment::default()
+    }
+}
+
+fn level(series: &Series, from: usize, to: usize) -> Option<Level> {
+    let (mean, spread) = series.level(from, to)?;
+    let moments = series.count(from, to);
+    let half = student(moments - 1) * spread / (moments as f64).sqrt();
+    (moments >= LEAST_ON_A_SIDE).then_some(Level { mean, low: mean - half, high: mean + half, moments })
+}
+
+/// The 97.5 % point of Student's distribution, to 1 % from two degrees of freedom on.
+fn student(degrees: usize) -> f64 {
+    let inverse = 1.0 / degrees.max(1) as f64;
+    1.96 + inverse * (2.372 + inverse * (2.822 + inverse * (2.556 + inverse * 1.8)))
+}
+
+/// The parts of a stretch: those that the cuts make, and equal ones of which none is shorter than a level needs.
+fn parts(from: usize, to: usize, cuts: &[usize]) -> Vec<(usize, usize)> {
+    let count = ((to - from) / LEAST_ON_A_SIDE).clamp(1, 8);
+    let equal = (0..count).map(|i| (from + (to - from) * i / count, from + (to - from) * (i + 1) / count));
+    let inside = cuts.iter().copied().filter(|cut| (from + 1..to).contains(cut));
+    let ends: Vec<usize> = [from].into_iter().chain(inside).chain([to]).collect();
+    ends.windows(2).map(|ends| (ends[0], ends[1])).chain(equal).collect()
+}
+
+/// How far a part is from the old state to the new one: 0 and 1; None where the signal is not known there.
+fn way(series: &Series, moved: &Moved, part: (usize, usize)) -> Option<f64> {
+    let (mean, _) = series.level(part.0, part.1)?;
+    Some((mean - moved.before.mean) / (moved.after.mean - moved.before.mean))
+}
+
+fn lasts(moved: &[(&Series, Moved)], parts: &[(usize, usize)]) -> bool {
+    let stays =
+        |part| moved.iter().all(|(series, moved)| way(series, moved, part).is_none_or(|way| way > 0.5));
+    parts.iter().copied().all(stays)
+}
+
+fn is_new(moved: &[(&Series, Moved)], parts: &[(usize, usize)]) -> bool {
+    let was = |part| moved.iter().all(|(series, moved)| way(series, moved, part).is_none_or(|way| way > 0.5));
+    !parts.iter().copied().any(was)
+}
+
+/// Lets the levels before rest on the earlier parts as well, as far as those are of the same state: noise may cut it.
+fn widen(moved: &mut [(&Series, Moved)], mut begin: usize, from: usize, parts: &[(usize, usize)]) {
+    let same = |part| {
+        let near = |way: f64| way.abs() < 0.25;
+        let level = |(series, moved): &&(&Series, Moved)| {
+            moved.signal == Signal::Free || way(series, moved, part).is_none_or(near)
+        };
+        moved.iter().filter(level).count() == moved.len()
+    };
+    while let Some(part) = parts.iter().copied().find(|part| part.1 == begin && same(*part)) {
+        begin = part.0;
+    }
+    for (series, moved) in moved {
+        moved.before = level(series, begin, from).unwrap_or(moved.before);
+    }
+}

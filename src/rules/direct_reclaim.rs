@@ -1,0 +1,220 @@
+//! Tasks that want memory must take it from the page cache themselves, and wait meanwhile.
+
+use std::collections::BTreeMap;
+
+use super::facts::percent;
+use super::observed::{Reclaim, Reclaims};
+use super::pagecache::{self, DIRECT, SAMPLES};
+use super::{Rule, Summaries, pagecache_storm};
+use crate::findings::{Finding, Severity, Worth};
+use crate::units::{count, figure, in_percent, time};
+
+/// Threads in direct reclaim at a time, on average.
+pub const SOME: f64 = 0.1;
+pub const MANY: f64 = 0.5;
+
+/// Fewer reclaims than this carry no finding.
+pub const LEAST: u64 = 100;
+
+/// One doubling is the most that is promised from one run.
+const MAX_WORTH: f64 = 2.0;
+
+pub const RULE: Rule = Rule { id: "direct-reclaim", page: PAGE, find };
+
+const PAGE: &str = "\
+Tasks that want memory must reclaim it themselves, and wait meanwhile.
+
+As long as kswapd keeps some memory free, nobody waits for it. When it does not, or when a memory cgroup is at
+its limit (there is no kswapd for that), the task that wants a page looks for one: a read or a write then
+takes as long as reclaim does.
+
+How it is computed
+  threads_in_reclaim = time in direct reclaim and in the reclaim of memory cgroups / length of the window.
+  Found from 0.1 on, with at least 100 reclaims: a note, and a warning from 0.5 on. Where the events of
+  reclaim were not seen, by the samples of threads whose stacks are in try_to_free_pages or
+  try_to_free_mem_cgroup_pages (at least 10 samples). A note where pagecache-storm says it.
+  The kind with more time is named.
+
+From which numbers
+  locks.pagecache.reclaims.direct, .memcg, .kswapd; threads[].stack, .average_threads.
+
+When it is wrong
+  - Reclaim of other tasks counts as well, whatever they want the memory for.
+  - Time in reclaim contains waiting for a CPU, and throttling in reclaim while the disk writes.
+  - A limit of a memory cgroup may be wanted: then its cache is small on purpose.
+
+What to try
+  O_DIRECT, so that reads and writes need no page. For a cgroup: raise memory.max or memory.high (v1:
+  memory.limit_in_bytes). For the machine: more free memory kept ready, so that kswapd begins earlier
+  (sysctl vm.watermark_scale_factor=200, vm.min_free_kbytes); less dirty memory at once (vm.dirty_bytes).
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    counted(s).or_else(|| sampled(s)).into_iter().collect()
+}
+
+fn counted(s: &Summaries<'_>) -> Option<Finding> {
+    let pagecache = s.pagecache.filter(|of| of.duration_ns > 0)?;
+    let Reclaims { kswapd, direct, memcg } = pagecache.reclaims?;
+    let threads = |of: Reclaim| of.ns as f64 / pagecache.duration_ns as f64;
+    let both = threads(direct) + threads(memcg);
+    if both < SOME || direct.count + memcg.count < LEAST {
+        return None;
+    }
+    let line = |what: &str, of: Reclaim| {
+        (of.count > 0).then(|| {
+            let mean = time(of.ns / of.count);
+            format!(
+                "{} reclaims {what}, {mean} each: {} threads at a time",
+                count(of.count),
+                figure(threads(of))
+            )
+        })
+    };
+    let evidence = [
+        line("by tasks that found no free memory", direct),
+        line("by tasks whose memory cgroup was at its limit", memcg),
+        line("by kswapd, for which nobody waits", kswapd),
+    ];
+    let mut finding = finding(s, both, memcg.ns > direct.ns, 0.85, evidence.into_iter().flatten().collect());
+    finding
+        .numbers
+        .extend([("direct_reclaims", direct.count as f64), ("memcg_reclaims", memcg.count as f64)]);
+    Some(finding)
+}
+
+fn sampled(s: &Summaries<'_>) -> Option<Finding> {
+    if s.pagecache.is_some_and(|of| of.reclaims.is_some()) {
+        return None;
+    }
+    let threads = s.threads?;
+    let both =
+        pagecache::sampled(threads, |row| pagecache::is_in(row, DIRECT)).filter(|both| *both >= SOME)?;
+    let memcg = pagecache::sampled(threads, |row| pagecache::is_in(row, &DIRECT[1..])).unwrap_or(0.0);
+    let evidence = vec![format!(
+        "{} threads at a time have direct reclaim on their stacks (at least {SAMPLES} samples)",
+        figure(both)
+    )];
+    Some(finding(s, both, memcg > both / 2.0, 0.7, evidence))
+}
+
+fn finding(
+    s: &Summaries<'_>,
+    threads: f64,
+    cgroup: bool,
+    confidence: f64,
+    mut evidence: Vec<String>,
+) -> Finding {
+    let storm = pagecache_storm::stands(s);
+    if storm {
+        evidence.push("it is a part of pagecache-storm".to_string());
+    }
+    // All who are at work at a time: what reclaim takes is a part of their time.
+    let active = s.threads.map(|of| {
+        let rows = of.rows.iter().filter(|row| matches!(row.state, 'R' | 'D'));
+        rows.map(|row| row.average_threads).sum::<f64>()
+    });
+    let share = active.filter(|active| *active > threads).map(|active| threads / active);
+    let mut numbers = BTreeMap::from([("threads_in_reclaim", threads)]);
+    numbers.extend(share.map(|share| ("reclaim_share_percent", percent(share))));
+    evidence.extend(share.map(|share| format!("that is {} of the threads at work", in_percent(share))));
+    let (who, remedy) = match cgroup {
+        true => (
+            "in a memory cgroup that is at its limit",
+            "Raise the limit of the memory cgroup (memory.max, memory.high), or use O_DIRECT, which needs no pages.",
+        ),
+        false => (
+            "that find no free memory",
+            "Use O_DIRECT, which needs no pages; or let kswapd begin earlier (sysctl vm.watermark_scale_factor=200).",
+        ),
+    };
+    Finding {
+        id: RULE.id,
+        subject: if cgroup { "memory cgroup" } else { "memory" }.to_string(),
+        severity: if threads >= MANY && !storm { Severity::Warning } else { Severity::Note },
+        confidence,
+        sentence: format!("Tasks {who} reclaim it themselves: {} threads at a time do.", figure(threads)),
+        numbers,
+        evidence,
+        advice: remedy.to_string(),
+        check: "biopsy locks --for 10s".to_string(),
+        worth: share.map(|share| Worth {
+            metric: "iops_ratio".to_string(),
+            low: 1.0,
+            high: (1.0 / (1.0 - share)).min(MAX_WORTH),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::literal::{Case, SECOND};
+    use crate::rules::observed::{PageCache, ThreadRow, Threads};
+
+    fn case(direct: Reclaim, memcg: Reclaim) -> Case {
+        let mut case = Case::new(1_000, 32);
+        let kswapd = Reclaim { count: 7, ns: SECOND };
+        case.pagecache = Some(PageCache {
+            duration_ns: SECOND,
+            reclaims: Some(Reclaims { kswapd, direct, memcg }),
+            ..PageCache::default()
+        });
+        case
+    }
+
+    const NONE: Reclaim = Reclaim { count: 0, ns: 0 };
+
+    #[test]
+    fn the_time_and_the_number_of_reclaims_have_two_sides() {
+        let found = |count, ns| find(&case(Reclaim { count, ns }, NONE).summaries());
+        assert!(found(100, SECOND / 10 - 1).is_empty());
+        assert!(found(99, SECOND).is_empty());
+        let some = found(100, SECOND / 10);
+        assert_eq!((some[0].severity, some[0].subject.as_str()), (Severity::Note, "memory"));
+        assert_eq!(some[0].numbers["threads_in_reclaim"], 0.1);
+        assert_eq!(found(100, SECOND / 2 - 1)[0].severity, Severity::Note);
+        assert_eq!(found(100, SECOND / 2)[0].severity, Severity::Warning);
+        assert!(find(&case(NONE, NONE).summaries()).is_empty(), "kswapd is nobody's wait");
+    }
+
+    #[test]
+    fn a_limit_is_told_from_a_machine_without_memory() {
+        let memcg = Reclaim { count: 5_000, ns: 3 * SECOND };
+        let found = find(&case(Reclaim { count: 10, ns: SECOND }, memcg).summaries());
+        assert_eq!(found[0].subject, "memory cgroup");
+        assert!(found[0].advice.contains("memory.max"), "{}", found[0].advice);
+        assert_eq!(found[0].evidence.len(), 3, "{:?}", found[0].evidence);
+        assert!(found[0].evidence[1].starts_with("5,000 reclaims by tasks whose memory cgroup"));
+    }
+
+    #[test]
+    fn stacks_stand_in_where_no_event_was_seen() {
+        let mut case = Case::new(1_000, 32);
+        let row = |function: &str, samples, average_threads| ThreadRow {
+            comm: "reader".into(),
+            state: 'R',
+            stack: vec!["vfs_read".into(), function.into()],
+            samples,
+            average_threads,
+            ..ThreadRow::default()
+        };
+        let rows =
+            |samples, average| vec![row("try_to_free_pages+0x1/0x2", samples, average), row("x", 90, 0.4)];
+        case.threads = Some(Threads { rounds: 100, rows: rows(10, 0.1) });
+        let found = find(&case.summaries());
+        assert_eq!((found[0].confidence, found[0].numbers["reclaim_share_percent"].round()), (0.7, 20.0));
+        assert_eq!(found[0].worth.as_ref().unwrap().high, 1.25);
+        for (samples, average) in [(9, 0.5), (10, 0.099)] {
+            case.threads = Some(Threads { rounds: 100, rows: rows(samples, average) });
+            assert!(find(&case.summaries()).is_empty(), "{samples} {average}");
+        }
+        case.threads = Some(Threads { rounds: 100, rows: rows(50, 0.5) });
+        case.pagecache = Some(PageCache {
+            duration_ns: SECOND,
+            reclaims: Some(Reclaims::default()),
+            ..PageCache::default()
+        });
+        assert!(find(&case.summaries()).is_empty(), "events were seen, and there were none");
+    }
+}

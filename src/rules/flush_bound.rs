@@ -1,0 +1,171 @@
+//! Writers wait until the device has put data where it stays.
+
+use std::collections::BTreeMap;
+
+use super::command;
+use super::facts::{self, Picture, percent};
+use super::{Rule, Summaries};
+use crate::analyze::op::Op;
+use crate::analyze::stage::Stage;
+use crate::findings::{Finding, Severity, Worth};
+use crate::hist::Histogram;
+use crate::units::{count, in_percent, time};
+
+/// Of the time, in which a flush or a forced write is out.
+pub const BUSY: f64 = 0.5;
+
+/// Of the time of all I/Os that write.
+pub const OF_WRITES: f64 = 0.25;
+
+/// One doubling is the most that is promised from one run.
+const MAX_WORTH: f64 = 2.0;
+
+pub const RULE: Rule = Rule { id: "flush-bound", page: PAGE, find };
+
+const PAGE: &str = "\
+Writers wait for flushes: for the device to put its cache where the data stays.
+
+fsync, a journal's commit and O_DSYNC end with a flush command, or with a write that goes past the device's
+cache (FUA). A drive without power-loss protection takes milliseconds for each, and a disk flushes one at a
+time.
+
+How it is computed
+  flush_busy_percent = time of flush commands and forced writes (queue, device and complete) / window; found
+  from 50 % on, where they are at least 25 % of the time of all I/Os that write, with at least 100 of
+  them.
+
+From which numbers
+  latency.devices[].ops.flush, .fua, .write: .ios, .request_stages.
+
+When it is wrong
+  - Forced writes may be out at the same time: then they may be out for more than the window, and the device
+    still have room.
+  - Who waits is not looked at: flushes of a background task hold nobody up but other flushes.
+  - Zero-byte waiters that share a flush (empty_flush) are not counted: they are why one flush serves many.
+
+What to try
+  Fewer: group commits (a database's commit delay or batch), fsync once for several files, fdatasync in place
+  of fsync. Cheaper: a drive with power-loss protection, whose flush has nothing to do. Where losing the last
+  seconds does no harm: the application's own setting for it; never barrier=0 or write through on a drive
+  whose cache is volatile.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    s.latency.devices.iter().map(|device| facts::picture(s, device)).filter_map(|p| judge(s, &p)).collect()
+}
+
+fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+    let of = |op: Op| {
+        let latency = p.device.ops.get(&op);
+        let stages = latency.into_iter().flat_map(|latency| latency.request_stages.values());
+        (latency.map_or(0, |latency| latency.ios), stages.map(Histogram::sum).sum::<u64>())
+    };
+    let ((flushes, flush_ns), (forced, forced_ns), (_, write_ns)) =
+        (of(Op::Flush), of(Op::Fua), of(Op::Write));
+    let (ios, ns) = (flushes + forced, flush_ns + forced_ns);
+    // The window's own length: flushes are nobody's load of ours.
+    let window = s.latency.duration_ns;
+    let busy = ns as f64 / window.max(1) as f64;
+    let share = ns as f64 / (ns + write_ns).max(1) as f64;
+    if ios < facts::MIN_IOS || busy < BUSY || share < OF_WRITES || p.doubt(s).is_some() {
+        return None;
+    }
+    let name = &p.device.name;
+    let mut evidence = vec![format!(
+        "{} flush commands and {} forced writes, {} each",
+        count(flushes),
+        count(forced),
+        time(ns / ios)
+    )];
+    if let Some(device) = p.device.ops.get(&Op::Flush).and_then(|of| of.request_stages.get(&Stage::Device)) {
+        evidence
+            .extend(device.quantile(0.99).map(|p99| format!("99 % of the flushes end within {}", time(p99))));
+    }
+    evidence.push(format!("that is {} of the time of all I/Os that write", in_percent(share)));
+    let cache = p.disk.and_then(|disk| disk.write_cache.as_deref());
+    evidence.extend(cache.map(|cache| format!("the kernel takes the cache of {name} for {cache}")));
+    Some(Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: Severity::Warning,
+        confidence: if flush_ns >= forced_ns { 0.8 } else { 0.65 },
+        sentence: format!(
+            "Writers of {name} wait for flushes: one is out for {} of the time, {} each.",
+            in_percent(busy.min(1.0)),
+            time(ns / ios)
+        ),
+        numbers: BTreeMap::from([
+            ("flush_busy_percent", percent(busy.min(1.0))),
+            ("flushes", flushes as f64),
+            ("forced_writes", forced as f64),
+            ("flush_mean_ns", ns as f64 / ios as f64),
+            ("flush_share_percent", percent(share)),
+        ]),
+        evidence,
+        advice:
+            "Flush less often: group commits, and fsync once for several writes; or a drive with power-loss \
+                 protection, whose flush has nothing to do."
+                .to_string(),
+        check: command::latency(name),
+        worth: Some(Worth {
+            metric: "iops_ratio".to_string(),
+            low: 1.0,
+            high: (1.0 / (1.0 - busy.min(0.9))).min(MAX_WORTH),
+        }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::latency::OpLatency;
+    use crate::rules::literal::{Case, hist};
+
+    /// So many I/Os of that kind, each so long in the device.
+    fn with(case: &mut Case, op: Op, ios: u64, ns: u64) {
+        let request_stages = BTreeMap::from([(Stage::Device, hist(ios, ns, ns))]);
+        let latency = OpLatency { ios, request_stages, ..OpLatency::default() };
+        case.latency.devices[0].ops.insert(op, latency);
+    }
+
+    /// A second of commits: each a write and a flush.
+    fn case(flushes: u64, flush_ns: u64, write_ns: u64) -> Case {
+        let mut case = Case::new(1_000, 1);
+        case.load = None;
+        case.latency.devices[0].ops.clear();
+        with(&mut case, Op::Flush, flushes, flush_ns);
+        with(&mut case, Op::Write, flushes, write_ns);
+        case
+    }
+
+    #[test]
+    fn the_time_in_flushes_has_two_sides() {
+        let found = find(&case(500, 1_000_000, 50_000).summaries());
+        assert_eq!(found[0].numbers["flush_busy_percent"], 50.0);
+        assert_eq!((found[0].worth.as_ref().unwrap().high, found[0].subject.as_str()), (2.0, "vda"));
+        assert!(find(&case(500, 999_000, 50_000).summaries()).is_empty());
+        assert!(find(&case(99, 9_000_000, 50_000).summaries()).is_empty(), "too few");
+    }
+
+    #[test]
+    fn many_writes_beside_it_are_what_the_device_does() {
+        assert_eq!(find(&case(500, 1_000_000, 3_000_000).summaries()).len(), 1);
+        assert!(find(&case(500, 1_000_000, 3_001_000).summaries()).is_empty());
+    }
+
+    #[test]
+    fn forced_writes_are_flushes_of_their_own() {
+        let mut case = case(100, 1_000, 1_000);
+        with(&mut case, Op::Fua, 1_000, 900_000);
+        let found = find(&case.summaries());
+        assert_eq!((found[0].confidence, found[0].numbers["forced_writes"]), (0.65, 1_000.0));
+    }
+
+    #[test]
+    fn doubt_withholds_it_and_reads_have_none() {
+        let mut lossy = case(500, 1_500_000, 50_000);
+        lossy.latency.devices[0].lost_ios = 10_000;
+        assert!(find(&lossy.summaries()).is_empty());
+        assert!(find(&Case::new(100_000, 32).summaries()).is_empty());
+    }
+}

@@ -1,0 +1,236 @@
+//! A lock that is waited for costs CPUs or threads.
+
+use std::collections::BTreeMap;
+
+use super::facts::percent;
+use super::observed::{Contention, LockKind, Locks};
+use super::pagecache;
+use super::{Rule, Summaries, pagecache_storm};
+use crate::findings::{Finding, Severity, Worth};
+use crate::units::{count, figure, in_percent, time};
+
+/// Of all CPUs, spent in waits for one lock that is spun for.
+pub const SPUN: f64 = 0.05;
+
+/// Of all CPUs, spent spinning for whatever lock.
+pub const SPUN_IN_ALL: f64 = 0.10;
+
+/// Threads that sleep for one lock at a time, on average.
+pub const ASLEEP: f64 = 1.0;
+
+/// Fewer waits than this carry no finding.
+pub const LEAST: u64 = 100;
+
+/// Locks that are named.
+const MOST: usize = 3;
+
+/// One doubling is the most that is promised from one run.
+const MAX_WORTH: f64 = 2.0;
+
+pub const RULE: Rule = Rule { id: "lock-contention", page: PAGE, find };
+
+const PAGE: &str = "\
+A lock of the kernel is waited for, and the waits cost CPUs, or threads stand still.
+
+How it is computed
+  A lock that is spun for (spinlock, rwlock): spin_percent = its waits / (window x CPUs), found from 5 % on.
+  A lock that is slept for (mutex, semaphore): threads_waiting = its waits / window, found from 1 on, a
+  note. At least 100 waits. At most three locks are named, those with the most wait first.
+  Where no lock reaches that, but samples show at least 10 % of all CPUs spinning (the low end of their
+  range), that is said of the kernel as a whole.
+  Locks of the page cache are a note where pagecache-storm says it.
+
+From which numbers
+  locks.locks[].wait_ns, .contentions, .kind; locks.spin.
+
+When it is wrong
+  - Waits are a lower bound: the first waiter of a spinlock has no event, nor has a waiter that a hypervisor
+    puts to sleep. Waits that were lost are counted in the evidence.
+  - Waits of one moment can be one long one: see max_wait_ns.
+  - A mutex that many wait for may be what orders the work, and cost nothing.
+  - A name that comes from the caller and not from the lock's place may join several locks.
+
+What to try
+  Fewer who take it at a time: fewer threads or workers per device, file or ring; or another lock of the
+  kind: one ring, one file, one memory cgroup per thread; more hardware queues, no scheduler; O_DIRECT for
+  locks of the page cache; larger operations, so that it is taken less often.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    let Some(locks) = s.locks.filter(|locks| locks.duration_ns > 0) else {
+        return Vec::new();
+    };
+    let storm = pagecache_storm::stands(s);
+    let mut found: Vec<(f64, Finding)> =
+        locks.locks.iter().filter_map(|lock| judge(s, locks, lock, storm)).collect();
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let spun = found.iter().any(|(_, finding)| finding.numbers.contains_key("spin_percent"));
+    let mut found: Vec<Finding> = found.into_iter().take(MOST).map(|(_, finding)| finding).collect();
+    if !spun && !storm {
+        found.extend(nameless(locks));
+    }
+    found
+}
+
+fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention, storm: bool) -> Option<(f64, Finding)> {
+    let threads = lock.wait_ns as f64 / locks.duration_ns as f64;
+    let of_cpus = (threads / pagecache::cpus(s)).min(1.0);
+    let spins = lock.kind == LockKind::Spin;
+    let enough = if spins { of_cpus >= SPUN } else { threads >= ASLEEP };
+    if !enough || lock.contentions < LEAST {
+        return None;
+    }
+    let symptom = storm && pagecache::is_its_lock(&lock.name);
+    let mut evidence = vec![format!(
+        "{} waits for it, {} each, {} at most",
+        count(lock.contentions),
+        time(lock.wait_ns / lock.contentions),
+        time(lock.max_wait_ns)
+    )];
+    evidence.extend(lock.caller.as_ref().map(|caller| format!("most of the wait is in {caller}")));
+    if symptom {
+        evidence.push("it is a part of pagecache-storm".to_string());
+    }
+    if locks.lost > 0 {
+        evidence.push(format!("{} waits were lost: it is more", count(locks.lost)));
+    }
+    let mut numbers = BTreeMap::from([
+        ("contentions", lock.contentions as f64),
+        ("wait_ns", lock.wait_ns as f64),
+        ("max_wait_ns", lock.max_wait_ns as f64),
+        ("threads_waiting", threads),
+    ]);
+    let sentence = if spins {
+        numbers.insert("spin_percent", percent(of_cpus));
+        format!("CPUs spin for {} at least {} of the time of all.", lock.name, in_percent(of_cpus))
+    } else {
+        format!("{} threads at a time wait for {}.", figure(threads), lock.name)
+    };
+    let gain = (1.0 / (1.0 - of_cpus.min(0.9))).min(MAX_WORTH);
+    let finding = Finding {
+        id: RULE.id,
+        subject: lock.name.clone(),
+        severity: if spins && !symptom { Severity::Warning } else { Severity::Note },
+        confidence: if spins { 0.8 } else { 0.5 },
+        sentence,
+        numbers,
+        evidence,
+        advice: match pagecache::is_its_lock(&lock.name) {
+            true => {
+                "Use O_DIRECT, which does not take the locks of the page cache; or fewer readers at a time."
+            }
+            false => "Let fewer threads take it at a time, or give each a ring, file or queue of its own.",
+        }
+        .to_string(),
+        check: "biopsy locks --for 10s".to_string(),
+        worth: spins.then(|| Worth { metric: "iops_ratio".to_string(), low: 1.0, high: gain }),
+    };
+    Some((if spins { threads } else { 0.0 }, finding))
+}
+
+/// Spinning of which no lock is known.
+fn nameless(locks: &Locks) -> Option<Finding> {
+    let spin = locks.spin.as_ref()?;
+    let (low, high) = (spin.low_percent / 100.0, spin.high_percent / 100.0);
+    (low >= SPUN_IN_ALL).then(|| Finding {
+        id: RULE.id,
+        subject: "kernel".to_string(),
+        severity: Severity::Warning,
+        confidence: 0.6,
+        sentence: format!(
+            "CPUs spin for locks {} to {} of the time of all.",
+            in_percent(low),
+            in_percent(high)
+        ),
+        numbers: BTreeMap::from([("spin_low_percent", percent(low)), ("spin_high_percent", percent(high))]),
+        evidence: vec![
+            format!("sampled in the slow paths of locks, by {}", spin.sampler),
+            "no lock is waited for that much by the events that were seen: they miss the first waiter"
+                .to_string(),
+        ],
+        advice:
+            "Look for the callers in the profile: biopsy diagnose --no-load -o report.html has a flame graph."
+                .to_string(),
+        check: "biopsy locks --for 10s".to_string(),
+        worth: Some(Worth {
+            metric: "iops_ratio".to_string(),
+            low: 1.0,
+            high: (1.0 / (1.0 - low.min(0.9))).min(MAX_WORTH),
+        }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::literal::{Case, SECOND};
+    use crate::rules::observed::Spin;
+
+    fn lock(kind: LockKind, contentions: u64, wait_ns: u64) -> Contention {
+        let name = "uring_lock of ring 3 of fio".to_string();
+        Contention { name, kind, contentions, wait_ns, max_wait_ns: 5_000, ..Contention::default() }
+    }
+
+    /// Two CPUs, one second.
+    fn found(locks: Vec<Contention>) -> Vec<Finding> {
+        let mut case = Case::new(1_000, 32);
+        case.locks = Some(Locks { duration_ns: SECOND, locks, ..Locks::default() });
+        find(&case.summaries())
+    }
+
+    #[test]
+    fn a_spinning_lock_has_two_sides() {
+        let one = found(vec![lock(LockKind::Spin, 100, SECOND / 10)]);
+        assert_eq!((one[0].severity, one[0].numbers["spin_percent"]), (Severity::Warning, 5.0));
+        assert_eq!(one[0].evidence[0], "100 waits for it, 1.00 ms each, 5.00 µs at most");
+        assert!(found(vec![lock(LockKind::Spin, 100, SECOND / 10 - 1_000)]).is_empty());
+        assert!(found(vec![lock(LockKind::Spin, 99, SECOND)]).is_empty());
+        let worth = found(vec![lock(LockKind::Spin, 100, 100 * SECOND)]).remove(0).worth.unwrap();
+        assert_eq!((worth.low, worth.high), (1.0, 2.0), "more than there is changes nothing");
+    }
+
+    #[test]
+    fn a_lock_that_is_slept_for_is_a_note() {
+        let one = found(vec![lock(LockKind::Sleep, 100, SECOND)]);
+        assert_eq!((one[0].severity, one[0].numbers["threads_waiting"]), (Severity::Note, 1.0));
+        assert!(found(vec![lock(LockKind::Sleep, 100, SECOND - 1)]).is_empty());
+    }
+
+    #[test]
+    fn the_worst_are_named_and_no_more_than_three() {
+        let many = (1..=5).map(|n| {
+            let name = format!("lock {n}");
+            Contention { name, ..lock(LockKind::Spin, 1_000, n * SECOND / 10) }
+        });
+        let names: Vec<String> = found(many.collect()).into_iter().map(|finding| finding.subject).collect();
+        assert_eq!(names, ["lock 5", "lock 4", "lock 3"]);
+    }
+
+    #[test]
+    fn spinning_without_a_name_is_said_of_the_kernel() {
+        let spin = |low_percent| {
+            let mut case = Case::new(1_000, 32);
+            let spin = Spin { low_percent, high_percent: 40.0, sampler: "cycles".into() };
+            case.locks = Some(Locks { duration_ns: SECOND, spin: Some(spin), ..Locks::default() });
+            find(&case.summaries())
+        };
+        assert_eq!(spin(10.0)[0].subject, "kernel");
+        assert!(spin(9.9).is_empty());
+        let mut named = Case::new(1_000, 32);
+        named.locks = Some(Locks {
+            duration_ns: SECOND,
+            locks: vec![lock(LockKind::Spin, 1_000, SECOND)],
+            spin: Some(Spin { low_percent: 50.0, high_percent: 60.0, sampler: "cycles".into() }),
+            lost: 7,
+        });
+        let found = find(&named.summaries());
+        assert_eq!(found.len(), 1, "it has a name");
+        assert!(found[0].evidence.iter().any(|line| line.starts_with("7 waits were lost")));
+    }
+
+    #[test]
+    fn nothing_was_followed_or_nothing_was_waited_for() {
+        assert!(find(&Case::new(1_000, 32).summaries()).is_empty());
+        assert!(found(Vec::new()).is_empty());
+    }
+}

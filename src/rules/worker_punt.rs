@@ -1,0 +1,225 @@
+//! io_uring hands operations to worker threads, because they would have blocked.
+
+use std::collections::BTreeMap;
+
+use super::facts::percent;
+use super::observed::ThreadRow;
+use super::pagecache::{self, SAMPLES};
+use super::{Rule, Summaries, pagecache_storm};
+use crate::findings::{Finding, Severity};
+use crate::units::{figure, in_percent};
+
+/// Workers that run or wait for a disk at a time, on average.
+pub const WORKERS: f64 = 1.0;
+
+/// Of the threads at work, from which on it is a warning.
+pub const MOST: f64 = 0.5;
+
+/// CPUs that a load's own workers use, where nobody sampled threads.
+pub const CPUS: f64 = 0.25;
+
+/// Their names, from the kernel that made them: before 5.12, and since.
+const NAMES: [&str; 2] = ["io_wqe_worker", "iou-wrk"];
+
+/// Where they sleep while there is nothing to do.
+const IDLE: &[&str] = &["io_wqe_worker", "io_wq_worker"];
+
+pub const RULE: Rule = Rule { id: "worker-punt", page: PAGE, find };
+
+const PAGE: &str = "\
+io_uring hands operations to worker threads, because they would have blocked.
+
+An operation that can be started without waiting needs no thread. One that cannot (a page that is not in the
+cache, no free request, a file system that must read its own blocks) is given to a worker of the ring, which
+sleeps for it: each then costs a wake-up and a thread, and a ring may have hundreds.
+
+How it is computed
+  workers = threads named io_wqe_worker-* (before Linux 5.12) or iou-wrk-* that run, or wait without
+  interruption, on average over the samples; found from 1 on, with at least 10 samples. A warning where they
+  are at least 50 % of all threads that run or wait so, else a note. A note where pagecache-storm says it.
+  Where threads were not sampled: CPU time of the workers of biopsy's own load, from 0.25 CPUs on, a note.
+
+From which numbers
+  threads[].comm, .state, .wchan, .average_threads; load's worker threads.
+
+When it is wrong
+  - Some operations always go to a worker: fsync, and writes through the page cache on many file systems.
+  - A thread may have any name.
+  - Workers that wait cost little beside a slow device.
+
+What to try
+  By where they wait: for a page of the cache, O_DIRECT; for a request (blk_mq_get_tag), less depth or more
+  requests (queue/nr_requests). Fewer workers: IORING_REGISTER_IOWQ_MAX_WORKERS. On files: a file system that
+  can say that it would block (RWF_NOWAIT), and blocks that are allocated before.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    match s.threads {
+        Some(_) => sampled(s),
+        None => by_load(s),
+    }
+    .into_iter()
+    .collect()
+}
+
+fn is_worker(row: &ThreadRow) -> bool {
+    // psn prints names as /proc/PID/stat has them, in brackets.
+    NAMES.iter().any(|name| row.comm.trim_start_matches('(').starts_with(name))
+}
+
+fn at_work(row: &ThreadRow) -> bool {
+    matches!(row.state, 'R' | 'D')
+        && !(row.state == 'D' && row.wchan.as_deref().is_some_and(|at| IDLE.contains(&at)))
+}
+
+fn sampled(s: &Summaries<'_>) -> Option<Finding> {
+    let threads = s.threads?;
+    let of = |state: char| {
+        let rows = threads.rows.iter().filter(|row| is_worker(row) && at_work(row) && row.state == state);
+        rows.map(|row| row.average_threads).sum::<f64>()
+    };
+    let workers = pagecache::sampled(threads, |row| is_worker(row) && at_work(row))?;
+    if workers < WORKERS {
+        return None;
+    }
+    let all: f64 = threads.rows.iter().filter(|row| at_work(row)).map(|row| row.average_threads).sum();
+    let (running, waiting) = (of('R'), of('D'));
+    let share = workers / all;
+    let places = places(&threads.rows);
+    let mut evidence = vec![
+        format!("{} of them run and {} wait at a time", figure(running), figure(waiting)),
+        format!("that is {} of the threads at work (at least {SAMPLES} samples)", in_percent(share)),
+    ];
+    evidence.extend(places.iter().map(|(place, threads)| format!("{} wait in {place}", figure(*threads))));
+    let storm = pagecache_storm::stands(s);
+    if storm {
+        evidence.push("it is a part of pagecache-storm".to_string());
+    }
+    Some(Finding {
+        id: RULE.id,
+        subject: "io_uring".to_string(),
+        severity: if share >= MOST && !storm { Severity::Warning } else { Severity::Note },
+        confidence: 0.8,
+        sentence: format!(
+            "io_uring has {} worker threads at work at a time, for operations that would have blocked.",
+            figure(workers)
+        ),
+        numbers: BTreeMap::from([
+            ("workers", workers),
+            ("workers_running", running),
+            ("workers_waiting", waiting),
+            ("worker_share_percent", percent(share)),
+        ]),
+        evidence,
+        advice: advice(places.first().map(|(place, _)| place.as_str())),
+        check: "biopsy load TARGET --direct 1 --runtime 10s".to_string(),
+        worth: None,
+    })
+}
+
+/// Where workers wait, with how many do.
+fn places(rows: &[ThreadRow]) -> Vec<(String, f64)> {
+    let mut places: BTreeMap<&str, f64> = BTreeMap::new();
+    for row in rows.iter().filter(|row| is_worker(row) && at_work(row) && row.state == 'D') {
+        if let Some(wchan) = row.wchan.as_deref().filter(|wchan| !matches!(*wchan, "" | "0")) {
+            *places.entry(wchan).or_default() += row.average_threads;
+        }
+    }
+    let mut places: Vec<(String, f64)> = places.into_iter().map(|(at, n)| (at.to_string(), n)).collect();
+    places.sort_by(|a, b| b.1.total_cmp(&a.1));
+    places.truncate(2);
+    places
+}
+
+fn advice(place: Option<&str>) -> String {
+    let first = match place {
+        Some(place) if place.contains("page_bit") || place.contains("folio") || place.contains("filemap") => {
+            "They wait for pages of the page cache: use O_DIRECT, and no operation needs one. "
+        }
+        Some(place) if place.contains("get_tag") => {
+            "They wait for a free request: less depth, or more requests (queue/nr_requests). "
+        }
+        _ => "Use O_DIRECT, and less depth than the device has requests. ",
+    };
+    format!("{first}Fewer of them: IORING_REGISTER_IOWQ_MAX_WORKERS.")
+}
+
+fn by_load(s: &Summaries<'_>) -> Option<Finding> {
+    let load = s.load.filter(|load| load.duration_ns > 0)?;
+    let workers = load.ring_workers.filter(|workers| workers.threads > 0)?;
+    let cpus = workers.system_ns as f64 / load.duration_ns as f64;
+    (cpus >= CPUS).then(|| Finding {
+        id: RULE.id,
+        subject: "io_uring".to_string(),
+        severity: Severity::Note,
+        confidence: 0.7,
+        sentence: format!(
+            "io_uring's worker threads take {} CPUs, for operations that would have blocked.",
+            figure(cpus)
+        ),
+        numbers: BTreeMap::from([("worker_cpus", cpus), ("worker_threads", f64::from(workers.threads))]),
+        evidence: vec![format!("{} worker threads used a CPU", workers.threads)],
+        advice: advice(None),
+        check: super::command::load(load, load.job.iodepth, load.job.numjobs),
+        worth: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::RingWorkers;
+    use crate::rules::literal::{Case, SECOND};
+    use crate::rules::observed::Threads;
+
+    fn row(comm: &str, state: char, wchan: &str, average_threads: f64) -> ThreadRow {
+        ThreadRow {
+            comm: comm.into(),
+            state,
+            wchan: Some(wchan.into()),
+            samples: (average_threads * 100.0).round() as u64,
+            average_threads,
+            ..ThreadRow::default()
+        }
+    }
+
+    fn found(rows: Vec<ThreadRow>) -> Vec<Finding> {
+        let mut case = Case::new(1_000, 32);
+        case.threads = Some(Threads { rounds: 100, rows });
+        find(&case.summaries())
+    }
+
+    #[test]
+    fn workers_have_two_sides() {
+        assert!(found(vec![row("iou-wrk-*", 'D', "folio_wait_bit_common", 0.99)]).is_empty());
+        let one =
+            found(vec![row("iou-wrk-*", 'D', "folio_wait_bit_common", 0.7), row("iou-wrk-*", 'R', "0", 0.3)]);
+        assert_eq!((one[0].severity, one[0].numbers["workers_waiting"]), (Severity::Warning, 0.7));
+        assert!(one[0].advice.contains("O_DIRECT, and no operation needs one"), "{}", one[0].advice);
+        let tags = found(vec![row("iou-wrk-*", 'D', "blk_mq_get_tag", 2.0)]);
+        assert!(tags[0].advice.contains("nr_requests"));
+        let mut few = row("iou-wrk-*", 'R', "0", 3.0);
+        few.samples = 9;
+        assert!(found(vec![few]).is_empty());
+    }
+
+    #[test]
+    fn idle_workers_and_others_are_none() {
+        assert!(found(vec![row("iou-wrk-*", 'S', "io_wq_worker", 64.0)]).is_empty());
+        assert!(found(vec![row("(io_wqe_worker-*)", 'D', "io_wqe_worker", 64.0)]).is_empty());
+        assert!(found(vec![row("kworker/*:*", 'R', "0", 3.0)]).is_empty());
+        let some = found(vec![row("iou-wrk-*", 'R', "0", 1.0), row("fio", 'R', "0", 1.1)]);
+        assert_eq!(some[0].severity, Severity::Note, "less than half");
+    }
+
+    #[test]
+    fn a_load_of_our_own_tells_without_samples() {
+        let mut case = Case::new(1_000, 32);
+        for (system_ns, count) in [(SECOND / 4, 1), (SECOND / 4 - 1, 0)] {
+            case.load.as_mut().unwrap().ring_workers = Some(RingWorkers { threads: 3, system_ns });
+            assert_eq!(find(&case.summaries()).len(), count, "{system_ns}");
+        }
+        case.load = None;
+        assert!(find(&case.summaries()).is_empty());
+    }
+}
