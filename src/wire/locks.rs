@@ -273,8 +273,7 @@ pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<(StackKey, StackSample),
     let wire = WireLockStack::read_from_bytes(value)
         .map_err(|_| Damaged::of::<WireLockStack>("wire_lock_stack", value))?;
     let ips = wire.ips[..(wire.frames as usize).min(FRAMES)].to_vec();
-    let sample =
-        StackSample { contentions: wire.contentions, wait_ns: wire.wait_ns, samples: wire.samples };
+    let sample = StackSample { contentions: wire.contentions, wait_ns: wire.wait_ns, samples: wire.samples };
     Ok((StackKey { lock: key.lock, ips }, sample))
 }
 
