@@ -31,7 +31,7 @@ volatile __u32 running = 0;
 /* User space sets the sizes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2048);
+	__uint(max_entries, 1024);
 	__type(key, __u64);
 	__type(value, struct wire_lock);
 } locks SEC(".maps");
@@ -299,7 +299,9 @@ static __always_inline int count_lock(struct wire_lock_cpu *row, const struct wa
 				      __u64 took, int failed)
 {
 	struct wire_lock *lock = bpf_map_lookup_elem(&locks, &wait->lock);
+	struct wire_waits *waits;
 	int is_new = 0;
+	__u64 i;
 
 	if (unlikely(!lock)) {
 		is_new = !bpf_map_update_elem(&locks, &wait->lock, &no_lock, BPF_NOEXIST);
@@ -313,8 +315,14 @@ static __always_inline int count_lock(struct wire_lock_cpu *row, const struct wa
 		if (!lock)
 			return 0;
 	}
-	__sync_fetch_and_add(&lock->contentions, 1);
-	__sync_fetch_and_add(&lock->wait.sum, took);
+	i = hist_index(took);
+	/* 6.1's verifier follows no 32-bit bound into a 64-bit register. */
+	asm volatile("" : "+r"(i));
+	if (i >= HIST_BUCKETS)
+		return 0;
+	waits = &lock->waits[i];
+	__sync_fetch_and_add(&waits->count, 1);
+	__sync_fetch_and_add(&waits->sum, took);
 	if (unlikely(failed))
 		__sync_fetch_and_add(&lock->failed, 1);
 	if (wait->flags & LOCK_READ)
@@ -322,21 +330,37 @@ static __always_inline int count_lock(struct wire_lock_cpu *row, const struct wa
 	/* One that has the lock for itself writes here; the others write the same. */
 	if (unlikely(~lock->flags & (wait->flags | 1u << 31)))
 		lock->flags |= wait->flags | 1u << 31;
-	count_time(lock->counts, &lock->wait.not_min, &lock->wait.max, &lock->lock, took, 1);
+	extend_shared(&lock->not_min, &lock->max, &lock->lock, took);
 	return is_new;
 }
 
 /* The threshold never goes below, once it is up: a clock read's time. */
 #define LEAST_THRESHOLD 256
 #define MOST_THRESHOLD	(1ull << 34)
+/* Of a period's budget, when the load is suddenly another: then the rest of the period has no
+ * stacks. */
+#define MOST_BUDGETS 4
 
-/* A new period, by whoever comes first: more may be sampled, or less. */
+/* A new period: more may be sampled, or less. */
 static __always_inline void next_period(struct wire_lock_cpu *row, __u64 now)
 {
 	row->period_began = now;
 	if (row->period_ns < config.budget_ns / 2)
 		row->threshold = row->threshold > LEAST_THRESHOLD ? row->threshold / 2 : 0;
 	row->period_ns = 0;
+	row->raise_at = config.budget_ns;
+}
+
+/* Raised each time that another budget is spent within a period. */
+static __always_inline void raise_threshold(struct wire_lock_cpu *row)
+{
+	__u64 threshold = row->threshold;
+
+	row->raise_at += config.budget_ns;
+	if (threshold < MOST_THRESHOLD)
+		row->threshold = threshold < LEAST_THRESHOLD ? LEAST_THRESHOLD : 4 * threshold;
+	if (row->most_threshold < row->threshold)
+		row->most_threshold = row->threshold;
 }
 
 /*
@@ -365,7 +389,7 @@ static __always_inline void sample(void *ctx, struct wire_lock_cpu *row, __u32 c
 			stands_for = threshold;
 		}
 	}
-	if (unlikely(row->period_ns >= 2 * config.budget_ns)) {
+	if (unlikely(row->period_ns >= MOST_BUDGETS * config.budget_ns)) {
 		row->stacks_over++;
 		return;
 	}
@@ -407,13 +431,8 @@ static __always_inline void sample(void *ctx, struct wire_lock_cpu *row, __u32 c
 	now = bpf_ktime_get_ns() - now;
 	row->stack_ns += now;
 	row->period_ns += now;
-	/* Spent before the period is over: at once, and by much, for the load may be another by
-	 * now. */
-	if (row->period_ns >= config.budget_ns && threshold < MOST_THRESHOLD) {
-		row->threshold = threshold < LEAST_THRESHOLD ? LEAST_THRESHOLD : 4 * threshold;
-		if (row->most_threshold < row->threshold)
-			row->most_threshold = row->threshold;
-	}
+	if (row->period_ns >= row->raise_at)
+		raise_threshold(row);
 }
 
 static __always_inline void end(void *ctx, struct wire_lock_cpu *row, __u32 cpu,

@@ -38,22 +38,28 @@ struct wire_locks_config {
 };
 _Static_assert(sizeof(struct wire_locks_config) == 32, "wire_locks_config");
 
+/* Waits of about the same length: side by side, for CPUs that share a lock write here by turns. */
+struct wire_waits {
+	__u64 count;
+	__u64 sum;
+};
+_Static_assert(sizeof(struct wire_waits) == 16, "wire_waits");
+
 /* Waits for one lock, or for all of a kind that found no room. */
 struct wire_lock {
-	/* Waits that ended: by getting the lock, or by giving up, which `failed` counts too. */
-	__u64 contentions;
-	__u64 failed;
-	/* Of the contentions: those who wanted to share it. */
-	__u64 reads;
-	struct wire_extent wait;
-	/* Of `wait`, without compare-and-swap. */
+	__u64 not_min;
+	__u64 max;
+	/* Of both, without compare-and-swap. */
 	__u64 lock;
+	/* Of the waits: who gave up, and who wanted to share it. */
+	__u64 failed;
+	__u64 reads;
 	/* Of all its events. */
 	__u32 flags;
 	__u32 pad;
-	__u64 counts[HIST_BUCKETS];
+	struct wire_waits waits[HIST_BUCKETS];
 };
-_Static_assert(sizeof(struct wire_lock) == 64 + 8 * HIST_BUCKETS, "wire_lock");
+_Static_assert(sizeof(struct wire_lock) == 48 + 16 * HIST_BUCKETS, "wire_lock");
 
 /* What one CPU saw. Only that CPU writes it. */
 struct wire_lock_cpu {
@@ -92,7 +98,9 @@ struct wire_lock_cpu {
 	__u64 most_threshold;
 	__u64 period_began;
 	__u64 period_ns;
-	__u64 pad[4];
+	/* Of the period, when the threshold goes up. */
+	__u64 raise_at;
+	__u64 pad[3];
 };
 _Static_assert(sizeof(struct wire_lock_cpu) == 256, "wire_lock_cpu");
 

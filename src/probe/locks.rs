@@ -20,7 +20,7 @@ use self::memory::{Kernel, Layout, Memory};
 use self::names::{Known, Namer};
 use self::spin::{Functions, Spinning};
 use super::btf::{self, KernelBtf};
-use super::cost::{CostMeter, Metered, metered};
+use super::cost::{Beside, CostMeter, Metered, metered};
 use super::filter::{COMM_BYTES, Filter};
 use super::libbpf::{self, element, refusal};
 use super::preflight;
@@ -49,7 +49,7 @@ const NAME_EVERY: Duration = Duration::from_millis(500);
 const TRIES: u8 = 2;
 
 /// Locks that have rows of their own, where nobody says otherwise.
-pub const ROOM: u32 = 2048;
+pub const ROOM: u32 = 1024;
 
 /// What to look at.
 #[derive(Debug, Clone)]
@@ -130,7 +130,8 @@ impl LockProbe {
         }
         let source = if has_events { Source::Events } else { Source::SlowPath };
         let mut missing = options.filter.missing_of_locks();
-        let meter = if options.cost { CostMeter::new() } else { None };
+        let beside = if has_events { Beside::Locks } else { Beside::Ios };
+        let meter = if options.cost { CostMeter::beside(beside) } else { None };
         if options.cost && meter.is_none() {
             missing.push(super::cost::missing());
         }

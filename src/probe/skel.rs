@@ -29,7 +29,9 @@ use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 use crate::wire::generator::WireGenerator;
 use crate::wire::groups::{WireGroup, WireGroupKey};
 use crate::wire::interrupts::{WireCompletions, WireQueue, WireSoftirq, WireVector};
-use crate::wire::locks::{WireLock, WireLockCpu, WireLockProcess, WireLockStack, WireLockStackKey};
+use crate::wire::locks::{
+    WireLock, WireLockCpu, WireLockProcess, WireLockStack, WireLockStackKey, WireWaits,
+};
 use crate::wire::parts::WirePartRow;
 use crate::wire::places::{WirePlace, WireStamps};
 use crate::wire::rows::{WireBounds, WireOperationRow, WireRow, WireTotal};
@@ -131,10 +133,11 @@ same_layout!(WireQueue, interrupts::types::wire_queue: place kind single elsewhe
 same_layout!(WireCompletions, interrupts::types::wire_completions: ios contexts);
 same_layout!(WireSoftirq, interrupts::types::wire_softirq: runs deferred next_timed time timed others);
 same_layout!(WireGroup, latency::types::wire_group: number comm);
-same_layout!(WireLock, locks::types::wire_lock: contentions failed reads wait lock flags counts);
+same_layout!(WireLock, locks::types::wire_lock: not_min max lock failed reads flags waits);
+same_layout!(WireWaits, locks::types::wire_waits: count sum);
 same_layout!(WireLockCpu, locks::types::wire_lock_cpu: begins repeats filtered contentions wait_ns spin_contentions
     spin_wait_ns unmatched abandoned unkept slow_calls other_locks other_processes stacks stacks_failed stacks_full
-    stacks_over stack_ns threshold most_threshold period_began period_ns);
+    stacks_over stack_ns threshold most_threshold period_began period_ns raise_at);
 same_layout!(WireLockProcess, locks::types::wire_lock_process: contentions wait lock comm);
 same_layout!(WireLockStackKey, locks::types::wire_lock_stack_key: lock hash);
 same_layout!(WireLockStack, locks::types::wire_lock_stack: contentions wait_ns samples frames ips);

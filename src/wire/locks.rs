@@ -78,18 +78,26 @@ impl Kind {
     }
 }
 
+/// `struct wire_waits`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, Immutable, KnownLayout)]
+pub struct WireWaits {
+    pub count: u64,
+    pub sum: u64,
+}
+
 /// `struct wire_lock`.
 #[repr(C)]
 #[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
 pub struct WireLock {
-    pub contentions: u64,
+    pub not_min: u64,
+    pub max: u64,
+    pub lock: u64,
     pub failed: u64,
     pub reads: u64,
-    pub wait: WireExtent,
-    pub lock: u64,
     pub flags: u32,
     pub pad: u32,
-    pub counts: [u64; BUCKETS],
+    pub waits: [WireWaits; BUCKETS],
 }
 
 /// `struct wire_lock_cpu`.
@@ -119,7 +127,8 @@ pub struct WireLockCpu {
     pub most_threshold: u64,
     pub period_began: u64,
     pub period_ns: u64,
-    pub pad: [u64; 4],
+    pub raise_at: u64,
+    pub pad: [u64; 3],
 }
 
 /// `struct wire_lock_process`.
@@ -152,7 +161,7 @@ pub struct WireLockStack {
     pub ips: [u64; FRAMES],
 }
 
-const _: () = assert!(size_of::<WireLock>() == 64 + 8 * BUCKETS);
+const _: () = assert!(size_of::<WireLock>() == 48 + 16 * BUCKETS);
 const _: () = assert!(size_of::<WireLockCpu>() == 256);
 const _: () = assert!(size_of::<WireLockProcess>() == 56);
 const _: () = assert!(size_of::<WireLockStackKey>() == 16);
@@ -174,11 +183,13 @@ pub struct LockSample {
 impl WireLock {
     pub fn decode(bytes: &[u8]) -> Result<LockSample, Damaged> {
         let wire = Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_lock", bytes))?;
+        let counts = wire.waits.map(|waits| waits.count);
+        let sum = wire.waits.iter().map(|waits| waits.sum).sum();
         Ok(LockSample {
             failed: wire.failed,
             reads: wire.reads,
             flags: wire.flags,
-            wait: Histogram::from_parts(&wire.counts, wire.wait.sum, !wire.wait.not_min, wire.wait.max),
+            wait: Histogram::from_parts(&counts, sum, !wire.not_min, wire.max),
         })
     }
 }
@@ -395,12 +406,12 @@ mod tests {
         let mut put = |field: usize, value: u64| {
             bytes[field * 8..field * 8 + 8].copy_from_slice(&value.to_ne_bytes());
         };
-        put(0, 2);
-        put(3, 12);
-        put(4, !5);
-        put(5, 7);
-        put(8 + 5, 1);
-        put(8 + 7, 1);
+        put(0, !5);
+        put(1, 7);
+        put(6 + 2 * 5, 1);
+        put(6 + 2 * 5 + 1, 5);
+        put(6 + 2 * 7, 1);
+        put(6 + 2 * 7 + 1, 7);
         let sample = WireLock::decode(&bytes).unwrap();
         assert_eq!((sample.wait.count(), sample.wait.sum(), sample.wait.max()), (2, 12, Some(7)));
         assert!(WireLock::decode(&bytes[1..]).is_err());
