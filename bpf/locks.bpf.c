@@ -72,6 +72,7 @@ static const struct wire_lock no_lock = {};
 
 struct wait {
 	__u64 lock;
+	/* 0: of somebody who was not asked for. */
 	__u64 began;
 	__u32 flags;
 	__u32 pad;
@@ -220,7 +221,7 @@ static __always_inline int is_spin(__u32 flags)
 }
 
 static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 lock,
-				       __u32 flags)
+				       __u32 flags, int wanted)
 {
 	struct spins *waits = bpf_map_lookup_elem(&spins, &cpu);
 	struct wait *wait;
@@ -234,10 +235,16 @@ static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u
 		row->abandoned += SPINS_DEEP;
 		depth = 0;
 	}
+	/* Nor does a CPU wait for a lock that it waits for. */
+	wait = &waits->at[(depth - 1) & (SPINS_DEEP - 1)];
+	if (depth && unlikely(wait->lock == lock)) {
+		row->abandoned++;
+		depth--;
+	}
 	wait = &waits->at[depth & (SPINS_DEEP - 1)];
 	wait->lock = lock;
 	wait->flags = flags;
-	wait->began = bpf_ktime_get_ns();
+	wait->began = wanted ? bpf_ktime_get_ns() : 0;
 	barrier();
 	*(volatile __u32 *)&waits->depth = depth + 1;
 }
@@ -461,6 +468,7 @@ int BPF_PROG(lock_begin, void *lock, unsigned int flags)
 	struct wire_lock_cpu *row;
 	struct wait *wait;
 	__u32 kind;
+	int wanted;
 
 	if (!running)
 		return 0;
@@ -470,14 +478,15 @@ int BPF_PROG(lock_begin, void *lock, unsigned int flags)
 	kind = kind_of(flags);
 	if (kind < LOCK_KINDS)
 		row->begins[kind]++;
-	if (config.want_filter && !is_wanted()) {
+	wanted = !config.want_filter || is_wanted();
+	if (!wanted)
 		row->filtered++;
-		return 0;
-	}
 	if (is_spin(flags)) {
-		begin_spin(row, cpu, (__u64)lock, flags);
+		begin_spin(row, cpu, (__u64)lock, flags, wanted);
 		return 0;
 	}
+	if (!wanted)
+		return 0;
 	wait = bpf_task_storage_get(&sleeps, bpf_get_current_task_btf(), 0,
 				    BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!wait) {
@@ -510,12 +519,15 @@ int BPF_PROG(lock_end, void *lock, int ret)
 	if (!row)
 		return 0;
 	if (end_spin(row, cpu, (__u64)lock, 0, &wait)) {
-		end(ctx, row, cpu, &wait, ret);
+		if (wait.began)
+			end(ctx, row, cpu, &wait, ret);
 		return 0;
 	}
 	kept = bpf_task_storage_get(&sleeps, bpf_get_current_task_btf(), 0, 0);
 	if (!kept || kept->lock != (__u64)lock) {
-		row->unmatched++;
+		/* Or of somebody who was not asked for. */
+		if (!config.want_filter)
+			row->unmatched++;
 		return 0;
 	}
 	wait = *kept;
@@ -545,6 +557,7 @@ int slow_begin(struct pt_regs *ctx)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct wire_lock_cpu *row;
+	int wanted;
 
 	if (!running)
 		return 0;
@@ -553,13 +566,10 @@ int slow_begin(struct pt_regs *ctx)
 		return 0;
 	row->slow_calls++;
 	row->begins[LOCK_KIND_SPIN]++;
-	if (config.want_filter && !is_wanted()) {
+	wanted = !config.want_filter || is_wanted();
+	if (!wanted)
 		row->filtered++;
-		/* Its end takes it away again, and counts nothing. */
-		begin_spin(row, cpu, 0, LOCK_SPIN);
-		return 0;
-	}
-	begin_spin(row, cpu, BPF_CORE_READ(ctx, di), LOCK_SPIN);
+	begin_spin(row, cpu, BPF_CORE_READ(ctx, di), LOCK_SPIN, wanted);
 	return 0;
 }
 
@@ -578,7 +588,7 @@ int slow_end(struct pt_regs *ctx)
 		return 0;
 	if (!end_spin(row, cpu, 0, 1, &wait))
 		row->unmatched++;
-	else if (wait.lock)
+	else if (wait.began)
 		end(ctx, row, cpu, &wait, 0);
 	return 0;
 }

@@ -312,8 +312,8 @@ fn the_lru_lock_of_a_memory_group_is_named() {
         return;
     };
     let script = format!(
-        "echo $$ >{}/cgroup.procs; for part in $(seq 0 15); do (while dd if={} of=/dev/null bs=64k count=1024 \
-         skip=$((part * 1024)) 2>/dev/null; do :; done) & done; sleep 6; kill $(jobs -p); wait; true",
+        "echo $$ >{}/cgroup.procs; for part in $(seq 0 15); do timeout 6 sh -c \"while dd if={} of=/dev/null bs=64k \
+         count=1024 skip=$((part * 1024)) 2>/dev/null; do :; done\" & done; wait; true",
         group.0.display(),
         disk.path
     );

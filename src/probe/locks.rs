@@ -469,6 +469,12 @@ fn has_kprobes(root: &Path) -> bool {
     root.join("sys/bus/event_source/devices/kprobe").exists()
 }
 
+/// Whether waits for spinlocks can be seen without an event.
+pub fn has_slow_path(root: &Path) -> bool {
+    let symbols = Kallsyms::read(root);
+    has_kprobes(root) && SLOW_PATHS.iter().any(|name| symbols.has_function(name))
+}
+
 fn load(host: &Host, source: Source, slow_path: bool, options: &Options) -> Result<LocksSkel<'static>> {
     let mut open = LocksSkelBuilder::default()
         .open(libbpf::object_place())
