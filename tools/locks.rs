@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use anyhow::Result;
-use biopsy::analyze::locks::{addresses, summarize, trust};
+use biopsy::analyze::locks::{addresses, missing, summarize, trust};
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::probe::locks::{LockProbe, Options, ROOM};
@@ -56,7 +56,7 @@ pub fn run(args: &Locks, color: Color) -> Result<()> {
             duration_ns: summary.duration_ns,
             lost: trust::lost(&summary),
             cost: probe.cost(summary.contentions_per_second()),
-            missing: probe.missing().to_vec(),
+            missing: missing(probe.missing(), &summary),
             ..clock::envelope()
         };
         if args.output.json {

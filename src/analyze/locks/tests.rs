@@ -170,3 +170,11 @@ fn what_was_not_seen_is_lost_and_too_much_of_it_is_not_trusted() {
     assert!(trust::distrust(&summary, 10.0).unwrap().starts_with("2 of 9 waits (22.22 %)"));
     assert!(trust::distrust(&self::summary(&[]), 0.0).is_none());
 }
+
+#[test]
+fn a_gap_that_was_none_is_not_told() {
+    let gap = |part: &str| Missing { part: Some(part.to_string()), ..Missing::default() };
+    let all = [gap(TEST_AND_SET), gap("holder")];
+    assert_eq!(missing(&all, &summary(&[])), [gap("holder")]);
+    assert_eq!(missing(&all, &LockSummary::default()).len(), 2);
+}
