@@ -14,6 +14,13 @@ int BPF_PROG(baseline, struct request *rq)
 	return 0;
 }
 
+/* The same beside the programs of locks, which block I/O may never come to. */
+SEC("?tp_btf/contention_begin")
+int BPF_PROG(lock_baseline, void *lock, unsigned int flags)
+{
+	return 0;
+}
+
 /*
  * One clock read on each event that begins or ends a stage: what no tool that stamps these events
  * can go below. For the benchmark.

@@ -11,6 +11,7 @@ pub mod latency;
 pub mod layers;
 #[cfg(test)]
 mod literal;
+pub mod locks;
 pub mod loss;
 pub mod missing;
 pub mod moment;

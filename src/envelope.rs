@@ -54,6 +54,12 @@ pub struct Cost {
     /// quickly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_interrupt: Option<f64>,
+    /// Net run time of the lock programs per wait that ended, stacks included; shown in place of `ns_per_io`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_contention: Option<f64>,
+    /// What calling them adds to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attach_ns_per_contention: Option<f64>,
     /// Time that the tracepoint itself adds around the programs, per I/O (17 ns a run, measured on
     /// 6.18); shown beside `ns_per_io`, not hidden in it.
     pub attach_ns_per_io: Option<f64>,
@@ -80,6 +86,8 @@ impl Cost {
         Self {
             ns_per_io: both(self.ns_per_io, other.ns_per_io),
             ns_per_interrupt: self.ns_per_interrupt.or(other.ns_per_interrupt),
+            ns_per_contention: self.ns_per_contention.or(other.ns_per_contention),
+            attach_ns_per_contention: self.attach_ns_per_contention.or(other.attach_ns_per_contention),
             attach_ns_per_io: both(self.attach_ns_per_io, other.attach_ns_per_io),
             cpu_percent: both(self.cpu_percent, other.cpu_percent),
             map_bytes: self.map_bytes + other.map_bytes,

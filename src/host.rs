@@ -19,6 +19,7 @@ pub mod frequency;
 pub mod idle;
 pub mod interrupts;
 pub mod iocost;
+pub mod kallsyms;
 pub mod kernel;
 mod layers;
 pub mod memory;

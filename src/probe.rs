@@ -15,6 +15,7 @@ pub mod interrupts;
 pub mod latency;
 mod layers;
 mod libbpf;
+pub mod locks;
 mod multipath;
 mod perf_event;
 pub mod plan;

@@ -26,6 +26,7 @@ Where to start:
   sudo biopsy diagnose --no-load -d nvme0n1 --for 10s
   sudo biopsy latency -d nvme0n1 1            where the time goes, every second
   sudo biopsy interrupts -d nvme0n1 --for 5s  how many I/Os each interrupt carries
+  sudo biopsy locks --for 5s                  which lock is waited for, and by whom
   biopsy load /var/tmp --scratch              how fast it goes, without any probe
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 refused (nothing was measured), 4 measured but not to be trusted."
@@ -57,6 +58,8 @@ pub enum Verb {
     Latency(Latency),
     /// How many interrupts, on which queue and CPU, and how many I/Os each one carries.
     Interrupts(Interrupts),
+    /// Which lock is waited for, by whom, and how long: by the name of what it guards.
+    Locks(Locks),
     /// Each I/O, one line: every stage, who handed it in, where it ran, what the application called it.
     Trace(Trace),
     /// How fast a device or file goes: drive it, in fio's words or by its job files.
@@ -167,6 +170,42 @@ pub struct Interrupts {
     /// Show vectors and devices without any interrupt as well.
     #[arg(long)]
     pub all: bool,
+    #[command(flatten)]
+    pub interval: Interval,
+    /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A lock is known by the structs around it, which have to point back to themselves (LRU lists of a node and memory group, \
+zones, pages of a file, queues of a disk, rings of io_uring, ...), else by the kernel's symbols, else by the function \
+that asked for it. Counts and times of waits are exact; stacks are sampled where waits are many, long ones always, so \
+that they take no more than --max-cost of each CPU. With -d the locks of other devices are left out. Nothing runs \
+where nobody waits.")]
+pub struct Locks {
+    #[command(flatten)]
+    pub window: Window,
+    #[command(flatten)]
+    pub submitters: Submitters,
+    #[command(flatten)]
+    pub output: Output,
+    /// What the stacks of those who wait may take of each CPU (1%); 0 takes none.
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = cost)]
+    pub max_cost: f64,
+    /// Leave out where the CPUs were found waiting: no sampler.
+    #[arg(long)]
+    pub no_spin: bool,
+    /// Show every lock, process and stack.
+    #[arg(long)]
+    pub all: bool,
+    /// Rows for so many locks, to test what a full table does.
+    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..))]
+    pub fault_locks: Option<u32>,
+    /// As on a kernel without the events, to test what is left there.
+    #[arg(long, hide = true)]
+    pub fault_no_events: bool,
     #[command(flatten)]
     pub interval: Interval,
     /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
@@ -492,6 +531,11 @@ fn percent(text: &str) -> Result<f64, String> {
     } else {
         Err("a percentage lies between 0 and 100".to_string())
     }
+}
+
+/// A share of a CPU, with the sign or without.
+fn cost(text: &str) -> Result<f64, String> {
+    percent(text.strip_suffix('%').unwrap_or(text))
 }
 
 /// iostat's interval: seconds, fractions allowed, or with a unit.

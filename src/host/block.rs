@@ -32,6 +32,21 @@ pub fn devices(root: &Path) -> anyhow::Result<Vec<BlockDevice>> {
     Ok(devices)
 }
 
+/// Disks and partitions by number: their names, and those of the whole disks.
+pub fn by_number(root: &Path) -> BTreeMap<(u32, u32), (String, String)> {
+    let folder = root.join("sys/class/block");
+    let one = |name: String| {
+        let place = folder.join(&name);
+        let number = device_number(&file(&place.join("dev")).ok()?)?;
+        let disk = match place.join("partition").exists() {
+            true => fs::canonicalize(&place).ok()?.parent()?.file_name()?.to_string_lossy().into_owned(),
+            false => name.clone(),
+        };
+        Some((number, (name, disk)))
+    };
+    names(&folder).into_iter().filter_map(one).collect()
+}
+
 impl BlockDevice {
     /// Loop, RAM, zram and network block devices that the driver made in advance and nobody uses.
     pub fn is_placeholder(&self) -> bool {

@@ -53,3 +53,10 @@ pub fn virtualization(root: &Path) -> Option<String> {
     });
     maker.or_else(|| (flagged == Some(true)).then(|| "unnamed hypervisor".to_string()))
 }
+
+/// Whether a hypervisor says that it is there.
+pub fn is_guest(root: &Path) -> bool {
+    let processors = file(&root.join("proc/cpuinfo")).unwrap_or_default();
+    let flags = processors.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
+}

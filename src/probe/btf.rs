@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use libbpf_rs::btf::types::{Enum, Func, FuncProto, Ptr, Struct, Typedef};
-use libbpf_rs::btf::{Btf, BtfType, ReferencesType};
+use libbpf_rs::btf::types::{Composite, Enum, Func, FuncProto, MemberAttr, Ptr, Struct, Typedef};
+use libbpf_rs::btf::{Btf, BtfType, HasSize, ReferencesType};
 
 use anyhow::Result;
 
@@ -225,6 +225,63 @@ impl KernelBtf {
         })?)
     }
 
+    /// Where members lie in their structs, in bytes: by struct and path (`i_pages.xa_lock`), through members without a
+    /// name. What this kernel does not have, or has as bits, is left out. One look at all types.
+    pub fn offsets(
+        &self,
+        wanted: &[(&'static str, &'static str)],
+    ) -> BTreeMap<(&'static str, &'static str), u64> {
+        let mut found = BTreeMap::new();
+        for object in self.vmlinux.type_by_kind::<Struct<'_>>() {
+            let Some(name) = object.name().and_then(|name| name.to_str()) else { continue };
+            for (of, path) in wanted.iter().filter(|(of, _)| *of == name) {
+                if let Some(offset) = self.member(Composite::from(object), path) {
+                    found.entry((*of, *path)).or_insert(offset);
+                }
+            }
+        }
+        found
+    }
+
+    /// Sizes of structs, in bytes.
+    pub fn sizes(&self, wanted: &[&'static str]) -> BTreeMap<&'static str, u64> {
+        let mut found = BTreeMap::new();
+        for object in self.vmlinux.type_by_kind::<Struct<'_>>() {
+            let name = object.name().and_then(|name| name.to_str()).unwrap_or_default();
+            if let Some(name) = wanted.iter().find(|wanted| **wanted == name) {
+                found.entry(*name).or_insert(object.size() as u64);
+            }
+        }
+        found
+    }
+
+    fn member(&self, object: Composite<'_>, path: &str) -> Option<u64> {
+        let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+        for member in object.iter() {
+            let MemberAttr::Normal { offset } = member.attr else { continue };
+            let inner = || {
+                let kind = self.vmlinux.type_by_id::<BtfType<'_>>(member.ty)?;
+                Composite::try_from(kind.skip_mods_and_typedefs()).ok()
+            };
+            let begin = u64::from(offset) / 8;
+            match member.name {
+                Some(name) if name == first => {
+                    return match rest {
+                        None => Some(begin),
+                        Some(rest) => Some(begin + self.member(inner()?, rest)?),
+                    };
+                }
+                Some(_) => {}
+                None => {
+                    if let Some(offset) = inner().and_then(|inner| self.member(inner, path)) {
+                        return Some(begin + offset);
+                    }
+                }
+            }
+        }
+        None
+    }
+
     /// What an event hands to its programs, as the structs that the arguments point to; empty for other
     /// arguments.
     fn prototype(&self, event: &str) -> Option<Vec<String>> {
@@ -309,5 +366,11 @@ mod tests {
         assert!(btf.prototype("block_rq_complete").unwrap().contains(&"request".to_string()));
         assert!(btf.arguments().is_ok());
         assert_eq!(btf.prototype("no_such_event"), None);
+        let offsets =
+            btf.offsets(&[("list_head", "prev"), ("request", "bio.no_such"), ("mutex", "wait_list.prev")]);
+        assert_eq!(offsets.get(&("list_head", "prev")), Some(&8));
+        assert!(offsets.contains_key(&("mutex", "wait_list.prev")));
+        assert_eq!(offsets.len(), 2);
+        assert_eq!(btf.sizes(&["list_head"]), BTreeMap::from([("list_head", 16)]));
     }
 }

@@ -46,8 +46,16 @@ pub struct Metered<'a> {
     pub fd: BorrowedFd<'a>,
 }
 
+/// The events that the empty program runs with: those of ours, or it would be colder than they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Beside {
+    #[default]
+    Ios,
+    Locks,
+}
+
 /// The empty program, loaded and not attached.
-pub struct Baseline(BaselineSkel<'static>);
+pub struct Baseline(BaselineSkel<'static>, Beside);
 
 /// While it lives the statistics are on and the empty program runs.
 pub struct Counting {
@@ -58,20 +66,34 @@ pub struct Counting {
 impl Baseline {
     /// None where the statistics cannot be switched on (no CAP_SYS_ADMIN, before 5.8).
     pub fn load() -> Option<Self> {
+        Self::beside(Beside::Ios)
+    }
+
+    /// The same on other events.
+    pub fn beside(what: Beside) -> Option<Self> {
         drop(libbpf::enable_stats().ok()?);
-        let open = BaselineSkelBuilder::default().open(libbpf::object_place()).ok()?;
-        Some(Self(open.load().ok()?))
+        let mut open = BaselineSkelBuilder::default().open(libbpf::object_place()).ok()?;
+        open.progs.baseline.set_autoload(what == Beside::Ios);
+        open.progs.lock_baseline.set_autoload(what == Beside::Locks);
+        Some(Self(open.load().ok()?, what))
+    }
+
+    fn program(&self) -> &libbpf_rs::ProgramMut<'static> {
+        match self.1 {
+            Beside::Ios => &self.0.progs.baseline,
+            Beside::Locks => &self.0.progs.lock_baseline,
+        }
     }
 
     /// Switches the statistics on and attaches the empty program.
     pub fn count(&self) -> Option<Counting> {
-        let link = self.0.progs.baseline.attach().ok()?;
+        let link = self.program().attach().ok()?;
         Some(Counting { _stats: libbpf::enable_stats().ok()?, _link: link })
     }
 
     /// What the empty program's runs read as so far.
     pub fn stats(&self) -> Option<ProgramStats> {
-        libbpf::program_stats(&self.0.progs.baseline).ok()
+        libbpf::program_stats(self.program()).ok()
     }
 }
 
@@ -117,6 +139,7 @@ pub fn all_programs() -> Vec<(u32, String, ProgramStats)> {
 
 /// Switches the statistics on and off and adds up what they said.
 pub struct CostMeter {
+    beside: Beside,
     /// Loaded at the first slice: it costs as much time as a probe, which must not wait for it.
     baseline: Option<Baseline>,
     slice: Option<Slice>,
@@ -143,8 +166,14 @@ struct Slice {
 impl CostMeter {
     /// None where the statistics cannot be switched on (no CAP_SYS_ADMIN, before 5.8).
     pub fn new() -> Option<Self> {
+        Self::beside(Beside::Ios)
+    }
+
+    /// The same with the empty program on other events.
+    pub fn beside(beside: Beside) -> Option<Self> {
         drop(libbpf::enable_stats().ok()?);
         Some(Self {
+            beside,
             baseline: None,
             slice: None,
             next: Instant::now(),
@@ -172,7 +201,7 @@ impl CostMeter {
     fn begin(&mut self, programs: &[Metered<'_>], ios: &dyn Fn() -> u64) {
         self.next = Instant::now() + period(self.ios.unwrap_or(0), self.counting);
         if self.baseline.is_none() {
-            self.baseline = Baseline::load();
+            self.baseline = Baseline::beside(self.beside);
         }
         let Some(empty) = &self.baseline else { return };
         let Some(statistics) = empty.count() else { return };

@@ -62,6 +62,19 @@ impl Filter {
         Ok(())
     }
 
+    /// What a filter leaves unknown of waits for locks.
+    pub fn missing_of_locks(&self) -> Vec<Missing> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        vec![Missing {
+            part: Some("interrupts".to_string()),
+            reason: "filtered".to_string(),
+            why: "an interrupt that waits for a lock counts as the task that it came into".to_string(),
+            ..Missing::default()
+        }]
+    }
+
     /// What a filter leaves unknown.
     pub fn missing(&self) -> Vec<Missing> {
         if self.is_empty() {

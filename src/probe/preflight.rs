@@ -151,9 +151,19 @@ const fn interrupt(program: &'static str, event: &'static str, without: &'static
     Known { program, event, module: None, without, needed: false }
 }
 
+/// What only `locks` attaches.
+const LOCKS: &[Known] = &[
+    interrupt("lock_begin", "contention_begin", "waits for locks are not seen"),
+    interrupt("lock_end", "contention_end", "waits for locks are not timed"),
+];
+
 /// Its programs have no twins for a kernel that types no arguments.
 pub const NO_INTERRUPTS_BY_FILE: &str =
     "with a BTF file the kernel types no arguments, and interrupts are not followed";
+
+/// Nor have those of locks.
+pub const NO_LOCKS_BY_FILE: &str =
+    "with a BTF file the kernel types no arguments, and locks are not followed";
 
 const RIGHTS_REMEDY: &str = "run as root, or grant the capabilities: setcap cap_bpf,cap_perfmon+ep biopsy";
 
@@ -168,7 +178,7 @@ const LOCKED: &str = "this kernel is locked down (confidentiality), which forbid
                       kernel memory by BPF";
 const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown=integrity is no hindrance";
 
-const ALL: [&[Known]; 3] = [LATENCY, DETAIL, INTERRUPTS];
+const ALL: [&[Known]; 4] = [LATENCY, DETAIL, INTERRUPTS, LOCKS];
 
 /// Refuses what cannot work, before anything is made or attached.
 pub fn permit(root: &Path) -> Result<()> {
@@ -229,6 +239,14 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
     if of_interrupts && btf::file().is_some() {
         return state(State::Missing, lost(NO_INTERRUPTS_BY_FILE), None);
     }
+    let of_locks = LOCKS.iter().any(|other| other.program == known.program);
+    if of_locks && btf::file().is_some() {
+        return state(State::Missing, lost(NO_LOCKS_BY_FILE), None);
+    }
+    if of_locks && !btf.event(known.event, None).is_there() {
+        let remedy = "use Linux 5.19 or newer";
+        return state(State::Missing, lost("this kernel does not have the event"), Some(remedy));
+    }
     if known.program == "bio_complete" && !skel::is_usual() {
         let why = if btf::file().is_some() {
             BY_FILE
@@ -269,8 +287,11 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
         };
         (try_load("nvme_sq_raw", btf), Some(why.to_string()))
     } else {
-        let loaded =
-            if of_interrupts { try_load_interrupts(known.program) } else { try_load(known.program, btf) };
+        let loaded = match known.program {
+            name if of_interrupts => try_load_interrupts(name),
+            name if of_locks => try_load_locks(name),
+            name => try_load(name, btf),
+        };
         (loaded, None)
     };
     match loaded {
@@ -300,6 +321,17 @@ fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
 fn try_load_interrupts(name: &str) -> Result<()> {
     libbpf::listen();
     let mut open = skel::interrupts::InterruptsSkelBuilder::default().open(libbpf::object_place())?;
+    for mut program in open.open_object_mut().progs_mut() {
+        let wanted = program.name() == name;
+        program.set_autoload(wanted);
+    }
+    open.load()?;
+    Ok(())
+}
+
+fn try_load_locks(name: &str) -> Result<()> {
+    libbpf::listen();
+    let mut open = skel::locks::LocksSkelBuilder::default().open(libbpf::object_place())?;
     for mut program in open.open_object_mut().progs_mut() {
         let wanted = program.name() == name;
         program.set_autoload(wanted);
@@ -402,6 +434,26 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
         ),
         None => view("interrupts", State::Ok, None, None),
     };
+    let of_locks = |p: &&ProgramState| LOCKS.iter().any(|known| known.program == p.name);
+    let locks = match programs.iter().filter(of_locks).find(|p| p.state == State::Missing) {
+        Some(program) => {
+            let by_probes = rights.can_trace()
+                && btf::file().is_none()
+                && !rights.locked_down()
+                && super::locks::has_slow_path(Path::new("/"));
+            let reason = program.reason.clone().map(|r| format!("{}: {r}", program.event));
+            match by_probes {
+                true => view(
+                    "locks",
+                    State::Degraded,
+                    Some("waits for spinlocks alone, by probes on their slow path".to_string()),
+                    program.remedy.clone(),
+                ),
+                false => view("locks", State::Missing, reason, program.remedy.clone()),
+            }
+        }
+        None => view("locks", State::Ok, None, None),
+    };
     let load = match rights.io_uring_disabled {
         Some(level) if level == 2 || (level == 1 && !rights.sys_admin) => view(
             "load",
@@ -418,6 +470,7 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
         diagnose,
         latency,
         interrupts,
+        locks,
         trace,
         load,
         view("devices", State::Ok, None, None),

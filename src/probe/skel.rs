@@ -12,12 +12,15 @@ mod generated {
     pub mod interrupts {
         include!(concat!(env!("OUT_DIR"), "/interrupts.skel.rs"));
     }
+    pub mod locks {
+        include!(concat!(env!("OUT_DIR"), "/locks.skel.rs"));
+    }
     pub mod baseline {
         include!(concat!(env!("OUT_DIR"), "/baseline.skel.rs"));
     }
 }
 
-pub use generated::{baseline, interrupts, latency};
+pub use generated::{baseline, interrupts, latency, locks};
 
 use self::generated::latency_old;
 
@@ -26,6 +29,9 @@ use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 use crate::wire::generator::WireGenerator;
 use crate::wire::groups::{WireGroup, WireGroupKey};
 use crate::wire::interrupts::{WireCompletions, WireQueue, WireSoftirq, WireVector};
+use crate::wire::locks::{
+    WireLock, WireLockCpu, WireLockProcess, WireLockStack, WireLockStackKey, WireWaits,
+};
 use crate::wire::parts::WirePartRow;
 use crate::wire::places::{WirePlace, WireStamps};
 use crate::wire::rows::{WireBounds, WireOperationRow, WireRow, WireTotal};
@@ -38,8 +44,15 @@ macro_rules! compiled {
 }
 
 /// All objects by the names of their sources.
-pub const OBJECTS: &[(&str, &[u8])] =
-    &[compiled!("latency"), LATENCY_OLD, LATENCY_RAW, INTERRUPTS, compiled!("baseline"), compiled!("stacks")];
+pub const OBJECTS: &[(&str, &[u8])] = &[
+    compiled!("latency"),
+    LATENCY_OLD,
+    LATENCY_RAW,
+    INTERRUPTS,
+    compiled!("locks"),
+    compiled!("baseline"),
+    compiled!("stacks"),
+];
 
 /// The programs of interrupts.bpf.c.
 const INTERRUPTS: (&str, &[u8]) = compiled!("interrupts");
@@ -120,3 +133,11 @@ same_layout!(WireQueue, interrupts::types::wire_queue: place kind single elsewhe
 same_layout!(WireCompletions, interrupts::types::wire_completions: ios contexts);
 same_layout!(WireSoftirq, interrupts::types::wire_softirq: runs deferred next_timed time timed others);
 same_layout!(WireGroup, latency::types::wire_group: number comm);
+same_layout!(WireLock, locks::types::wire_lock: not_min max lock failed reads flags waits);
+same_layout!(WireWaits, locks::types::wire_waits: count sum);
+same_layout!(WireLockCpu, locks::types::wire_lock_cpu: begins repeats filtered contentions wait_ns spin_contentions
+    spin_wait_ns unmatched abandoned unkept slow_calls other_locks other_processes stacks stacks_failed stacks_full
+    stacks_over stack_ns threshold most_threshold period_began period_ns raise_at);
+same_layout!(WireLockProcess, locks::types::wire_lock_process: contentions wait lock comm);
+same_layout!(WireLockStackKey, locks::types::wire_lock_stack_key: lock hash);
+same_layout!(WireLockStack, locks::types::wire_lock_stack: contentions wait_ns samples frames ips);

@@ -8,7 +8,7 @@ use libbpf_rs::{AsRawLibbpf, Object, ObjectBuilder, OpenObject, libbpf_sys};
 
 use super::btf::KernelBtf;
 use super::libbpf;
-use super::skel::{self, interrupts, latency};
+use super::skel::{self, interrupts, latency, locks};
 use crate::host::abilities::VerifiedProgram;
 
 /// The log holds the verifier's totals only (BPF_LOG_STATS), which are a few lines.
@@ -102,11 +102,27 @@ fn verify(bytes: &[u8], of: &str, name: &str, view: View, btf: &KernelBtf) -> Re
 
 /// What a live view would write into the constants: they decide which branches there are.
 fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Result<()> {
+    if name == "locks" && !btf.event("contention_begin", None).is_there() {
+        // Storage of tasks is not there either, and one map that cannot be made would refuse all programs.
+        for mut map in object.maps_mut().filter(|map| map.name() == "sleeps") {
+            map.set_autocreate(false)?;
+        }
+    }
     let Some(mut constants) = object.maps_mut().find(|m| m.name().to_string_lossy().ends_with(".rodata"))
     else {
         return Ok(());
     };
     let bytes = constants.initial_value_mut().context("constants have a value")?;
+    if name == "locks" {
+        // Behind them lies what a row begins as.
+        anyhow::ensure!(bytes.len() >= size_of::<locks::types::rodata>(), "other constants than those known");
+        // SAFETY: as below, with the struct of this object.
+        let constants = unsafe { &mut *bytes.as_mut_ptr().cast::<locks::types::rodata>() };
+        constants.config.cpus = 1;
+        (constants.config.period_ns, constants.config.budget_ns, constants.config.want_stacks) = (1, 1, 1);
+        constants.config.want_filter = u32::MAX;
+        return Ok(());
+    }
     if name == "interrupts" {
         anyhow::ensure!(
             bytes.len() == size_of::<interrupts::types::rodata>(),

@@ -10,6 +10,7 @@ mod histograms;
 pub mod interrupts;
 pub mod latency;
 pub mod load;
+pub mod locks;
 pub mod precondition;
 mod scaling;
 pub mod self_test;

@@ -1,5 +1,5 @@
 # Drives below one root complex: two that share what the emulator lets them move, and two that do not.
-# append: budget=shared
+# append: budget=shared bare=Y
 . /guest/lib.sh
 
 # Newer kernels look for drives side by side: their names are chance.

@@ -1,0 +1,617 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Lock contention: who waited for which lock, and how long.
+ *
+ *   contention_begin   a task, or an interrupt on top of it, found the lock taken (since 5.19)
+ *   contention_end     it has the lock, or gave up
+ *   slow path          of spinlocks, by kprobes: in place of both where the kernel has neither;
+ * beside them it counts the first waiter, who spins on the pending bit without an event
+ *
+ * Who spins is not preempted, so that its begin waits on its CPU: several deep, as interrupts come
+ * on top, and two for each, as the slow path of a rwlock takes a spinlock. Who sleeps has its begin
+ * in its task. Nothing here runs where nobody waits.
+ */
+
+/* One object serves every kernel: 5.10 has no compare-and-swap. */
+#define NO_SWAP
+
+#include "kernel.h"
+#include "compat.h"
+#include "wire.h"
+#include "hist.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Written once, between open and load. */
+const volatile struct wire_locks_config config = {};
+
+/* Opens and closes the window for all programs at once. */
+volatile __u32 running = 0;
+
+/* User space sets the sizes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u64);
+	__type(value, struct wire_lock);
+} locks SEC(".maps");
+
+/* By kind: the locks that found no room above. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LOCK_KINDS);
+	__type(key, __u32);
+	__type(value, struct wire_lock);
+} other_locks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_lock_cpu);
+} lock_cpus SEC(".maps");
+
+/* By thread group. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct wire_lock_process);
+} lock_processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct wire_lock_stack_key);
+	__type(value, struct wire_lock_stack);
+} lock_stacks SEC(".maps");
+
+/* What a new row begins as: too large for the BPF stack. */
+static const struct wire_lock no_lock = {};
+
+struct wait {
+	__u64 lock;
+	/* 0: of somebody who was not asked for. */
+	__u64 began;
+	__u32 flags;
+	__u32 pad;
+};
+
+/* Task, softirq, interrupt and NMI, each a rwlock and the spinlock in it. */
+#define SPINS_DEEP 8
+
+struct spins {
+	/* Written last as one is added, so that what comes in between sees whole ones. */
+	__u32 depth;
+	__u32 pad;
+	struct wait at[SPINS_DEEP];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct spins);
+} spins SEC(".maps");
+
+/* Who sleeps waits for one lock at a time. Goes away with its task. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct wait);
+} sleeps SEC(".maps");
+
+/*
+ * Where a stack is taken to; one per CPU. Only the programs that end a wait use it, of which one is
+ * loaded, and which the kernel does not run inside itself.
+ */
+struct scratch {
+	struct wire_lock_stack_key key;
+	struct wire_lock_stack stack;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} lock_scratch SEC(".maps");
+
+struct comm {
+	char bytes[16];
+};
+
+/* What was named, of each kind; user space fills them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u8);
+} wanted_pids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct comm);
+	__type(value, __u8);
+} wanted_comms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u8);
+} wanted_cgroups SEC(".maps");
+
+/* The block controller's state of a task, of v1. */
+enum cgroup_subsys_id {
+	io_cgrp_id = 3,
+};
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[16];
+} CORE;
+
+struct task_struct___groups {
+	struct css_set *cgroups;
+} CORE;
+
+static __always_inline __u64 cgroup_of_current(void)
+{
+	struct task_struct___groups *task = (void *)bpf_get_current_task();
+	struct cgroup_subsys_state *state = 0;
+	struct css_set *set;
+	__u32 at;
+
+	if (config.unified_cgroups ||
+	    !bpf_core_enum_value_exists(enum cgroup_subsys_id, io_cgrp_id))
+		return bpf_get_current_cgroup_id();
+	set = BPF_CORE_READ(task, cgroups);
+	at = bpf_core_enum_value(enum cgroup_subsys_id, io_cgrp_id);
+	bpf_probe_read_kernel(&state, sizeof(state),
+			      (void *)set + bpf_core_field_offset(struct css_set, subsys) + at * 8);
+	return state ? BPF_CORE_READ(state, cgroup, kn, id) : 0;
+}
+
+/* Whether the current task is among those that were named. */
+static __always_inline int is_wanted(void)
+{
+	if (config.want_filter & FILTER_PID) {
+		__u32 pid = bpf_get_current_pid_tgid() >> 32;
+
+		if (!bpf_map_lookup_elem(&wanted_pids, &pid))
+			return 0;
+	}
+	if (config.want_filter & FILTER_COMM) {
+		struct comm comm = {};
+
+		bpf_get_current_comm(comm.bytes, sizeof(comm.bytes));
+		if (!bpf_map_lookup_elem(&wanted_comms, &comm))
+			return 0;
+	}
+	if (config.want_filter & FILTER_CGROUP) {
+		__u64 cgroup = cgroup_of_current();
+
+		if (!bpf_map_lookup_elem(&wanted_cgroups, &cgroup))
+			return 0;
+	}
+	return 1;
+}
+
+static __always_inline __u32 kind_of(__u32 flags)
+{
+	if (flags & LOCK_RT)
+		return LOCK_KIND_RT_MUTEX;
+	if (flags & LOCK_PERCPU)
+		return LOCK_KIND_PERCPU_RWSEM;
+	if (flags & LOCK_MUTEX)
+		return LOCK_KIND_MUTEX;
+	if (flags & LOCK_SPIN)
+		return flags & (LOCK_READ | LOCK_WRITE) ? LOCK_KIND_RWLOCK : LOCK_KIND_SPIN;
+	return flags & (LOCK_READ | LOCK_WRITE) ? LOCK_KIND_RWSEM : LOCK_KIND_SEMAPHORE;
+}
+
+/* Spins until it has the lock, so that the begin waits on the CPU. A mutex that spins may go to
+ * sleep. */
+static __always_inline int is_spin(__u32 flags)
+{
+	return (flags & (LOCK_SPIN | LOCK_MUTEX)) == LOCK_SPIN;
+}
+
+static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 lock,
+				       __u32 flags, int wanted)
+{
+	struct spins *waits = bpf_map_lookup_elem(&spins, &cpu);
+	struct wait *wait;
+	__u32 depth;
+
+	if (!waits)
+		return;
+	depth = waits->depth;
+	/* Never so deep: ends were missed. */
+	if (unlikely(depth >= SPINS_DEEP)) {
+		row->abandoned += SPINS_DEEP;
+		depth = 0;
+	}
+	/* Nor does a CPU wait for a lock that it waits for. */
+	wait = &waits->at[(depth - 1) & (SPINS_DEEP - 1)];
+	if (depth && unlikely(wait->lock == lock)) {
+		row->abandoned++;
+		depth--;
+	}
+	wait = &waits->at[depth & (SPINS_DEEP - 1)];
+	wait->lock = lock;
+	wait->flags = flags;
+	wait->began = wanted ? bpf_ktime_get_ns() : 0;
+	barrier();
+	*(volatile __u32 *)&waits->depth = depth + 1;
+}
+
+/* The wait for this lock that is on top, which is taken away; what came on top of it has lost its
+ * end. */
+static __always_inline int end_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 lock, int any,
+				    struct wait *out)
+{
+	struct spins *waits = bpf_map_lookup_elem(&spins, &cpu);
+	__u32 depth;
+
+	if (!waits)
+		return 0;
+	depth = *(volatile __u32 *)&waits->depth;
+	for (__u32 i = 0; i < SPINS_DEEP; i++) {
+		__u32 at = depth - 1 - i;
+		struct wait *wait;
+
+		if (i >= depth)
+			break;
+		wait = &waits->at[at & (SPINS_DEEP - 1)];
+		if (!any && wait->lock != lock)
+			continue;
+		*out = *wait;
+		barrier();
+		*(volatile __u32 *)&waits->depth = at;
+		row->abandoned += i;
+		return 1;
+	}
+	return 0;
+}
+
+static __always_inline void count_process(struct wire_lock_cpu *row, __u64 took)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	struct wire_lock_process *process = bpf_map_lookup_elem(&lock_processes, &pid);
+
+	if (unlikely(!process)) {
+		struct wire_lock_process one = {};
+
+		bpf_get_current_comm(one.comm, sizeof(one.comm));
+		/* Another CPU may have been first. */
+		bpf_map_update_elem(&lock_processes, &pid, &one, BPF_NOEXIST);
+		process = bpf_map_lookup_elem(&lock_processes, &pid);
+	}
+	if (!process) {
+		row->other_processes++;
+		return;
+	}
+	__sync_fetch_and_add(&process->contentions, 1);
+	__sync_fetch_and_add(&process->wait.sum, took);
+	if (process->wait.max < took)
+		raise_shared(&process->lock, &process->wait.max, took);
+}
+
+/* Whether the lock is new, and has a row from now on. */
+static __always_inline int count_lock(struct wire_lock_cpu *row, const struct wait *wait,
+				      __u64 took, int failed)
+{
+	struct wire_lock *lock = bpf_map_lookup_elem(&locks, &wait->lock);
+	struct wire_waits *waits;
+	int is_new = 0;
+	__u64 i;
+
+	if (unlikely(!lock)) {
+		is_new = !bpf_map_update_elem(&locks, &wait->lock, &no_lock, BPF_NOEXIST);
+		lock = bpf_map_lookup_elem(&locks, &wait->lock);
+	}
+	if (unlikely(!lock)) {
+		__u32 kind = kind_of(wait->flags);
+
+		row->other_locks++;
+		lock = bpf_map_lookup_elem(&other_locks, &kind);
+		if (!lock)
+			return 0;
+	}
+	i = hist_index(took);
+	/* 6.1's verifier follows no 32-bit bound into a 64-bit register. */
+	asm volatile("" : "+r"(i));
+	if (i >= HIST_BUCKETS)
+		return 0;
+	waits = &lock->waits[i];
+	__sync_fetch_and_add(&waits->count, 1);
+	__sync_fetch_and_add(&waits->sum, took);
+	if (unlikely(failed))
+		__sync_fetch_and_add(&lock->failed, 1);
+	if (wait->flags & LOCK_READ)
+		__sync_fetch_and_add(&lock->reads, 1);
+	/* One that has the lock for itself writes here; the others write the same. */
+	if (unlikely(~lock->flags & (wait->flags | 1u << 31)))
+		lock->flags |= wait->flags | 1u << 31;
+	extend_shared(&lock->not_min, &lock->max, &lock->lock, took);
+	return is_new;
+}
+
+/* The threshold never goes below, once it is up: a clock read's time. */
+#define LEAST_THRESHOLD 256
+#define MOST_THRESHOLD	(1ull << 34)
+/* Of a period's budget, when the load is suddenly another: then the rest of the period has no
+ * stacks. */
+#define MOST_BUDGETS 4
+
+/* A new period: more may be sampled, or less. */
+static __always_inline void next_period(struct wire_lock_cpu *row, __u64 now)
+{
+	row->period_began = now;
+	if (row->period_ns < config.budget_ns / 2)
+		row->threshold = row->threshold > LEAST_THRESHOLD ? row->threshold / 2 : 0;
+	row->period_ns = 0;
+	row->raise_at = config.budget_ns;
+}
+
+/* Raised each time that another budget is spent within a period. */
+static __always_inline void raise_threshold(struct wire_lock_cpu *row)
+{
+	__u64 threshold = row->threshold;
+
+	row->raise_at += config.budget_ns;
+	if (threshold < MOST_THRESHOLD)
+		row->threshold = threshold < LEAST_THRESHOLD ? LEAST_THRESHOLD : 4 * threshold;
+	if (row->most_threshold < row->threshold)
+		row->most_threshold = row->threshold;
+}
+
+/*
+ * Takes the stack of this wait, or leaves it to chance. A wait of at least the threshold is always
+ * taken, a shorter one in proportion to its length, and stands then for a wait of the threshold: so
+ * the sums are right on average, and what is long is never missed. The threshold goes up where the
+ * stacks of a period take more than their budget.
+ */
+static __always_inline void sample(void *ctx, struct wire_lock_cpu *row, __u32 cpu, __u64 lock,
+				   __u64 took, __u64 now, int always)
+{
+	__u64 threshold, contentions = 256, stands_for = took;
+	struct wire_lock_stack *stack;
+	struct scratch *s;
+	__u64 hash;
+	long bytes;
+
+	if (now - row->period_began >= config.period_ns)
+		next_period(row, now);
+	threshold = row->threshold;
+	if (took < threshold) {
+		if (!always && bpf_get_prandom_u32() % threshold >= took)
+			return;
+		if (!always) {
+			contentions = (threshold << 8) / (took | 1);
+			stands_for = threshold;
+		}
+	}
+	if (unlikely(row->period_ns >= MOST_BUDGETS * config.budget_ns)) {
+		row->stacks_over++;
+		return;
+	}
+	s = bpf_map_lookup_elem(&lock_scratch, &cpu);
+	if (!s)
+		return;
+	bytes = bpf_get_stack(ctx, s->stack.ips, sizeof(s->stack.ips), 0);
+	if (bytes <= 0) {
+		row->stacks_failed++;
+		return;
+	}
+	s->stack.frames = bytes / sizeof(__u64);
+	hash = s->stack.frames;
+	for (__u32 i = 0; i < LOCK_STACK_FRAMES; i++) {
+		if (i >= s->stack.frames)
+			break;
+		hash = (hash ^ s->stack.ips[i]) * 0x9e3779b97f4a7c15ull;
+		hash ^= hash >> 29;
+	}
+	s->key.lock = lock;
+	s->key.hash = hash;
+	stack = bpf_map_lookup_elem(&lock_stacks, &s->key);
+	if (!stack) {
+		s->stack.contentions = 0;
+		s->stack.wait_ns = 0;
+		s->stack.samples = 0;
+		/* Another CPU may have been first. */
+		bpf_map_update_elem(&lock_stacks, &s->key, &s->stack, BPF_NOEXIST);
+		stack = bpf_map_lookup_elem(&lock_stacks, &s->key);
+	}
+	if (stack) {
+		__sync_fetch_and_add(&stack->contentions, contentions);
+		__sync_fetch_and_add(&stack->wait_ns, stands_for);
+		__sync_fetch_and_add(&stack->samples, 1);
+		row->stacks++;
+	} else {
+		row->stacks_full++;
+	}
+	now = bpf_ktime_get_ns() - now;
+	row->stack_ns += now;
+	row->period_ns += now;
+	if (row->period_ns >= row->raise_at)
+		raise_threshold(row);
+}
+
+static __always_inline void end(void *ctx, struct wire_lock_cpu *row, __u32 cpu,
+				const struct wait *wait, int failed)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u64 took = now - wait->began;
+	int is_new;
+
+	row->contentions++;
+	row->wait_ns += took;
+	if (is_spin(wait->flags)) {
+		row->spin_contentions++;
+		row->spin_wait_ns += took;
+	}
+	count_process(row, took);
+	is_new = count_lock(row, wait, took, failed);
+	if (config.want_stacks)
+		sample(ctx, row, cpu, wait->lock, took, now, is_new);
+}
+
+SEC("?tp_btf/contention_begin")
+int BPF_PROG(lock_begin, void *lock, unsigned int flags)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct wire_lock_cpu *row;
+	struct wait *wait;
+	__u32 kind;
+	int wanted;
+
+	if (!running)
+		return 0;
+	row = bpf_map_lookup_elem(&lock_cpus, &cpu);
+	if (!row)
+		return 0;
+	kind = kind_of(flags);
+	if (kind < LOCK_KINDS)
+		row->begins[kind]++;
+	wanted = !config.want_filter || is_wanted();
+	if (!wanted)
+		row->filtered++;
+	if (is_spin(flags)) {
+		begin_spin(row, cpu, (__u64)lock, flags, wanted);
+		return 0;
+	}
+	if (!wanted)
+		return 0;
+	wait = bpf_task_storage_get(&sleeps, bpf_get_current_task_btf(), 0,
+				    BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!wait) {
+		row->unkept++;
+		return 0;
+	}
+	if (wait->lock == (__u64)lock) {
+		row->repeats++;
+		wait->flags |= flags;
+		return 0;
+	}
+	if (unlikely(wait->lock))
+		row->abandoned++;
+	wait->flags = flags;
+	wait->began = bpf_ktime_get_ns();
+	wait->lock = (__u64)lock;
+	return 0;
+}
+
+SEC("?tp_btf/contention_end")
+int BPF_PROG(lock_end, void *lock, int ret)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct wire_lock_cpu *row;
+	struct wait *kept, wait;
+
+	if (!running)
+		return 0;
+	row = bpf_map_lookup_elem(&lock_cpus, &cpu);
+	if (!row)
+		return 0;
+	if (end_spin(row, cpu, (__u64)lock, 0, &wait)) {
+		if (wait.began)
+			end(ctx, row, cpu, &wait, ret);
+		return 0;
+	}
+	kept = bpf_task_storage_get(&sleeps, bpf_get_current_task_btf(), 0, 0);
+	if (!kept || kept->lock != (__u64)lock) {
+		/* Or of somebody who was not asked for. */
+		if (!config.want_filter)
+			row->unmatched++;
+		return 0;
+	}
+	wait = *kept;
+	kept->lock = 0;
+	end(ctx, row, cpu, &wait, ret);
+	return 0;
+}
+
+/* Beside the events: who entered the slow path, with an event or without. */
+SEC("?kprobe")
+int slow_call(struct pt_regs *ctx)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct wire_lock_cpu *row;
+
+	if (!running)
+		return 0;
+	row = bpf_map_lookup_elem(&lock_cpus, &cpu);
+	if (row)
+		row->slow_calls++;
+	return 0;
+}
+
+/* In place of the events: spinlocks alone, and all who wait for them. */
+SEC("?kprobe")
+int slow_begin(struct pt_regs *ctx)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct wire_lock_cpu *row;
+	int wanted;
+
+	if (!running)
+		return 0;
+	row = bpf_map_lookup_elem(&lock_cpus, &cpu);
+	if (!row)
+		return 0;
+	row->slow_calls++;
+	row->begins[LOCK_KIND_SPIN]++;
+	wanted = !config.want_filter || is_wanted();
+	if (!wanted)
+		row->filtered++;
+	begin_spin(row, cpu, BPF_CORE_READ(ctx, di), LOCK_SPIN, wanted);
+	return 0;
+}
+
+/* The return names no lock: it is the one that was entered last on this CPU. */
+SEC("?kretprobe")
+int slow_end(struct pt_regs *ctx)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct wire_lock_cpu *row;
+	struct wait wait;
+
+	if (!running)
+		return 0;
+	row = bpf_map_lookup_elem(&lock_cpus, &cpu);
+	if (!row)
+		return 0;
+	if (!end_spin(row, cpu, 0, 1, &wait))
+		row->unmatched++;
+	else if (wait.began)
+		end(ctx, row, cpu, &wait, 0);
+	return 0;
+}
+
+/* What `peek` read. */
+__u8 peeked[PEEK_BYTES] = {};
+
+/*
+ * Called by user space, never attached: reads the kernel's memory at the first argument, as many
+ * bytes as the second says, and answers whether there is any. Without an address: where the current
+ * task is.
+ */
+SEC("raw_tp")
+int peek(struct bpf_raw_tracepoint_args *ctx)
+{
+	const void *address = (const void *)ctx->args[0];
+	__u64 bytes = ctx->args[1];
+
+	if (!address) {
+		*(__u64 *)peeked = bpf_get_current_task();
+		return 0;
+	}
+	if (bytes > PEEK_BYTES)
+		return 1;
+	return bpf_probe_read_kernel(peeked, bytes, address) ? 1 : 0;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What crosses the line of lock contention. Included by wire.h alone. */
+#ifndef BIOPSY_WIRE_LOCKS_H
+#define BIOPSY_WIRE_LOCKS_H
+
+/* include/trace/events/lock.h: flags of contention_begin, the same since they came in 5.19. */
+#define LOCK_SPIN   1
+#define LOCK_READ   2
+#define LOCK_WRITE  4
+#define LOCK_RT	    8
+#define LOCK_PERCPU 16
+#define LOCK_MUTEX  32
+
+/* What the flags say the lock is. */
+enum wire_lock_kind {
+	LOCK_KIND_SPIN,
+	LOCK_KIND_RWLOCK,
+	LOCK_KIND_MUTEX,
+	LOCK_KIND_RWSEM,
+	LOCK_KIND_PERCPU_RWSEM,
+	LOCK_KIND_RT_MUTEX,
+	LOCK_KIND_SEMAPHORE,
+	LOCK_KINDS,
+};
+
+/* Written once, between open and load. */
+struct wire_locks_config {
+	__u32 cpus;
+	/* FILTER_*. */
+	__u32 want_filter;
+	/* Groups are those of v2. */
+	__u32 unified_cgroups;
+	/* Stacks are taken. */
+	__u32 want_stacks;
+	/* What the stacks of a CPU may take of each period. */
+	__u64 budget_ns;
+	__u64 period_ns;
+};
+_Static_assert(sizeof(struct wire_locks_config) == 32, "wire_locks_config");
+
+/* Waits of about the same length: side by side, for CPUs that share a lock write here by turns. */
+struct wire_waits {
+	__u64 count;
+	__u64 sum;
+};
+_Static_assert(sizeof(struct wire_waits) == 16, "wire_waits");
+
+/* Waits for one lock, or for all of a kind that found no room. */
+struct wire_lock {
+	__u64 not_min;
+	__u64 max;
+	/* Of both, without compare-and-swap. */
+	__u64 lock;
+	/* Of the waits: who gave up, and who wanted to share it. */
+	__u64 failed;
+	__u64 reads;
+	/* Of all its events. */
+	__u32 flags;
+	__u32 pad;
+	struct wire_waits waits[HIST_BUCKETS];
+};
+_Static_assert(sizeof(struct wire_lock) == 48 + 16 * HIST_BUCKETS, "wire_lock");
+
+/* What one CPU saw. Only that CPU writes it. */
+struct wire_lock_cpu {
+	/* Events of the kernel's, by kind; one wait may have several. */
+	__u64 begins[LOCK_KINDS];
+	/* Of those: of who waited already, and goes on otherwise (spinning first, then asleep). */
+	__u64 repeats;
+	/* Not of whom was asked for. */
+	__u64 filtered;
+	/* Waits that ended here, and their time. */
+	__u64 contentions;
+	__u64 wait_ns;
+	__u64 spin_contentions;
+	__u64 spin_wait_ns;
+	/* Ends whose begin was not seen: before the window, or missed. */
+	__u64 unmatched;
+	/* Begins whose end was never seen. */
+	__u64 abandoned;
+	/* Begins that found no place to be kept in. */
+	__u64 unkept;
+	/* Entries into the slow path of spinlocks, where that can be probed. */
+	__u64 slow_calls;
+	/* Waits whose lock, or whose process, had no room in the tables. */
+	__u64 other_locks;
+	__u64 other_processes;
+	/* Stacks taken; refused by the kernel; without room; left out since the budget was spent.
+	 */
+	__u64 stacks;
+	__u64 stacks_failed;
+	__u64 stacks_full;
+	__u64 stacks_over;
+	/* What the stacks took. */
+	__u64 stack_ns;
+	/* Waits below it are sampled in proportion to their length; 0: none are left out. */
+	__u64 threshold;
+	__u64 most_threshold;
+	__u64 period_began;
+	__u64 period_ns;
+	/* Of the period, when the threshold goes up. */
+	__u64 raise_at;
+	__u64 pad[3];
+};
+_Static_assert(sizeof(struct wire_lock_cpu) == 256, "wire_lock_cpu");
+
+/* A process that waited. */
+struct wire_lock_process {
+	__u64 contentions;
+	struct wire_extent wait;
+	__u64 lock;
+	char comm[16]; /* written by strangers: any bytes */
+};
+_Static_assert(sizeof(struct wire_lock_process) == 56, "wire_lock_process");
+
+#define LOCK_STACK_FRAMES 64
+
+struct wire_lock_stack_key {
+	__u64 lock;
+	__u64 hash;
+};
+
+/* One way to wait for one lock. */
+struct wire_lock_stack {
+	/* Estimates where the threshold left waits out; contentions in 256ths. */
+	__u64 contentions;
+	__u64 wait_ns;
+	/* Stacks that were taken. */
+	__u64 samples;
+	__u32 frames;
+	__u32 pad;
+	__u64 ips[LOCK_STACK_FRAMES];
+};
+_Static_assert(sizeof(struct wire_lock_stack) == 32 + 8 * LOCK_STACK_FRAMES, "wire_lock_stack");
+
+/* The most bytes of the kernel's memory that are read at once, to name a lock. */
+#define PEEK_BYTES 1024
+
+#endif

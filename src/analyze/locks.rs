@@ -1,0 +1,513 @@
+//! Which locks were waited for, by whom, and how long.
+
+#[cfg(test)]
+mod tests;
+pub mod trust;
+
+use std::collections::BTreeMap;
+
+use crate::envelope::Missing;
+use crate::hist::Histogram;
+use crate::host::Host;
+use crate::symbols::{Addresses, Names, UNKNOWN};
+use crate::wire::locks::{
+    KINDS, Kind, LockSample, Reading, RecognisedBy, Source, SpinSample, StackKey, StackSample, WireLockCpu,
+};
+use crate::wire::stacks::Sampler;
+
+/// The window between two readings.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LockSummary {
+    pub duration_ns: u64,
+    pub source: Source,
+    pub events: Events,
+    /// The one that was waited for longest first; those without room of their own are in one per kind, at the end.
+    pub locks: Vec<LockRow>,
+    /// Locks of other devices than those that were asked for, with their waits.
+    pub left_out: u64,
+    pub left_out_wait_ns: u64,
+    /// The one that waited longest first.
+    pub processes: Vec<ProcessRow>,
+    /// By CPU on which waits ended; those without any are left out.
+    pub by_cpu: Vec<(u32, Waits)>,
+    pub by_node: Vec<(u32, Waits)>,
+    pub stacks: StackSampling,
+    /// None where nobody sampled.
+    pub spin: Option<SpinShare>,
+    /// None where the slow path was not probed beside the events.
+    pub slow_path: Option<SlowPath>,
+}
+
+/// Number of waits, and their time together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waits {
+    pub contentions: u64,
+    pub wait_ns: u64,
+}
+
+/// The kernel's events, which its own trigger counts as well.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Events {
+    /// Begins that were seen, by kind; a wait of a mutex that spins first and sleeps then has two.
+    pub by_kind: [u64; KINDS],
+    pub repeats: u64,
+    /// Begins of others than those who were asked for.
+    pub filtered: u64,
+    /// Waits that ended, of all kinds; of them those that spin to the end.
+    pub contentions: u64,
+    pub wait_ns: u64,
+    pub spin_contentions: u64,
+    pub spin_wait_ns: u64,
+    /// Ends without a begin: mostly of waits that began before the window.
+    pub unmatched: u64,
+    /// Begins without an end, although another wait was seen in their place.
+    pub abandoned: u64,
+    /// Begins for which there was no place.
+    pub unkept: u64,
+    /// Begins and ends that the kernel did not run the program for.
+    pub missed_begins: u64,
+    pub missed_ends: u64,
+}
+
+impl Events {
+    pub fn begins(&self) -> u64 {
+        self.by_kind.iter().sum()
+    }
+
+    /// Begins of waits for plain spinlocks.
+    pub fn spins(&self) -> u64 {
+        self.by_kind[Kind::Spin as usize]
+    }
+
+    /// Begins by the names of the kinds, without those that were not seen.
+    pub fn kinds(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = Kind::ALL.into_iter().zip(self.by_kind);
+        all.filter(|(_, begins)| *begins > 0).map(|(kind, begins)| (kind.name(), begins))
+    }
+
+    /// Begins that are in no wait here, and are known of.
+    pub fn lost(&self) -> u64 {
+        self.missed_begins + self.unkept
+    }
+}
+
+/// How a lock was recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum By {
+    /// The struct around it points back to itself.
+    Structure,
+    /// The kernel's table of symbols has it.
+    Symbol,
+    /// By who waits for it: the function that asked for it.
+    Caller,
+    /// Not at all: it is an address, or many locks together.
+    Nothing,
+}
+
+impl By {
+    /// The word of the contract.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Structure => "structure",
+            Self::Symbol => "symbol",
+            Self::Caller => "caller",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
+/// One lock, or those of a kind that found no room.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LockRow {
+    pub name: String,
+    pub by: By,
+    pub kind: Kind,
+    /// None: of many.
+    pub address: Option<u64>,
+    pub device: Option<String>,
+    pub node: Option<u32>,
+    pub cgroup: Option<String>,
+    pub pid: Option<u32>,
+    /// Some wanted to share it, some gave up.
+    pub reads: u64,
+    pub failed: u64,
+    pub wait: Histogram,
+    /// The one that waited longest first.
+    pub stacks: Vec<Stack>,
+}
+
+/// A way to wait for a lock.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stack {
+    /// Names of functions, the innermost first.
+    pub frames: Vec<String>,
+    /// Estimates where stacks were sampled.
+    pub contentions: u64,
+    pub wait_ns: u64,
+    /// How many were taken.
+    pub samples: u64,
+}
+
+/// Who waited.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProcessRow {
+    pub pid: u32,
+    /// Written by strangers.
+    pub comm: String,
+    pub waits: Waits,
+    /// Since the probe began.
+    pub max_wait_ns: u64,
+}
+
+/// How the stacks were chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StackSampling {
+    pub taken: u64,
+    /// Of this many waits.
+    pub of: u64,
+    pub failed: u64,
+    pub full: u64,
+    pub over_budget: u64,
+    /// What they took.
+    pub ns: u64,
+    /// Shorter waits were left to chance, in proportion to their length: the highest that it came to on any CPU.
+    pub threshold_ns: u64,
+}
+
+impl StackSampling {
+    /// Whether the numbers of stacks are estimates.
+    pub fn is_estimated(&self) -> bool {
+        self.taken < self.of
+    }
+}
+
+/// CPU time spent waiting, of one CPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SpinShare {
+    pub sampler: Sampler,
+    pub samples: u64,
+    pub lost: u64,
+    /// In the loops that wait, percent; more is certain not to be seen where the sampler sees everything.
+    pub low: f64,
+    /// With what falls where interrupts come on again, which may be waits with interrupts off.
+    pub high: f64,
+}
+
+/// Entries into the slow path of spinlocks against the events of waits for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SlowPath {
+    pub calls: u64,
+    /// Of those: without an event, who spun on the pending bit (or by test-and-set).
+    pub pending_bit_waiters: u64,
+}
+
+/// The addresses of a reading that need names.
+pub fn addresses(reading: &Reading) -> Addresses {
+    let mut out = Addresses::default();
+    for key in reading.stacks.keys() {
+        out.kernel.extend(lookups(&key.ips));
+    }
+    out
+}
+
+/// All but the innermost are return addresses, behind the call.
+fn lookups(ips: &[u64]) -> impl Iterator<Item = u64> + '_ {
+    ips.iter().enumerate().map(|(i, ip)| if i > 0 { ip.saturating_sub(1) } else { *ip })
+}
+
+/// What came between two readings. `devices`: locks that belong to others of them are left out; empty: none are.
+pub fn summarize(
+    host: &Host,
+    start: &Reading,
+    end: &Reading,
+    names: &Names,
+    devices: &[String],
+) -> LockSummary {
+    let rows: Vec<WireLockCpu> = end
+        .cpus
+        .iter()
+        .enumerate()
+        .map(|(cpu, row)| row.since(start.cpus.get(cpu).unwrap_or(&WireLockCpu::default())))
+        .collect();
+    let by_cpu: Vec<(u32, Waits)> = (0..)
+        .zip(&rows)
+        .map(|(cpu, row)| (cpu, Waits { contentions: row.contentions, wait_ns: row.wait_ns }))
+        .filter(|(_, waits)| waits.contentions > 0)
+        .collect();
+    let mut by_node: BTreeMap<u32, Waits> = BTreeMap::new();
+    for (cpu, waits) in &by_cpu {
+        let Some(node) = host.nodes.iter().find(|node| node.cpus.contains(cpu)) else { continue };
+        let sum = by_node.entry(node.node).or_default();
+        sum.contentions += waits.contentions;
+        sum.wait_ns += waits.wait_ns;
+    }
+    let mut summary = LockSummary {
+        duration_ns: end.at_ns.saturating_sub(start.at_ns),
+        source: end.source,
+        events: events(&rows, start, end),
+        processes: processes(start, end),
+        by_cpu,
+        by_node: by_node.into_iter().collect(),
+        stacks: sampling(&rows),
+        spin: end.spin.map(|spin| share(&spin, start.spin.as_ref())),
+        ..LockSummary::default()
+    };
+    summary.slow_path = (end.slow_path && end.source == Source::Events).then(|| {
+        let calls = rows.iter().map(|row| row.slow_calls).sum();
+        SlowPath { calls, pending_bit_waiters: calls.saturating_sub(summary.events.spins()) }
+    });
+    let all = locks(start, end, names);
+    let of_others = |row: &LockRow| {
+        !devices.is_empty() && row.device.as_ref().is_some_and(|device| !devices.contains(device))
+    };
+    summary.left_out = all.iter().filter(|row| of_others(row)).count() as u64;
+    summary.left_out_wait_ns = all.iter().filter(|row| of_others(row)).map(|row| row.wait.sum()).sum();
+    summary.locks = all.into_iter().filter(|row| !of_others(row)).collect();
+    summary
+}
+
+impl LockSummary {
+    pub fn seconds(&self) -> f64 {
+        self.duration_ns as f64 / 1e9
+    }
+
+    /// What the waits were seen by, in the contract's word.
+    pub fn source_name(&self) -> &'static str {
+        match self.source {
+            Source::Events => "events",
+            Source::SlowPath => "slow-path",
+        }
+    }
+
+    pub fn contentions_per_second(&self) -> f64 {
+        if self.duration_ns == 0 { 0.0 } else { self.events.contentions as f64 / self.seconds() }
+    }
+}
+
+/// The part that says that a guest may take plain spinlocks without any event.
+pub const TEST_AND_SET: &str = "spinlocks by test-and-set";
+
+/// What is not seen, without what this window has shown to be seen all the same.
+pub fn missing(all: &[Missing], summary: &LockSummary) -> Vec<Missing> {
+    let was_seen = |gap: &&Missing| gap.part.as_deref() == Some(TEST_AND_SET) && summary.events.spins() > 0;
+    all.iter().filter(|gap| !was_seen(gap)).cloned().collect()
+}
+
+fn events(rows: &[WireLockCpu], start: &Reading, end: &Reading) -> Events {
+    let sum = |of: fn(&WireLockCpu) -> u64| rows.iter().map(of).sum();
+    let missed = |names: [&str; 2]| {
+        let of = |reading: &Reading| names.iter().filter_map(|name| reading.missed.get(name)).sum::<u64>();
+        of(end).saturating_sub(of(start))
+    };
+    Events {
+        by_kind: std::array::from_fn(|kind| rows.iter().map(|row| row.begins[kind]).sum()),
+        repeats: sum(|row| row.repeats),
+        filtered: sum(|row| row.filtered),
+        contentions: sum(|row| row.contentions),
+        wait_ns: sum(|row| row.wait_ns),
+        spin_contentions: sum(|row| row.spin_contentions),
+        spin_wait_ns: sum(|row| row.spin_wait_ns),
+        unmatched: sum(|row| row.unmatched),
+        abandoned: sum(|row| row.abandoned),
+        unkept: sum(|row| row.unkept),
+        missed_begins: missed(["lock_begin", "slow_begin"]),
+        missed_ends: missed(["lock_end", "slow_end"]),
+    }
+}
+
+fn sampling(rows: &[WireLockCpu]) -> StackSampling {
+    let sum = |of: fn(&WireLockCpu) -> u64| rows.iter().map(of).sum();
+    StackSampling {
+        taken: sum(|row| row.stacks),
+        of: sum(|row| row.contentions),
+        failed: sum(|row| row.stacks_failed),
+        full: sum(|row| row.stacks_full),
+        over_budget: sum(|row| row.stacks_over),
+        ns: sum(|row| row.stack_ns),
+        threshold_ns: rows.iter().map(|row| row.most_threshold).max().unwrap_or(0),
+    }
+}
+
+fn share(end: &SpinSample, start: Option<&SpinSample>) -> SpinShare {
+    let less = |of: fn(&SpinSample) -> u64| of(end).saturating_sub(start.map_or(0, of));
+    // A tick stands for a period of one CPU, whether idle CPUs tick or not.
+    let ticks = end.frequency as f64 * less(|sample| sample.duration_ns) as f64 / 1e9;
+    let percent = |samples: u64| if ticks > 0.0 { 100.0 * samples as f64 / ticks } else { 0.0 };
+    let low = percent(less(|sample| sample.waiting));
+    let unlocking = match end.sampler {
+        Sampler::CpuClock => percent(less(|sample| sample.unlocking)),
+        // It sees what goes on while interrupts are off.
+        Sampler::Cycles => 0.0,
+    };
+    SpinShare {
+        sampler: end.sampler,
+        samples: less(|sample| sample.samples),
+        lost: less(|sample| sample.lost),
+        low,
+        high: low + unlocking,
+    }
+}
+
+fn processes(start: &Reading, end: &Reading) -> Vec<ProcessRow> {
+    let row = |(pid, now): (&u32, &crate::wire::locks::ProcessSample)| {
+        let then = start.processes.get(pid).cloned().unwrap_or_default();
+        let contentions = now.contentions.saturating_sub(then.contentions);
+        (contentions > 0).then(|| ProcessRow {
+            pid: *pid,
+            comm: String::from_utf8_lossy(&now.comm).into_owned(),
+            waits: Waits { contentions, wait_ns: now.wait_ns.saturating_sub(then.wait_ns) },
+            max_wait_ns: now.max_wait_ns,
+        })
+    };
+    let mut all: Vec<ProcessRow> = end.processes.iter().filter_map(row).collect();
+    all.sort_by_key(|row| (std::cmp::Reverse(row.waits.wait_ns), row.pid));
+    all
+}
+
+fn locks(start: &Reading, end: &Reading, names: &Names) -> Vec<LockRow> {
+    let mut stacks = stacks_by_lock(start, end, names);
+    let mut all: Vec<LockRow> = Vec::new();
+    for (address, now) in &end.locks {
+        let new = start.locks.get(address).map_or_else(|| now.clone(), |then| now.since(then));
+        if new.wait.is_empty() {
+            continue;
+        }
+        let stacks = stacks.remove(address).unwrap_or_default();
+        all.push(row(*address, new, stacks, end));
+    }
+    all.sort_by_key(|row| (std::cmp::Reverse(row.wait.sum()), row.address));
+    for (kind, now) in Kind::ALL.into_iter().zip(&end.others) {
+        let new = start.others.get(kind as usize).map_or_else(|| now.clone(), |then| now.since(then));
+        if new.wait.is_empty() {
+            continue;
+        }
+        let mut row = row(0, new, Vec::new(), end);
+        row.name = format!("other locks ({})", kind.name());
+        (row.kind, row.address) = (kind, None);
+        all.push(row);
+    }
+    all
+}
+
+fn row(address: u64, sample: LockSample, stacks: Vec<Stack>, end: &Reading) -> LockRow {
+    let known = end.names.get(&address);
+    let caller = || stacks.iter().find_map(|stack| stack.frames.iter().find(|frame| !is_locking(frame)));
+    let (name, by) = match known {
+        Some(known) => {
+            let by = match known.by {
+                RecognisedBy::Structure => By::Structure,
+                RecognisedBy::Symbol => By::Symbol,
+            };
+            (known.name.clone(), by)
+        }
+        None => match caller() {
+            Some(frame) => (format!("lock taken in {frame}"), By::Caller),
+            None => (format!("lock at {address:#x}"), By::Nothing),
+        },
+    };
+    LockRow {
+        name,
+        by,
+        kind: Kind::of(sample.flags),
+        address: Some(address),
+        device: known.and_then(|known| known.device.clone()),
+        node: known.and_then(|known| known.node),
+        cgroup: known.and_then(|known| known.cgroup.clone()),
+        pid: known.and_then(|known| known.pid),
+        reads: sample.reads,
+        failed: sample.failed,
+        wait: sample.wait,
+        stacks,
+    }
+}
+
+fn stacks_by_lock(start: &Reading, end: &Reading, names: &Names) -> BTreeMap<u64, Vec<Stack>> {
+    // Different return addresses within the same functions are one stack to people.
+    let mut merged: BTreeMap<u64, BTreeMap<Vec<String>, StackSample>> = BTreeMap::new();
+    for (key, now) in &end.stacks {
+        let then = start.stacks.get(key).copied().unwrap_or_default();
+        let samples = now.samples.saturating_sub(then.samples);
+        if samples == 0 {
+            continue;
+        }
+        let sum = merged.entry(key.lock).or_default().entry(frames(key, names)).or_default();
+        sum.contentions += now.contentions.saturating_sub(then.contentions);
+        sum.wait_ns += now.wait_ns.saturating_sub(then.wait_ns);
+        sum.samples += samples;
+    }
+    let stack = |(frames, sample): (Vec<String>, StackSample)| Stack {
+        frames,
+        contentions: (sample.contentions + 128) / 256,
+        wait_ns: sample.wait_ns,
+        samples: sample.samples,
+    };
+    let of_lock = |(lock, all): (u64, BTreeMap<Vec<String>, StackSample>)| {
+        let mut all: Vec<Stack> = all.into_iter().map(stack).collect();
+        all.sort_by(|a, b| (b.wait_ns, &a.frames).cmp(&(a.wait_ns, &b.frames)));
+        (lock, all)
+    };
+    merged.into_iter().map(of_lock).collect()
+}
+
+/// Innermost first, without what stands there since the wait is watched.
+fn frames(key: &StackKey, names: &Names) -> Vec<String> {
+    let name = |address| match names.kernel(address) {
+        [] => vec![UNKNOWN.to_string()],
+        // Outermost first, where functions were inlined.
+        names => names.iter().rev().cloned().collect(),
+    };
+    let all: Vec<String> = lookups(&key.ips).flat_map(name).collect();
+    let own = all.iter().take_while(|frame| is_watching(frame)).count();
+    let own = if own == all.len() { 0 } else { own };
+    all[own..].to_vec()
+}
+
+/// Between the event and our program.
+fn is_watching(frame: &str) -> bool {
+    const PREFIXES: [&str; 8] =
+        ["bpf_", "__bpf_", "__traceiter_", "trace_", "perf_", "kprobe_", "kretprobe_", "rethook_"];
+    const WORDS: [&str; 6] = [
+        "arch_rethook_trampoline",
+        "arch_rethook_trampoline_callback",
+        "__kretprobe_trampoline",
+        "trampoline_handler",
+        "__kretprobe_trampoline_handler",
+        "get_perf_callchain",
+    ];
+    frame == UNKNOWN || PREFIXES.iter().any(|prefix| frame.starts_with(prefix)) || WORDS.contains(&frame)
+}
+
+/// A function whose business is to take a lock.
+fn is_locking(frame: &str) -> bool {
+    const PREFIXES: [&str; 23] = [
+        "native_queued_spin_lock",
+        "__pv_queued_spin_lock",
+        "queued_",
+        "pv_",
+        "_raw_spin_",
+        "__raw_spin_",
+        "_raw_read_",
+        "_raw_write_",
+        "__raw_callee_save",
+        "mutex_",
+        "__mutex_",
+        "ww_mutex_",
+        "__ww_mutex_",
+        "down_",
+        "__down_",
+        "down",
+        "rwsem_",
+        "percpu_down_",
+        "__percpu_down_",
+        "percpu_rwsem_",
+        "rt_mutex_",
+        "__rt_mutex_",
+        "rtlock_",
+    ];
+    let name = frame.split('.').next().unwrap_or(frame);
+    is_watching(name)
+        || PREFIXES.iter().any(|prefix| {
+            // `down` is a function itself, and the beginning of others'.
+            if *prefix == "down" { name == "down" } else { name.starts_with(prefix) }
+        })
+}

@@ -1,0 +1,180 @@
+use std::collections::{BTreeMap, HashMap};
+
+use super::trust;
+use super::*;
+use crate::wire::locks::{LockName, ProcessSample};
+
+fn waits(times: &[u64], flags: u32) -> LockSample {
+    let mut wait = Histogram::default();
+    times.iter().for_each(|ns| wait.record(*ns));
+    LockSample { flags, wait, ..LockSample::default() }
+}
+
+fn names(all: &[(u64, &str)]) -> Names {
+    let kernel: HashMap<u64, Vec<String>> =
+        all.iter().map(|(address, name)| (*address, vec![(*name).to_string()])).collect();
+    Names { kernel, ..Names::default() }
+}
+
+fn stack(lock: u64, ips: &[u64], contentions: u64, wait_ns: u64) -> (StackKey, StackSample) {
+    let sample = StackSample { contentions: contentions * 256, wait_ns, samples: contentions };
+    (StackKey { lock, ips: ips.to_vec() }, sample)
+}
+
+const SYMBOLS: &[(u64, &str)] = &[
+    (10, "bpf_trace_run2"),
+    (19, "__traceiter_contention_end"),
+    (29, "__pv_queued_spin_lock_slowpath"),
+    (39, "_raw_spin_lock_irqsave"),
+    (49, "folio_lruvec_lock_irqsave"),
+    (59, "shrink_lruvec"),
+    (69, "down_timeout_of_something"),
+];
+
+/// Three locks: one by its structs, one by who takes it, one that nothing is known of.
+fn reading() -> Reading {
+    let own = |name: &str, device: Option<&str>| LockName {
+        name: name.to_string(),
+        by: RecognisedBy::Structure,
+        device: device.map(str::to_string),
+        node: None,
+        cgroup: None,
+        pid: None,
+    };
+    let mut row =
+        WireLockCpu { contentions: 6, wait_ns: 360, stacks: 3, repeats: 1, ..WireLockCpu::default() };
+    row.begins[Kind::Spin as usize] = 5;
+    row.begins[Kind::Mutex as usize] = 2;
+    Reading {
+        at_ns: 2_000_000_000,
+        cpus: vec![WireLockCpu::default(), row],
+        locks: BTreeMap::from([
+            (0x100, waits(&[10, 20], 1)),
+            (0x200, waits(&[100, 200], 1)),
+            (0x300, waits(&[30], 32)),
+        ]),
+        others: (0..KINDS).map(|kind| if kind == 3 { waits(&[5], 2) } else { waits(&[], 0) }).collect(),
+        stacks: BTreeMap::from([
+            stack(0x200, &[10, 20, 30, 40, 50, 60], 1, 200),
+            stack(0x200, &[10, 20, 30, 40, 50], 1, 100),
+        ]),
+        names: BTreeMap::from([(0x100, own("i_pages of sda", Some("sda")))]),
+        processes: BTreeMap::from([
+            (7, ProcessSample { comm: b"fio".to_vec(), contentions: 6, wait_ns: 360, max_wait_ns: 200 }),
+            (8, ProcessSample::default()),
+        ]),
+        ..Reading::default()
+    }
+}
+
+fn summary(devices: &[&str]) -> LockSummary {
+    let devices: Vec<String> = devices.iter().map(|name| (*name).to_string()).collect();
+    let start = Reading { at_ns: 1_000_000_000, ..Reading::default() };
+    summarize(&Host::default(), &start, &reading(), &names(SYMBOLS), &devices)
+}
+
+#[test]
+fn a_lock_is_named_by_its_place_else_by_who_takes_it() {
+    let summary = summary(&[]);
+    let all: Vec<_> = summary.locks.iter().map(|row| (row.name.as_str(), row.by.name())).collect();
+    assert_eq!(
+        all,
+        [
+            ("lock taken in folio_lruvec_lock_irqsave", "caller"),
+            ("i_pages of sda", "structure"),
+            ("lock at 0x300", "nothing"),
+            ("other locks (rwsem)", "nothing"),
+        ]
+    );
+    assert_eq!(summary.locks[2].kind.name(), "mutex");
+    assert_eq!((summary.locks[3].address, summary.locks[3].wait.sum()), (None, 5));
+    assert_eq!(summary.by_cpu, [(1, Waits { contentions: 6, wait_ns: 360 })]);
+    assert_eq!(summary.processes.len(), 1, "who did not wait is no waiter");
+    assert_eq!(summary.duration_ns, 1_000_000_000);
+}
+
+/// What our own program puts on top of the stack is not how anybody came to wait.
+#[test]
+fn stacks_begin_where_the_wait_is() {
+    let summary = summary(&[]);
+    let stacks = &summary.locks[0].stacks;
+    assert_eq!(stacks.len(), 2);
+    assert_eq!(stacks[0].frames[0], "__pv_queued_spin_lock_slowpath");
+    assert_eq!(stacks[0].frames.last().unwrap(), "shrink_lruvec");
+    assert_eq!((stacks[0].wait_ns, stacks[0].contentions), (200, 1));
+    assert!(summary.stacks.is_estimated(), "3 of 6");
+    assert!(!is_locking("folio_lruvec_lock") && is_locking("down") && !is_locking("downgrade"));
+}
+
+#[test]
+fn locks_of_other_devices_are_left_out_and_counted() {
+    let summary = summary(&["sdb"]);
+    assert_eq!((summary.left_out, summary.left_out_wait_ns), (1, 30));
+    assert_eq!(summary.locks.len(), 3);
+    assert_eq!(self::summary(&["sda"]).left_out, 0);
+}
+
+#[test]
+fn a_window_has_what_came_in_it() {
+    let end = reading();
+    let nothing = summarize(&Host::default(), &end, &end, &names(SYMBOLS), &[]);
+    assert_eq!(nothing.locks, []);
+    assert_eq!((nothing.events.begins(), nothing.events.contentions), (0, 0));
+    assert!(nothing.processes.is_empty() && nothing.by_cpu.is_empty());
+    assert_eq!(nothing.contentions_per_second(), 0.0);
+}
+
+/// 199 samples a second for two seconds: 398 are one CPU's whole time.
+#[test]
+fn time_behind_a_spinlock_is_a_range_where_the_sampler_sees_no_more() {
+    let mut end = reading();
+    let sample = SpinSample {
+        sampler: Sampler::CpuClock,
+        frequency: 199,
+        cpus: 4,
+        duration_ns: 2_000_000_000,
+        samples: 1592,
+        waiting: 398,
+        unlocking: 199,
+        lost: 0,
+    };
+    end.spin = Some(sample);
+    let spin =
+        |end: &Reading| summarize(&Host::default(), &Reading::default(), end, &names(&[]), &[]).spin.unwrap();
+    assert_eq!((spin(&end).low, spin(&end).high), (100.0, 150.0));
+    end.spin = Some(SpinSample { sampler: Sampler::Cycles, ..sample });
+    assert_eq!((spin(&end).low, spin(&end).high), (100.0, 100.0));
+}
+
+#[test]
+fn entries_without_an_event_are_pending_bit_waiters() {
+    let mut end = reading();
+    end.cpus[1].slow_calls = 9;
+    let slow =
+        |end: &Reading| summarize(&Host::default(), &Reading::default(), end, &names(&[]), &[]).slow_path;
+    assert_eq!(slow(&end), None, "nobody probed it");
+    end.slow_path = true;
+    assert_eq!(slow(&end), Some(SlowPath { calls: 9, pending_bit_waiters: 4 }));
+    end.source = Source::SlowPath;
+    assert_eq!(slow(&end), None, "the probe is the event");
+}
+
+#[test]
+fn what_was_not_seen_is_lost_and_too_much_of_it_is_not_trusted() {
+    let mut end = reading();
+    end.missed = BTreeMap::from([("lock_begin", 2), ("lock_end", 1)]);
+    let summary = summarize(&Host::default(), &Reading::default(), &end, &names(&[]), &[]);
+    let lost = trust::lost(&summary);
+    assert_eq!((lost.events, lost.probes["locks"]["missed_ends"]), (2, 1));
+    assert!(trust::distrust(&summary, 30.0).is_none());
+    assert!(trust::distrust(&summary, 10.0).unwrap().starts_with("2 of 9 waits (22.22 %)"));
+    assert!(trust::distrust(&self::summary(&[]), 0.0).is_none());
+}
+
+#[test]
+fn a_gap_that_was_none_is_not_told() {
+    let gap = |part: &str| Missing { part: Some(part.to_string()), ..Missing::default() };
+    let all = [gap(TEST_AND_SET), gap("holder")];
+    assert_eq!(missing(&all, &summary(&[])), [gap("holder")]);
+    assert_eq!(missing(&all, &LockSummary::default()).len(), 2);
+}

@@ -1,0 +1,44 @@
+//! What was lost of a window of waits, and whether the rest can be trusted.
+
+use std::collections::BTreeMap;
+
+use super::LockSummary;
+use crate::envelope::Lost;
+
+/// What was lost in the window, by kind.
+pub fn lost(summary: &LockSummary) -> Lost {
+    let (events, stacks) = (&summary.events, &summary.stacks);
+    let kinds = [
+        ("missed", events.missed_begins),
+        ("missed_ends", events.missed_ends),
+        ("unkept", events.unkept),
+        ("abandoned", events.abandoned),
+        ("stacks_failed", stacks.failed),
+        ("stacks_full", stacks.full),
+        ("stacks_over_budget", stacks.over_budget),
+    ];
+    Lost {
+        events: events.lost(),
+        samples: stacks.failed + stacks.full + summary.spin.map_or(0, |spin| spin.lost),
+        probes: BTreeMap::from([(
+            "locks".to_string(),
+            kinds.iter().map(|(kind, n)| ((*kind).to_string(), *n)).collect(),
+        )]),
+        ..Lost::default()
+    }
+}
+
+/// Why a result must not be trusted, if it must not: `max_loss` in percent of the waits.
+pub fn distrust(summary: &LockSummary, max_loss: f64) -> Option<String> {
+    let events = &summary.events;
+    // A wait without its end has no time, one without its begin is not there at all.
+    let lost = events.lost() + events.abandoned;
+    let all = events.begins() + events.lost();
+    let percent = if all == 0 { 0.0 } else { lost as f64 * 100.0 / all as f64 };
+    (percent > max_loss).then(|| {
+        format!(
+            "{lost} of {all} waits ({percent:.2} %) were not seen or not timed, more than --max-loss {max_loss} % \
+             allows: run longer or with less load, or allow more"
+        )
+    })
+}

@@ -1,0 +1,531 @@
+//! The lock probe: attaches `bpf/locks.bpf.c`, reads what it counted, names the locks, detaches.
+
+mod memory;
+mod names;
+mod spin;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags};
+
+use self::memory::{Kernel, Layout, Memory};
+use self::names::{Known, Namer};
+use self::spin::{Functions, Spinning};
+use super::btf::{self, KernelBtf};
+use super::cost::{Beside, CostMeter, Metered, metered};
+use super::filter::{COMM_BYTES, Filter};
+use super::libbpf::{self, element, refusal};
+use super::preflight;
+use super::skel::locks::{LocksSkel, LocksSkelBuilder, OpenLocksSkel};
+use crate::clock::now_ns;
+use crate::envelope::{Cost, Missing};
+use crate::host::cgroups::Hierarchy;
+use crate::host::kallsyms::Kallsyms;
+use crate::host::mounts;
+use crate::host::{Host, block, kernel};
+use crate::refusal::Refusal;
+use crate::wire::locks::{
+    Kind, LockName, LockSample, Reading, Source, WireLock, WireLockCpu, WireLockProcess, decode_stack,
+};
+
+/// The slow path of spinlocks: on a machine of its own, and in a guest whose spinlocks are the hypervisor's too.
+const SLOW_PATHS: [&str; 2] = ["native_queued_spin_lock_slowpath", "__pv_queued_spin_lock_slowpath"];
+
+/// The stacks' budget is kept over so long.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// How often new locks are looked at: what they belong to may be gone at the end of the window.
+const NAME_EVERY: Duration = Duration::from_millis(500);
+
+/// A lock is looked at so often: around one that was just made not all may stand yet.
+const TRIES: u8 = 2;
+
+/// Locks that have rows of their own, where nobody says otherwise.
+pub const ROOM: u32 = 1024;
+
+/// What to look at.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whose waits.
+    pub filter: Filter,
+    /// What stacks of waiters may cost, in percent of each CPU; 0: none are taken.
+    pub max_cost: f64,
+    /// Locks that have rows of their own; the others of a kind share one.
+    pub room: u32,
+    /// Sample where the CPUs are.
+    pub spin: bool,
+    /// Measure the probe's cost with the kernel's program statistics.
+    pub cost: bool,
+    /// Leave the events alone, as on a kernel that has none.
+    pub no_events: bool,
+}
+
+/// The attached probe. Dropping it detaches everything.
+pub struct LockProbe {
+    skel: LocksSkel<'static>,
+    links: Vec<Link>,
+    source: Source,
+    slow_path: bool,
+    cpus: u32,
+    root: PathBuf,
+    disks: Vec<String>,
+    spinning: RefCell<Option<Spinning>>,
+    names: RefCell<Names>,
+    meter: Option<CostMeter>,
+    missing: Vec<Missing>,
+    start: Reading,
+}
+
+/// What is known of the locks so far.
+#[derive(Debug, Default)]
+struct Names {
+    layout: Option<Layout>,
+    known: Known,
+    memory_groups: Option<Hierarchy>,
+    by_lock: BTreeMap<u64, LockName>,
+    tries: BTreeMap<u64, u8>,
+    looked: Option<Instant>,
+}
+
+fn gap(part: &str, reason: &str, why: String, remedy: Option<&str>) -> Missing {
+    Missing {
+        part: Some(part.to_string()),
+        reason: reason.to_string(),
+        why,
+        remedy: remedy.map(str::to_string),
+        ..Missing::default()
+    }
+}
+
+impl LockProbe {
+    /// Loads and attaches. `root` is where sysfs and procfs are read from, `/` on this machine.
+    ///
+    /// Refused when rights or BTF are missing, or there is neither event nor probe of a wait.
+    pub fn attach(host: &Host, root: &Path, options: &Options) -> Result<Self> {
+        preflight::permit(root)?;
+        libbpf::listen();
+        if btf::file().is_some() {
+            let why = format!("{}: use a kernel with BTF of its own", preflight::NO_LOCKS_BY_FILE);
+            return Err(Refusal::Refused(why).into());
+        }
+        let btf = KernelBtf::read()?;
+        let symbols = Kallsyms::read(root);
+        let has_events = btf.event("contention_begin", None).is_there() && !options.no_events;
+        let slow_paths: Vec<&str> = match has_kprobes(root) {
+            true => SLOW_PATHS.into_iter().filter(|name| symbols.has_function(name)).collect(),
+            false => Vec::new(),
+        };
+        if !has_events && slow_paths.is_empty() {
+            let why = "this kernel has neither the events of lock contention (Linux 5.19) nor kprobes on the slow path \
+                       of spinlocks: use a newer kernel, or one with CONFIG_KPROBE_EVENTS";
+            return Err(Refusal::Refused(why.to_string()).into());
+        }
+        let source = if has_events { Source::Events } else { Source::SlowPath };
+        let mut missing = options.filter.missing_of_locks();
+        let beside = if has_events { Beside::Locks } else { Beside::Ios };
+        let meter = if options.cost { CostMeter::beside(beside) } else { None };
+        if options.cost && meter.is_none() {
+            missing.push(super::cost::missing());
+        }
+        let skel = load(host, source, !slow_paths.is_empty(), options)?;
+        let functions = Functions::new(&symbols);
+        if symbols.is_empty() {
+            missing.push(gap(
+                "names",
+                "refused",
+                "the kernel hides its symbols: locks and stacks have no names of functions".to_string(),
+                Some("run as root, with kernel.kptr_restrict at 0 or 1"),
+            ));
+        }
+        let names = Names {
+            known: Known { symbols, mounts: mounts::mounts(root), ..Known::default() },
+            memory_groups: Hierarchy::of_controller(root, "memory"),
+            ..Names::default()
+        };
+        let mut probe = Self {
+            skel,
+            links: Vec::new(),
+            source,
+            slow_path: false,
+            cpus: host.cpus_possible.max(1),
+            root: root.to_path_buf(),
+            disks: host.devices.iter().map(|device| device.name.clone()).collect(),
+            spinning: RefCell::new(None),
+            names: RefCell::new(names),
+            meter,
+            missing,
+            start: Reading::default(),
+        };
+        probe.attach_programs(&slow_paths).map_err(|error| refusal("attaching the probes", &error))?;
+        probe.say_what_is_missing(host);
+        if options.spin {
+            probe.sample(functions);
+        }
+        // Before the window: what it costs is not in it.
+        probe.known_devices();
+        probe.start = probe.reading()?;
+        probe.run(true)?;
+        probe.start.at_ns = now_ns();
+        Ok(probe)
+    }
+
+    fn attach_programs(&mut self, slow_paths: &[&str]) -> libbpf_rs::Result<()> {
+        let programs = &self.skel.progs;
+        match self.source {
+            Source::Events => {
+                // The end first: a wait that goes on now is not seen to begin.
+                self.links.push(programs.lock_end.attach()?);
+                self.links.push(programs.lock_begin.attach()?);
+                // Beside the events, and only where the kernel lets us.
+                for name in slow_paths {
+                    self.links.extend(programs.slow_call.attach_kprobe(false, name));
+                    self.slow_path |= self.links.len() > 2;
+                }
+            }
+            Source::SlowPath => {
+                for name in slow_paths {
+                    self.links.push(programs.slow_end.attach_kprobe(true, name)?);
+                    self.links.push(programs.slow_begin.attach_kprobe(false, name)?);
+                }
+                self.slow_path = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn say_what_is_missing(&mut self, host: &Host) {
+        let mut add = |part: &str, reason: &str, why: &str, remedy: Option<&str>| {
+            self.missing.push(gap(part, reason, why.to_string(), remedy));
+        };
+        match (self.source, self.slow_path) {
+            (Source::SlowPath, _) => add(
+                "mutex, rwsem, rwlock and others",
+                "no-event",
+                "this kernel has no events of lock contention: only waits for spinlocks are seen, by probes on their \
+                 slow path",
+                Some("use Linux 5.19 or newer"),
+            ),
+            (Source::Events, false) => add(
+                "pending-bit waiters",
+                "no-probe",
+                "the first to wait for a spinlock has no event on a machine of its own, and this kernel has no kprobes \
+                 to see it by: waits and counts of spinlocks are lower bounds",
+                None,
+            ),
+            (Source::Events, true) => {}
+        }
+        if kernel::is_guest(&self.root) && self.source == Source::Events {
+            add(
+                "spinlocks by test-and-set",
+                "no-event",
+                "in a guest without paravirtual spinlocks waits for plain spinlocks have no event at all (virt_spin_lock)",
+                None,
+            );
+        }
+        let _unused = host;
+        add(
+            "holder",
+            "not-built",
+            "who held a lock is not recorded: spinlocks do not know it, and of the others contended_release (Linux 7.2) \
+             would say it",
+            None,
+        );
+    }
+
+    fn sample(&mut self, functions: Option<Functions>) {
+        let begun = match functions {
+            Some(functions) => Spinning::attach(functions).map_err(|error| format!("{error:#}")),
+            None => Err("the kernel hides its symbols".to_string()),
+        };
+        match begun {
+            Ok(spinning) => *self.spinning.borrow_mut() = Some(spinning),
+            Err(why) => {
+                let why = format!("what the CPUs spend waiting was not sampled: {why}");
+                self.missing.push(gap("spin", "refused", why, None));
+            }
+        }
+    }
+
+    /// Opens or closes the window for all programs at once.
+    fn run(&mut self, running: bool) -> Result<()> {
+        let data = self.skel.maps.bss_data.as_mut().context("the object has data")?;
+        data.running = running.into();
+        Ok(())
+    }
+
+    /// The reading right after attaching: the start of the window.
+    pub fn start(&self) -> &Reading {
+        &self.start
+    }
+
+    /// What cannot be seen, with the reason.
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// Waits until `deadline` or until `stop` says so, keeps the cost slices going and names what is new; true when
+    /// the deadline was reached.
+    pub fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
+        super::wait(deadline, stop, &mut || self.tick())
+    }
+
+    /// Moves the cost slices on and names new locks; called several times a second while the window is open.
+    pub fn tick(&mut self) {
+        if let Some(mut meter) = self.meter.take() {
+            if Instant::now() >= meter.due() {
+                meter.tick(&self.metered(), &|| self.contentions());
+            }
+            self.meter = Some(meter);
+        }
+        let due = self.names.borrow().looked.is_none_or(|then| then.elapsed() >= NAME_EVERY);
+        if due {
+            self.name_locks();
+        }
+    }
+
+    /// The state now.
+    pub fn read(&self) -> Result<Reading> {
+        self.name_locks();
+        let mut reading = self.reading()?;
+        reading.spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(false));
+        Ok(reading)
+    }
+
+    /// Closes the window and reads its end; the probe stays readable for its cost.
+    pub fn detach(&mut self) -> Result<Reading> {
+        if let Some(mut meter) = self.meter.take() {
+            meter.end(&self.metered(), &|| self.contentions());
+            self.meter = Some(meter);
+        }
+        let end_ns = now_ns();
+        self.run(false)?;
+        let missed = self.missed();
+        let spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(true));
+        self.name_locks();
+        let reading = Reading { at_ns: end_ns, missed, spin, ..self.reading()? };
+        self.links.clear();
+        Ok(reading)
+    }
+
+    /// What the probes cost so far, for a window of this many contentions per second.
+    pub fn cost(&self, contentions_per_second: f64) -> Cost {
+        let bytes = libbpf::map_bytes(self.skel.object());
+        let mut cost = self.meter.as_ref().map_or_else(
+            || Cost { map_bytes: bytes, ..Cost::default() },
+            |m| m.cost(bytes, contentions_per_second),
+        );
+        // It counted contentions where others count I/Os.
+        cost.ns_per_contention = cost.ns_per_io.take();
+        cost.attach_ns_per_contention = cost.attach_ns_per_io.take();
+        cost.ios = None;
+        cost
+    }
+
+    fn metered(&self) -> Vec<Metered<'_>> {
+        let programs = &self.skel.progs;
+        let mut all = match self.source {
+            Source::Events => {
+                vec![metered("lock_begin", &programs.lock_begin), metered("lock_end", &programs.lock_end)]
+            }
+            Source::SlowPath => {
+                vec![metered("slow_begin", &programs.slow_begin), metered("slow_end", &programs.slow_end)]
+            }
+        };
+        if self.source == Source::Events && self.slow_path {
+            all.push(metered("slow_call", &programs.slow_call));
+        }
+        all
+    }
+
+    /// Runs that the kernel skipped, by program.
+    fn missed(&self) -> BTreeMap<&'static str, u64> {
+        let of = |program: &Metered<'_>| {
+            libbpf::program_stats(&program.fd).ok().map(|stats| (program.name, stats.recursion_misses))
+        };
+        self.metered().iter().filter_map(of).collect()
+    }
+
+    fn rows(&self) -> Result<Vec<WireLockCpu>> {
+        let row = |cpu| Ok(WireLockCpu::decode(&element(&self.skel.maps.lock_cpus, cpu)?)?);
+        (0..self.cpus).map(row).collect()
+    }
+
+    /// Waits that ended so far.
+    fn contentions(&self) -> u64 {
+        self.rows().unwrap_or_default().iter().map(|row| row.contentions).sum()
+    }
+
+    fn reading(&self) -> Result<Reading> {
+        let maps = &self.skel.maps;
+        let at_ns = now_ns();
+        let mut locks = BTreeMap::new();
+        for key in maps.locks.keys() {
+            // One that another CPU writes to may be gone for a moment.
+            let Some(value) = maps.locks.lookup(&key, MapFlags::ANY)? else { continue };
+            locks.insert(address(&key)?, WireLock::decode(&value)?);
+        }
+        let other = |kind| Ok(WireLock::decode(&element(&maps.other_locks, kind)?)?);
+        let others = (0..Kind::ALL.len() as u32).map(other).collect::<Result<Vec<LockSample>>>()?;
+        let mut stacks: BTreeMap<_, crate::wire::locks::StackSample> = BTreeMap::new();
+        for key in maps.lock_stacks.keys() {
+            let Some(value) = maps.lock_stacks.lookup(&key, MapFlags::ANY)? else { continue };
+            let (key, sample) = decode_stack(&key, &value)?;
+            let sum = stacks.entry(key).or_default();
+            sum.contentions += sample.contentions;
+            sum.wait_ns += sample.wait_ns;
+            sum.samples += sample.samples;
+        }
+        let mut processes = BTreeMap::new();
+        for key in maps.lock_processes.keys() {
+            let Some(value) = maps.lock_processes.lookup(&key, MapFlags::ANY)? else { continue };
+            let pid = u32::from_ne_bytes(key.as_slice().try_into().context("a process id has four bytes")?);
+            processes.insert(pid, WireLockProcess::decode(&value)?);
+        }
+        Ok(Reading {
+            at_ns,
+            source: self.source,
+            cpus: self.rows()?,
+            locks,
+            others,
+            stacks,
+            processes,
+            names: self.names.borrow().by_lock.clone(),
+            spin: None,
+            slow_path: self.slow_path,
+            missed: self.missed(),
+        })
+    }
+
+    /// Looks at the locks that have no name yet.
+    fn name_locks(&self) {
+        let mut names = self.names.borrow_mut();
+        let names = &mut *names;
+        names.looked = Some(Instant::now());
+        let is_new = |key: &Vec<u8>| {
+            let lock = address(key).ok()?;
+            let tried = names.tries.get(&lock).copied().unwrap_or(0);
+            (!names.by_lock.contains_key(&lock) && tried < TRIES).then_some(lock)
+        };
+        let new: Vec<u64> = self.skel.maps.locks.keys().filter_map(|key| is_new(&key)).collect();
+        if new.is_empty() {
+            return;
+        }
+        if let Some(hierarchy) = &names.memory_groups {
+            names.known.groups.extend(hierarchy.paths());
+        }
+        names.known.mounts = mounts::mounts(&self.root);
+        names.known.devices = block::by_number(&self.root);
+        let Some(layout) = names.layout.as_ref() else { return };
+        let kernel = Kernel::new(&self.skel);
+        let namer = Namer::new(&kernel, layout, &names.known);
+        for lock in new {
+            let Ok(Some(value)) = self.skel.maps.locks.lookup(&lock.to_ne_bytes(), MapFlags::ANY) else {
+                continue;
+            };
+            let Ok(sample) = WireLock::decode(&value) else { continue };
+            match namer.name(lock, Kind::of(sample.flags)) {
+                Some(name) => drop(names.by_lock.insert(lock, name)),
+                None => *names.tries.entry(lock).or_default() += 1,
+            }
+        }
+    }
+
+    /// The request queues of the disks, whose elevators do not point back to them.
+    fn known_devices(&self) {
+        let mut names = self.names.borrow_mut();
+        let names = &mut *names;
+        let Ok(btf) = KernelBtf::read() else { return };
+        let layout = names.layout.insert(Layout::read(&btf));
+        let kernel = Kernel::new(&self.skel);
+        let mut queues = BTreeMap::new();
+        let namer = Namer::new(&kernel, layout, &names.known);
+        if let Some(task) = kernel.current() {
+            for disk in &self.disks {
+                let folder = self.root.join("sys/block").join(disk);
+                // Only a place, nothing is opened: the folder's inode leads to the disk.
+                let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(folder);
+                let Ok(folder) = opened else { continue };
+                queues.extend(namer.queue_by_descriptor(task, folder.as_raw_fd() as u64));
+            }
+        }
+        names.known.queues = queues;
+    }
+}
+
+fn address(key: &[u8]) -> Result<u64> {
+    Ok(u64::from_ne_bytes(key.try_into().context("an address has eight bytes")?))
+}
+
+/// Whether a program can be attached to a function; without them the kernel has no such kind of perf event.
+fn has_kprobes(root: &Path) -> bool {
+    root.join("sys/bus/event_source/devices/kprobe").exists()
+}
+
+/// Whether waits for spinlocks can be seen without an event.
+pub fn has_slow_path(root: &Path) -> bool {
+    let symbols = Kallsyms::read(root);
+    has_kprobes(root) && SLOW_PATHS.iter().any(|name| symbols.has_function(name))
+}
+
+fn load(host: &Host, source: Source, slow_path: bool, options: &Options) -> Result<LocksSkel<'static>> {
+    let mut open = LocksSkelBuilder::default()
+        .open(libbpf::object_place())
+        .map_err(|error| refusal("opening the probes", &error))?;
+    let cpus = host.cpus_possible.max(1);
+    size(&mut open, cpus, source, options).map_err(|error| refusal("sizing the tables of locks", &error))?;
+    let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
+    config.cpus = cpus;
+    config.want_filter = options.filter.kinds();
+    config.unified_cgroups = Hierarchy::read(Path::new("/")).is_none_or(|hierarchy| hierarchy.unified).into();
+    config.period_ns = PERIOD.as_nanos() as u64;
+    config.budget_ns = (config.period_ns as f64 * options.max_cost / 100.0) as u64;
+    config.want_stacks = (config.budget_ns > 0).into();
+    let events = source == Source::Events;
+    open.progs.lock_begin.set_autoload(events);
+    open.progs.lock_end.set_autoload(events);
+    open.progs.slow_call.set_autoload(events && slow_path);
+    open.progs.slow_begin.set_autoload(!events);
+    open.progs.slow_end.set_autoload(!events);
+    let skel = open.load().map_err(|error| refusal("loading the probes", &error))?;
+    fill(&options.filter, &skel)?;
+    Ok(skel)
+}
+
+fn size(open: &mut OpenLocksSkel<'_>, cpus: u32, source: Source, options: &Options) -> libbpf_rs::Result<()> {
+    let maps = &mut open.maps;
+    maps.locks.set_max_entries(options.room.max(1))?;
+    maps.lock_cpus.set_max_entries(cpus)?;
+    maps.spins.set_max_entries(cpus)?;
+    maps.lock_scratch.set_max_entries(cpus)?;
+    // Storage of tasks came with 4cf1bc1f1045 (5.11).
+    maps.sleeps.set_autocreate(source == Source::Events)?;
+    let room = |n: usize| n.max(1) as u32;
+    maps.wanted_pids.set_max_entries(room(options.filter.pids.len()))?;
+    maps.wanted_comms.set_max_entries(room(options.filter.comms.len()))?;
+    maps.wanted_cgroups.set_max_entries(room(options.filter.cgroups.len()))
+}
+
+fn fill(filter: &Filter, skel: &LocksSkel<'_>) -> Result<()> {
+    let maps = &skel.maps;
+    for pid in &filter.pids {
+        maps.wanted_pids.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)?;
+    }
+    for comm in &filter.comms {
+        let mut bytes = [0; COMM_BYTES];
+        let name = &comm.as_bytes()[..comm.len().min(COMM_BYTES - 1)];
+        bytes[..name.len()].copy_from_slice(name);
+        maps.wanted_comms.update(&bytes, &[1], MapFlags::ANY)?;
+    }
+    for cgroup in &filter.cgroups {
+        maps.wanted_cgroups.update(&cgroup.to_ne_bytes(), &[1], MapFlags::ANY)?;
+    }
+    Ok(())
+}

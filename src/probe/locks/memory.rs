@@ -1,0 +1,222 @@
+//! The kernel's memory, and where in it the members of its structs are.
+
+use std::collections::BTreeMap;
+
+use libbpf_rs::ProgramInput;
+
+use crate::probe::btf::KernelBtf;
+use crate::probe::skel::locks::LocksSkel;
+use crate::wire::locks::PEEK_BYTES;
+
+/// Reads what lies at an address of the kernel's. It may be another thing by then, or nothing: whoever reads asks for
+/// proof.
+pub trait Memory {
+    /// False where nothing is.
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool;
+    /// The address of the task that asks.
+    fn current(&self) -> Option<u64>;
+
+    fn word(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes).then(|| u64::from_ne_bytes(bytes))
+    }
+
+    fn half(&self, address: u64) -> Option<u32> {
+        let mut bytes = [0; 4];
+        self.read(address, &mut bytes).then(|| u32::from_ne_bytes(bytes))
+    }
+
+    /// A pointer into the kernel's half of the addresses.
+    fn pointer(&self, address: u64) -> Option<u64> {
+        self.word(address).filter(|pointer| *pointer >= KERNEL_HALF)
+    }
+
+    /// Text that ends with 0, or with the field. Any bytes: much of it is written by strangers.
+    fn text(&self, address: u64, most: usize) -> Option<String> {
+        let mut bytes = vec![0; most];
+        // A short text may lie at the end of what there is.
+        if !self.read(address, &mut bytes) {
+            bytes = (0..most as u64)
+                .map_while(|at| {
+                    let mut byte = [0];
+                    self.read(address + at, &mut byte).then_some(byte[0]).filter(|byte| *byte != 0)
+                })
+                .collect();
+        }
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        (end > 0).then(|| String::from_utf8_lossy(&bytes[..end]).into_owned())
+    }
+}
+
+/// Where the kernel's addresses begin: x86-64, with five levels of tables as well.
+pub const KERNEL_HALF: u64 = 0xff00_0000_0000_0000;
+
+/// The running kernel's, by a program of ours that nothing but we call.
+pub struct Kernel<'a, 'b> {
+    skel: &'a LocksSkel<'b>,
+}
+
+impl<'a, 'b> Kernel<'a, 'b> {
+    pub fn new(skel: &'a LocksSkel<'b>) -> Self {
+        Self { skel }
+    }
+
+    fn call(&self, address: u64, into: &mut [u8]) -> bool {
+        let skel = self.skel;
+        let mut arguments = [address.to_ne_bytes(), (into.len() as u64).to_ne_bytes()].concat();
+        let input = ProgramInput { context_in: Some(&mut arguments), ..ProgramInput::default() };
+        if !skel.progs.peek.test_run(input).is_ok_and(|output| output.return_value == 0) {
+            return false;
+        }
+        let Some(data) = skel.maps.bss_data.as_ref() else { return false };
+        into.copy_from_slice(&data.peeked[..into.len()]);
+        true
+    }
+}
+
+impl Memory for Kernel<'_, '_> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        address >= KERNEL_HALF && !bytes.is_empty() && bytes.len() <= PEEK_BYTES && self.call(address, bytes)
+    }
+
+    fn current(&self) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.call(0, &mut bytes).then(|| u64::from_ne_bytes(bytes))
+    }
+}
+
+/// Where members lie, of this kernel. What it does not have is not there.
+#[derive(Debug, Clone, Default)]
+pub struct Layout {
+    offsets: BTreeMap<(&'static str, &'static str), u64>,
+    sizes: BTreeMap<&'static str, u64>,
+}
+
+/// All that is asked for.
+const MEMBERS: &[(&str, &str)] = &[
+    ("lruvec", "lru_lock"),
+    ("lruvec", "pgdat"),
+    ("pglist_data", "lru_lock"),
+    ("pglist_data", "node_zones"),
+    ("pglist_data", "node_id"),
+    ("pglist_data", "__lruvec"),
+    ("zone", "lock"),
+    ("zone", "zone_pgdat"),
+    ("zone", "name"),
+    ("mem_cgroup_per_node", "lruvec"),
+    ("mem_cgroup_per_node", "memcg"),
+    ("mem_cgroup", "nodeinfo"),
+    ("mem_cgroup", "css.cgroup"),
+    ("cgroup", "kn"),
+    ("kernfs_node", "id"),
+    ("kernfs_node", "priv"),
+    ("address_space", "i_pages.xa_lock"),
+    ("address_space", "host"),
+    ("address_space", "i_mmap_rwsem"),
+    ("address_space", "invalidate_lock"),
+    ("address_space", "i_private_lock"),
+    ("inode", "i_data"),
+    ("inode", "i_mapping"),
+    ("inode", "i_sb"),
+    ("inode", "i_ino"),
+    ("inode", "i_rdev"),
+    ("inode", "i_lock"),
+    ("inode", "i_rwsem"),
+    ("inode", "i_dentry"),
+    ("inode", "i_private"),
+    ("super_block", "s_dev"),
+    ("super_block", "s_id"),
+    ("super_block", "s_root"),
+    ("super_block", "s_inode_list_lock"),
+    ("super_block", "s_type"),
+    ("file_system_type", "name"),
+    ("dentry", "d_u.d_alias"),
+    ("dentry", "d_alias"),
+    ("dentry", "d_inode"),
+    ("dentry", "d_parent"),
+    ("dentry", "d_name.name"),
+    ("dentry", "d_sb"),
+    ("rq", "__lock"),
+    ("rq", "lock"),
+    ("rq", "idle"),
+    ("rq", "cpu"),
+    ("rq", "cfs.rq"),
+    ("task_struct", "comm"),
+    ("task_struct", "tgid"),
+    ("task_struct", "mm"),
+    ("task_struct", "files"),
+    ("task_struct", "group_leader"),
+    ("files_struct", "fdt"),
+    ("fdtable", "fd"),
+    ("fdtable", "max_fds"),
+    ("file", "f_inode"),
+    ("file", "private_data"),
+    ("blk_mq_hw_ctx", "lock"),
+    ("blk_mq_hw_ctx", "dispatch_wait_lock"),
+    ("blk_mq_hw_ctx", "queue"),
+    ("blk_mq_hw_ctx", "queue_num"),
+    ("blk_mq_ctx", "lock"),
+    ("blk_mq_ctx", "queue"),
+    ("blk_mq_ctx", "cpu"),
+    ("request_queue", "disk"),
+    ("request_queue", "queue_lock"),
+    ("request_queue", "requeue_lock"),
+    ("request_queue", "sysfs_lock"),
+    ("request_queue", "elevator"),
+    ("elevator_queue", "elevator_data"),
+    ("gendisk", "queue"),
+    ("gendisk", "disk_name"),
+    ("gendisk", "part0"),
+    ("block_device", "bd_disk"),
+    ("block_device", "bd_device.kobj"),
+    ("deadline_data", "lock"),
+    ("deadline_data", "zone_lock"),
+    ("bfq_data", "lock"),
+    ("bdi_writeback", "list_lock"),
+    ("bdi_writeback", "work_lock"),
+    ("bdi_writeback", "bdi"),
+    ("bdi_writeback", "bdi_node"),
+    ("backing_dev_info", "wb"),
+    ("backing_dev_info", "dev_name"),
+    ("io_ring_ctx", "uring_lock"),
+    ("io_ring_ctx", "completion_lock"),
+    ("io_ring_ctx", "tctx_list"),
+    ("io_tctx_node", "ctx_node"),
+    ("io_tctx_node", "ctx"),
+    ("io_tctx_node", "task"),
+    ("mm_struct", "mmap_lock"),
+    ("mm_struct", "owner"),
+    ("eventpoll", "mtx"),
+    ("eventpoll", "lock"),
+    ("eventpoll", "file"),
+    ("pipe_inode_info", "mutex"),
+    ("pipe_inode_info", "rd_wait.head"),
+    ("pipe_inode_info", "wr_wait.head"),
+    ("pipe_inode_info", "ring_size"),
+];
+
+const OBJECTS: &[&str] = &["zone", "pglist_data"];
+
+impl Layout {
+    pub fn read(btf: &KernelBtf) -> Self {
+        Self { offsets: btf.offsets(MEMBERS), sizes: btf.sizes(OBJECTS) }
+    }
+
+    /// None where this kernel has no such member.
+    pub fn of(&self, object: &'static str, member: &'static str) -> Option<u64> {
+        debug_assert!(MEMBERS.contains(&(object, member)), "{object}.{member} is not asked for");
+        self.offsets.get(&(object, member)).copied()
+    }
+
+    pub fn size(&self, object: &'static str) -> Option<u64> {
+        self.sizes.get(object).copied()
+    }
+
+    #[cfg(test)]
+    pub fn literal(offsets: &[(&'static str, &'static str, u64)], sizes: &[(&'static str, u64)]) -> Self {
+        Self {
+            offsets: offsets.iter().map(|(object, member, at)| ((*object, *member), *at)).collect(),
+            sizes: sizes.iter().copied().collect(),
+        }
+    }
+}

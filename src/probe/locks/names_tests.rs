@@ -1,0 +1,227 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// Memory that somebody laid out: bytes by address, in pieces.
+#[derive(Default)]
+struct Literal(BTreeMap<u64, Vec<u8>>);
+
+impl Literal {
+    fn put(&mut self, address: u64, bytes: &[u8]) {
+        for (at, byte) in (address..).zip(bytes) {
+            self.0.insert(at, vec![*byte]);
+        }
+    }
+
+    fn word(&mut self, address: u64, value: u64) {
+        self.put(address, &value.to_ne_bytes());
+    }
+}
+
+impl Memory for Literal {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        (address..).zip(bytes).all(|(at, byte)| {
+            let found = self.0.get(&at);
+            *byte = found.map_or(0, |found| found[0]);
+            found.is_some()
+        })
+    }
+
+    fn current(&self) -> Option<u64> {
+        None
+    }
+}
+
+const LISTS: u64 = 0xffff_8880_0000_1000;
+const NODE: u64 = 0xffff_8880_0001_0000;
+const GROUP: u64 = 0xffff_8880_0002_0000;
+const CGROUP: u64 = 0xffff_8880_0003_0000;
+const FOLDER: u64 = 0xffff_8880_0004_0000;
+const INODE: u64 = 0xffff_8880_0005_0000;
+const SB: u64 = 0xffff_8880_0006_0000;
+const TYPE: u64 = 0xffff_8880_0007_0000;
+const ENTRY: u64 = 0xffff_8880_0008_0000;
+const ROOT: u64 = 0xffff_8880_0009_0000;
+const TEXT: u64 = 0xffff_8880_000a_0000;
+const ZONE: u64 = 256;
+
+/// Some members, at places of no kernel.
+fn layout() -> Layout {
+    Layout::literal(
+        &[
+            ("lruvec", "lru_lock", 80),
+            ("lruvec", "pgdat", 120),
+            ("pglist_data", "node_zones", 0),
+            ("pglist_data", "node_id", 1024),
+            ("pglist_data", "__lruvec", 2048),
+            ("zone", "lock", 64),
+            ("zone", "zone_pgdat", 24),
+            ("zone", "name", 32),
+            ("mem_cgroup_per_node", "lruvec", 8),
+            ("mem_cgroup_per_node", "memcg", 0),
+            ("mem_cgroup", "nodeinfo", 512),
+            ("mem_cgroup", "css.cgroup", 0),
+            ("cgroup", "kn", 8),
+            ("kernfs_node", "id", 96),
+            ("address_space", "i_pages.xa_lock", 8),
+            ("address_space", "host", 0),
+            ("inode", "i_data", 128),
+            ("inode", "i_mapping", 48),
+            ("inode", "i_sb", 40),
+            ("inode", "i_ino", 64),
+            ("inode", "i_rdev", 76),
+            ("inode", "i_dentry", 104),
+            ("super_block", "s_dev", 16),
+            ("super_block", "s_type", 40),
+            ("file_system_type", "name", 0),
+            ("dentry", "d_u.d_alias", 176),
+            ("dentry", "d_inode", 48),
+            ("dentry", "d_parent", 24),
+            ("dentry", "d_name.name", 40),
+        ],
+        &[("zone", ZONE)],
+    )
+}
+
+fn name(memory: &Literal, known: &Known, lock: u64, kind: Kind) -> Option<LockName> {
+    Namer::new(memory, &layout(), known).name(lock, kind)
+}
+
+fn node(memory: &mut Literal, number: u32) {
+    memory.word(NODE + 24, NODE);
+    memory.put(NODE + 1024, &number.to_ne_bytes());
+}
+
+fn known() -> Known {
+    Known {
+        symbols: Kallsyms::parse("ffffffff83000000 D tasklist_lock\n"),
+        devices: BTreeMap::from([((8, 1), ("sda1".to_string(), "sda".to_string()))]),
+        mounts: crate::host::mounts::parse("36 35 8:1 / /data rw - ext4 /dev/sda1 rw\n"),
+        groups: BTreeMap::from([(77, "/small".to_string())]),
+        ..Known::default()
+    }
+}
+
+#[test]
+fn an_lru_lock_is_that_of_the_group_which_points_back() {
+    let mut memory = Literal::default();
+    node(&mut memory, 1);
+    let lists = LISTS + 8;
+    memory.word(lists + 120, NODE);
+    memory.word(LISTS, GROUP);
+    memory.word(GROUP + 512 + 8, LISTS);
+    memory.word(GROUP, CGROUP);
+    memory.word(CGROUP + 8, FOLDER);
+    memory.word(FOLDER + 96, 77);
+    let found = name(&memory, &known(), lists + 80, Kind::Spin).unwrap();
+    assert_eq!(found.name, "lru_lock of node 1, memory group /small");
+    assert_eq!(
+        (found.node, found.cgroup.as_deref(), found.by),
+        (Some(1), Some("/small"), RecognisedBy::Structure)
+    );
+    assert_eq!(name(&memory, &known(), lists + 80, Kind::Mutex), None, "it is no mutex");
+    memory.word(FOLDER + 96, 78);
+    assert!(name(&memory, &known(), lists + 80, Kind::Spin).unwrap().name.ends_with("(removed, id 78)"));
+    // Another group has the lists of this node.
+    memory.word(GROUP + 512 + 8, LISTS + 4096);
+    assert_eq!(name(&memory, &known(), lists + 80, Kind::Spin), None);
+}
+
+#[test]
+fn the_lists_of_a_node_itself_are_of_no_group() {
+    let mut memory = Literal::default();
+    node(&mut memory, 0);
+    memory.word(NODE + 2048 + 120, NODE);
+    assert_eq!(name(&memory, &known(), NODE + 2048 + 80, Kind::Spin).unwrap().name, "lru_lock of node 0");
+    // A node whose first zone is another's is none.
+    memory.word(NODE + 24, LISTS);
+    assert_eq!(name(&memory, &known(), NODE + 2048 + 80, Kind::Spin), None);
+}
+
+#[test]
+fn a_zone_is_one_of_its_node() {
+    let mut memory = Literal::default();
+    node(&mut memory, 0);
+    let zone = NODE + 2 * ZONE;
+    memory.word(zone + 24, NODE);
+    memory.word(zone + 32, TEXT);
+    memory.put(TEXT, b"Normal\0");
+    assert_eq!(
+        name(&memory, &known(), zone + 64, Kind::Spin).unwrap().name,
+        "zone lock of node 0, zone Normal"
+    );
+    // Something that points to the node and lies between two zones.
+    memory.word(zone + 8 + 24, NODE);
+    memory.word(zone + 8 + 32, TEXT);
+    assert_eq!(name(&memory, &known(), zone + 8 + 64, Kind::Spin), None);
+}
+
+/// An inode of sda1 with a name two folders deep.
+fn inode(memory: &mut Literal) {
+    memory.word(INODE + 128, INODE);
+    memory.word(INODE + 48, INODE + 128);
+    memory.word(INODE + 40, SB);
+    memory.word(INODE + 64, 1234);
+    memory.put(SB + 16, &(8u32 << 20 | 1).to_ne_bytes());
+    memory.word(SB + 40, TYPE);
+    memory.word(TYPE, TEXT);
+    memory.put(TEXT, b"ext4\0");
+    memory.word(INODE + 104, ENTRY + 176);
+    memory.word(ENTRY + 48, INODE);
+    memory.word(ENTRY + 24, ROOT);
+    memory.word(ENTRY + 40, TEXT + 64);
+    memory.put(TEXT + 64, b"f\x1b[2J\0");
+    memory.word(ROOT + 24, ROOT);
+}
+
+#[test]
+fn the_pages_of_a_file_have_its_device_number_and_path() {
+    let mut memory = Literal::default();
+    inode(&mut memory);
+    let found = name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap();
+    // What strangers wrote is escaped where it is shown, and kept as it is.
+    assert_eq!(found.name, "i_pages of sda1:1234 (/data/f\u{1b}[2J)");
+    assert_eq!(found.device.as_deref(), Some("sda"));
+    // Without a name it is the number alone, and on a file system without a disk the kind of that.
+    memory.word(ENTRY + 48, INODE + 8);
+    memory.put(SB + 16, &0u32.to_ne_bytes());
+    assert_eq!(name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap().name, "i_pages of ext4:1234");
+    // What points to an inode that does not point back is no page cache.
+    memory.word(INODE + 48, INODE);
+    memory.word(INODE + 4096 + 128, INODE);
+    assert_eq!(name(&memory, &known(), INODE + 4096 + 128 + 8, Kind::Spin), None);
+}
+
+#[test]
+fn the_pages_of_a_block_device_have_its_name() {
+    let mut memory = Literal::default();
+    inode(&mut memory);
+    memory.put(TEXT, b"bdev\0");
+    memory.put(INODE + 76, &(8u32 << 20 | 1).to_ne_bytes());
+    assert_eq!(name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap().name, "i_pages of sda1");
+}
+
+/// A loop of folders, as memory that changes while it is read may show one.
+#[test]
+fn folders_without_an_end_have_no_path() {
+    let mut memory = Literal::default();
+    inode(&mut memory);
+    memory.word(ROOT + 24, ENTRY);
+    memory.word(ROOT + 40, TEXT);
+    assert_eq!(name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap().name, "i_pages of sda1:1234");
+}
+
+#[test]
+fn what_nothing_points_back_to_is_a_symbol_or_nothing() {
+    let nothing = Literal::default();
+    let found = name(&nothing, &known(), 0xffff_ffff_8300_0000, Kind::Rwlock).unwrap();
+    assert_eq!((found.name.as_str(), found.by), ("tasklist_lock", RecognisedBy::Symbol));
+    assert_eq!(
+        name(&nothing, &known(), 0xffff_ffff_8300_0004, Kind::Rwlock).unwrap().name,
+        "tasklist_lock+0x4"
+    );
+    for kind in Kind::ALL {
+        assert_eq!(name(&nothing, &known(), 0xffff_8880_0000_0000, kind), None);
+        assert_eq!(name(&nothing, &known(), 16, kind), None, "no address at all");
+    }
+}

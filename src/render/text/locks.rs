@@ -1,0 +1,220 @@
+//! `biopsy locks` as text.
+
+use super::{bytes, clean, count, footer, short, significant, table, time};
+use crate::analyze::locks::{By, LockRow, LockSummary};
+use crate::envelope::Envelope;
+
+/// How the text looks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Style {
+    /// Every lock, and every process.
+    pub all: bool,
+    pub color: bool,
+    /// Without what is the same in every interval.
+    pub brief: bool,
+}
+
+/// Locks, processes, locks with stacks and frames that are shown without --all.
+const MOST_LOCKS: usize = 16;
+const MOST_PROCESSES: usize = 5;
+const MOST_STACKS: usize = 3;
+const MOST_FRAMES: usize = 8;
+
+/// The whole view. `parts` is the text of what stands beside the locks, whole lines.
+pub fn render(
+    envelope: &Envelope,
+    summary: &LockSummary,
+    parts: &str,
+    command_status: Option<i32>,
+    style: Style,
+) -> String {
+    let mut out = headline(summary, style);
+    let most = if style.all { usize::MAX } else { MOST_LOCKS };
+    if !summary.locks.is_empty() {
+        out.push('\n');
+        out.push_str(&locks_table(summary, most));
+        let rest = summary.locks.len().saturating_sub(most);
+        if rest > 0 {
+            let wait: u64 = summary.locks[most..].iter().map(|row| row.wait.sum()).sum();
+            out.push_str(&format!("and {rest} more locks, {} of waiting: --all shows them\n", time(wait)));
+        }
+    }
+    if summary.left_out > 0 {
+        out.push_str(&format!(
+            "left out: {} locks of other devices, {} of waiting\n",
+            count(summary.left_out),
+            time(summary.left_out_wait_ns)
+        ));
+    }
+    out.push_str(&waiters(summary, style));
+    out.push_str(&stacks(summary, style));
+    out.push_str(&places(summary));
+    if !parts.is_empty() {
+        out.push('\n');
+        out.push_str(parts);
+    }
+    out.push('\n');
+    out.push_str(&books(summary));
+    out.push_str(&footer::lost(envelope));
+    out.push_str(&cost(envelope, summary));
+    if !style.brief {
+        out.push_str(&footer::missing(&envelope.missing, &[]));
+    }
+    if let Some(status) = command_status {
+        out.push_str(&format!("command ended with status {status}\n"));
+    }
+    out
+}
+
+fn headline(summary: &LockSummary, style: Style) -> String {
+    let bold = |text: &str| if style.color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() };
+    let events = &summary.events;
+    let mut out = if events.contentions == 0 {
+        "Nobody waited for a lock.\n".to_string()
+    } else {
+        format!(
+            "{}  {} waits/s, {} of waiting per second, {} % of it spinning\n",
+            bold("locks"),
+            short(summary.contentions_per_second()),
+            time((events.wait_ns as f64 / summary.seconds().max(1e-9)) as u64),
+            significant(100.0 * events.spin_wait_ns as f64 / events.wait_ns.max(1) as f64, 3)
+        )
+    };
+    if let Some(spin) = &summary.spin {
+        let range = match spin.high > spin.low {
+            true => format!("{} to {}", significant(spin.low, 2), significant(spin.high, 2)),
+            false => significant(spin.low, 2),
+        };
+        out.push_str(&format!(
+            "  CPUs spent {range} % of one CPU waiting for locks ({} samples by {})\n",
+            count(spin.samples),
+            spin.sampler.name()
+        ));
+    }
+    if let Some(slow) = &summary.slow_path {
+        out.push_str(&format!(
+            "  {} entries into the slow path of spinlocks, {} of them without an event (pending-bit waiters)\n",
+            count(slow.calls),
+            count(slow.pending_bit_waiters)
+        ));
+    }
+    out
+}
+
+fn locks_table(summary: &LockSummary, most: usize) -> String {
+    let all = summary.events.wait_ns.max(1) as f64;
+    let row = |row: &LockRow| {
+        let quantile = |q| row.wait.quantile(q).map_or("-".to_string(), time);
+        vec![
+            clean(&row.name),
+            row.kind.name().to_string(),
+            row.by.name().to_string(),
+            short(row.wait.count() as f64 / summary.seconds().max(1e-9)),
+            time(row.wait.sum()),
+            significant(100.0 * row.wait.sum() as f64 / all, 2),
+            quantile(0.5),
+            quantile(0.99),
+            row.wait.max().map_or("-".to_string(), time),
+        ]
+    };
+    let rows: Vec<Vec<String>> = summary.locks.iter().take(most).map(row).collect();
+    table(&["lock", "kind", "known by", "waits/s", "waited", "%", "p50", "p99", "max"], &rows)
+}
+
+fn waiters(summary: &LockSummary, style: Style) -> String {
+    let most = if style.all { usize::MAX } else { MOST_PROCESSES };
+    let one = |row: &crate::analyze::locks::ProcessRow| {
+        let wait = time(row.waits.wait_ns);
+        let comm = if row.pid == 0 { "idle CPUs".to_string() } else { clean(&row.comm) };
+        format!("{comm} ({}) {wait}", row.pid)
+    };
+    let shown: Vec<String> = summary.processes.iter().take(most).map(one).collect();
+    if shown.is_empty() { String::new() } else { format!("\nwaited: {}\n", shown.join(", ")) }
+}
+
+fn places(summary: &LockSummary) -> String {
+    if summary.by_cpu.is_empty() {
+        return String::new();
+    }
+    let one = |word: &str, number: u32, ns: u64| format!("{word} {number} {}", time(ns));
+    let mut cpus: Vec<_> = summary.by_cpu.iter().collect();
+    cpus.sort_by_key(|(cpu, waits)| (std::cmp::Reverse(waits.wait_ns), *cpu));
+    let mut words: Vec<String> =
+        cpus.iter().take(MOST_PROCESSES).map(|(cpu, waits)| one("CPU", *cpu, waits.wait_ns)).collect();
+    if summary.by_node.len() > 1 {
+        words.extend(summary.by_node.iter().map(|(node, waits)| one("node", *node, waits.wait_ns)));
+    }
+    format!("where: {}\n", words.join(", "))
+}
+
+/// The most expensive ways to wait.
+fn stacks(summary: &LockSummary, style: Style) -> String {
+    let most = if style.all { usize::MAX } else { MOST_STACKS };
+    let with_stacks = summary.locks.iter().filter(|row| !row.stacks.is_empty()).take(most);
+    let about = if summary.stacks.is_estimated() { "about " } else { "" };
+    let one = |row: &LockRow| {
+        let stack = &row.stacks[0];
+        let shown = stack.frames.iter().take(if style.all { usize::MAX } else { MOST_FRAMES });
+        let frames: Vec<String> = shown.map(|frame| clean(frame)).collect();
+        let more = if stack.frames.len() > frames.len() { " < ..." } else { "" };
+        let ways = if row.stacks.len() > 1 {
+            format!(", first of {} ways", row.stacks.len())
+        } else {
+            String::new()
+        };
+        let known = if row.by == By::Caller { String::new() } else { format!("{}: ", clean(&row.name)) };
+        format!(
+            "{known}{about}{} in {} waits{ways}\n  {}{more}\n",
+            time(stack.wait_ns),
+            count(stack.contentions),
+            frames.join(" < ")
+        )
+    };
+    let all: String = with_stacks.map(one).collect();
+    if all.is_empty() { all } else { format!("\n{all}") }
+}
+
+/// What was counted, and how stacks were chosen.
+fn books(summary: &LockSummary) -> String {
+    let events = &summary.events;
+    let kinds: Vec<String> = events.kinds().map(|(kind, n)| format!("{kind} {}", count(n))).collect();
+    let mut out = format!(
+        "seen {} begins of waits ({}), {} ends; {} begins were of who waited already\n",
+        count(events.begins()),
+        if kinds.is_empty() { "none".to_string() } else { kinds.join(", ") },
+        count(events.contentions),
+        count(events.repeats)
+    );
+    let stacks = &summary.stacks;
+    if stacks.taken > 0 {
+        let share = 100.0 * stacks.taken as f64 / stacks.of.max(1) as f64;
+        let below = if stacks.threshold_ns > 0 {
+            format!(", shorter waits than {} by chance", time(stacks.threshold_ns))
+        } else {
+            String::new()
+        };
+        out.push_str(&format!(
+            "stacks of {} of the waits ({} %{below}): their numbers are {}\n",
+            count(stacks.taken),
+            significant(share, 3),
+            if stacks.is_estimated() { "estimates, all others are exact" } else { "exact" }
+        ));
+    }
+    out
+}
+
+fn cost(envelope: &Envelope, summary: &LockSummary) -> String {
+    let cost = &envelope.cost;
+    let maps = bytes(cost.map_bytes as f64);
+    let stacks = summary.stacks.ns as f64 / summary.events.contentions.max(1) as f64;
+    match (cost.ns_per_contention, cost.attach_ns_per_contention, cost.cpu_percent) {
+        (Some(net), Some(attach), Some(cpu)) => format!(
+            "cost {net:.0} ns per wait in the programs ({stacks:.0} for stacks) + {attach:.0} ns to call them, {} % of \
+             one CPU; maps {maps}\n",
+            significant(cpu, 2)
+        ),
+        _ => format!(
+            "cost not measured: too few waits, or the kernel's program statistics were off; maps {maps}\n"
+        ),
+    }
+}

@@ -1,0 +1,419 @@
+//! Waits for locks: the mirror of `bpf/wire/locks.h`, and all of them at one moment.
+
+use std::collections::BTreeMap;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::stacks::Sampler;
+use super::{Damaged, WireExtent};
+use crate::hist::{BUCKETS, Histogram};
+
+/// `LOCK_KINDS`.
+pub const KINDS: usize = 7;
+/// `LOCK_STACK_FRAMES`.
+pub const FRAMES: usize = 64;
+/// `PEEK_BYTES`.
+pub const PEEK_BYTES: usize = 1024;
+/// `LOCK_SPIN` and the other flags of contention_begin.
+pub const SPIN: u32 = 1;
+pub const READ: u32 = 2;
+pub const WRITE: u32 = 4;
+pub const RT: u32 = 8;
+pub const PERCPU: u32 = 16;
+pub const MUTEX: u32 = 32;
+
+/// `enum wire_lock_kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    Spin,
+    Rwlock,
+    Mutex,
+    Rwsem,
+    PercpuRwsem,
+    RtMutex,
+    Semaphore,
+}
+
+impl Kind {
+    pub const ALL: [Self; KINDS] = [
+        Self::Spin,
+        Self::Rwlock,
+        Self::Mutex,
+        Self::Rwsem,
+        Self::PercpuRwsem,
+        Self::RtMutex,
+        Self::Semaphore,
+    ];
+
+    /// The word of the contract.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Spin => "spin",
+            Self::Rwlock => "rwlock",
+            Self::Mutex => "mutex",
+            Self::Rwsem => "rwsem",
+            Self::PercpuRwsem => "percpu-rwsem",
+            Self::RtMutex => "rt-mutex",
+            Self::Semaphore => "semaphore",
+        }
+    }
+
+    /// What the flags of an event say, as `kind_of` in the kernel.
+    pub fn of(flags: u32) -> Self {
+        let shares = flags & (READ | WRITE) != 0;
+        match flags {
+            _ if flags & RT != 0 => Self::RtMutex,
+            _ if flags & PERCPU != 0 => Self::PercpuRwsem,
+            _ if flags & MUTEX != 0 => Self::Mutex,
+            _ if flags & SPIN != 0 => {
+                if shares {
+                    Self::Rwlock
+                } else {
+                    Self::Spin
+                }
+            }
+            _ if shares => Self::Rwsem,
+            _ => Self::Semaphore,
+        }
+    }
+}
+
+/// `struct wire_waits`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, Immutable, KnownLayout)]
+pub struct WireWaits {
+    pub count: u64,
+    pub sum: u64,
+}
+
+/// `struct wire_lock`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
+pub struct WireLock {
+    pub not_min: u64,
+    pub max: u64,
+    pub lock: u64,
+    pub failed: u64,
+    pub reads: u64,
+    pub flags: u32,
+    pub pad: u32,
+    pub waits: [WireWaits; BUCKETS],
+}
+
+/// `struct wire_lock_cpu`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireLockCpu {
+    pub begins: [u64; KINDS],
+    pub repeats: u64,
+    pub filtered: u64,
+    pub contentions: u64,
+    pub wait_ns: u64,
+    pub spin_contentions: u64,
+    pub spin_wait_ns: u64,
+    pub unmatched: u64,
+    pub abandoned: u64,
+    pub unkept: u64,
+    pub slow_calls: u64,
+    pub other_locks: u64,
+    pub other_processes: u64,
+    pub stacks: u64,
+    pub stacks_failed: u64,
+    pub stacks_full: u64,
+    pub stacks_over: u64,
+    pub stack_ns: u64,
+    /// As it is now; the rest counts up.
+    pub threshold: u64,
+    pub most_threshold: u64,
+    pub period_began: u64,
+    pub period_ns: u64,
+    pub raise_at: u64,
+    pub pad: [u64; 3],
+}
+
+/// `struct wire_lock_process`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
+pub struct WireLockProcess {
+    pub contentions: u64,
+    pub wait: WireExtent,
+    pub lock: u64,
+    pub comm: [u8; 16],
+}
+
+/// `struct wire_lock_stack_key`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WireLockStackKey {
+    pub lock: u64,
+    pub hash: u64,
+}
+
+/// `struct wire_lock_stack`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
+pub struct WireLockStack {
+    pub contentions: u64,
+    pub wait_ns: u64,
+    pub samples: u64,
+    pub frames: u32,
+    pub pad: u32,
+    pub ips: [u64; FRAMES],
+}
+
+const _: () = assert!(size_of::<WireLock>() == 48 + 16 * BUCKETS);
+const _: () = assert!(size_of::<WireLockCpu>() == 256);
+const _: () = assert!(size_of::<WireLockProcess>() == 56);
+const _: () = assert!(size_of::<WireLockStackKey>() == 16);
+const _: () = assert!(size_of::<WireLockStack>() == 32 + 8 * FRAMES);
+
+/// Waits that ended, for one lock or for several.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LockSample {
+    /// Of these some gave up.
+    pub failed: u64,
+    /// Some wanted to share it.
+    pub reads: u64,
+    /// Flags of all its events.
+    pub flags: u32,
+    /// Contentions, their waits together and the longest, ns.
+    pub wait: Histogram,
+}
+
+impl WireLock {
+    pub fn decode(bytes: &[u8]) -> Result<LockSample, Damaged> {
+        let wire = Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_lock", bytes))?;
+        let counts = wire.waits.map(|waits| waits.count);
+        let sum = wire.waits.iter().map(|waits| waits.sum).sum();
+        Ok(LockSample {
+            failed: wire.failed,
+            reads: wire.reads,
+            flags: wire.flags,
+            wait: Histogram::from_parts(&counts, sum, !wire.not_min, wire.max),
+        })
+    }
+}
+
+impl LockSample {
+    /// What came since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            failed: self.failed.saturating_sub(earlier.failed),
+            reads: self.reads.saturating_sub(earlier.reads),
+            flags: self.flags,
+            wait: self.wait.since(&earlier.wait),
+        }
+    }
+}
+
+impl WireLockCpu {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_lock_cpu", bytes))
+    }
+
+    /// What came since `earlier`; the thresholds stay what they are now.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let less = |now: u64, then: u64| now.saturating_sub(then);
+        Self {
+            begins: std::array::from_fn(|kind| less(self.begins[kind], earlier.begins[kind])),
+            repeats: less(self.repeats, earlier.repeats),
+            filtered: less(self.filtered, earlier.filtered),
+            contentions: less(self.contentions, earlier.contentions),
+            wait_ns: less(self.wait_ns, earlier.wait_ns),
+            spin_contentions: less(self.spin_contentions, earlier.spin_contentions),
+            spin_wait_ns: less(self.spin_wait_ns, earlier.spin_wait_ns),
+            unmatched: less(self.unmatched, earlier.unmatched),
+            abandoned: less(self.abandoned, earlier.abandoned),
+            unkept: less(self.unkept, earlier.unkept),
+            slow_calls: less(self.slow_calls, earlier.slow_calls),
+            other_locks: less(self.other_locks, earlier.other_locks),
+            other_processes: less(self.other_processes, earlier.other_processes),
+            stacks: less(self.stacks, earlier.stacks),
+            stacks_failed: less(self.stacks_failed, earlier.stacks_failed),
+            stacks_full: less(self.stacks_full, earlier.stacks_full),
+            stacks_over: less(self.stacks_over, earlier.stacks_over),
+            stack_ns: less(self.stack_ns, earlier.stack_ns),
+            ..*self
+        }
+    }
+}
+
+/// A process that waited.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProcessSample {
+    pub comm: Vec<u8>,
+    pub contentions: u64,
+    pub wait_ns: u64,
+    pub max_wait_ns: u64,
+}
+
+impl WireLockProcess {
+    pub fn decode(bytes: &[u8]) -> Result<ProcessSample, Damaged> {
+        let wire =
+            Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_lock_process", bytes))?;
+        Ok(ProcessSample {
+            comm: super::task_name(&wire.comm).to_vec(),
+            contentions: wire.contentions,
+            wait_ns: wire.wait.sum,
+            max_wait_ns: wire.wait.max,
+        })
+    }
+}
+
+/// Which stack for which lock.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StackKey {
+    pub lock: u64,
+    /// Kernel addresses, leaf first.
+    pub ips: Vec<u64>,
+}
+
+/// What a stack stands for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StackSample {
+    /// In 256ths.
+    pub contentions: u64,
+    pub wait_ns: u64,
+    pub samples: u64,
+}
+
+/// A stack of the table, by its key.
+pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<(StackKey, StackSample), Damaged> {
+    let key = WireLockStackKey::read_from_bytes(key)
+        .map_err(|_| Damaged::of::<WireLockStackKey>("wire_lock_stack_key", key))?;
+    let wire = WireLockStack::read_from_bytes(value)
+        .map_err(|_| Damaged::of::<WireLockStack>("wire_lock_stack", value))?;
+    let ips = wire.ips[..(wire.frames as usize).min(FRAMES)].to_vec();
+    let sample = StackSample { contentions: wire.contentions, wait_ns: wire.wait_ns, samples: wire.samples };
+    Ok((StackKey { lock: key.lock, ips }, sample))
+}
+
+/// How a lock was told from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecognisedBy {
+    /// The struct around it points back to itself.
+    Structure,
+    /// The kernel's own table of symbols has its address.
+    Symbol,
+}
+
+/// What a lock is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockName {
+    /// For people; parts of it (paths, processes) are written by strangers.
+    pub name: String,
+    pub by: RecognisedBy,
+    /// The disk that it belongs to.
+    pub device: Option<String>,
+    pub node: Option<u32>,
+    /// Path of the memory group whose it is.
+    pub cgroup: Option<String>,
+    /// The process whose it is.
+    pub pid: Option<u32>,
+}
+
+/// Where the CPUs were found by a sampler, since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpinSample {
+    pub sampler: Sampler,
+    pub frequency: u64,
+    pub cpus: u32,
+    /// How long was sampled.
+    pub duration_ns: u64,
+    pub samples: u64,
+    /// In the slow path of a lock, waiting.
+    pub waiting: u64,
+    /// Where interrupts come on again behind a spinlock: a timer that was due while they were off falls there.
+    pub unlocking: u64,
+    pub lost: u64,
+}
+
+/// What the begins of waits were seen by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Source {
+    /// `contention_begin` and `contention_end`.
+    #[default]
+    Events,
+    /// Probes on the slow path of spinlocks, alone.
+    SlowPath,
+}
+
+/// Everything at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reading {
+    /// CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    pub source: Source,
+    pub cpus: Vec<WireLockCpu>,
+    /// By address.
+    pub locks: BTreeMap<u64, LockSample>,
+    /// By kind: locks for which there was no room.
+    pub others: Vec<LockSample>,
+    pub stacks: BTreeMap<StackKey, StackSample>,
+    /// By process id.
+    pub processes: BTreeMap<u32, ProcessSample>,
+    /// What is known of the locks, by address.
+    pub names: BTreeMap<u64, LockName>,
+    pub spin: Option<SpinSample>,
+    /// The slow path is probed, beside the events or in place of them.
+    pub slow_path: bool,
+    /// Runs that the kernel skipped, by program.
+    pub missed: BTreeMap<&'static str, u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_name_the_kind() {
+        let kinds = [1, 3, 5, 32, 33, 2, 4, 18, 20, 8, 10, 0].map(|flags| Kind::of(flags).name());
+        assert_eq!(
+            kinds,
+            [
+                "spin",
+                "rwlock",
+                "rwlock",
+                "mutex",
+                "mutex",
+                "rwsem",
+                "rwsem",
+                "percpu-rwsem",
+                "percpu-rwsem",
+                "rt-mutex",
+                "rt-mutex",
+                "semaphore"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_stack_has_the_frames_that_were_taken_and_no_more_than_fit() {
+        let mut value = vec![0; size_of::<WireLockStack>()];
+        value[24..28].copy_from_slice(&2u32.to_ne_bytes());
+        value[32..40].copy_from_slice(&7u64.to_ne_bytes());
+        value[40..48].copy_from_slice(&8u64.to_ne_bytes());
+        let (key, _) = decode_stack(&[0; 16], &value).unwrap();
+        assert_eq!(key.ips, [7, 8]);
+        value[24..28].copy_from_slice(&u32::MAX.to_ne_bytes());
+        assert_eq!(decode_stack(&[0; 16], &value).unwrap().0.ips.len(), FRAMES);
+        assert!(decode_stack(&[0; 15], &value).is_err() && decode_stack(&[0; 16], &value[1..]).is_err());
+    }
+
+    #[test]
+    fn a_lock_is_decoded_to_its_histogram() {
+        let mut bytes = vec![0; size_of::<WireLock>()];
+        let mut put = |field: usize, value: u64| {
+            bytes[field * 8..field * 8 + 8].copy_from_slice(&value.to_ne_bytes());
+        };
+        put(0, !5);
+        put(1, 7);
+        put(6 + 2 * 5, 1);
+        put(6 + 2 * 5 + 1, 5);
+        put(6 + 2 * 7, 1);
+        put(6 + 2 * 7 + 1, 7);
+        let sample = WireLock::decode(&bytes).unwrap();
+        assert_eq!((sample.wait.count(), sample.wait.sum(), sample.wait.max()), (2, 12, Some(7)));
+        assert!(WireLock::decode(&bytes[1..]).is_err());
+    }
+}

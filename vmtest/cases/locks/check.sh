@@ -1,0 +1,28 @@
+exited locks 0
+expect locks.json '.command_status == 0 and .contentions > 50 and .wait_ns > 0
+    and ([.locks[].contentions] | add) - .contentions <= 8 and all(.locks[]; .contentions == .wait.count)
+    and ([.by_cpu[].contentions] | add) == .contentions'
+# The probes alone: spinlocks, and all who wait for them.
+expect alone.json '.seen_by == "slow-path" and .contentions > 50 and (.begins.by_kind | keys) == ["spin"]
+    and .slow_path == null and all(.locks[]; .kind == "spin")
+    and any(.missing[]; .reason == "no-event" and (.part | startswith("mutex")))'
+view='.views[] | select(.name == "locks")'
+case $(cat release) in
+5.10.*)
+    expect locks.json '.seen_by == "slow-path"'
+    expect check.json "$view | .state == \"degraded\" and (.reason | contains(\"spinlocks alone\"))"
+    ;;
+*)
+    expect check.json "$view | .state == \"ok\""
+    hits() { sed -n 's/.*Hits: //p' "$1"; }
+    inside=$(($(hits to) - $(hits from))) around=$(($(hits after) - $(hits before)))
+    expect locks.json '.seen_by == "events" and $inside > 0 and $inside <= .begins.total + .lost.events
+        and .begins.total <= $around' inside "$inside" around "$around"
+    # Who spins on the pending bit has no event.
+    expect locks.json '.slow_path | .slow_path_calls >= .events and .slow_path_calls > 50
+        and .pending_bit_waiters == .slow_path_calls - .events'
+    expect locks.json '([.locks[] | select(.recognised_by == "structure")] | length) > 0
+        and all(.missing[]; .part != "pending-bit waiters")'
+    grep -q 'without an event (pending-bit waiters)' locks.txt || fail "no pending-bit waiters: $(head -5 locks.txt)"
+    ;;
+esac

@@ -1,0 +1,32 @@
+# Waits for locks on a machine of its own, with four CPUs: by the kernel's events and beside them by probes on the slow
+# path of spinlocks, which see the first waiter too; and on a kernel without the events by these alone.
+# append: bare=Y
+. /guest/lib.sh
+
+uname -r >release
+mkdir -p /tmp/tracing
+mount -t tracefs none /tmp/tracing
+event=/tmp/tracing/events/lock/contention_begin
+hist=/dev/null
+if [ -e $event ]; then
+    echo hist:keys=common_type >$event/trigger
+    hist=$event/hist
+fi
+biopsy check --json >check.json
+# Readers of one device through the page cache, and short processes, which the kernel keeps in common lists.
+fight='for part in 1 2 3 4; do
+    timeout 4 sh -c "while :; do dd if=/dev/nvme0n1 of=/dev/null bs=64k count=512 2>/dev/null; done" &
+    timeout 4 sh -c "while :; do /bin/busybox true; done" &
+done; wait'
+cat $hist >before
+status=0
+biopsy locks --max-loss 100 --json -o locks.json -- \
+    sh -c "cat $hist >from; $fight; cat $hist >to" 2>locks.err || status=$?
+echo "$status" >locks.exit
+cat $hist >after
+# Once more as text, and as on a kernel without the events.
+biopsy locks --max-loss 100 -- sh -c "$fight" >locks.txt
+biopsy locks --max-loss 100 --fault-no-events --json -o alone.json -- sh -c "$fight" 2>alone.err
+[ ! -e $event ] || echo '!hist:keys=common_type' >$event/trigger
+umount /tmp/tracing
+rmdir /tmp/tracing
