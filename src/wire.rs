@@ -8,6 +8,7 @@ pub mod events;
 pub mod generator;
 pub mod groups;
 pub mod interrupts;
+pub mod pagecache;
 pub mod parts;
 pub mod places;
 pub mod reading;
