@@ -119,8 +119,8 @@ static __always_inline int begin(__u32 kind, __u32 node)
 		within = within_of(thread);
 		if (!within)
 			return 0;
+		within->node = node;
 	}
-	within->node = node;
 	within->began[kind] = bpf_ktime_get_ns();
 	return 0;
 }

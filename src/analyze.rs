@@ -16,6 +16,7 @@ pub mod missing;
 pub mod moment;
 pub mod op;
 pub mod operations;
+pub mod pagecache;
 pub mod parts;
 pub mod queues;
 pub mod stacks;

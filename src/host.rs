@@ -24,6 +24,7 @@ mod layers;
 pub mod meminfo;
 pub mod memory;
 pub mod memory_reading;
+pub mod memory_surroundings;
 pub mod mounts;
 pub mod nvme;
 pub mod pci;

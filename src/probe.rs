@@ -16,6 +16,7 @@ pub mod latency;
 mod layers;
 mod libbpf;
 mod multipath;
+pub mod pagecache;
 mod perf_event;
 pub mod plan;
 pub mod preflight;

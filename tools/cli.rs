@@ -57,6 +57,8 @@ pub enum Verb {
     Latency(Latency),
     /// How many interrupts, on which queue and CPU, and how many I/Os each one carries.
     Interrupts(Interrupts),
+    /// Whether the page cache is reclaimed, by whom, and what that costs.
+    Locks(Locks),
     /// Each I/O, one line: every stage, who handed it in, where it ran, what the application called it.
     Trace(Trace),
     /// How fast a device or file goes: drive it, in fio's words or by its job files.
@@ -167,6 +169,19 @@ pub struct Interrupts {
     /// Show vectors and devices without any interrupt as well.
     #[arg(long)]
     pub all: bool,
+    #[command(flatten)]
+    pub interval: Interval,
+    /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Locks {
+    #[command(flatten)]
+    pub window: Window,
+    #[command(flatten)]
+    pub output: Output,
     #[command(flatten)]
     pub interval: Interval,
     /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).

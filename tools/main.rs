@@ -10,6 +10,7 @@ mod explain;
 mod interrupts;
 mod latency;
 mod load;
+mod locks;
 mod output;
 mod progress;
 mod self_test;
@@ -48,6 +49,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Diagnose(args) => diagnose::run(args, cli.color),
         cli::Verb::Latency(args) => latency::run(args, cli.color),
         cli::Verb::Interrupts(args) => interrupts::run(args, cli.color),
+        cli::Verb::Locks(args) => locks::run(args),
         cli::Verb::Trace(args) => trace::run(args),
         cli::Verb::Load(args) => load::run(args),
         cli::Verb::Devices(args) => devices::run(args),

@@ -12,12 +12,18 @@ mod generated {
     pub mod interrupts {
         include!(concat!(env!("OUT_DIR"), "/interrupts.skel.rs"));
     }
+    pub mod pagecache {
+        include!(concat!(env!("OUT_DIR"), "/pagecache.skel.rs"));
+    }
+    pub mod paths {
+        include!(concat!(env!("OUT_DIR"), "/paths.skel.rs"));
+    }
     pub mod baseline {
         include!(concat!(env!("OUT_DIR"), "/baseline.skel.rs"));
     }
 }
 
-pub use generated::{baseline, interrupts, latency};
+pub use generated::{baseline, interrupts, latency, pagecache, paths};
 
 use self::generated::latency_old;
 
@@ -26,6 +32,9 @@ use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 use crate::wire::generator::WireGenerator;
 use crate::wire::groups::{WireGroup, WireGroupKey};
 use crate::wire::interrupts::{WireCompletions, WireQueue, WireSoftirq, WireVector};
+use crate::wire::pagecache::{
+    WireIsolated, WirePath, WireReadahead, WireReclaim, WireReclaimer, WireReclaimerKey,
+};
 use crate::wire::parts::WirePartRow;
 use crate::wire::places::{WirePlace, WireStamps};
 use crate::wire::rows::{WireBounds, WireOperationRow, WireRow, WireTotal};
@@ -39,7 +48,16 @@ macro_rules! compiled {
 
 /// All objects by the names of their sources.
 pub const OBJECTS: &[(&str, &[u8])] =
-    &[compiled!("latency"), LATENCY_OLD, LATENCY_RAW, INTERRUPTS, compiled!("baseline"), compiled!("stacks")];
+    &[
+        compiled!("latency"),
+        LATENCY_OLD,
+        LATENCY_RAW,
+        INTERRUPTS,
+        compiled!("pagecache"),
+        compiled!("paths"),
+        compiled!("baseline"),
+        compiled!("stacks"),
+    ];
 
 /// The programs of interrupts.bpf.c.
 const INTERRUPTS: (&str, &[u8]) = compiled!("interrupts");
@@ -120,3 +138,10 @@ same_layout!(WireQueue, interrupts::types::wire_queue: place kind single elsewhe
 same_layout!(WireCompletions, interrupts::types::wire_completions: ios contexts);
 same_layout!(WireSoftirq, interrupts::types::wire_softirq: runs deferred next_timed time timed others);
 same_layout!(WireGroup, latency::types::wire_group: number comm);
+same_layout!(WireReclaim, pagecache::types::wire_reclaim: lock begun ended time batches scanned reclaimed throttled
+    throttled_us counts);
+same_layout!(WireIsolated, pagecache::types::wire_isolated: looked_at taken);
+same_layout!(WireReclaimerKey, pagecache::types::wire_reclaimer_key: cgroup pid kind comm);
+same_layout!(WireReclaimer, pagecache::types::wire_reclaimer: count ns max_ns pages);
+same_layout!(WireReadahead, pagecache::types::wire_readahead: calls asked reads wanted faulted);
+same_layout!(WirePath, paths::types::wire_path: calls ns spins spin_ns);

@@ -9,6 +9,7 @@ pub mod groups;
 pub mod interrupts;
 pub mod latency;
 pub mod load;
+pub mod pagecache;
 pub mod precondition;
 pub mod sweep;
 pub mod trace;

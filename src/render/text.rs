@@ -10,6 +10,7 @@ mod histograms;
 pub mod interrupts;
 pub mod latency;
 pub mod load;
+pub mod pagecache;
 pub mod precondition;
 pub mod self_test;
 mod stages;

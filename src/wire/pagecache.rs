@@ -318,6 +318,15 @@ pub enum ReadaheadSource {
     Functions,
 }
 
+/// One reading of a series.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Step {
+    pub memory: MemoryReading,
+    /// How often tasks had to reclaim so far, for the machine or within the limit of their group; None where nobody
+    /// counts it.
+    pub reclaims: Option<u64>,
+}
+
 /// Everything at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
@@ -340,8 +349,10 @@ pub struct Reading {
     /// The kernel's own counters at the two edges of this reading.
     pub kernel_before: MemoryReading,
     pub kernel_after: MemoryReading,
-    /// The steps since the start, the oldest first; at the last reading only.
-    pub series: Vec<MemoryReading>,
+    /// The steps since the start, the oldest first.
+    pub series: Vec<Step>,
+    /// CPU time that reading them took; at the last reading only.
+    pub series_cpu_ns: Option<u64>,
 }
 
 #[cfg(test)]
