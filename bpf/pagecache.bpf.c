@@ -195,6 +195,7 @@ static __always_inline int end(__u32 kind, __u64 pages)
 	took = bpf_ktime_get_ns() - within->began[kind];
 	count_end(kind, within->node, took);
 	within->began[kind] = 0;
+#pragma unroll
 	for (int i = 0; i < RECLAIM_KINDS; i++)
 		others |= within->began[i];
 	if (!others)
@@ -440,7 +441,10 @@ int BPF_PROG(ra_order_call, struct readahead_control *control, struct file_ra_st
 	return pages ? ask(pages) : 0;
 }
 
-/* The last read on a CPU: a long one is told of once per batch of folios, each time up to its end.
+/*
+ * The last read of a thread: a long one is told of once per batch of folios, each time up to its
+ * end. Threads that share a place make each other's reads count again, of which no more than that
+ * comes.
  */
 struct last_read {
 	__u64 mapping;
@@ -449,9 +453,11 @@ struct last_read {
 	__u64 thread;
 };
 
+#define LAST_READS 4096
+
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LAST_READS);
 	__type(key, __u32);
 	__type(value, struct last_read);
 } last_reads SEC(".maps");
@@ -459,12 +465,13 @@ struct {
 SEC("?tp_btf/mm_filemap_get_pages")
 int BPF_PROG(get_pages, struct address_space *mapping, unsigned long index, unsigned long last)
 {
-	__u32 zero = 0, thread = bpf_get_current_pid_tgid();
+	__u32 thread = bpf_get_current_pid_tgid();
+	__u32 place = thread & (LAST_READS - 1);
 	struct wire_readahead *row = readahead();
 	struct last_read *read;
 	int again;
 
-	read = bpf_map_lookup_elem(&last_reads, &zero);
+	read = bpf_map_lookup_elem(&last_reads, &place);
 	if (!row || !read)
 		return 0;
 	again = read->thread == thread && read->mapping == (__u64)mapping && read->end == last &&

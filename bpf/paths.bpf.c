@@ -137,6 +137,8 @@ static __always_inline int leave(void)
 			__sync_fetch_and_add(&row->spin_ns, calling->spin_ns[at]);
 		}
 	}
+	/* A counter that an address is made of is no bounded loop's for verifiers like 6.12's. */
+#pragma unroll
 	for (int i = 0; i < PATHS; i++) {
 		if (!calling->entered[i])
 			continue;

@@ -110,8 +110,14 @@ pub fn run<P: Probe>(
                     break;
                 }
                 let reading = probe.read()?;
-                let piece =
-                    Piece { from: &last, to: &reading, start: &start, status: None, further: shown > 0, last: false };
+                let piece = Piece {
+                    from: &last,
+                    to: &reading,
+                    start: &start,
+                    status: None,
+                    further: shown > 0,
+                    last: false,
+                };
                 sink.write(&view(probe, &piece))?;
                 shown += 1;
                 last = reading;

@@ -25,7 +25,7 @@ pub struct PagecacheSummary {
     pub duration_ns: u64,
     /// At its end.
     pub memory: Meminfo,
-    /// Of the kernel's counters, in the order of [`NAMES`]: how far each went.
+    /// Of the kernel's counters, in the order of [`NAMES`]: how far each went. Levels of memory are none of these.
     pub counters: Vec<(&'static str, Option<Bracket>)>,
     /// What is not there, and why.
     pub absent: Vec<Absence>,
@@ -202,9 +202,8 @@ pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) ->
         .collect();
     let mut absent = end.kernel_after.memory.absent();
     absent.extend(end.kernel_after.vmstat.absent());
-    let less = |of: fn(&MemoryReading) -> Option<u64>| {
-        of(&end.kernel_before)?.checked_sub(of(&start.kernel_after)?)
-    };
+    let less =
+        |of: fn(&MemoryReading) -> Option<u64>| of(&end.kernel_before)?.checked_sub(of(&start.kernel_after)?);
     let lost = end
         .lost
         .iter()
@@ -213,7 +212,11 @@ pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) ->
     PagecacheSummary {
         duration_ns,
         memory: end.kernel_before.memory,
-        counters: NAMES.iter().map(|name| (name.key, bracket(start, end, name.counter))).collect(),
+        counters: NAMES
+            .iter()
+            .take_while(|name| name.counter != Counter::FreePages)
+            .map(|name| (name.key, bracket(start, end, name.counter)))
+            .collect(),
         absent,
         pressure_some_ns: less(|reading| reading.pressure.some_ns),
         pressure_full_ns: less(|reading| reading.pressure.full_ns),
@@ -251,10 +254,8 @@ fn reclaims(deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> BTreeMap<Kind, Rec
 }
 
 fn scanned(start: &Reading, end: &Reading, deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> Scanned {
-    let mut all = Scanned {
-        in_batches: deltas.values().map(|sample| sample.scanned[1]).sum(),
-        ..Scanned::default()
-    };
+    let mut all =
+        Scanned { in_batches: deltas.values().map(|sample| sample.scanned[1]).sum(), ..Scanned::default() };
     for (kind, last) in &end.isolated {
         let delta = last.since(start.isolated.get(kind).copied().unwrap_or_default());
         all.looked_at += delta.looked_at[1];
@@ -304,9 +305,8 @@ fn nodes(surroundings: &Surroundings, deltas: &BTreeMap<(Kind, u32), ReclaimSamp
         all.insert(*node, NodeSummary { node: *node, memory: *memory, ..NodeSummary::default() });
     }
     for zone in &surroundings.zones {
-        let node = all
-            .entry(zone.node)
-            .or_insert_with(|| NodeSummary { node: zone.node, ..NodeSummary::default() });
+        let node =
+            all.entry(zone.node).or_insert_with(|| NodeSummary { node: zone.node, ..NodeSummary::default() });
         node.zones.push(zone.clone());
     }
     for ((kind, number), sample) in deltas {

@@ -31,6 +31,7 @@ pub enum Counter {
     Rotated,
     ReclaimWrites,
     MajorFaults,
+    /// From here on levels, and no counts.
     FreePages,
     FilePages,
     DirtyPages,

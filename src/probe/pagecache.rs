@@ -152,11 +152,14 @@ impl PagecacheProbe {
             true => Functions::attach(&btf, &mut missing),
             false => Functions::default(),
         };
+        // What is read of a disk is read of those below it.
+        let lowest = host.devices.iter().filter(|d| d.layers.is_empty() && !d.is_placeholder());
         let disks = match options.devices.is_empty() {
-            true => host.devices.iter().filter(|d| d.layers.is_empty()).map(|d| d.name.clone()).collect(),
+            true => lowest.map(|d| d.name.clone()).collect(),
             false => options.devices.clone(),
         };
-        let rows = MapHandle::try_from(&skel.maps.reclaims).context("a map cannot be shared with a thread")?;
+        let rows =
+            MapHandle::try_from(&skel.maps.reclaims).context("a map cannot be shared with a thread")?;
         let reclaims = move || tasks_reclaims(&rows, nodes);
         let recorder = Recorder::start(root.to_path_buf(), disks.clone(), reclaims)?;
         let mut probe = Self {
@@ -385,7 +388,8 @@ impl PagecacheProbe {
 
     /// What was not counted, by kind.
     fn lost(&self) -> BTreeMap<String, u64> {
-        let stats = |program: &Metered<'_>| libbpf::program_stats(&program.fd).map_or(0, |s| s.recursion_misses);
+        let stats =
+            |program: &Metered<'_>| libbpf::program_stats(&program.fd).map_or(0, |s| s.recursion_misses);
         let missed = self.metered().iter().map(stats).sum();
         let mut all = BTreeMap::from([("missed".to_string(), missed)]);
         if let Some(bss) = self.skel.maps.bss_data.as_ref() {

@@ -47,17 +47,16 @@ macro_rules! compiled {
 }
 
 /// All objects by the names of their sources.
-pub const OBJECTS: &[(&str, &[u8])] =
-    &[
-        compiled!("latency"),
-        LATENCY_OLD,
-        LATENCY_RAW,
-        INTERRUPTS,
-        compiled!("pagecache"),
-        compiled!("paths"),
-        compiled!("baseline"),
-        compiled!("stacks"),
-    ];
+pub const OBJECTS: &[(&str, &[u8])] = &[
+    compiled!("latency"),
+    LATENCY_OLD,
+    LATENCY_RAW,
+    INTERRUPTS,
+    compiled!("pagecache"),
+    compiled!("paths"),
+    compiled!("baseline"),
+    compiled!("stacks"),
+];
 
 /// The programs of interrupts.bpf.c.
 const INTERRUPTS: (&str, &[u8]) = compiled!("interrupts");

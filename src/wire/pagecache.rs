@@ -188,10 +188,7 @@ impl WireIsolated {
     }
 
     pub fn since(self, earlier: Self) -> Self {
-        Self {
-            looked_at: less(self.looked_at, earlier.looked_at),
-            taken: less(self.taken, earlier.taken),
-        }
+        Self { looked_at: less(self.looked_at, earlier.looked_at), taken: less(self.taken, earlier.taken) }
     }
 }
 

@@ -7,11 +7,8 @@ use crate::wire::pagecache::{Reading, Step};
 
 /// Steps that lie inside the window.
 pub fn moments(start: &Reading, end: &Reading) -> Vec<Moment> {
-    let inside: Vec<&Step> = end
-        .series
-        .iter()
-        .filter(|step| (start.at_ns..=end.at_ns).contains(&step.memory.at_ns))
-        .collect();
+    let inside: Vec<&Step> =
+        end.series.iter().filter(|step| (start.at_ns..=end.at_ns).contains(&step.memory.at_ns)).collect();
     let pairs = inside.windows(2).filter(|pair| pair[1].memory.at_ns > pair[0].memory.at_ns);
     pairs.map(|pair| moment(start.at_ns, pair[0], pair[1])).collect()
 }
@@ -57,7 +54,6 @@ fn moment(start_ns: u64, first: &Step, last: &Step) -> Moment {
         blocked: to.cpus.blocked,
     }
 }
-
 
 fn more(now: &DiskTotals, then: &DiskTotals, of: fn(&DiskTotals) -> u64) -> Option<u64> {
     of(now).checked_sub(of(then))

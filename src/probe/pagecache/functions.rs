@@ -147,9 +147,7 @@ impl Functions {
         let mut all: Vec<(String, u64)> = kinds
             .iter()
             .zip(numbers)
-            .filter_map(|(kind, bytes)| {
-                Some((kind.to_string(), u64::from_ne_bytes(bytes.try_into().ok()?)))
-            })
+            .filter_map(|(kind, bytes)| Some((kind.to_string(), u64::from_ne_bytes(bytes.try_into().ok()?))))
             .collect();
         let missed = self.all.iter().map(|followed| {
             let progs = &followed.skel.progs;
@@ -214,7 +212,10 @@ fn follow(place: usize, name: &'static str, by: Follower, first: Option<&Followe
 }
 
 fn reason(error: &libbpf_rs::Error) -> anyhow::Error {
-    anyhow::anyhow!("{error}")
+    match libbpf::last_words() {
+        Some(words) => anyhow::anyhow!("{error}: {words}"),
+        None => anyhow::anyhow!("{error}"),
+    }
 }
 
 /// One entry for all where nothing can be followed, else one for each.
@@ -230,7 +231,9 @@ fn said(refused: &[(&'static str, String)], all: bool) -> Vec<Missing> {
         (Some((_, why)), true) => vec![one(
             "paths".to_string(),
             why,
-            Some("their shares come from CPU samples; boot a kernel with CONFIG_KPROBES and without lockdown"),
+            Some(
+                "their shares come from CPU samples; boot a kernel with CONFIG_KPROBES and without lockdown",
+            ),
         )],
         _ => refused.iter().map(|(name, why)| one(format!("paths: {name}"), why, None)).collect(),
     }

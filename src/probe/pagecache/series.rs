@@ -63,10 +63,8 @@ impl Recorder {
         let series = Arc::new(Mutex::new(Series::new(MOST)));
         let shared = Arc::clone(&series);
         let (stop, stopped) = mpsc::channel();
-        let look = move || Step {
-            memory: MemoryReading::read(&root, &disks, now_ns()),
-            reclaims: reclaims(),
-        };
+        let look =
+            move || Step { memory: MemoryReading::read(&root, &disks, now_ns()), reclaims: reclaims() };
         let thread = std::thread::Builder::new()
             .name("biopsy-memory".to_string())
             .spawn(move || {

@@ -6,9 +6,7 @@ use super::times;
 use crate::analyze::counting::Bracket;
 use crate::analyze::moment::Moment;
 use crate::analyze::pagecache::paths::PathSummary;
-use crate::analyze::pagecache::{
-    NodeSummary, PagecacheSummary, Readahead, ReclaimSummary, ReclaimerSummary,
-};
+use crate::analyze::pagecache::{NodeSummary, PagecacheSummary, Readahead, ReclaimSummary, ReclaimerSummary};
 use crate::host::meminfo::Meminfo;
 use crate::wire::pagecache::{Kind, ReadaheadSource};
 
@@ -42,10 +40,7 @@ pub fn body(summary: &PagecacheSummary) -> Map<String, Value> {
         })
     };
     add("checks", summary.checks().iter().map(check).collect());
-    add(
-        "pressure",
-        json!({"some_ns": summary.pressure_some_ns, "full_ns": summary.pressure_full_ns}),
-    );
+    add("pressure", json!({"some_ns": summary.pressure_some_ns, "full_ns": summary.pressure_full_ns}));
     add("lru", json!(if summary.lru_gen { "multi-generational" } else { "two lists" }));
     let kinds = Kind::ALL.into_iter().filter(|kind| has_place(summary, *kind));
     let reclaims = kinds.map(|kind| (kind.name().to_string(), reclaim(&summary.reclaim(kind))));

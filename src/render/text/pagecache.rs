@@ -161,3 +161,80 @@ fn check(of: &Check) -> String {
     };
     format!("check {}: seen {}, kernel counted {range}: {verdict}\n", of.what, count(of.seen))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::analyze::pagecache::Readahead;
+    use crate::analyze::pagecache::paths::Source;
+    use crate::hist::Histogram;
+    use crate::host::meminfo::Meminfo;
+    use crate::wire::pagecache::ReadaheadSource;
+
+    fn summary() -> PagecacheSummary {
+        let mut time = Histogram::default();
+        time.record(1_000_000);
+        let memcg = ReclaimSummary {
+            count: 2,
+            time,
+            scanned_pages: 64,
+            stolen_pages: 60,
+            ..ReclaimSummary::default()
+        };
+        PagecacheSummary {
+            duration_ns: 1_000_000_000,
+            memory: Meminfo::parse("MemFree: 1024 kB\nDirty: 0 kB\n"),
+            reclaims: BTreeMap::from([(Kind::Memcg, memcg), (Kind::Direct, ReclaimSummary::default())]),
+            reclaimers: vec![ReclaimerSummary {
+                kind: Some(Kind::Memcg),
+                comm: "a\x1b[2J".to_string(),
+                pid: 7,
+                count: 2,
+                ns: 1_000_000,
+                ..ReclaimerSummary::default()
+            }],
+            readahead: Some(Readahead {
+                by: ReadaheadSource::Events,
+                calls: 2,
+                asked_pages: 64,
+                wanted_pages: Some(16),
+                unused_pages: Some(48),
+            }),
+            paths: vec![PathSummary {
+                function: "shrink_lruvec".to_string(),
+                source: Source::Sampled,
+                ns: 40_000_000,
+                spin_ns: (10_000_000, 20_000_000),
+                ..PathSummary::default()
+            }],
+            lost: BTreeMap::from([("no_room".to_string(), 3), ("missed".to_string(), 0)]),
+            ..PagecacheSummary::default()
+        }
+    }
+
+    #[test]
+    fn what_was_seen_is_shown_and_what_is_not_known_is_no_zero() {
+        let text = render(&summary());
+        for words in [
+            "free 1.00 MiB, page cache unknown, dirty 0 B, in write-back unknown",
+            "scanned unknown",
+            "tasks, at their group's limit",
+            "a\\u{1b}[2J",
+            "64 pages in 2 calls, of which at least 48 (75.0 %) were of no use",
+            "10.0 ms to 20.0 ms",
+            "0.333 to 1.00",
+            "lost of reclaim: 3 no_room",
+        ] {
+            assert!(text.contains(words), "'{words}' is not in\n{text}");
+        }
+        assert!(!text.contains("tasks, for the machine") && !text.contains('\x1b'), "{text}");
+    }
+
+    #[test]
+    fn an_idle_machine_has_nothing_to_show() {
+        let text = render(&PagecacheSummary::default());
+        assert!(text.contains("nobody had to reclaim memory") && text.lines().count() == 3, "{text}");
+    }
+}
