@@ -16,6 +16,12 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Which function it is; written between open and load. */
 const volatile __u32 path = 0;
 
+/*
+ * Read anew wherever it is used: what a helper was given the address of is no bounded number any
+ * more, for verifiers like 6.12's.
+ */
+#define AT (path & (PATHS - 1))
+
 /* Of the first object only: in a map, for all share it. */
 struct shared {
 	__u32 running;
@@ -81,7 +87,6 @@ static __always_inline int enter(void)
 	struct shared *all = shared();
 	struct calling *calling;
 	__u32 key = caller(), zero = 0;
-	__u32 at = path & (PATHS - 1);
 
 	if (!all || !all->running)
 		return 0;
@@ -100,11 +105,11 @@ static __always_inline int enter(void)
 		if (!calling)
 			return 0;
 	}
-	if (calling->entered[at])
+	if (calling->entered[AT])
 		__sync_fetch_and_add(&all->lost.torn, 1);
-	calling->spins[at] = 0;
-	calling->spin_ns[at] = 0;
-	calling->entered[at] = bpf_ktime_get_ns();
+	calling->spins[AT] = 0;
+	calling->spin_ns[AT] = 0;
+	calling->entered[AT] = bpf_ktime_get_ns();
 	return 0;
 }
 
@@ -113,7 +118,7 @@ static __always_inline int leave(void)
 	struct shared *all = shared();
 	struct calling *calling;
 	struct wire_path *row;
-	__u32 key = caller(), at = path & (PATHS - 1);
+	__u32 key = caller(), at = AT;
 	__u64 took, within = 0;
 
 	if (!all || !all->running)
@@ -121,20 +126,20 @@ static __always_inline int leave(void)
 	calling = bpf_map_lookup_elem(&callings, &key);
 	if (!calling && path == PATH_SPIN)
 		return 0;
-	if (!calling || !calling->entered[at]) {
+	if (!calling || !calling->entered[AT]) {
 		__sync_fetch_and_add(&all->lost.no_begin, 1);
 		return 0;
 	}
-	took = bpf_ktime_get_ns() - calling->entered[at];
-	calling->entered[at] = 0;
+	took = bpf_ktime_get_ns() - calling->entered[AT];
+	calling->entered[AT] = 0;
 	row = bpf_map_lookup_elem(&paths, &at);
 	if (row) {
 		/* Of a set per CPU: but the programs of 7.x can be preempted in between. */
 		__sync_fetch_and_add(&row->calls, 1);
 		__sync_fetch_and_add(&row->ns, took);
-		if (calling->spins[at]) {
-			__sync_fetch_and_add(&row->spins, calling->spins[at]);
-			__sync_fetch_and_add(&row->spin_ns, calling->spin_ns[at]);
+		if (calling->spins[AT]) {
+			__sync_fetch_and_add(&row->spins, calling->spins[AT]);
+			__sync_fetch_and_add(&row->spin_ns, calling->spin_ns[AT]);
 		}
 	}
 	/* A counter that an address is made of is no bounded loop's for verifiers like 6.12's. */

@@ -47,7 +47,7 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
     let Some(disk) = Disk::new(test, 1024) else { return };
     let Some(group) = Group::with_memory(test, "biopsy-memory", 256 << 20) else { return };
     let begins = "vmscan/mm_vmscan_memcg_reclaim_begin";
-    let Some(counted) = Counted::new(test, begins, "order") else { return };
+    let Some(counted) = Counted::new(test, begins) else { return };
     let host = Host::read(Path::new("/")).unwrap();
     let options = Options { devices: vec![disk.name.clone()], functions: true, cost: true };
     // a to d as in design.md: before and after attaching, before and after detaching.

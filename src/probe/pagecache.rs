@@ -139,11 +139,11 @@ impl PagecacheProbe {
         let btf = KernelBtf::read()?;
         let mut events = Events::of(&btf);
         let nodes = host.nodes.iter().map(|node| node.node + 1).max().unwrap_or(1).clamp(1, MOST_NODES);
-        let (skel, mut missing) = match events.readahead {
+        let (skel, links) = match events.readahead {
             ReadaheadSource::None => Self::load_with_functions(&btf, &mut events, nodes)?,
             _ => (load(&btf, events, nodes)?, Vec::new()),
         };
-        missing.extend(events.missing());
+        let mut missing = events.missing();
         let meter = if options.cost { CostMeter::new() } else { None };
         if options.cost && meter.is_none() {
             missing.push(super::cost::missing());
@@ -164,7 +164,7 @@ impl PagecacheProbe {
         let recorder = Recorder::start(root.to_path_buf(), disks.clone(), reclaims)?;
         let mut probe = Self {
             skel,
-            links: Vec::new(),
+            links,
             functions,
             events,
             recorder,
@@ -191,22 +191,30 @@ impl PagecacheProbe {
         btf: &KernelBtf,
         events: &mut Events,
         nodes: u32,
-    ) -> Result<(PagecacheSkel<'static>, Vec<Missing>)> {
+    ) -> Result<(PagecacheSkel<'static>, Vec<Link>)> {
         let by_function = Events {
             readahead: ReadaheadSource::Functions,
             large_readahead: btf.has_function("page_cache_ra_order"),
             ..*events
         };
-        // A program of a function that calls itself again is entered again before 5.12; these do not.
         if btf.has_function("page_cache_ra_unbounded")
             && let Ok(skel) = load(btf, by_function, nodes)
-            && skel.progs.ra_unbounded_call.attach().is_ok()
+            && let Ok(links) = Self::attach_functions(&skel, by_function)
         {
             *events = by_function;
-            return Ok((skel, Vec::new()));
+            return Ok((skel, links));
         }
         libbpf::listen();
         Ok((load(btf, *events, nodes)?, Vec::new()))
+    }
+
+    /// To try is to do it: before f3a95075549e (5.13) a program is attached to a function once and not again.
+    fn attach_functions(skel: &PagecacheSkel<'_>, events: Events) -> libbpf_rs::Result<Vec<Link>> {
+        let mut links = vec![skel.progs.ra_unbounded_call.attach()?];
+        if events.large_readahead {
+            links.push(skel.progs.ra_order_call.attach()?);
+        }
+        Ok(links)
     }
 
     fn attach_programs(&mut self) -> libbpf_rs::Result<()> {
@@ -242,12 +250,8 @@ impl PagecacheProbe {
                     links.push(progs.ra_order.attach()?);
                 }
             }
-            ReadaheadSource::Functions => {
-                links.push(progs.ra_unbounded_call.attach()?);
-                if self.events.large_readahead {
-                    links.push(progs.ra_order_call.attach()?);
-                }
-            }
+            // Those are attached already.
+            ReadaheadSource::Functions => {}
         }
         if counts_reads {
             links.push(progs.get_pages.attach()?);

@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use super::paths::{self, Source};
 use super::*;
 use crate::host::memory_reading::{CpuTotals, DiskTotals, MemoryReading};
@@ -6,7 +8,7 @@ use crate::symbols::Names;
 use crate::wire::pagecache::{
     Follower, PathSample, Reclaimer, Step, WireIsolated, WirePath, WireReadahead, WireReclaimer,
 };
-use crate::wire::stacks::{RawProfile, Sample, Tally};
+use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally};
 
 /// Counters of the kernel's that have come so far.
 fn kernel(at_ns: u64, scanned: u64, stolen: u64) -> MemoryReading {
@@ -179,6 +181,23 @@ fn a_followed_function_has_its_share_of_spinning() {
     assert_eq!((shrink.spin_ratio(), shrink.cpu_percent), (Some((3.0, 3.0)), Some(40.0)));
 }
 
+fn profile(samples: HashMap<Sample, Tally>) -> RawProfile {
+    RawProfile {
+        sampler: Sampler::CpuClock,
+        frequency: 100,
+        cpus: 1,
+        duration_ns: 1_000_000_000,
+        idle_ns: None,
+        samples,
+        maps: HashMap::new(),
+        lost: 0,
+        damaged: 0,
+        map_bytes: 0,
+        program_runs: 0,
+        program_ns: 0,
+    }
+}
+
 /// Four samples in shrink_lruvec: one waits for a lock, one is where interrupts come on again.
 #[test]
 fn samples_tell_of_spinning_as_a_range() {
@@ -202,13 +221,7 @@ fn samples_tell_of_spinning_as_a_range() {
         (sample(4, 1), tally(2)),
         (sample(3, 5), tally(9)),
     ];
-    let raw = RawProfile {
-        frequency: 100,
-        cpus: 1,
-        duration_ns: 1_000_000_000,
-        samples: samples.into(),
-        ..RawProfile::default()
-    };
+    let raw = profile(samples.into());
     let paths = paths::sampled(&raw, &names);
     assert_eq!(paths.len(), 2, "{paths:?}");
     let shrink = &paths[0];
@@ -219,5 +232,5 @@ fn samples_tell_of_spinning_as_a_range() {
     assert_eq!((shrink.ns, shrink.spin_ns), (40_000_000, (10_000_000, 20_000_000)));
     assert_eq!(shrink.spin_ratio(), Some((1.0 / 3.0, 1.0)));
     assert_eq!((paths[1].function.as_str(), paths[1].samples), ("shrink_folio_list", Some(2)));
-    assert!(paths::sampled(&RawProfile::default(), &names).is_empty());
+    assert!(paths::sampled(&profile(HashMap::new()), &names).is_empty());
 }

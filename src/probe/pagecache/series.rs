@@ -74,7 +74,7 @@ impl Recorder {
                     let mut series = shared.lock().unwrap_or_else(PoisonError::into_inner);
                     series.push(step);
                     // One that was late does not make the next ones come at once.
-                    due = (due + series.every).max(Instant::now());
+                    due = (due + series.every).max(Instant::now() + series.every / 2);
                     drop(series);
                     let wait = due.saturating_duration_since(Instant::now());
                     match stopped.recv_timeout(wait) {
