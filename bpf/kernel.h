@@ -208,6 +208,16 @@ struct kthread {
 	void *data;
 } CORE;
 
+/* With CONFIG_BLK_CGROUP, and CONFIG_MEMCG. */
+enum cgroup_subsys_id {
+	io_cgrp_id = 3,
+	memory_cgrp_id = 4,
+};
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[1];
+} CORE;
+
 struct task_struct {
 	unsigned int flags;
 	int pid;
@@ -219,7 +229,35 @@ struct task_struct {
 	 * Since e32cf5dfbe22 (5.17). */
 	void *worker_private;
 	struct task_struct *group_leader;
+	struct css_set *cgroups;
 	char comm[16];
+} CORE;
+
+/* How large a mapping's folios are stands in its flags since 4f661701731a (6.12). */
+enum mapping_flags {
+	AS_FOLIO_ORDER_MIN = 16,
+};
+
+struct inode;
+
+struct address_space {
+	struct inode *host;
+	unsigned long flags;
+} CORE;
+
+struct inode {
+	struct address_space *i_mapping;
+	__s64 i_size;
+} CORE;
+
+/* What is read ahead of a file, in pages. */
+struct file_ra_state {
+	unsigned int size;
+} CORE;
+
+struct readahead_control {
+	struct address_space *mapping;
+	unsigned long _index;
 } CORE;
 
 /* `dev_id` is the driver's own: of NVMe the struct nvme_queue that the vector serves. */

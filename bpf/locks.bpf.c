@@ -145,22 +145,9 @@ struct {
 	__type(value, __u8);
 } wanted_cgroups SEC(".maps");
 
-/* The block controller's state of a task, of v1. */
-enum cgroup_subsys_id {
-	io_cgrp_id = 3,
-};
-
-struct css_set {
-	struct cgroup_subsys_state *subsys[16];
-} CORE;
-
-struct task_struct___groups {
-	struct css_set *cgroups;
-} CORE;
-
 static __always_inline __u64 cgroup_of_current(void)
 {
-	struct task_struct___groups *task = (void *)bpf_get_current_task();
+	struct task_struct *task = (void *)bpf_get_current_task();
 	struct cgroup_subsys_state *state = 0;
 	struct css_set *set;
 	__u32 at;

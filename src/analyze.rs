@@ -18,6 +18,7 @@ pub mod moment;
 pub mod onset;
 pub mod op;
 pub mod operations;
+pub mod pagecache;
 pub mod parts;
 pub mod queues;
 pub mod stacks;

@@ -17,6 +17,7 @@ mod layers;
 mod libbpf;
 pub mod locks;
 mod multipath;
+pub mod pagecache;
 mod perf_event;
 pub mod plan;
 pub mod preflight;

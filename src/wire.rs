@@ -9,6 +9,7 @@ pub mod generator;
 pub mod groups;
 pub mod interrupts;
 pub mod locks;
+pub mod pagecache;
 pub mod parts;
 pub mod places;
 pub mod reading;

@@ -58,7 +58,7 @@ pub enum Verb {
     Latency(Latency),
     /// How many interrupts, on which queue and CPU, and how many I/Os each one carries.
     Interrupts(Interrupts),
-    /// Which lock is waited for, by whom, and how long: by the name of what it guards.
+    /// Which lock is waited for, by whom, and how long; whether the page cache is reclaimed, by whom, and what that costs.
     Locks(Locks),
     /// Each I/O, one line: every stage, who handed it in, where it ran, what the application called it.
     Trace(Trace),
@@ -183,7 +183,7 @@ A lock is known by the structs around it, which have to point back to themselves
 zones, pages of a file, queues of a disk, rings of io_uring, ...), else by the kernel's symbols, else by the function \
 that asked for it. Counts and times of waits are exact; stacks are sampled where waits are many, long ones always, so \
 that they take no more than --max-cost of each CPU. With -d the locks of other devices are left out. Nothing runs \
-where nobody waits.")]
+where nobody waits. The page cache and its reclaim are always those of the whole machine.")]
 pub struct Locks {
     #[command(flatten)]
     pub window: Window,

@@ -6,7 +6,6 @@ use std::time::Instant;
 use anyhow::Result;
 use biopsy::probe::interrupts::InterruptProbe;
 use biopsy::probe::latency::LatencyProbe;
-use biopsy::probe::locks::LockProbe;
 use biopsy::wire;
 
 use crate::child::Running;
@@ -46,7 +45,6 @@ macro_rules! probe {
 }
 probe!(LatencyProbe, wire::reading::Reading);
 probe!(InterruptProbe, wire::interrupts::Reading);
-probe!(LockProbe, wire::locks::Reading);
 
 /// How long, how often, and beside what.
 pub struct Watch<'a> {
@@ -70,6 +68,8 @@ pub struct Piece<'a, R> {
     pub status: Option<i32>,
     /// Not the first one.
     pub further: bool,
+    /// Nothing more comes.
+    pub last: bool,
 }
 
 /// Shows the pieces as they come, and returns the readings at both ends of the whole.
@@ -108,8 +108,14 @@ pub fn run<P: Probe>(
                     break;
                 }
                 let reading = probe.read()?;
-                let piece =
-                    Piece { from: &last, to: &reading, start: &start, status: None, further: shown > 0 };
+                let piece = Piece {
+                    from: &last,
+                    to: &reading,
+                    start: &start,
+                    status: None,
+                    further: shown > 0,
+                    last: false,
+                };
                 sink.write(&view(probe, &piece))?;
                 shown += 1;
                 last = reading;
@@ -121,7 +127,7 @@ pub fn run<P: Probe>(
     // What the command still does after the window is not ours to measure.
     let end = probe.detach()?;
     let status = child.into_inner().and_then(Running::status);
-    let piece = Piece { from: &last, to: &end, start: &start, status, further: shown > 0 };
+    let piece = Piece { from: &last, to: &end, start: &start, status, further: shown > 0, last: true };
     sink.write(&view(probe, &piece))?;
     Ok((first, end))
 }

@@ -40,7 +40,7 @@ faulty_drive() { # IMAGE
 # `results.tar` (one archive per case, one behind the other) and `qemu` (its complaints).
 start_guest() {
     local kernel=$1 initramfs=$2 folder=$3 smp=$4 limit=$5 append=$6
-    local image drive drives nodes clock backend more queues number processor budget
+    local image drive drives nodes clock backend more queues number processor budget memory
     # In /boot, or since 7.x among the modules.
     image=$(find "$kernels/$kernel" -maxdepth 5 -name 'vmlinuz*' -type f | head -n1)
     # Random, so that no layer can answer a read without the drive.
@@ -86,6 +86,11 @@ start_guest() {
                 -device "nvme,serial=budget$number,drive=more$number,max_ioqpairs=4")
         done
     fi
+    # Less memory, for the word memory=512, in MiB.
+    memory=1536
+    if [[ $append =~ (^|\ )memory=([0-9]+) ]]; then
+        memory=${BASH_REMATCH[2]}
+    fi
     clock=(-accel "${BIOPSY_VM_ACCEL:-$(accelerator "$smp")}")
     drives=(-drive "if=none,id=drive,format=raw,$backend" "${drive[@]}")
     # Without the hypervisor's bit a guest spins as a machine of its own does: with it it takes plain spinlocks by
@@ -103,7 +108,7 @@ start_guest() {
     fi
     # A panic or an oops ends the guest (panic=-1 with -no-reboot), a hang the time limit.
     timeout -k 5 "$limit" "${emulator[@]}" -nodefaults -no-user-config -display none -no-reboot \
-        "${clock[@]}" -cpu "$processor" -smp "$smp" -m 1536 \
+        "${clock[@]}" -cpu "$processor" -smp "$smp" -m "$memory" \
         -kernel "$image" -initrd "$initramfs" \
         -append "console=ttyS0 loglevel=5 oops=panic panic=-1 rdinit=/init $append" \
         -serial "file:$folder/console" -serial "file:$folder/terminal" \

@@ -15,7 +15,8 @@ const HIGHEST_LISTED: u32 = 8191;
 
 /// The file's bytes as text; what is not UTF-8 becomes U+FFFD, which the renderers show as such.
 pub fn file(path: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
+    // Some files of procfs are made anew for each read: none for a first few bytes.
+    let mut bytes = Vec::with_capacity(8 << 10);
     File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

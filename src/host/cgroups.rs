@@ -29,21 +29,20 @@ impl Hierarchy {
         Self::of_controller(root, "blkio")
     }
 
-    /// The same of another controller, by its name in v1 (`memory`).
+    /// The same of another controller, by its name in v1.
     pub fn of_controller(root: &Path, controller: &str) -> Option<Self> {
         Self::of_mounts(root, &file(&root.join("proc/self/mounts")).ok()?, controller)
     }
 
-    /// From lines as in `/proc/self/mounts`.
+    /// From lines as in `/proc/self/mounts`: the hierarchy of one controller (v1), else that of all (v2).
     fn of_mounts(root: &Path, mounts: &str, controller: &str) -> Option<Self> {
         let of_line = |line: &str| {
             let mut words = line.split(' ').skip(1);
             let (point, kind, options) = (unescape(words.next()?), words.next()?, words.next()?);
             let unified = kind == "cgroup2";
-            let has_blocks =
-                unified || (kind == "cgroup" && options.split(',').any(|word| word == controller));
+            let has_it = unified || (kind == "cgroup" && options.split(',').any(|word| word == controller));
             let folder = root.join(point.trim_start_matches('/'));
-            has_blocks.then_some(Self { point, unified, folder })
+            has_it.then_some(Self { point, unified, folder })
         };
         let all: Vec<Self> = mounts.lines().filter_map(of_line).collect();
         all.iter().find(|hierarchy| !hierarchy.unified).or(all.first()).cloned()
@@ -133,7 +132,7 @@ mod tests {
         }
 
         fn hierarchy(&self) -> Hierarchy {
-            Hierarchy::of_mounts(&self.0, V2).unwrap()
+            Hierarchy::of_mounts(&self.0, V2, "blkio").unwrap()
         }
     }
 

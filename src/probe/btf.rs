@@ -183,6 +183,16 @@ impl KernelBtf {
         self.vmlinux.type_by_name::<Func<'_>>("bpf_prog_inc_misses_counter").is_some()
     }
 
+    /// Whether the kernel has a function of this name, which is not inlined everywhere.
+    pub fn has_function(&self, name: &str) -> bool {
+        self.vmlinux.type_by_name::<Func<'_>>(name).is_some()
+    }
+
+    /// The place of the list's number among the arguments of mm_vmscan_lru_isolate, which is the last one.
+    pub fn lru_argument(&self) -> u32 {
+        self.prototype("mm_vmscan_lru_isolate").map_or(0, |all| all.len().saturating_sub(1) as u32)
+    }
+
     /// The places of bios and requests among the arguments of their events.
     pub fn arguments(&self) -> Result<wire_arguments> {
         let place = |event, wanted| self.place(event, wanted);

@@ -15,12 +15,18 @@ mod generated {
     pub mod locks {
         include!(concat!(env!("OUT_DIR"), "/locks.skel.rs"));
     }
+    pub mod pagecache {
+        include!(concat!(env!("OUT_DIR"), "/pagecache.skel.rs"));
+    }
+    pub mod paths {
+        include!(concat!(env!("OUT_DIR"), "/paths.skel.rs"));
+    }
     pub mod baseline {
         include!(concat!(env!("OUT_DIR"), "/baseline.skel.rs"));
     }
 }
 
-pub use generated::{baseline, interrupts, latency, locks};
+pub use generated::{baseline, interrupts, latency, locks, pagecache, paths};
 
 use self::generated::latency_old;
 
@@ -31,6 +37,9 @@ use crate::wire::groups::{WireGroup, WireGroupKey};
 use crate::wire::interrupts::{WireCompletions, WireQueue, WireSoftirq, WireVector};
 use crate::wire::locks::{
     WireLock, WireLockCpu, WireLockProcess, WireLockStack, WireLockStackKey, WireWaits,
+};
+use crate::wire::pagecache::{
+    WireIsolated, WirePath, WireReadahead, WireReclaim, WireReclaimer, WireReclaimerKey,
 };
 use crate::wire::parts::WirePartRow;
 use crate::wire::places::{WirePlace, WireStamps};
@@ -50,6 +59,8 @@ pub const OBJECTS: &[(&str, &[u8])] = &[
     LATENCY_RAW,
     INTERRUPTS,
     compiled!("locks"),
+    compiled!("pagecache"),
+    compiled!("paths"),
     compiled!("baseline"),
     compiled!("stacks"),
 ];
@@ -141,3 +152,10 @@ same_layout!(WireLockCpu, locks::types::wire_lock_cpu: begins repeats filtered c
 same_layout!(WireLockProcess, locks::types::wire_lock_process: contentions wait lock comm);
 same_layout!(WireLockStackKey, locks::types::wire_lock_stack_key: lock hash);
 same_layout!(WireLockStack, locks::types::wire_lock_stack: contentions wait_ns samples frames ips);
+same_layout!(WireReclaim, pagecache::types::wire_reclaim: lock begun ended time batches scanned reclaimed throttled
+    throttled_us counts);
+same_layout!(WireIsolated, pagecache::types::wire_isolated: looked_at taken);
+same_layout!(WireReclaimerKey, pagecache::types::wire_reclaimer_key: cgroup pid kind comm);
+same_layout!(WireReclaimer, pagecache::types::wire_reclaimer: count ns max_ns pages);
+same_layout!(WireReadahead, pagecache::types::wire_readahead: calls asked reads wanted faulted);
+same_layout!(WirePath, paths::types::wire_path: calls ns spins spin_ns);

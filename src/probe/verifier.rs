@@ -8,7 +8,7 @@ use libbpf_rs::{AsRawLibbpf, Object, ObjectBuilder, OpenObject, libbpf_sys};
 
 use super::btf::KernelBtf;
 use super::libbpf;
-use super::skel::{self, interrupts, latency, locks};
+use super::skel::{self, interrupts, latency, locks, pagecache, paths};
 use crate::host::abilities::VerifiedProgram;
 
 /// The log holds the verifier's totals only (BPF_LOG_STATS), which are a few lines.
@@ -135,6 +135,21 @@ fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Res
         constants.config.time_every = 8;
         constants.config.rqf_flush_seq = btf.rqf_flush_seq();
         constants.config.nested_runs = (!btf.skips_nested_runs()).into();
+        return Ok(());
+    }
+    if name == "pagecache" {
+        anyhow::ensure!(
+            bytes.len() == size_of::<pagecache::types::rodata>(),
+            "other constants than those known"
+        );
+        // SAFETY: as below, with the struct of this object.
+        let constants = unsafe { &mut *bytes.as_mut_ptr().cast::<pagecache::types::rodata>() };
+        constants.config.nodes = 2;
+        constants.config.lru_argument = btf.lru_argument();
+        return Ok(());
+    }
+    if name == "paths" {
+        anyhow::ensure!(bytes.len() == size_of::<paths::types::rodata>(), "other constants than those known");
         return Ok(());
     }
     anyhow::ensure!(bytes.len() == size_of::<latency::types::rodata>(), "other constants than those known");

@@ -4,6 +4,7 @@
 mod charts;
 mod findings;
 mod interrupts;
+pub mod pagecache;
 mod scaling;
 mod setting;
 mod tables;

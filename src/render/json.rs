@@ -10,6 +10,7 @@ pub mod interrupts;
 pub mod latency;
 pub mod load;
 pub mod locks;
+pub mod pagecache;
 pub mod precondition;
 pub mod scaling;
 pub mod sweep;

@@ -11,6 +11,7 @@ pub mod interrupts;
 pub mod latency;
 pub mod load;
 pub mod locks;
+pub mod pagecache;
 pub mod precondition;
 mod scaling;
 pub mod self_test;

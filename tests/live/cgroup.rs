@@ -14,9 +14,25 @@ pub struct Group(PathBuf);
 impl Group {
     /// None, with a line that says so, where this machine has none to make.
     pub fn new(test: &str, name: &str) -> Option<Self> {
-        let hierarchy = Hierarchy::read(Path::new("/"));
+        Self::of(test, "blkio", name)
+    }
+
+    /// A group of the memory controller, whose processes have at most so many bytes.
+    pub fn with_memory(test: &str, name: &str, bytes: u64) -> Option<Self> {
+        let group = Self::of(test, "memory", name)?;
+        // v1, v2.
+        let limits = ["memory.limit_in_bytes", "memory.max"].map(|file| group.0.join(file));
+        if !limits.iter().any(|file| std::fs::write(file, bytes.to_string()).is_ok()) {
+            println!("skipped: {test}: no limit of memory can be set");
+            return None;
+        }
+        Some(group)
+    }
+
+    fn of(test: &str, controller: &str, name: &str) -> Option<Self> {
+        let hierarchy = Hierarchy::of_controller(Path::new("/"), controller);
         let Some(hierarchy) = hierarchy else {
-            println!("skipped: {test}: no cgroup hierarchy with the block controller");
+            println!("skipped: {test}: no cgroup hierarchy with the controller {controller}");
             return None;
         };
         let group = Self(Path::new(&hierarchy.point).join(format!("{name}-{}", std::process::id())));
@@ -62,6 +78,17 @@ impl Group {
         std::fs::write(outside, "0").unwrap();
     }
 
+    /// Does the work with this process in the group, whose page cache is then charged to it: the kernel charges the
+    /// group that the first thread is in.
+    pub fn process_within<T>(&self, work: impl FnOnce() -> T) -> T {
+        let inside = self.0.join("cgroup.procs");
+        std::fs::write(&inside, "0").unwrap();
+        let back = Back(self.0.parent().unwrap().join("cgroup.procs"));
+        let done = work();
+        drop(back);
+        done
+    }
+
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -69,6 +96,17 @@ impl Group {
     /// The command in the group, and a shell that waits for it.
     pub fn within(&self, command: &str) -> String {
         format!("sh -c 'echo 0 >{}/cgroup.procs; exec {command}'", self.0.display())
+    }
+}
+
+/// Takes the process out of its group, also where the work panics.
+struct Back(PathBuf);
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::write(&self.0, "0") {
+            eprintln!("this process stays in its group: {error}");
+        }
     }
 }
 

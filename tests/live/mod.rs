@@ -5,6 +5,7 @@
 pub mod aio;
 pub mod cgroup;
 pub mod disk;
+pub mod events;
 pub mod ring;
 pub mod tool;
 pub mod view;

@@ -2,29 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{line, object, times};
+use super::times;
 use crate::analyze::locks::{LockRow, LockSummary, SpinShare, Stack, Waits};
-use crate::envelope::Envelope;
 
 /// Stacks of one lock: the rest is a long tail that nobody reads.
 const MOST_STACKS: usize = 16;
-
-/// The view as one line. `parts` are objects of its own beside it (`pagecache`), by their keys; `command_status` is there
-/// when a command was measured.
-pub fn render(
-    envelope: &Envelope,
-    summary: &LockSummary,
-    parts: Map<String, Value>,
-    command_status: Option<i32>,
-) -> Vec<u8> {
-    let mut all = object("biopsy.locks/1", envelope);
-    all.extend(body(summary));
-    all.extend(parts);
-    if let Some(status) = command_status {
-        all.insert("command_status".to_string(), json!(status));
-    }
-    line(all)
-}
 
 /// What the view adds to the envelope, for results that contain it.
 pub fn body(summary: &LockSummary) -> Map<String, Value> {

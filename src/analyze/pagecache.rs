@@ -1,0 +1,322 @@
+//! The page cache and the reclaim of memory: how much there was, who took pages away, and what that cost.
+
+pub mod moments;
+pub mod paths;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use self::paths::PathSummary;
+use super::counting::Bracket;
+use super::moment::Moment;
+use crate::hist::Histogram;
+use crate::host::absence::Absence;
+use crate::host::meminfo::Meminfo;
+use crate::host::memory_reading::MemoryReading;
+use crate::host::memory_surroundings::Surroundings;
+use crate::host::vmstat::{Counter, NAMES};
+use crate::host::zones::Zone;
+use crate::wire::pagecache::{Kind, ReadaheadSource, Reading, ReclaimSample};
+
+/// The window between two readings.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PagecacheSummary {
+    pub duration_ns: u64,
+    /// At its end.
+    pub memory: Meminfo,
+    /// Of the kernel's counters, in the order of [`NAMES`]: how far each went. Levels of memory are none of these.
+    pub counters: Vec<(&'static str, Option<Bracket>)>,
+    /// What is not there, and why.
+    pub absent: Vec<Absence>,
+    /// Waiting for memory, ns: some task, and all of them.
+    pub pressure_some_ns: Option<u64>,
+    pub pressure_full_ns: Option<u64>,
+    pub reclaims: BTreeMap<Kind, ReclaimSummary>,
+    /// Pages that reclaim took from the inactive lists of files to look at, by our own count.
+    pub scanned: Scanned,
+    /// The most time first.
+    pub reclaimers: Vec<ReclaimerSummary>,
+    /// None where it cannot be seen.
+    pub readahead: Option<Readahead>,
+    pub nodes: Vec<NodeSummary>,
+    /// The most time first.
+    pub paths: Vec<PathSummary>,
+    pub series: Vec<Moment>,
+    pub lru_gen: bool,
+    pub lost: BTreeMap<String, u64>,
+    /// Of one CPU: the reading of the kernel's counters.
+    pub series_cpu_percent: Option<f64>,
+}
+
+/// One kind of reclaim.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ReclaimSummary {
+    /// That began in the window.
+    pub count: u64,
+    /// Of those that ended in it.
+    pub time: Histogram,
+    pub batches: u64,
+    pub scanned_pages: u64,
+    pub stolen_pages: u64,
+    /// Of the scanned ones: those of files.
+    pub scanned_file_pages: u64,
+    pub stolen_file_pages: u64,
+    pub throttled: u64,
+    pub throttled_ns: u64,
+}
+
+/// Pages of files, counted twice by different events.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Scanned {
+    /// By what batches held whose fate was told (lru_shrink_inactive).
+    pub in_batches: u64,
+    /// By what was looked at to fill them (lru_isolate): with those that were skipped.
+    pub looked_at: u64,
+    /// Of those: taken into a batch.
+    pub taken: u64,
+}
+
+/// Whose reclaim it was.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ReclaimerSummary {
+    pub kind: Option<Kind>,
+    pub pid: u32,
+    pub comm: String,
+    /// None where the group is not known, or has gone.
+    pub cgroup: Option<String>,
+    pub count: u64,
+    pub ns: u64,
+    /// Since the probe is there.
+    pub max_ns: u64,
+    pub stolen_pages: u64,
+}
+
+/// Pages that the kernel read before somebody asked for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Readahead {
+    pub by: ReadaheadSource,
+    pub calls: u64,
+    pub asked_pages: u64,
+    /// Pages that reads and faults wanted; None where they have no event.
+    pub wanted_pages: Option<u64>,
+    /// Of those asked for, at least so many nobody had wanted by the end: what was wanted twice counts twice.
+    pub unused_pages: Option<u64>,
+}
+
+/// One NUMA node.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NodeSummary {
+    pub node: u32,
+    pub memory: Meminfo,
+    pub zones: Vec<Zone>,
+    pub scanned_pages: u64,
+    pub stolen_pages: u64,
+    /// Those that began on it.
+    pub reclaims: BTreeMap<Kind, u64>,
+}
+
+impl PagecacheSummary {
+    pub fn seconds(&self) -> f64 {
+        self.duration_ns as f64 / 1e9
+    }
+
+    /// How far a counter went.
+    pub fn counter(&self, counter: Counter) -> Option<Bracket> {
+        self.counters.get(counter as usize).and_then(|(_, bracket)| *bracket)
+    }
+
+    /// Between the inner readings, which lie inside the window.
+    pub fn counted(&self, counter: Counter) -> Option<u64> {
+        self.counter(counter).map(|bracket| bracket.min)
+    }
+
+    pub fn scanned_pages(&self) -> Option<u64> {
+        self.counted(Counter::ScanFile)
+    }
+
+    pub fn stolen_pages(&self) -> Option<u64> {
+        self.counted(Counter::StealFile)
+    }
+
+    pub fn refault_pages(&self) -> Option<u64> {
+        self.counted(Counter::RefaultFile)
+    }
+
+    pub fn reclaim(&self, kind: Kind) -> ReclaimSummary {
+        self.reclaims.get(&kind).cloned().unwrap_or_default()
+    }
+
+    /// Our count of pages against the kernel's. Which of ours is the same as the kernel's depends on the LRU.
+    pub fn checks(&self) -> Vec<Check> {
+        let mut all = Vec::new();
+        if let Some(kernel) = self.counter(Counter::ScanFile) {
+            // The multi-generational one counts those that it took, or all, and tells twice of a batch that it
+            // tries again.
+            let (seen, loose) = match self.lru_gen {
+                true => (self.scanned.taken, true),
+                false => (self.scanned.looked_at, false),
+            };
+            all.push(Check { what: "file pages scanned", seen, kernel, loose });
+        }
+        if let Some(kernel) = self.counter(Counter::KswapdRuns) {
+            let seen = self.reclaim(Kind::Kswapd).count;
+            all.push(Check { what: "runs of kswapd", seen, kernel, loose: false });
+        }
+        all
+    }
+}
+
+/// A count of ours beside the kernel's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Check {
+    pub what: &'static str,
+    pub seen: u64,
+    pub kernel: Bracket,
+    /// They need not be equal.
+    pub loose: bool,
+}
+
+impl Check {
+    pub fn holds(&self) -> bool {
+        self.loose || self.kernel.holds(self.seen)
+    }
+}
+
+/// How far a counter went at least, and at most; None where it cannot be told.
+fn bracket(start: &Reading, end: &Reading, counter: Counter) -> Option<Bracket> {
+    let min = end.kernel_before.vmstat.since(&start.kernel_after.vmstat, counter)?;
+    let max = end.kernel_after.vmstat.since(&start.kernel_before.vmstat, counter)?;
+    Some(Bracket { min, max })
+}
+
+/// What happened between the two readings. `spins`: shares of spinning by time, where somebody took samples.
+pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) -> PagecacheSummary {
+    let duration_ns = end.at_ns.saturating_sub(start.at_ns);
+    let deltas: BTreeMap<(Kind, u32), ReclaimSample> = end
+        .reclaims
+        .iter()
+        .map(|(key, last)| {
+            (*key, start.reclaims.get(key).map_or_else(|| last.clone(), |first| last.since(first)))
+        })
+        .collect();
+    let mut absent = end.kernel_after.memory.absent();
+    absent.extend(end.kernel_after.vmstat.absent());
+    let less =
+        |of: fn(&MemoryReading) -> Option<u64>| of(&end.kernel_before)?.checked_sub(of(&start.kernel_after)?);
+    let lost = end
+        .lost
+        .iter()
+        .map(|(kind, n)| (kind.clone(), n.saturating_sub(start.lost.get(kind).copied().unwrap_or(0))))
+        .collect();
+    PagecacheSummary {
+        duration_ns,
+        memory: end.kernel_before.memory,
+        counters: NAMES
+            .iter()
+            .take_while(|name| name.counter != Counter::FreePages)
+            .map(|name| (name.key, bracket(start, end, name.counter)))
+            .collect(),
+        absent,
+        pressure_some_ns: less(|reading| reading.pressure.some_ns),
+        pressure_full_ns: less(|reading| reading.pressure.full_ns),
+        reclaims: reclaims(&deltas),
+        scanned: scanned(start, end, &deltas),
+        reclaimers: reclaimers(surroundings, start, end),
+        readahead: readahead(start, end),
+        nodes: nodes(surroundings, &deltas),
+        paths: paths::followed(start, end, duration_ns),
+        series: moments::moments(start, end),
+        lru_gen: surroundings.lru_gen,
+        lost,
+        series_cpu_percent: end
+            .series_cpu_ns
+            .filter(|_| duration_ns > 0)
+            .map(|ns| 100.0 * ns as f64 / duration_ns as f64),
+    }
+}
+
+fn reclaims(deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> BTreeMap<Kind, ReclaimSummary> {
+    let mut all: BTreeMap<Kind, ReclaimSummary> = BTreeMap::new();
+    for ((kind, _), sample) in deltas {
+        let one = all.entry(*kind).or_default();
+        one.count += sample.begun;
+        one.time.merge(&sample.time);
+        one.batches += sample.batches;
+        one.scanned_pages += sample.scanned.iter().sum::<u64>();
+        one.stolen_pages += sample.reclaimed.iter().sum::<u64>();
+        one.scanned_file_pages += sample.scanned[1];
+        one.stolen_file_pages += sample.reclaimed[1];
+        one.throttled += sample.throttled;
+        one.throttled_ns += sample.throttled_ns;
+    }
+    all
+}
+
+fn scanned(start: &Reading, end: &Reading, deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> Scanned {
+    let mut all =
+        Scanned { in_batches: deltas.values().map(|sample| sample.scanned[1]).sum(), ..Scanned::default() };
+    for (kind, last) in &end.isolated {
+        let delta = last.since(start.isolated.get(kind).copied().unwrap_or_default());
+        all.looked_at += delta.looked_at[1];
+        all.taken += delta.taken[1];
+    }
+    all
+}
+
+fn reclaimers(surroundings: &Surroundings, start: &Reading, end: &Reading) -> Vec<ReclaimerSummary> {
+    let mut all: Vec<ReclaimerSummary> = end
+        .reclaimers
+        .iter()
+        .map(|(who, last)| {
+            let delta = last.since(start.reclaimers.get(who).copied().unwrap_or_default());
+            ReclaimerSummary {
+                kind: who.kind,
+                pid: who.pid,
+                comm: String::from_utf8_lossy(&who.comm).into_owned(),
+                cgroup: surroundings.cgroups.get(&who.cgroup).cloned(),
+                count: delta.count,
+                ns: delta.ns,
+                max_ns: delta.max_ns,
+                stolen_pages: delta.pages,
+            }
+        })
+        .filter(|one| one.count > 0)
+        .collect();
+    all.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (a.pid, &a.comm).cmp(&(b.pid, &b.comm))));
+    all
+}
+
+fn readahead(start: &Reading, end: &Reading) -> Option<Readahead> {
+    let delta = end.readahead?.since(start.readahead.unwrap_or_default());
+    let wanted = end.sees_reads.then_some(delta.wanted + delta.faulted);
+    Some(Readahead {
+        by: end.readahead_by,
+        calls: delta.calls,
+        asked_pages: delta.asked,
+        wanted_pages: wanted,
+        unused_pages: wanted.map(|wanted| delta.asked.saturating_sub(wanted)),
+    })
+}
+
+fn nodes(surroundings: &Surroundings, deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> Vec<NodeSummary> {
+    let mut all: BTreeMap<u32, NodeSummary> = BTreeMap::new();
+    for (node, memory) in &surroundings.nodes {
+        all.insert(*node, NodeSummary { node: *node, memory: *memory, ..NodeSummary::default() });
+    }
+    for zone in &surroundings.zones {
+        let node =
+            all.entry(zone.node).or_insert_with(|| NodeSummary { node: zone.node, ..NodeSummary::default() });
+        node.zones.push(zone.clone());
+    }
+    for ((kind, number), sample) in deltas {
+        // A number that the kernel left out.
+        let Some(node) = all.get_mut(number) else { continue };
+        node.scanned_pages += sample.scanned.iter().sum::<u64>();
+        node.stolen_pages += sample.reclaimed.iter().sum::<u64>();
+        if sample.begun > 0 {
+            node.reclaims.insert(*kind, sample.begun);
+        }
+    }
+    all.into_values().collect()
+}

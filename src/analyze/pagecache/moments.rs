@@ -1,0 +1,81 @@
+//! The steps of a run: differences of what was read ten times a second.
+
+use crate::analyze::moment::Moment;
+use crate::host::memory_reading::{DiskTotals, MemoryReading};
+use crate::host::vmstat::Counter;
+use crate::wire::pagecache::{Reading, Step};
+
+/// Steps that lie inside the window.
+pub fn moments(start: &Reading, end: &Reading) -> Vec<Moment> {
+    let inside: Vec<&Step> =
+        end.series.iter().filter(|step| (start.at_ns..=end.at_ns).contains(&step.memory.at_ns)).collect();
+    let pairs = inside.windows(2).filter(|pair| pair[1].memory.at_ns > pair[0].memory.at_ns);
+    pairs.map(|pair| moment(start.at_ns, pair[0], pair[1])).collect()
+}
+
+/// One step, from the reading at its start to that at its end.
+fn moment(start_ns: u64, first: &Step, last: &Step) -> Moment {
+    let (from, to) = (&first.memory, &last.memory);
+    let grown = |counter| to.vmstat.since(&from.vmstat, counter);
+    let sum = |counters: &[Counter]| to.vmstat.sum_since(&from.vmstat, counters);
+    let both = |a: Counter, b: Counter| Some(grown(a)? + grown(b)?);
+    let scanned = both(Counter::ScanFile, Counter::ScanAnon);
+    // All that was not looked at in the background: the kernel counts none of a group's apart.
+    let background = sum(&[Counter::ScanKswapd, Counter::ScanKhugepaged, Counter::ScanProactive]);
+    let disks = from.disks.zip(to.disks);
+    let moved = |of: fn(&(_, _)) -> Option<u64>| disks.as_ref().and_then(of);
+    let shares = shares(from, to);
+    let stalls = match (first.reclaims, last.reclaims) {
+        // With those of groups, which the kernel does not count.
+        (Some(before), Some(now)) => now.checked_sub(before),
+        _ => grown(Counter::Stalls),
+    };
+    Moment {
+        at_ns: to.at_ns.saturating_sub(start_ns),
+        duration_ns: to.at_ns - from.at_ns,
+        read_bytes: moved(|(a, b): &(_, _)| more(b, a, |d| d.read_bytes)),
+        written_bytes: moved(|(a, b)| more(b, a, |d| d.written_bytes)),
+        ios: moved(|(a, b)| more(b, a, |d| d.ios)),
+        free_bytes: to.memory.free_bytes,
+        file_bytes: to.memory.file_bytes(),
+        dirty_bytes: to.memory.dirty_bytes,
+        writeback_bytes: to.memory.writeback_bytes,
+        scanned_pages: scanned,
+        stolen_pages: both(Counter::StealFile, Counter::StealAnon),
+        refault_pages: sum(&[Counter::RefaultFile, Counter::RefaultAnon]),
+        direct_scanned_pages: scanned.zip(background).map(|(all, others)| all.saturating_sub(others)),
+        direct_reclaims: stalls,
+        // Whoever takes samples of the CPUs fills it in.
+        spin_percent: None,
+        system_percent: shares.map(|shares| shares.system),
+        iowait_percent: shares.map(|shares| shares.iowait),
+        idle_percent: shares.map(|shares| shares.idle),
+        running: to.cpus.running,
+        blocked: to.cpus.blocked,
+    }
+}
+
+fn more(now: &DiskTotals, then: &DiskTotals, of: fn(&DiskTotals) -> u64) -> Option<u64> {
+    of(now).checked_sub(of(then))
+}
+
+#[derive(Clone, Copy)]
+struct Shares {
+    system: f64,
+    iowait: f64,
+    idle: f64,
+}
+
+/// Of all CPUs together. A column that went back, as `iowait` can, takes no part: it is zero in that step.
+fn shares(from: &MemoryReading, to: &MemoryReading) -> Option<Shares> {
+    let (before, now) = (from.cpus.ticks?, to.cpus.ticks?);
+    let delta: [f64; 8] = std::array::from_fn(|i| now[i].saturating_sub(before[i]) as f64);
+    let all: f64 = delta.iter().sum();
+    let percent = |ticks: f64| 100.0 * ticks / all;
+    // user, nice, system, idle, iowait, irq, softirq, steal: interrupts are the kernel's work too.
+    (all > 0.0).then(|| Shares {
+        system: percent(delta[2] + delta[5] + delta[6]),
+        iowait: percent(delta[4]),
+        idle: percent(delta[3]),
+    })
+}

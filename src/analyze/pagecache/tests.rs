@@ -1,0 +1,236 @@
+use std::collections::HashMap;
+
+use super::paths::{self, Source};
+use super::*;
+use crate::host::memory_reading::{CpuTotals, DiskTotals, MemoryReading};
+use crate::host::vmstat::Vmstat;
+use crate::symbols::Names;
+use crate::wire::pagecache::{
+    Follower, PathSample, Reclaimer, Step, WireIsolated, WirePath, WireReadahead, WireReclaimer,
+};
+use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally};
+
+/// Counters of the kernel's that have come so far.
+fn kernel(at_ns: u64, scanned: u64, stolen: u64) -> MemoryReading {
+    let text = format!(
+        "pgscan_file {scanned}\npgscan_anon 0\npgsteal_file {stolen}\npgsteal_anon 0\npgscan_kswapd {}\n\
+         pgscan_direct 0\nallocstall_normal 3\npageoutrun 2\nworkingset_refault_file 7\n",
+        scanned / 2
+    );
+    let memory =
+        Meminfo::parse("MemFree: 100 kB\nCached: 20 kB\nBuffers: 5 kB\nDirty: 1 kB\nWriteback: 0 kB\n");
+    MemoryReading { at_ns, vmstat: Vmstat::parse(&text), memory, ..MemoryReading::default() }
+}
+
+fn reading(at_ns: u64, scanned: u64) -> Reading {
+    Reading {
+        at_ns,
+        kernel_before: kernel(at_ns, scanned, scanned / 2),
+        kernel_after: kernel(at_ns + 1, scanned, scanned / 2),
+        ..Reading::default()
+    }
+}
+
+fn sample(begun: u64, times: &[u64], scanned: u64) -> ReclaimSample {
+    let mut time = Histogram::default();
+    times.iter().for_each(|ns| time.record(*ns));
+    ReclaimSample {
+        begun,
+        time,
+        batches: 1,
+        scanned: [1, scanned],
+        reclaimed: [0, scanned / 2],
+        ..ReclaimSample::default()
+    }
+}
+
+/// Of two nodes: each kind is the sum over them, each node that over the kinds, and both are what the kernel says.
+#[test]
+fn reclaim_is_summed_by_kind_and_by_node() {
+    let start = reading(1_000, 100);
+    let mut end = reading(1_001_000, 400);
+    end.reclaims.insert((Kind::Memcg, 0), sample(3, &[10, 20], 200));
+    end.reclaims.insert((Kind::Memcg, 1), sample(1, &[5], 40));
+    end.reclaims.insert((Kind::Kswapd, 1), sample(2, &[50], 60));
+    end.isolated.insert(Kind::Memcg, WireIsolated { looked_at: [2, 240], taken: [2, 230] });
+    end.isolated.insert(Kind::Kswapd, WireIsolated { looked_at: [1, 60], taken: [1, 60] });
+    let nodes = [0, 1].map(|node| (node, Meminfo::default()));
+    let around = Surroundings { nodes: nodes.into(), ..Surroundings::default() };
+    let summary = summarize(&around, &start, &end);
+    let memcg = summary.reclaim(Kind::Memcg);
+    assert_eq!(
+        (memcg.count, memcg.time.count(), memcg.time.sum(), memcg.scanned_file_pages),
+        (4, 3, 35, 240)
+    );
+    assert_eq!((memcg.scanned_pages, memcg.stolen_pages), (242, 120));
+    assert_eq!(summary.scanned, Scanned { in_batches: 300, looked_at: 300, taken: 290 });
+    assert_eq!(summary.scanned_pages(), Some(300));
+    assert_eq!(summary.nodes.iter().map(|n| n.scanned_pages).collect::<Vec<_>>(), [201, 102]);
+    assert_eq!(summary.nodes[1].reclaims, BTreeMap::from([(Kind::Kswapd, 2), (Kind::Memcg, 1)]));
+    let scanned = summary.checks()[0];
+    assert!(scanned.holds() && scanned.seen == 300 && scanned.kernel == Bracket { min: 300, max: 300 });
+    assert_eq!(summary.memory.file_bytes(), Some(25 << 10));
+}
+
+/// A count that the kernel does not confirm is shown as one, where the two must be equal.
+#[test]
+fn a_difference_is_told_where_the_counts_must_be_equal() {
+    let (start, mut end) = (reading(0, 0), reading(1_000_000, 100));
+    end.isolated.insert(Kind::Memcg, WireIsolated { looked_at: [0, 99], taken: [0, 99] });
+    let mut summary = summarize(&Surroundings::default(), &start, &end);
+    assert!(!summary.checks()[0].holds());
+    summary.lru_gen = true;
+    assert!(summary.checks()[0].holds() && summary.checks()[0].loose);
+}
+
+#[test]
+fn what_the_kernel_does_not_count_is_absent_with_its_reason() {
+    let mut end = reading(1_000_000, 100);
+    end.kernel_before.vmstat = Vmstat::parse("pgscan_file x\n");
+    end.kernel_after = end.kernel_before;
+    let summary = summarize(&Surroundings::default(), &reading(0, 0), &end);
+    assert_eq!((summary.scanned_pages(), summary.stolen_pages()), (None, None));
+    assert!(summary.absent.iter().any(|a| a.what == "scanned_file" && a.why.contains("pgscan_file")));
+    assert_eq!(summary.checks(), []);
+}
+
+#[test]
+fn who_reclaims_is_named_with_the_group() {
+    let mut end = reading(1_000_000, 100);
+    let who = |pid, cgroup| Reclaimer { kind: Some(Kind::Direct), cgroup, pid, comm: b"a\x1bb".to_vec() };
+    end.reclaimers
+        .insert(who(7, 40), WireReclaimer { count: 2, ns: 30, max_ns: 20, ..WireReclaimer::default() });
+    end.reclaimers
+        .insert(who(8, 41), WireReclaimer { count: 1, ns: 90, max_ns: 90, ..WireReclaimer::default() });
+    end.reclaimers.insert(who(9, 41), WireReclaimer::default());
+    let around = Surroundings { cgroups: [(40, "/a".to_string())].into(), ..Surroundings::default() };
+    let summary = summarize(&around, &reading(0, 0), &end);
+    let found: Vec<_> =
+        summary.reclaimers.iter().map(|r| (r.pid, r.count, r.ns, r.cgroup.as_deref())).collect();
+    assert_eq!(found, [(8, 1, 90, None), (7, 2, 30, Some("/a"))]);
+}
+
+/// 100 pages were read ahead and 30 wanted: at least 70 were of no use. Where nobody knows what was wanted, it is
+/// not known.
+#[test]
+fn read_ahead_that_nobody_wanted_is_bounded_from_below() {
+    let mut end = reading(1_000_000, 0);
+    end.readahead =
+        Some(WireReadahead { calls: 4, asked: 100, wanted: 25, faulted: 5, ..WireReadahead::default() });
+    (end.readahead_by, end.sees_reads) = (ReadaheadSource::Events, true);
+    let of = |end: &Reading| summarize(&Surroundings::default(), &reading(0, 0), end).readahead;
+    let ahead = of(&end).unwrap();
+    assert_eq!((ahead.asked_pages, ahead.wanted_pages, ahead.unused_pages), (100, Some(30), Some(70)));
+    end.sees_reads = false;
+    assert_eq!(of(&end).unwrap().unused_pages, None);
+    end.readahead = None;
+    assert_eq!(of(&end), None);
+}
+
+fn step(at_ms: u64, scanned: u64, ticks: [u64; 8], read_bytes: u64, reclaims: Option<u64>) -> Step {
+    let mut memory = kernel(at_ms * 1_000_000, scanned, scanned / 2);
+    memory.cpus = CpuTotals { ticks: Some(ticks), running: Some(3), blocked: Some(16) };
+    memory.disks = Some(DiskTotals { read_bytes, written_bytes: 0, ios: read_bytes / 4096 });
+    Step { memory, reclaims }
+}
+
+#[test]
+fn a_step_has_what_changed_in_it() {
+    let (start, mut end) = (reading(50_000_000, 0), reading(350_000_000, 0));
+    end.series = vec![
+        step(0, 0, [0; 8], 0, Some(0)),
+        step(100, 10, [0, 0, 0, 100, 0, 0, 0, 0], 4096, Some(1)),
+        step(200, 110, [2, 0, 5, 108, 1, 1, 2, 1], 4096 * 11, Some(5)),
+        step(300, 110, [2, 0, 5, 108, 1, 1, 2, 1], 4096 * 10, Some(5)),
+        step(400, 110, [9; 8], 0, Some(5)),
+    ];
+    let steps = summarize(&Surroundings::default(), &start, &end).series;
+    assert_eq!(steps.len(), 2, "those inside the window");
+    let first = steps[0];
+    assert_eq!((first.at_ns, first.duration_ns), (150_000_000, 100_000_000));
+    assert_eq!((first.read_bytes, first.ios), (Some(40960), Some(10)));
+    // Half of it was kswapd's.
+    assert_eq!((first.scanned_pages, first.direct_scanned_pages), (Some(100), Some(50)));
+    assert_eq!((first.stolen_pages, first.direct_reclaims), (Some(50), Some(4)));
+    let shares = (first.system_percent, first.iowait_percent, first.idle_percent);
+    assert_eq!(shares, (Some(40.0), Some(5.0), Some(40.0)));
+    assert_eq!((first.running, first.blocked, first.free_bytes), (Some(3), Some(16), Some(100 << 10)));
+    // Counters that went back, and CPUs whose time stood still.
+    assert_eq!((steps[1].read_bytes, steps[1].system_percent), (None, None));
+}
+
+#[test]
+fn a_followed_function_has_its_share_of_spinning() {
+    let path = |function, by, calls, ns, spin_ns| PathSample {
+        function,
+        by,
+        counts: WirePath { calls, ns, spins: calls, spin_ns },
+    };
+    let mut start = reading(0, 0);
+    start.paths = vec![path("shrink_lruvec", Follower::Fentry, 1, 100, 50)];
+    let mut end = reading(1_000, 0);
+    end.paths = vec![
+        path("shrink_lruvec", Follower::Fentry, 3, 500, 350),
+        path("native_queued_spin_lock_slowpath", Follower::Kprobe, 4, 900, 0),
+    ];
+    let paths = summarize(&Surroundings::default(), &start, &end).paths;
+    let spin = &paths[0];
+    assert_eq!((spin.source, spin.spin_ns, spin.spin_ratio()), (Source::Kprobe, (900, 900), None));
+    let shrink = &paths[1];
+    assert_eq!((shrink.calls, shrink.ns, shrink.spin_ns), (Some(2), 400, (300, 300)));
+    assert_eq!((shrink.spin_ratio(), shrink.cpu_percent), (Some((3.0, 3.0)), Some(40.0)));
+}
+
+fn profile(samples: HashMap<Sample, Tally>) -> RawProfile {
+    RawProfile {
+        sampler: Sampler::CpuClock,
+        frequency: 100,
+        cpus: 1,
+        duration_ns: 1_000_000_000,
+        idle_ns: None,
+        samples,
+        maps: HashMap::new(),
+        lost: 0,
+        damaged: 0,
+        map_bytes: 0,
+        program_runs: 0,
+        program_ns: 0,
+    }
+}
+
+/// Four samples in shrink_lruvec: one waits for a lock, one is where interrupts come on again.
+#[test]
+fn samples_tell_of_spinning_as_a_range() {
+    let functions = [
+        (1, "shrink_lruvec"),
+        (2, "native_queued_spin_lock_slowpath"),
+        (3, "_raw_spin_unlock_irq"),
+        (4, "shrink_folio_list.constprop.0"),
+        (5, "other"),
+    ];
+    // Return addresses are looked up one byte before.
+    let names = functions.iter().flat_map(|(at, name)| {
+        [at * 16, at * 16 - 1].map(|address| (address as u64, vec![(*name).to_string()]))
+    });
+    let names = Names { kernel: names.collect(), ..Names::default() };
+    let sample = |leaf: u64, caller: u64| Sample::new(1, 1, 0, b"dd", &[leaf * 16, caller * 16], &[]);
+    let tally = |samples| Tally { samples, ..Tally::default() };
+    let samples = [
+        (sample(2, 1), tally(1)),
+        (sample(3, 1), tally(1)),
+        (sample(4, 1), tally(2)),
+        (sample(3, 5), tally(9)),
+    ];
+    let raw = profile(samples.into());
+    let paths = paths::sampled(&raw, &names);
+    assert_eq!(paths.len(), 2, "{paths:?}");
+    let shrink = &paths[0];
+    assert_eq!(
+        (shrink.function.as_str(), shrink.samples, shrink.source),
+        ("shrink_lruvec", Some(4), Source::Sampled)
+    );
+    assert_eq!((shrink.ns, shrink.spin_ns), (40_000_000, (10_000_000, 20_000_000)));
+    assert_eq!(shrink.spin_ratio(), Some((1.0 / 3.0, 1.0)));
+    assert_eq!((paths[1].function.as_str(), paths[1].samples), ("shrink_folio_list", Some(2)));
+    assert!(paths::sampled(&profile(HashMap::new()), &names).is_empty());
+}

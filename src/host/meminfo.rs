@@ -1,0 +1,132 @@
+//! `/proc/meminfo`, and that of a node: what memory is used for at one moment.
+
+use std::path::Path;
+
+use super::absence::Absence;
+use super::attribute::file;
+
+/// In bytes. What is not told is None.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Meminfo {
+    pub total_bytes: Option<u64>,
+    pub free_bytes: Option<u64>,
+    pub available_bytes: Option<u64>,
+    /// Pages of block devices themselves, which the page cache does not count among its own. A node does not tell.
+    pub buffers_bytes: Option<u64>,
+    /// Pages of files without the buffers; of a node with them.
+    cached_bytes: Option<u64>,
+    /// `cached_bytes` are with the buffers.
+    of_node: bool,
+    pub dirty_bytes: Option<u64>,
+    pub writeback_bytes: Option<u64>,
+}
+
+impl Meminfo {
+    /// Of the machine; all None where the file cannot be read.
+    pub fn read(root: &Path) -> Self {
+        file(&root.join("proc/meminfo")).map_or_else(|_| Self::default(), |text| Self::parse(&text))
+    }
+
+    /// Of the node with this number.
+    pub fn read_node(root: &Path, node: u32) -> Self {
+        let path = root.join(format!("sys/devices/system/node/node{node}/meminfo"));
+        file(&path).map_or_else(|_| Self::default(), |text| Self::parse(&text))
+    }
+
+    /// Lines `NAME: N kB`, of a node behind `Node N`.
+    pub fn parse(text: &str) -> Self {
+        let mut all = Self::default();
+        for line in text.lines() {
+            let Some((name, value)) = line.split_once(':') else { continue };
+            let of_node = name.starts_with("Node ");
+            let name = if of_node { name.rsplit(' ').next().unwrap_or_default() } else { name };
+            let place = match name {
+                "MemTotal" => &mut all.total_bytes,
+                "MemFree" => &mut all.free_bytes,
+                "MemAvailable" => &mut all.available_bytes,
+                "Buffers" => &mut all.buffers_bytes,
+                "Cached" if !of_node => &mut all.cached_bytes,
+                "FilePages" if of_node => &mut all.cached_bytes,
+                "Dirty" => &mut all.dirty_bytes,
+                "Writeback" => &mut all.writeback_bytes,
+                _ => continue,
+            };
+            *place = bytes(value);
+            all.of_node |= of_node;
+        }
+        all
+    }
+
+    /// The page cache with the buffers of block devices.
+    pub fn file_bytes(&self) -> Option<u64> {
+        match self.of_node {
+            true => self.cached_bytes,
+            false => self.cached_bytes?.checked_add(self.buffers_bytes?),
+        }
+    }
+
+    /// What is not there, and why.
+    pub fn absent(&self) -> Vec<Absence> {
+        let all = [
+            ("free_bytes", self.free_bytes, "MemFree"),
+            ("file_bytes", self.file_bytes(), "Cached or Buffers"),
+            ("buffers_bytes", self.buffers_bytes, "Buffers"),
+            ("dirty_bytes", self.dirty_bytes, "Dirty"),
+            ("writeback_bytes", self.writeback_bytes, "Writeback"),
+        ];
+        let why = |name| format!("/proc/meminfo has no {name} that is a number of kB");
+        all.into_iter()
+            .filter(|(_, value, _)| value.is_none())
+            .map(|(what, _, name)| Absence { what, why: why(name) })
+            .collect()
+    }
+}
+
+fn bytes(value: &str) -> Option<u64> {
+    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn buffers_are_part_of_the_page_cache() {
+        let text = "MemTotal: 100 kB\nMemFree:   40 kB\nBuffers: 3 kB\nCached:  20 kB\nDirty: 2 kB\nWriteback: 1 kB\n\
+                    WritebackTmp: 7 kB\n";
+        let memory = Meminfo::parse(text);
+        assert_eq!(memory.file_bytes(), Some(23 << 10));
+        assert_eq!((memory.dirty_bytes, memory.writeback_bytes), (Some(2 << 10), Some(1 << 10)));
+        assert!(memory.absent().is_empty());
+    }
+
+    #[test]
+    fn a_node_counts_them_together() {
+        let text =
+            "Node 1 MemFree:  40 kB\nNode 1 FilePages:  20 kB\nNode 1 Dirty: 0 kB\nNode 1 Cached: 9 kB\n";
+        let memory = Meminfo::parse(text);
+        assert_eq!((memory.file_bytes(), memory.free_bytes), (Some(20 << 10), Some(40 << 10)));
+    }
+
+    #[test]
+    fn what_is_no_number_of_kilobytes_is_absent_and_never_zero() {
+        for value in ["", "-1 kB", "x kB", "12", "18446744073709551615 kB"] {
+            let memory = Meminfo::parse(&format!("MemFree: {value}\nCached: 1 kB\n"));
+            assert_eq!(memory.free_bytes, None, "{value:?}");
+            // Without the buffers it would be less than there is.
+            assert_eq!(memory.file_bytes(), None);
+            let absent = memory.absent();
+            assert!(absent.iter().any(|a| a.what == "file_bytes" && a.why.contains("Buffers")), "{absent:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(text in "[A-Za-z: 0-9kB\n\\PC]{0,300}") {
+            let memory = Meminfo::parse(&text);
+            prop_assert!(memory.absent().len() <= 5);
+        }
+    }
+}

@@ -1,0 +1,503 @@
+//! The page-cache probe: attaches `bpf/pagecache.bpf.c` and, where the kernel allows it, `bpf/paths.bpf.c`, and reads
+//! the kernel's own counters beside them.
+
+mod functions;
+mod series;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+
+use self::functions::Functions;
+use self::series::Recorder;
+use super::btf::{self, KernelBtf};
+use super::cost::{CostMeter, Metered, metered};
+use super::libbpf::{self, element, refusal};
+use super::preflight;
+use super::skel::pagecache::{OpenPagecacheSkel, PagecacheSkel, PagecacheSkelBuilder};
+use crate::clock::now_ns;
+use crate::envelope::{Cost, Missing};
+use crate::host::Host;
+use crate::host::memory_reading::MemoryReading;
+use crate::refusal::Refusal;
+use crate::wire::pagecache::{
+    Kind, RECLAIM_KINDS, ReadaheadSource, Reading, WireIsolated, WireReadahead, WireReclaim, WireReclaimer,
+    WireReclaimerKey,
+};
+
+/// Between opening or closing the window and reading the kernel's counters: what a batch of pages has counted by then
+/// is told of by its event.
+const SETTLE: Duration = Duration::from_millis(2);
+
+/// More nodes than the kernel can have.
+const MOST_NODES: u32 = 1024;
+
+/// What to look at.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Names of the disks whose throughput stands beside memory; empty: all that stand on no other.
+    pub devices: Vec<String>,
+    /// Follow the functions of the LRU lists, where the kernel allows it.
+    pub functions: bool,
+    /// Measure the probe's cost with the kernel's program statistics.
+    pub cost: bool,
+}
+
+/// The attached probe. Dropping it detaches everything.
+pub struct PagecacheProbe {
+    skel: PagecacheSkel<'static>,
+    links: Vec<Link>,
+    functions: Functions,
+    events: Events,
+    recorder: Recorder,
+    series_cpu_ns: Option<u64>,
+    nodes: u32,
+    disks: Vec<String>,
+    root: PathBuf,
+    meter: Option<CostMeter>,
+    missing: Vec<Missing>,
+    start: Reading,
+}
+
+/// Which of the events that not every kernel has are there.
+#[derive(Debug, Clone, Copy, Default)]
+struct Events {
+    throttled: bool,
+    balance: bool,
+    readahead: ReadaheadSource,
+    /// Where a function is followed in the event's place.
+    large_readahead: bool,
+    reads: bool,
+}
+
+impl Events {
+    fn of(btf: &KernelBtf) -> Self {
+        let has = |name| btf.event(name, None).is_there();
+        let reads = has("mm_filemap_get_pages") && has("mm_filemap_fault") && has("mm_filemap_map_pages");
+        let readahead = match has("page_cache_ra_unbounded") {
+            true => ReadaheadSource::Events,
+            false => ReadaheadSource::None,
+        };
+        Self {
+            throttled: has("mm_vmscan_throttled"),
+            balance: has("mm_vmscan_balance_pgdat_begin") && has("mm_vmscan_balance_pgdat_end"),
+            readahead,
+            large_readahead: has("page_cache_ra_order"),
+            reads,
+        }
+    }
+
+    fn missing(self) -> Vec<Missing> {
+        let mut all = Vec::new();
+        let mut lacks = |part: &str, why: &str, remedy: Option<&str>| {
+            all.push(Missing {
+                part: Some(part.to_string()),
+                reason: "no-event".to_string(),
+                why: why.to_string(),
+                remedy: remedy.map(str::to_string),
+                ..Missing::default()
+            });
+        };
+        if !self.throttled {
+            lacks("throttled", "this kernel has no event of reclaim that sleeps (since Linux 5.16)", None);
+        }
+        if !self.balance {
+            let why = "the end of a run of kswapd has no event of its own before Linux 7.0: its time is up to the end of \
+                       the last batch of pages that it looked at";
+            lacks("reclaims.kswapd.time", why, None);
+        }
+        if self.readahead == ReadaheadSource::None {
+            let why = "pages that are read ahead have no event before Linux 6.16, and their functions cannot be \
+                       attached to here";
+            let remedy = "compare /sys/block/D/queue/read_ahead_kb with the sizes of the reads";
+            lacks("readahead", why, Some(remedy));
+        } else if !self.reads {
+            let why = "pages that are wanted have no event before Linux 6.10: how many of those that were read ahead \
+                       were of no use is not known";
+            lacks("readahead.unused_pages", why, None);
+        }
+        all
+    }
+}
+
+impl PagecacheProbe {
+    /// Loads and attaches. `root` is where sysfs and procfs are read from, `/` on this machine.
+    ///
+    /// Refused when rights or BTF are missing.
+    pub fn attach(host: &Host, root: &Path, options: &Options) -> Result<Self> {
+        preflight::permit(root)?;
+        libbpf::listen();
+        if btf::file().is_some() {
+            let why = "with a BTF file the kernel types no arguments, and reclaim is not followed: use a kernel with \
+                       BTF of its own";
+            return Err(Refusal::Refused(why.to_string()).into());
+        }
+        let btf = KernelBtf::read()?;
+        let mut events = Events::of(&btf);
+        let nodes = host.nodes.iter().map(|node| node.node + 1).max().unwrap_or(1).clamp(1, MOST_NODES);
+        let (skel, links) = match events.readahead {
+            ReadaheadSource::None => Self::load_with_functions(&btf, &mut events, nodes)?,
+            _ => (load(&btf, events, nodes)?, Vec::new()),
+        };
+        let mut missing = events.missing();
+        let meter = if options.cost { CostMeter::new() } else { None };
+        if options.cost && meter.is_none() {
+            missing.push(super::cost::missing());
+        }
+        let functions = match options.functions {
+            true => Functions::attach(&btf, &mut missing),
+            false => Functions::default(),
+        };
+        // What is read of a disk is read of those below it.
+        let lowest = host.devices.iter().filter(|d| d.layers.is_empty() && !d.is_placeholder());
+        let disks = match options.devices.is_empty() {
+            true => lowest.map(|d| d.name.clone()).collect(),
+            false => options.devices.clone(),
+        };
+        let rows =
+            MapHandle::try_from(&skel.maps.reclaims).context("a map cannot be shared with a thread")?;
+        let reclaims = move || tasks_reclaims(&rows, nodes);
+        let recorder = Recorder::start(root.to_path_buf(), disks.clone(), reclaims)?;
+        let mut probe = Self {
+            skel,
+            links,
+            functions,
+            events,
+            recorder,
+            series_cpu_ns: None,
+            nodes,
+            disks,
+            root: root.to_path_buf(),
+            meter,
+            missing,
+            start: Reading::default(),
+        };
+        probe.attach_programs().map_err(|error| refusal("attaching the probes", &error))?;
+        let before = probe.kernel();
+        probe.start = probe.reading(before)?;
+        probe.start.at_ns = now_ns();
+        probe.run(true)?;
+        std::thread::sleep(SETTLE);
+        probe.start.kernel_after = probe.kernel();
+        Ok(probe)
+    }
+
+    /// Before there were events of read-ahead its functions do, where the kernel allows it.
+    fn load_with_functions(
+        btf: &KernelBtf,
+        events: &mut Events,
+        nodes: u32,
+    ) -> Result<(PagecacheSkel<'static>, Vec<Link>)> {
+        let by_function = Events {
+            readahead: ReadaheadSource::Functions,
+            large_readahead: btf.has_function("page_cache_ra_order"),
+            ..*events
+        };
+        if btf.has_function("page_cache_ra_unbounded")
+            && let Ok(skel) = load(btf, by_function, nodes)
+            && let Ok(links) = Self::attach_functions(&skel, by_function)
+        {
+            *events = by_function;
+            return Ok((skel, links));
+        }
+        libbpf::listen();
+        Ok((load(btf, *events, nodes)?, Vec::new()))
+    }
+
+    /// To try is to do it: before f3a95075549e (5.13) a program is attached to a function once and not again.
+    fn attach_functions(skel: &PagecacheSkel<'_>, events: Events) -> libbpf_rs::Result<Vec<Link>> {
+        let mut links = vec![skel.progs.ra_unbounded_call.attach()?];
+        if events.large_readahead {
+            links.push(skel.progs.ra_order_call.attach()?);
+        }
+        Ok(links)
+    }
+
+    fn attach_programs(&mut self) -> libbpf_rs::Result<()> {
+        let counts_reads = self.counts_reads();
+        let progs = &self.skel.progs;
+        let links = &mut self.links;
+        // The ends first: what goes on now is not seen to begin.
+        links.push(progs.direct_reclaim_end.attach()?);
+        links.push(progs.memcg_reclaim_end.attach()?);
+        links.push(progs.memcg_softlimit_reclaim_end.attach()?);
+        links.push(progs.node_reclaim_end.attach()?);
+        links.push(progs.lru_shrink_inactive.attach()?);
+        links.push(progs.lru_isolate.attach()?);
+        if self.events.throttled {
+            links.push(progs.throttled.attach()?);
+        }
+        if self.events.balance {
+            links.push(progs.balance_end.attach()?);
+            links.push(progs.balance_begin.attach()?);
+        } else {
+            links.push(progs.kswapd_sleep.attach()?);
+            links.push(progs.kswapd_wake.attach()?);
+        }
+        links.push(progs.direct_reclaim_begin.attach()?);
+        links.push(progs.memcg_reclaim_begin.attach()?);
+        links.push(progs.memcg_softlimit_reclaim_begin.attach()?);
+        links.push(progs.node_reclaim_begin.attach()?);
+        match self.events.readahead {
+            ReadaheadSource::None => {}
+            ReadaheadSource::Events => {
+                links.push(progs.ra_unbounded.attach()?);
+                if self.events.large_readahead {
+                    links.push(progs.ra_order.attach()?);
+                }
+            }
+            // Those are attached already.
+            ReadaheadSource::Functions => {}
+        }
+        if counts_reads {
+            links.push(progs.get_pages.attach()?);
+            links.push(progs.fault.attach()?);
+            links.push(progs.map_pages.attach()?);
+        }
+        Ok(())
+    }
+
+    /// Of no use without what is read ahead.
+    fn counts_reads(&self) -> bool {
+        self.events.reads && self.events.readahead != ReadaheadSource::None
+    }
+
+    /// Opens or closes the window for all programs at once.
+    fn run(&mut self, running: bool) -> Result<()> {
+        let data = self.skel.maps.bss_data.as_mut().context("the object has data")?;
+        data.running = running.into();
+        self.functions.run(running)
+    }
+
+    /// The reading right after attaching: the start of the window.
+    pub fn start(&self) -> &Reading {
+        &self.start
+    }
+
+    /// What cannot be seen, with the reason.
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// Whether functions are followed; else their shares have to come from samples.
+    pub fn follows_functions(&self) -> bool {
+        !self.functions.is_empty()
+    }
+
+    /// Waits until `deadline` or until `stop` says so, and keeps the cost slices going; true when the
+    /// deadline was reached.
+    pub fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
+        super::wait(deadline, stop, &mut || self.tick())
+    }
+
+    /// Moves the cost slices on; called several times a second while the window is open.
+    pub fn tick(&mut self) {
+        let Some(mut meter) = self.meter.take() else { return };
+        if Instant::now() >= meter.due() {
+            meter.tick(&self.metered(), &|| self.ios());
+        }
+        self.meter = Some(meter);
+    }
+
+    /// The state now, with the kernel's counters around it.
+    pub fn read(&self) -> Result<Reading> {
+        let before = self.kernel();
+        self.reading(before)
+    }
+
+    /// Detaches and reads the end of the window; the probe stays readable for its cost.
+    pub fn detach(&mut self) -> Result<Reading> {
+        if let Some(mut meter) = self.meter.take() {
+            meter.end(&self.metered(), &|| self.ios());
+            self.meter = Some(meter);
+        }
+        let before = self.kernel();
+        let end_ns = now_ns();
+        self.run(false)?;
+        std::thread::sleep(SETTLE);
+        self.series_cpu_ns = self.recorder.stop();
+        let mut reading = self.reading(before)?;
+        reading.at_ns = end_ns;
+        self.links.clear();
+        self.functions.detach();
+        Ok(reading)
+    }
+
+    /// What the probes cost so far, for a window of this many I/Os per second.
+    pub fn cost(&self, ios_per_second: f64) -> Cost {
+        let bytes = libbpf::map_bytes(self.skel.object()) + self.functions.map_bytes();
+        let of_none = || Cost { map_bytes: bytes, ..Cost::default() };
+        self.meter.as_ref().map_or_else(of_none, |meter| meter.cost(bytes, ios_per_second))
+    }
+
+    fn kernel(&self) -> MemoryReading {
+        MemoryReading::read(&self.root, &self.disks, now_ns())
+    }
+
+    /// I/Os of the disks so far.
+    fn ios(&self) -> u64 {
+        self.kernel().disks.map_or(0, |disks| disks.ios)
+    }
+
+    fn metered(&self) -> Vec<Metered<'_>> {
+        let progs = &self.skel.progs;
+        let mut all = vec![
+            metered("direct_reclaim_begin", &progs.direct_reclaim_begin),
+            metered("direct_reclaim_end", &progs.direct_reclaim_end),
+            metered("memcg_reclaim_begin", &progs.memcg_reclaim_begin),
+            metered("memcg_reclaim_end", &progs.memcg_reclaim_end),
+            metered("softlimit_reclaim_begin", &progs.memcg_softlimit_reclaim_begin),
+            metered("softlimit_reclaim_end", &progs.memcg_softlimit_reclaim_end),
+            metered("node_reclaim_begin", &progs.node_reclaim_begin),
+            metered("node_reclaim_end", &progs.node_reclaim_end),
+            metered("lru_shrink_inactive", &progs.lru_shrink_inactive),
+            metered("lru_isolate", &progs.lru_isolate),
+        ];
+        if self.events.throttled {
+            all.push(metered("throttled", &progs.throttled));
+        }
+        if self.events.balance {
+            all.push(metered("kswapd_begin", &progs.balance_begin));
+            all.push(metered("kswapd_end", &progs.balance_end));
+        } else {
+            all.push(metered("kswapd_begin", &progs.kswapd_wake));
+            all.push(metered("kswapd_end", &progs.kswapd_sleep));
+        }
+        match self.events.readahead {
+            ReadaheadSource::None => {}
+            ReadaheadSource::Events => {
+                all.push(metered("ra_unbounded", &progs.ra_unbounded));
+                if self.events.large_readahead {
+                    all.push(metered("ra_order", &progs.ra_order));
+                }
+            }
+            ReadaheadSource::Functions => {
+                all.push(metered("ra_unbounded", &progs.ra_unbounded_call));
+                if self.events.large_readahead {
+                    all.push(metered("ra_order", &progs.ra_order_call));
+                }
+            }
+        }
+        if self.counts_reads() {
+            all.push(metered("get_pages", &progs.get_pages));
+            all.push(metered("fault", &progs.fault));
+            all.push(metered("map_pages", &progs.map_pages));
+        }
+        all
+    }
+
+    /// What was not counted, by kind.
+    fn lost(&self) -> BTreeMap<String, u64> {
+        let stats =
+            |program: &Metered<'_>| libbpf::program_stats(&program.fd).map_or(0, |s| s.recursion_misses);
+        let missed = self.metered().iter().map(stats).sum();
+        let mut all = BTreeMap::from([("missed".to_string(), missed)]);
+        if let Some(bss) = self.skel.maps.bss_data.as_ref() {
+            let lost = &bss.lost;
+            all.insert("no_room".to_string(), lost.no_room);
+            all.insert("no_begin".to_string(), lost.no_begin);
+            all.insert("unnamed".to_string(), lost.unnamed);
+            all.insert("no_node".to_string(), lost.no_node);
+        }
+        all.extend(self.functions.lost());
+        all
+    }
+
+    fn reading(&self, kernel_before: MemoryReading) -> Result<Reading> {
+        let maps = &self.skel.maps;
+        let at_ns = now_ns();
+        let mut reclaims = BTreeMap::new();
+        let mut isolated = BTreeMap::new();
+        for (number, kind) in (0u32..).zip(Kind::ALL) {
+            for node in 0..self.nodes {
+                let bytes = element(&maps.reclaims, number * self.nodes + node)?;
+                reclaims.insert((kind, node), WireReclaim::decode(&bytes)?);
+            }
+            let each = maps.isolated.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY)?;
+            let mut all = WireIsolated::default();
+            for cpu in each.context("the kernel lost an element of an array")? {
+                all = all.plus(WireIsolated::decode(&cpu)?);
+            }
+            isolated.insert(kind, all);
+        }
+        let mut reclaimers = BTreeMap::new();
+        for key in maps.reclaimers.keys() {
+            let Some(value) = maps.reclaimers.lookup(&key, MapFlags::ANY)? else { continue };
+            reclaimers.insert(WireReclaimerKey::decode(&key)?, WireReclaimer::decode(&value)?);
+        }
+        let mut readahead = WireReadahead::default();
+        let each = maps.readaheads.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?;
+        for cpu in each.context("the kernel lost an element of an array")? {
+            readahead = readahead.plus(WireReadahead::decode(&cpu)?);
+        }
+        Ok(Reading {
+            at_ns,
+            reclaims,
+            isolated,
+            reclaimers,
+            readahead: (self.events.readahead != ReadaheadSource::None).then_some(readahead),
+            readahead_by: self.events.readahead,
+            sees_reads: self.counts_reads(),
+            paths: self.functions.read()?,
+            lost: self.lost(),
+            kernel_before,
+            kernel_after: self.kernel(),
+            series: self.recorder.steps(),
+            series_cpu_ns: self.series_cpu_ns,
+        })
+    }
+}
+
+/// How often tasks have begun to reclaim, for the machine and within the limit of their group.
+fn tasks_reclaims(rows: &MapHandle, nodes: u32) -> Option<u64> {
+    let mut sum = 0;
+    for (number, kind) in (0u32..).zip(Kind::ALL) {
+        if !matches!(kind, Kind::Direct | Kind::Memcg) {
+            continue;
+        }
+        for node in 0..nodes {
+            let bytes = rows.lookup(&(number * nodes + node).to_ne_bytes(), MapFlags::ANY).ok()??;
+            sum += WireReclaim::decode(&bytes).ok()?.begun;
+        }
+    }
+    Some(sum)
+}
+
+fn load(btf: &KernelBtf, events: Events, nodes: u32) -> Result<PagecacheSkel<'static>> {
+    let mut open = PagecacheSkelBuilder::default()
+        .open(libbpf::object_place())
+        .map_err(|error| refusal("opening the probes", &error))?;
+    open.maps
+        .reclaims
+        .set_max_entries(RECLAIM_KINDS as u32 * nodes)
+        .map_err(|error| refusal("sizing the tables of reclaim", &error))?;
+    let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
+    config.nodes = nodes;
+    config.lru_argument = btf.lru_argument();
+    choose(&mut open, events);
+    open.load().map_err(|error| refusal("loading the probes", &error))
+}
+
+/// What is loaded of that which not every kernel has.
+fn choose(open: &mut OpenPagecacheSkel<'_>, events: Events) {
+    let progs = &mut open.progs;
+    progs.throttled.set_autoload(events.throttled);
+    progs.balance_begin.set_autoload(events.balance);
+    progs.balance_end.set_autoload(events.balance);
+    progs.kswapd_wake.set_autoload(!events.balance);
+    progs.kswapd_sleep.set_autoload(!events.balance);
+    let by_event = events.readahead == ReadaheadSource::Events;
+    let by_function = events.readahead == ReadaheadSource::Functions;
+    progs.ra_unbounded.set_autoload(by_event);
+    progs.ra_order.set_autoload(by_event && events.large_readahead);
+    progs.ra_unbounded_call.set_autoload(by_function);
+    progs.ra_order_call.set_autoload(by_function && events.large_readahead);
+    let reads = events.reads && (by_event || by_function);
+    progs.get_pages.set_autoload(reads);
+    progs.fault.set_autoload(reads);
+    progs.map_pages.set_autoload(reads);
+}

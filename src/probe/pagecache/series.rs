@@ -1,0 +1,155 @@
+//! The kernel's counters ten times a second, in memory that does not grow with the run.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::clock::now_ns;
+use crate::host::memory_reading::MemoryReading;
+use crate::wire::pagecache::Step;
+
+/// From one reading to the next, at first.
+const STEP: Duration = Duration::from_millis(100);
+
+/// More readings than these are thinned out: an hour of a second each.
+const MOST: usize = 3600;
+
+/// Readings at equal distances; twice as far from each other whenever there are too many.
+#[derive(Debug)]
+struct Series {
+    steps: Vec<Step>,
+    most: usize,
+    every: Duration,
+}
+
+impl Series {
+    fn new(most: usize) -> Self {
+        Self { steps: Vec::new(), most, every: STEP }
+    }
+
+    /// What is counted goes on, so that a reading less is a longer step and loses nothing. The first one stays.
+    fn push(&mut self, step: Step) {
+        if self.steps.len() >= self.most {
+            let mut at = 0;
+            self.steps.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+            self.every *= 2;
+        }
+        self.steps.push(step);
+    }
+}
+
+/// The thread that reads.
+pub struct Recorder {
+    series: Arc<Mutex<Series>>,
+    /// Dropped: the thread stops.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<u64>>,
+}
+
+impl Recorder {
+    /// `reclaims`: how often tasks had to reclaim so far, by our own count.
+    pub fn start(
+        root: PathBuf,
+        disks: Vec<String>,
+        reclaims: impl Fn() -> Option<u64> + Send + 'static,
+    ) -> Result<Self> {
+        let series = Arc::new(Mutex::new(Series::new(MOST)));
+        let shared = Arc::clone(&series);
+        let (stop, stopped) = mpsc::channel();
+        let look =
+            move || Step { memory: MemoryReading::read(&root, &disks, now_ns()), reclaims: reclaims() };
+        let thread = std::thread::Builder::new()
+            .name("biopsy-memory".to_string())
+            .spawn(move || {
+                let mut due = Instant::now();
+                loop {
+                    let step = look();
+                    let mut series = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    series.push(step);
+                    // One that was late does not make the next ones come at once.
+                    due = (due + series.every).max(Instant::now() + series.every / 2);
+                    drop(series);
+                    let wait = due.saturating_duration_since(Instant::now());
+                    match stopped.recv_timeout(wait) {
+                        Err(RecvTimeoutError::Timeout) => {}
+                        _ => break thread_ns(),
+                    }
+                }
+            })
+            .context("the thread that reads memory counters cannot be started")?;
+        Ok(Self { series, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The steps so far.
+    pub fn steps(&self) -> Vec<Step> {
+        self.series.lock().unwrap_or_else(PoisonError::into_inner).steps.clone()
+    }
+
+    /// Ends the thread; the CPU time that it took.
+    pub fn stop(&mut self) -> Option<u64> {
+        drop(self.stop.take());
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // After `stop` there is nothing left to do.
+        let _taken = self.stop();
+    }
+}
+
+/// CPU time of this thread.
+fn thread_ns() -> u64 {
+    // SAFETY: zeroed is a valid rusage, the call only writes to it and cannot fail for this thread.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage
+    };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(at_ns: u64) -> Step {
+        Step { memory: MemoryReading { at_ns, ..MemoryReading::default() }, reclaims: None }
+    }
+
+    /// However long the run, the first reading stays, and the distances are equal.
+    #[test]
+    fn a_long_series_is_thinned_out_evenly() {
+        let mut series = Series::new(8);
+        let mut at = 0;
+        for _ in 0..100 {
+            series.push(step(at));
+            at += series.every.as_millis() as u64;
+        }
+        let times: Vec<u64> = series.steps.iter().map(|step| step.memory.at_ns).collect();
+        assert!(times.len() <= 8 && times.len() >= 4, "{times:?}");
+        assert_eq!(times[0], 0);
+        let every = series.every.as_millis() as u64;
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == every), "{every}: {times:?}");
+    }
+
+    #[test]
+    fn the_thread_reads_until_it_is_stopped() {
+        let mut recorder = Recorder::start(PathBuf::from("/"), Vec::new(), || Some(7)).unwrap();
+        std::thread::sleep(Duration::from_millis(350));
+        let steps = recorder.steps();
+        assert!((2..=5).contains(&steps.len()), "{}", steps.len());
+        assert!(steps.iter().all(|step| step.reclaims == Some(7) && step.memory.memory.free_bytes.is_some()));
+        assert!(recorder.stop().is_some());
+        assert_eq!(recorder.stop(), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! The page cache: what memory was used for, and who took pages away.
+
+use super::escape;
+use super::tables::{Cell, facts, table, text};
+use crate::analyze::pagecache::PagecacheSummary;
+use crate::analyze::pagecache::paths::PathSummary;
+use crate::units::{bytes, count, short, significant, time};
+use crate::wire::pagecache::Kind;
+
+/// Processes that are shown.
+const MOST_RECLAIMERS: usize = 16;
+
+/// Empty where nobody looked.
+pub fn pagecache(summary: Option<&PagecacheSummary>) -> String {
+    let Some(summary) = summary else { return String::new() };
+    let mut out = facts(&memory(summary));
+    let used: Vec<Kind> = Kind::ALL
+        .into_iter()
+        .filter(|kind| summary.reclaims.get(kind).is_some_and(|one| one.count > 0 || one.batches > 0))
+        .collect();
+    if used.is_empty() {
+        out.push_str("<p class=\"soft\">Nobody had to reclaim memory.</p>\n");
+    } else {
+        out.push_str(&reclaims(summary, &used));
+    }
+    if !summary.reclaimers.is_empty() {
+        out.push_str(&reclaimers(summary));
+    }
+    if !summary.paths.is_empty() {
+        out.push_str(&paths(&summary.paths));
+    }
+    out
+}
+
+fn memory(summary: &PagecacheSummary) -> Vec<(&'static str, String)> {
+    let size = |value: Option<u64>| value.map(|value| bytes(value as f64));
+    let rate = |n: Option<u64>| {
+        n.filter(|_| summary.duration_ns > 0)
+            .map(|n| format!("{} pages/s", short(n as f64 / summary.seconds())))
+    };
+    let all = [
+        ("free memory", size(summary.memory.free_bytes)),
+        ("page cache, with buffers", size(summary.memory.file_bytes())),
+        ("dirty", size(summary.memory.dirty_bytes)),
+        ("in write-back", size(summary.memory.writeback_bytes)),
+        ("pages of files scanned", rate(summary.scanned_pages())),
+        ("stolen", rate(summary.stolen_pages())),
+        ("wanted again soon after", rate(summary.refault_pages())),
+    ];
+    let mut rows: Vec<_> =
+        all.into_iter().map(|(name, value)| (name, value.unwrap_or("unknown".to_string()))).collect();
+    if let Some(ahead) = summary.readahead {
+        rows.push(("pages read ahead", count(ahead.asked_pages)));
+        rows.extend(ahead.unused_pages.map(|n| ("of these of no use, at least", count(n))));
+    }
+    rows
+}
+
+fn reclaims(summary: &PagecacheSummary, used: &[Kind]) -> String {
+    let row = |kind: &Kind| {
+        let of = summary.reclaim(*kind);
+        let quantile = |q| Cell::Number(of.time.quantile(q).map_or("-".to_string(), time));
+        vec![
+            text(kind.name()),
+            Cell::Number(count(of.count)),
+            Cell::Number(time(of.time.sum())),
+            quantile(0.5),
+            quantile(0.99),
+            Cell::Number(count(of.scanned_pages)),
+            Cell::Number(count(of.stolen_pages)),
+        ]
+    };
+    let header = ["<reclaim by", "times", "in all", "p50", "p99", "pages scanned", "stolen"];
+    table(&header, used.iter().map(row).collect())
+}
+
+fn reclaimers(summary: &PagecacheSummary) -> String {
+    let rows = summary.reclaimers.iter().take(MOST_RECLAIMERS).map(|of| {
+        vec![
+            text(&of.comm),
+            Cell::Number(of.pid.to_string()),
+            text(of.kind.map_or("-", Kind::name)),
+            text(of.cgroup.as_deref().unwrap_or("-")),
+            Cell::Number(count(of.count)),
+            Cell::Number(time(of.ns)),
+        ]
+    });
+    table(&["<who reclaims", "pid", "<kind", "<group", "times", "in all"], rows.collect())
+}
+
+fn paths(all: &[PathSummary]) -> String {
+    let range = |low: String, high: String| if low == high { low } else { format!("{low} to {high}") };
+    let rows = all.iter().map(|of| {
+        let ratio = of.spin_ratio().map(|(low, high)| range(significant(low, 3), significant(high, 3)));
+        vec![
+            text(&of.function),
+            text(of.source.name()),
+            Cell::Number(of.calls.map_or("-".to_string(), count)),
+            Cell::Number(time(of.ns)),
+            Cell::Number(range(time(of.spin_ns.0), time(of.spin_ns.1))),
+            Cell::Number(ratio.unwrap_or("-".to_string())),
+        ]
+    });
+    let header = ["<function", "<known by", "calls", "time within", "of it spinning", "spinning : useful"];
+    let mut out = table(&header, rows.collect());
+    let of: Vec<String> = all
+        .iter()
+        .filter(|of| of.samples.is_some())
+        .map(|of| format!("{}: {}", escape(&of.function), count(of.samples.unwrap_or(0))))
+        .collect();
+    if !of.is_empty() {
+        out.push_str(&format!(
+            "<p class=\"soft small\">Times come from CPU samples ({}), and are as good as their number.</p>\n",
+            of.join(", ")
+        ));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::pagecache::ReclaimerSummary;
+
+    #[test]
+    fn hostile_names_are_escaped_and_what_is_unknown_is_said_to_be() {
+        let hostile = ReclaimerSummary {
+            comm: "<script>".to_string(),
+            cgroup: Some("/\"><b>".to_string()),
+            count: 1,
+            ..ReclaimerSummary::default()
+        };
+        let summary = PagecacheSummary { reclaimers: vec![hostile], ..PagecacheSummary::default() };
+        let html = pagecache(Some(&summary));
+        assert!(
+            !html.contains("<script>") && !html.contains("<b>") && html.contains("&lt;script&gt;"),
+            "{html}"
+        );
+        assert!(html.contains("unknown") && html.contains("Nobody had to reclaim"), "{html}");
+        assert_eq!(pagecache(None), "");
+    }
+}

@@ -1,0 +1,240 @@
+//! The page cache and reclaim, for a terminal.
+
+use super::{bytes, clean, count, short, significant, table, time};
+use crate::analyze::pagecache::paths::PathSummary;
+use crate::analyze::pagecache::{Check, PagecacheSummary, ReclaimSummary, ReclaimerSummary};
+use crate::wire::pagecache::Kind;
+
+/// Processes that are shown.
+const MOST_RECLAIMERS: usize = 8;
+
+/// One paragraph, and the tables of what there was.
+pub fn render(summary: &PagecacheSummary) -> String {
+    let mut out = memory(summary);
+    let rows: Vec<(Kind, &ReclaimSummary)> = summary
+        .reclaims
+        .iter()
+        .filter(|(_, one)| one.count > 0 || one.batches > 0)
+        .map(|(k, one)| (*k, one))
+        .collect();
+    if rows.is_empty() {
+        out.push_str("  nobody had to reclaim memory\n");
+    } else {
+        out.push_str(&reclaims(&rows));
+    }
+    if !summary.reclaimers.is_empty() {
+        out.push_str(&reclaimers(&summary.reclaimers));
+    }
+    out.push_str(&readahead(summary));
+    if !summary.paths.is_empty() {
+        out.push_str(&paths(&summary.paths));
+    }
+    out.push_str(&summary.checks().iter().map(check).collect::<String>());
+    let lost: Vec<String> = summary
+        .lost
+        .iter()
+        .filter(|(_, n)| **n > 0)
+        .map(|(kind, n)| format!("{} {kind}", count(*n)))
+        .collect();
+    if !lost.is_empty() {
+        out.push_str(&format!("lost of reclaim: {}\n", lost.join(", ")));
+    }
+    out
+}
+
+fn or_unknown(value: Option<u64>) -> String {
+    value.map_or("unknown".to_string(), |value| bytes(value as f64))
+}
+
+fn memory(summary: &PagecacheSummary) -> String {
+    let memory = &summary.memory;
+    let rate = |n: Option<u64>| match n {
+        Some(n) if summary.duration_ns > 0 => format!("{}/s", short(n as f64 / summary.seconds())),
+        _ => "unknown".to_string(),
+    };
+    format!(
+        "memory  free {}, page cache {}, dirty {}, in write-back {}\n  pages of files scanned {}, stolen {}, back soon \
+         after {}\n",
+        or_unknown(memory.free_bytes),
+        or_unknown(memory.file_bytes()),
+        or_unknown(memory.dirty_bytes),
+        or_unknown(memory.writeback_bytes),
+        rate(summary.scanned_pages()),
+        rate(summary.stolen_pages()),
+        rate(summary.refault_pages()),
+    )
+}
+
+/// What a kind is called.
+fn words(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Kswapd => "kswapd",
+        Kind::Direct => "tasks, for the machine",
+        Kind::Memcg => "tasks, at their group's limit",
+        Kind::Softlimit => "soft limits, inside these",
+        Kind::Node => "tasks, for one node",
+        Kind::Other => "begun before the trace, or others",
+    }
+}
+
+fn reclaims(rows: &[(Kind, &ReclaimSummary)]) -> String {
+    let row = |(kind, of): &(Kind, &ReclaimSummary)| {
+        let quantile = |q| of.time.quantile(q).map_or("-".to_string(), time);
+        vec![
+            words(*kind).to_string(),
+            count(of.count),
+            time(of.time.sum()),
+            quantile(0.5),
+            quantile(0.99),
+            of.time.max().map_or("-".to_string(), time),
+            count(of.scanned_pages),
+            count(of.stolen_pages),
+            count(of.throttled),
+        ]
+    };
+    let header =
+        ["reclaim by", "times", "in all", "p50", "p99", "max", "pages scanned", "stolen", "throttled"];
+    table(&header, &rows.iter().map(row).collect::<Vec<_>>())
+}
+
+fn reclaimers(all: &[ReclaimerSummary]) -> String {
+    let row = |of: &ReclaimerSummary| {
+        vec![
+            clean(&of.comm),
+            of.pid.to_string(),
+            of.kind.map_or("-", Kind::name).to_string(),
+            of.cgroup.as_deref().map_or("-".to_string(), clean),
+            count(of.count),
+            time(of.ns),
+            time(of.max_ns),
+        ]
+    };
+    let header = ["who reclaims", "pid", "kind", "group", "times", "in all", "max"];
+    table(&header, &all.iter().take(MOST_RECLAIMERS).map(row).collect::<Vec<_>>())
+}
+
+fn readahead(summary: &PagecacheSummary) -> String {
+    let Some(of) = summary.readahead.filter(|of| of.calls > 0) else { return String::new() };
+    let unused = match (of.unused_pages, of.asked_pages) {
+        (Some(unused), asked @ 1..) => format!(
+            ", of which at least {} ({} %) were of no use",
+            count(unused),
+            significant(100.0 * unused as f64 / asked as f64, 3)
+        ),
+        _ => String::new(),
+    };
+    format!("read-ahead  {} pages in {} calls{unused}\n", count(of.asked_pages), count(of.calls))
+}
+
+fn paths(all: &[PathSummary]) -> String {
+    let row = |of: &PathSummary| {
+        let (low, high) = of.spin_ns;
+        let range = if low == high { time(low) } else { format!("{} to {}", time(low), time(high)) };
+        let ratio = match of.spin_ratio() {
+            None => "-".to_string(),
+            Some((low, high)) if low == high => significant(low, 3),
+            Some((low, high)) => format!("{} to {}", significant(low, 3), significant(high, 3)),
+        };
+        vec![
+            clean(&of.function),
+            of.source.name().to_string(),
+            of.calls.map_or("-".to_string(), count),
+            time(of.ns),
+            range,
+            ratio,
+        ]
+    };
+    let header = ["function", "known by", "calls", "time within", "of it spinning", "spinning : useful"];
+    table(&header, &all.iter().map(row).collect::<Vec<_>>())
+}
+
+fn check(of: &Check) -> String {
+    let verdict = match (of.loose, of.holds()) {
+        (true, _) => "the two may differ with this LRU",
+        (_, true) => "ok",
+        (_, false) => "DIFFERS",
+    };
+    let range = if of.kernel.min == of.kernel.max {
+        count(of.kernel.min)
+    } else {
+        format!("{} to {}", count(of.kernel.min), count(of.kernel.max))
+    };
+    format!("check {}: seen {}, kernel counted {range}: {verdict}\n", of.what, count(of.seen))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::analyze::pagecache::Readahead;
+    use crate::analyze::pagecache::paths::Source;
+    use crate::hist::Histogram;
+    use crate::host::meminfo::Meminfo;
+    use crate::wire::pagecache::ReadaheadSource;
+
+    fn summary() -> PagecacheSummary {
+        let mut time = Histogram::default();
+        time.record(1_000_000);
+        let memcg = ReclaimSummary {
+            count: 2,
+            time,
+            scanned_pages: 64,
+            stolen_pages: 60,
+            ..ReclaimSummary::default()
+        };
+        PagecacheSummary {
+            duration_ns: 1_000_000_000,
+            memory: Meminfo::parse("MemFree: 1024 kB\nDirty: 0 kB\n"),
+            reclaims: BTreeMap::from([(Kind::Memcg, memcg), (Kind::Direct, ReclaimSummary::default())]),
+            reclaimers: vec![ReclaimerSummary {
+                kind: Some(Kind::Memcg),
+                comm: "a\x1b[2J".to_string(),
+                pid: 7,
+                count: 2,
+                ns: 1_000_000,
+                ..ReclaimerSummary::default()
+            }],
+            readahead: Some(Readahead {
+                by: ReadaheadSource::Events,
+                calls: 2,
+                asked_pages: 64,
+                wanted_pages: Some(16),
+                unused_pages: Some(48),
+            }),
+            paths: vec![PathSummary {
+                function: "shrink_lruvec".to_string(),
+                source: Source::Sampled,
+                ns: 40_000_000,
+                spin_ns: (10_000_000, 20_000_000),
+                ..PathSummary::default()
+            }],
+            lost: BTreeMap::from([("no_room".to_string(), 3), ("missed".to_string(), 0)]),
+            ..PagecacheSummary::default()
+        }
+    }
+
+    #[test]
+    fn what_was_seen_is_shown_and_what_is_not_known_is_no_zero() {
+        let text = render(&summary());
+        for words in [
+            "free 1.00 MiB, page cache unknown, dirty 0 B, in write-back unknown",
+            "scanned unknown",
+            "tasks, at their group's limit",
+            "a\\u{1b}[2J",
+            "64 pages in 2 calls, of which at least 48 (75.0 %) were of no use",
+            "10.0 ms to 20.0 ms",
+            "0.333 to 1.00",
+            "lost of reclaim: 3 no_room",
+        ] {
+            assert!(text.contains(words), "'{words}' is not in\n{text}");
+        }
+        assert!(!text.contains("tasks, for the machine") && !text.contains('\x1b'), "{text}");
+    }
+
+    #[test]
+    fn an_idle_machine_has_nothing_to_show() {
+        let text = render(&PagecacheSummary::default());
+        assert!(text.contains("nobody had to reclaim memory") && text.lines().count() == 3, "{text}");
+    }
+}

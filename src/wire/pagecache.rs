@@ -1,0 +1,383 @@
+//! Reclaim, read-ahead and the functions on their way: the mirror of `bpf/wire/pagecache.h`, and all of it at one
+//! moment.
+
+use std::collections::BTreeMap;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{Damaged, WireExtent, task_name};
+use crate::hist::{BUCKETS, Histogram};
+use crate::host::memory_reading::MemoryReading;
+
+/// Who reclaims, in the order of `enum wire_reclaim_kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    Kswapd,
+    Direct,
+    Memcg,
+    Softlimit,
+    Node,
+    /// None that was seen to begin.
+    Other,
+}
+
+impl Kind {
+    pub const ALL: [Self; 6] =
+        [Self::Kswapd, Self::Direct, Self::Memcg, Self::Softlimit, Self::Node, Self::Other];
+
+    /// Its key in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kswapd => "kswapd",
+            Self::Direct => "direct",
+            Self::Memcg => "memcg",
+            Self::Softlimit => "softlimit",
+            Self::Node => "node",
+            Self::Other => "other",
+        }
+    }
+
+    fn of(number: u32) -> Option<Self> {
+        Self::ALL.get(number as usize).copied()
+    }
+}
+
+/// `RECLAIM_KINDS`.
+pub const RECLAIM_KINDS: usize = Kind::ALL.len();
+/// `PAGE_KINDS`: of programs, of files.
+pub const PAGE_KINDS: usize = 2;
+/// `PATHS`.
+pub const PATHS: usize = 16;
+/// `PATH_SPIN`.
+pub const PATH_SPIN: usize = PATHS - 1;
+
+/// `struct wire_reclaim`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
+pub struct WireReclaim {
+    pub lock: u64,
+    pub begun: u64,
+    pub ended: u64,
+    pub time: WireExtent,
+    pub batches: u64,
+    pub scanned: [u64; PAGE_KINDS],
+    pub reclaimed: [u64; PAGE_KINDS],
+    pub throttled: u64,
+    pub throttled_us: u64,
+    pub pad: [u64; 3],
+    pub counts: [u64; BUCKETS],
+}
+
+/// `struct wire_isolated`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WireIsolated {
+    pub looked_at: [u64; PAGE_KINDS],
+    pub taken: [u64; PAGE_KINDS],
+}
+
+/// `struct wire_reclaimer_key`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireReclaimerKey {
+    pub cgroup: u64,
+    pub pid: u32,
+    pub kind: u32,
+    pub comm: [u8; 16],
+}
+
+/// `struct wire_reclaimer`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WireReclaimer {
+    pub count: u64,
+    pub ns: u64,
+    pub max_ns: u64,
+    pub pages: u64,
+}
+
+/// `struct wire_readahead`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WireReadahead {
+    pub calls: u64,
+    pub asked: u64,
+    pub reads: u64,
+    pub wanted: u64,
+    pub faulted: u64,
+    pub pad: [u64; 3],
+}
+
+/// `struct wire_path`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WirePath {
+    pub calls: u64,
+    pub ns: u64,
+    pub spins: u64,
+    pub spin_ns: u64,
+}
+
+const _: () = assert!(size_of::<WireReclaim>() == 128 + 8 * BUCKETS);
+const _: () = assert!(size_of::<WireIsolated>() == 32);
+const _: () = assert!(size_of::<WireReclaimerKey>() == 32);
+const _: () = assert!(size_of::<WireReclaimer>() == 32);
+const _: () = assert!(size_of::<WireReadahead>() == 64);
+const _: () = assert!(size_of::<WirePath>() == 32);
+
+fn decoded<T: FromBytes + KnownLayout + Immutable>(name: &'static str, bytes: &[u8]) -> Result<T, Damaged> {
+    T::read_from_bytes(bytes).map_err(|_| Damaged::of::<T>(name, bytes))
+}
+
+/// One kind of reclaim on one node.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ReclaimSample {
+    pub begun: u64,
+    /// Of those that ended, ns.
+    pub time: Histogram,
+    pub batches: u64,
+    /// Pages of programs, and of files.
+    pub scanned: [u64; PAGE_KINDS],
+    pub reclaimed: [u64; PAGE_KINDS],
+    pub throttled: u64,
+    pub throttled_ns: u64,
+}
+
+impl WireReclaim {
+    pub fn decode(bytes: &[u8]) -> Result<ReclaimSample, Damaged> {
+        let wire: Self = decoded("wire_reclaim", bytes)?;
+        Ok(ReclaimSample {
+            begun: wire.begun,
+            time: Histogram::from_parts(&wire.counts, wire.time.sum, !wire.time.not_min, wire.time.max),
+            batches: wire.batches,
+            scanned: wire.scanned,
+            reclaimed: wire.reclaimed,
+            throttled: wire.throttled,
+            throttled_ns: wire.throttled_us.saturating_mul(1000),
+        })
+    }
+}
+
+fn less<const N: usize>(now: [u64; N], then: [u64; N]) -> [u64; N] {
+    std::array::from_fn(|i| now[i].saturating_sub(then[i]))
+}
+
+impl ReclaimSample {
+    /// What came since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            begun: self.begun.saturating_sub(earlier.begun),
+            time: self.time.since(&earlier.time),
+            batches: self.batches.saturating_sub(earlier.batches),
+            scanned: less(self.scanned, earlier.scanned),
+            reclaimed: less(self.reclaimed, earlier.reclaimed),
+            throttled: self.throttled.saturating_sub(earlier.throttled),
+            throttled_ns: self.throttled_ns.saturating_sub(earlier.throttled_ns),
+        }
+    }
+}
+
+impl WireIsolated {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        decoded("wire_isolated", bytes)
+    }
+
+    pub fn plus(self, other: Self) -> Self {
+        let sum = |a: [u64; PAGE_KINDS], b: [u64; PAGE_KINDS]| std::array::from_fn(|i| a[i] + b[i]);
+        Self { looked_at: sum(self.looked_at, other.looked_at), taken: sum(self.taken, other.taken) }
+    }
+
+    pub fn since(self, earlier: Self) -> Self {
+        Self { looked_at: less(self.looked_at, earlier.looked_at), taken: less(self.taken, earlier.taken) }
+    }
+}
+
+/// Who reclaimed. The name is written by strangers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reclaimer {
+    pub kind: Option<Kind>,
+    pub cgroup: u64,
+    pub pid: u32,
+    pub comm: Vec<u8>,
+}
+
+impl WireReclaimerKey {
+    pub fn decode(bytes: &[u8]) -> Result<Reclaimer, Damaged> {
+        let key: Self = decoded("wire_reclaimer_key", bytes)?;
+        Ok(Reclaimer {
+            kind: Kind::of(key.kind),
+            cgroup: key.cgroup,
+            pid: key.pid,
+            comm: task_name(&key.comm).to_vec(),
+        })
+    }
+}
+
+impl WireReclaimer {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        decoded("wire_reclaimer", bytes)
+    }
+
+    /// What came since `earlier`; the longest one is that of all the time.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            count: self.count.saturating_sub(earlier.count),
+            ns: self.ns.saturating_sub(earlier.ns),
+            max_ns: self.max_ns,
+            pages: self.pages.saturating_sub(earlier.pages),
+        }
+    }
+}
+
+impl WireReadahead {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        decoded("wire_readahead", bytes)
+    }
+
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            calls: self.calls + other.calls,
+            asked: self.asked + other.asked,
+            reads: self.reads + other.reads,
+            wanted: self.wanted + other.wanted,
+            faulted: self.faulted + other.faulted,
+            pad: [0; 3],
+        }
+    }
+
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            calls: self.calls.saturating_sub(earlier.calls),
+            asked: self.asked.saturating_sub(earlier.asked),
+            reads: self.reads.saturating_sub(earlier.reads),
+            wanted: self.wanted.saturating_sub(earlier.wanted),
+            faulted: self.faulted.saturating_sub(earlier.faulted),
+            pad: [0; 3],
+        }
+    }
+}
+
+impl WirePath {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        decoded("wire_path", bytes)
+    }
+
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            calls: self.calls + other.calls,
+            ns: self.ns + other.ns,
+            spins: self.spins + other.spins,
+            spin_ns: self.spin_ns + other.spin_ns,
+        }
+    }
+
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            calls: self.calls.saturating_sub(earlier.calls),
+            ns: self.ns.saturating_sub(earlier.ns),
+            spins: self.spins.saturating_sub(earlier.spins),
+            spin_ns: self.spin_ns.saturating_sub(earlier.spin_ns),
+        }
+    }
+}
+
+/// What a function of the kernel's is followed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follower {
+    Fentry,
+    Kprobe,
+}
+
+impl Follower {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fentry => "fentry",
+            Self::Kprobe => "kprobe",
+        }
+    }
+}
+
+/// A function that is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathSample {
+    pub function: &'static str,
+    pub by: Follower,
+    pub counts: WirePath,
+}
+
+/// What the kernel's read-ahead is known by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReadaheadSource {
+    /// Not at all.
+    #[default]
+    None,
+    Events,
+    Functions,
+}
+
+/// One reading of a series.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Step {
+    pub memory: MemoryReading,
+    /// How often tasks had to reclaim so far, for the machine or within the limit of their group; None where nobody
+    /// counts it.
+    pub reclaims: Option<u64>,
+}
+
+/// Everything at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reading {
+    /// CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// By kind and node.
+    pub reclaims: BTreeMap<(Kind, u32), ReclaimSample>,
+    /// By kind.
+    pub isolated: BTreeMap<Kind, WireIsolated>,
+    pub reclaimers: BTreeMap<Reclaimer, WireReclaimer>,
+    /// None where pages that are read ahead have no event and no function that can be followed.
+    pub readahead: Option<WireReadahead>,
+    pub readahead_by: ReadaheadSource,
+    /// Pages that were wanted are counted (6.12).
+    pub sees_reads: bool,
+    /// In the order of the table of functions.
+    pub paths: Vec<PathSample>,
+    /// What was not counted, by kind; runs that the kernel skipped among them, by program.
+    pub lost: BTreeMap<String, u64>,
+    /// The kernel's own counters at the two edges of this reading.
+    pub kernel_before: MemoryReading,
+    pub kernel_after: MemoryReading,
+    /// The steps since the start, the oldest first.
+    pub series: Vec<Step>,
+    /// CPU time that reading them took; at the last reading only.
+    pub series_cpu_ns: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reclaim_is_read_with_its_times_and_pages() {
+        let mut bytes = vec![0; size_of::<WireReclaim>()];
+        let mut put =
+            |field: usize, value: u64| bytes[field * 8..field * 8 + 8].copy_from_slice(&value.to_ne_bytes());
+        (put(1, 5), put(3, 70), put(4, !30), put(5, 40), put(8, 3), put(10, 2), put(12, 7));
+        (put(16 + crate::hist::index(30), 1), put(16 + crate::hist::index(40), 1));
+        let sample = WireReclaim::decode(&bytes).unwrap();
+        assert_eq!((sample.begun, sample.time.count(), sample.time.sum()), (5, 2, 70));
+        assert_eq!((sample.time.min(), sample.time.max()), (Some(30), Some(40)));
+        assert_eq!((sample.scanned, sample.reclaimed, sample.throttled_ns), ([0, 3], [0, 2], 7000));
+        assert!(WireReclaim::decode(&bytes[8..]).is_err());
+    }
+
+    #[test]
+    fn a_kind_that_nobody_knows_has_no_name() {
+        let mut bytes = vec![0; size_of::<WireReclaimerKey>()];
+        bytes[12] = 2;
+        bytes[16..20].copy_from_slice(b"dd\0x");
+        let who = WireReclaimerKey::decode(&bytes).unwrap();
+        assert_eq!((who.kind, who.comm.as_slice()), (Some(Kind::Memcg), &b"dd"[..]));
+        bytes[12] = 99;
+        assert_eq!(WireReclaimerKey::decode(&bytes).unwrap().kind, None);
+    }
+}

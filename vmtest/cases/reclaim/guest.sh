@@ -1,0 +1,23 @@
+# A machine of 512 MiB whose readers want more of the page cache than there is: kswapd and the readers themselves
+# reclaim, the kernel counts both, and the functions of the LRU lists can be followed.
+# append: memory=512
+# timeout: 400
+. /guest/lib.sh
+
+uname -r >release
+null_disk nullb0 size=4096 completion_nsec=10000
+# Who has a large buffer of his own takes the room that the page cache would give back in the background.
+cat >load.sh <<'END'
+cat /proc/vmstat >inner-before
+for i in 0 1 2 3 4 5 6 7; do
+    dd if=/dev/nullb0 of=/dev/null bs=24M skip=$((i * 6)) count=6 2>dd-$i &
+done
+wait
+cat /proc/vmstat >inner-after
+END
+grep -c . /proc/zoneinfo >zones
+cat /proc/vmstat >outer-before
+biopsy locks -d nullb0 --json -o locks.json -- sh load.sh
+cat /proc/vmstat >outer-after
+cat /proc/vmstat >idle-before
+biopsy locks -d nullb0 --for 1s >idle.txt
