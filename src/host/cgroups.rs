@@ -133,7 +133,7 @@ mod tests {
         }
 
         fn hierarchy(&self) -> Hierarchy {
-            Hierarchy::of_mounts(&self.0, V2).unwrap()
+            Hierarchy::of_mounts(&self.0, V2, "blkio").unwrap()
         }
     }
 
