@@ -207,6 +207,13 @@ static __always_inline int is_spin(__u32 flags)
 	return (flags & (LOCK_SPIN | LOCK_MUTEX)) == LOCK_SPIN;
 }
 
+/* Bounded where every verifier sees it: 5.10's has forgotten a comparison by then. */
+static __always_inline struct wait *wait_at(struct spins *waits, __u64 depth)
+{
+	asm volatile("" : "+r"(depth));
+	return &waits->at[depth & (SPINS_DEEP - 1)];
+}
+
 static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 lock,
 				       __u32 flags, int wanted)
 {
@@ -223,12 +230,12 @@ static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u
 		depth = 0;
 	}
 	/* Nor does a CPU wait for a lock that it waits for. */
-	wait = &waits->at[(depth - 1) & (SPINS_DEEP - 1)];
+	wait = wait_at(waits, depth - 1);
 	if (depth && unlikely(wait->lock == lock)) {
 		row->abandoned++;
 		depth--;
 	}
-	wait = &waits->at[depth & (SPINS_DEEP - 1)];
+	wait = wait_at(waits, depth);
 	wait->lock = lock;
 	wait->flags = flags;
 	wait->began = wanted ? bpf_ktime_get_ns() : 0;
@@ -253,7 +260,7 @@ static __always_inline int end_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 
 
 		if (i >= depth)
 			break;
-		wait = &waits->at[at & (SPINS_DEEP - 1)];
+		wait = wait_at(waits, at);
 		if (!any && wait->lock != lock)
 			continue;
 		*out = *wait;

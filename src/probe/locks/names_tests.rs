@@ -13,7 +13,7 @@ impl Literal {
         }
     }
 
-    fn word(&mut self, address: u64, value: u64) {
+    fn set(&mut self, address: u64, value: u64) {
         self.put(address, &value.to_ne_bytes());
     }
 }
@@ -88,7 +88,7 @@ fn name(memory: &Literal, known: &Known, lock: u64, kind: Kind) -> Option<LockNa
 }
 
 fn node(memory: &mut Literal, number: u32) {
-    memory.word(NODE + 24, NODE);
+    memory.set(NODE + 24, NODE);
     memory.put(NODE + 1024, &number.to_ne_bytes());
 }
 
@@ -107,12 +107,12 @@ fn an_lru_lock_is_that_of_the_group_which_points_back() {
     let mut memory = Literal::default();
     node(&mut memory, 1);
     let lists = LISTS + 8;
-    memory.word(lists + 120, NODE);
-    memory.word(LISTS, GROUP);
-    memory.word(GROUP + 512 + 8, LISTS);
-    memory.word(GROUP, CGROUP);
-    memory.word(CGROUP + 8, FOLDER);
-    memory.word(FOLDER + 96, 77);
+    memory.set(lists + 120, NODE);
+    memory.set(LISTS, GROUP);
+    memory.set(GROUP + 512 + 8, LISTS);
+    memory.set(GROUP, CGROUP);
+    memory.set(CGROUP + 8, FOLDER);
+    memory.set(FOLDER + 96, 77);
     let found = name(&memory, &known(), lists + 80, Kind::Spin).unwrap();
     assert_eq!(found.name, "lru_lock of node 1, memory group /small");
     assert_eq!(
@@ -120,10 +120,10 @@ fn an_lru_lock_is_that_of_the_group_which_points_back() {
         (Some(1), Some("/small"), RecognisedBy::Structure)
     );
     assert_eq!(name(&memory, &known(), lists + 80, Kind::Mutex), None, "it is no mutex");
-    memory.word(FOLDER + 96, 78);
+    memory.set(FOLDER + 96, 78);
     assert!(name(&memory, &known(), lists + 80, Kind::Spin).unwrap().name.ends_with("(removed, id 78)"));
     // Another group has the lists of this node.
-    memory.word(GROUP + 512 + 8, LISTS + 4096);
+    memory.set(GROUP + 512 + 8, LISTS + 4096);
     assert_eq!(name(&memory, &known(), lists + 80, Kind::Spin), None);
 }
 
@@ -131,10 +131,10 @@ fn an_lru_lock_is_that_of_the_group_which_points_back() {
 fn the_lists_of_a_node_itself_are_of_no_group() {
     let mut memory = Literal::default();
     node(&mut memory, 0);
-    memory.word(NODE + 2048 + 120, NODE);
+    memory.set(NODE + 2048 + 120, NODE);
     assert_eq!(name(&memory, &known(), NODE + 2048 + 80, Kind::Spin).unwrap().name, "lru_lock of node 0");
     // A node whose first zone is another's is none.
-    memory.word(NODE + 24, LISTS);
+    memory.set(NODE + 24, LISTS);
     assert_eq!(name(&memory, &known(), NODE + 2048 + 80, Kind::Spin), None);
 }
 
@@ -143,35 +143,35 @@ fn a_zone_is_one_of_its_node() {
     let mut memory = Literal::default();
     node(&mut memory, 0);
     let zone = NODE + 2 * ZONE;
-    memory.word(zone + 24, NODE);
-    memory.word(zone + 32, TEXT);
+    memory.set(zone + 24, NODE);
+    memory.set(zone + 32, TEXT);
     memory.put(TEXT, b"Normal\0");
     assert_eq!(
         name(&memory, &known(), zone + 64, Kind::Spin).unwrap().name,
         "zone lock of node 0, zone Normal"
     );
     // Something that points to the node and lies between two zones.
-    memory.word(zone + 8 + 24, NODE);
-    memory.word(zone + 8 + 32, TEXT);
+    memory.set(zone + 8 + 24, NODE);
+    memory.set(zone + 8 + 32, TEXT);
     assert_eq!(name(&memory, &known(), zone + 8 + 64, Kind::Spin), None);
 }
 
 /// An inode of sda1 with a name two folders deep.
 fn inode(memory: &mut Literal) {
-    memory.word(INODE + 128, INODE);
-    memory.word(INODE + 48, INODE + 128);
-    memory.word(INODE + 40, SB);
-    memory.word(INODE + 64, 1234);
+    memory.set(INODE + 128, INODE);
+    memory.set(INODE + 48, INODE + 128);
+    memory.set(INODE + 40, SB);
+    memory.set(INODE + 64, 1234);
     memory.put(SB + 16, &(8u32 << 20 | 1).to_ne_bytes());
-    memory.word(SB + 40, TYPE);
-    memory.word(TYPE, TEXT);
+    memory.set(SB + 40, TYPE);
+    memory.set(TYPE, TEXT);
     memory.put(TEXT, b"ext4\0");
-    memory.word(INODE + 104, ENTRY + 176);
-    memory.word(ENTRY + 48, INODE);
-    memory.word(ENTRY + 24, ROOT);
-    memory.word(ENTRY + 40, TEXT + 64);
+    memory.set(INODE + 104, ENTRY + 176);
+    memory.set(ENTRY + 48, INODE);
+    memory.set(ENTRY + 24, ROOT);
+    memory.set(ENTRY + 40, TEXT + 64);
     memory.put(TEXT + 64, b"f\x1b[2J\0");
-    memory.word(ROOT + 24, ROOT);
+    memory.set(ROOT + 24, ROOT);
 }
 
 #[test]
@@ -183,12 +183,12 @@ fn the_pages_of_a_file_have_its_device_number_and_path() {
     assert_eq!(found.name, "i_pages of sda1:1234 (/data/f\u{1b}[2J)");
     assert_eq!(found.device.as_deref(), Some("sda"));
     // Without a name it is the number alone, and on a file system without a disk the kind of that.
-    memory.word(ENTRY + 48, INODE + 8);
+    memory.set(ENTRY + 48, INODE + 8);
     memory.put(SB + 16, &0u32.to_ne_bytes());
     assert_eq!(name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap().name, "i_pages of ext4:1234");
     // What points to an inode that does not point back is no page cache.
-    memory.word(INODE + 48, INODE);
-    memory.word(INODE + 4096 + 128, INODE);
+    memory.set(INODE + 48, INODE);
+    memory.set(INODE + 4096 + 128, INODE);
     assert_eq!(name(&memory, &known(), INODE + 4096 + 128 + 8, Kind::Spin), None);
 }
 
@@ -206,8 +206,8 @@ fn the_pages_of_a_block_device_have_its_name() {
 fn folders_without_an_end_have_no_path() {
     let mut memory = Literal::default();
     inode(&mut memory);
-    memory.word(ROOT + 24, ENTRY);
-    memory.word(ROOT + 40, TEXT);
+    memory.set(ROOT + 24, ENTRY);
+    memory.set(ROOT + 40, TEXT);
     assert_eq!(name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap().name, "i_pages of sda1:1234");
 }
 
