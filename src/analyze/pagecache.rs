@@ -17,7 +17,8 @@ use crate::host::memory_reading::MemoryReading;
 use crate::host::memory_surroundings::Surroundings;
 use crate::host::vmstat::{Counter, NAMES};
 use crate::host::zones::Zone;
-use crate::wire::pagecache::{Kind, ReadaheadSource, Reading, ReclaimSample};
+pub use crate::wire::pagecache::{Kind, ReadaheadSource};
+use crate::wire::pagecache::{Reading, ReclaimSample};
 
 /// The window between two readings.
 #[derive(Debug, Clone, Default, PartialEq)]

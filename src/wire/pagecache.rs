@@ -361,8 +361,9 @@ mod tests {
         let mut bytes = vec![0; size_of::<WireReclaim>()];
         let mut put =
             |field: usize, value: u64| bytes[field * 8..field * 8 + 8].copy_from_slice(&value.to_ne_bytes());
-        (put(1, 5), put(3, 70), put(4, !30), put(5, 40), put(8, 3), put(10, 2), put(12, 7));
-        (put(16 + crate::hist::index(30), 1), put(16 + crate::hist::index(40), 1));
+        let fields = [(1, 5), (3, 70), (4, !30), (5, 40), (8, 3), (10, 2), (12, 7)];
+        let counts = [30, 40].map(|ns| (16 + crate::hist::index(ns), 1));
+        fields.into_iter().chain(counts).for_each(|(field, value)| put(field, value));
         let sample = WireReclaim::decode(&bytes).unwrap();
         assert_eq!((sample.begun, sample.time.count(), sample.time.sum()), (5, 2, 70));
         assert_eq!((sample.time.min(), sample.time.max()), (Some(30), Some(40)));

@@ -2,10 +2,9 @@
 
 use super::escape;
 use super::tables::{Cell, facts, table, text};
-use crate::analyze::pagecache::PagecacheSummary;
 use crate::analyze::pagecache::paths::PathSummary;
+use crate::analyze::pagecache::{Kind, PagecacheSummary};
 use crate::units::{bytes, count, short, significant, time};
-use crate::wire::pagecache::Kind;
 
 /// Processes that are shown.
 const MOST_RECLAIMERS: usize = 16;

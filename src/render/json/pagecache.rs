@@ -6,9 +6,10 @@ use super::times;
 use crate::analyze::counting::Bracket;
 use crate::analyze::moment::Moment;
 use crate::analyze::pagecache::paths::PathSummary;
-use crate::analyze::pagecache::{NodeSummary, PagecacheSummary, Readahead, ReclaimSummary, ReclaimerSummary};
+use crate::analyze::pagecache::{
+    Check, Kind, NodeSummary, PagecacheSummary, Readahead, ReadaheadSource, ReclaimSummary, ReclaimerSummary,
+};
 use crate::host::meminfo::Meminfo;
-use crate::wire::pagecache::{Kind, ReadaheadSource};
 
 /// More processes than these are counted together.
 const MOST_RECLAIMERS: usize = 64;
@@ -33,7 +34,7 @@ pub fn body(summary: &PagecacheSummary) -> Map<String, Value> {
             "batch_file_pages": seen.in_batches, "looked_at_file_pages": seen.looked_at, "taken_file_pages": seen.taken,
         }),
     );
-    let check = |check: &crate::analyze::pagecache::Check| {
+    let check = |check: &Check| {
         json!({
             "what": check.what, "seen": check.seen, "kernel_min": check.kernel.min, "kernel_max": check.kernel.max,
             "exact": !check.loose, "holds": check.holds(),

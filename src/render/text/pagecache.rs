@@ -2,8 +2,7 @@
 
 use super::{bytes, clean, count, short, significant, table, time};
 use crate::analyze::pagecache::paths::PathSummary;
-use crate::analyze::pagecache::{Check, PagecacheSummary, ReclaimSummary, ReclaimerSummary};
-use crate::wire::pagecache::Kind;
+use crate::analyze::pagecache::{Check, Kind, PagecacheSummary, ReclaimSummary, ReclaimerSummary};
 
 /// Processes that are shown.
 const MOST_RECLAIMERS: usize = 8;
@@ -167,11 +166,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::analyze::pagecache::Readahead;
     use crate::analyze::pagecache::paths::Source;
+    use crate::analyze::pagecache::{Readahead, ReadaheadSource};
     use crate::hist::Histogram;
     use crate::host::meminfo::Meminfo;
-    use crate::wire::pagecache::ReadaheadSource;
 
     fn summary() -> PagecacheSummary {
         let mut time = Histogram::default();
