@@ -22,4 +22,5 @@ pub mod queues;
 pub mod stacks;
 pub mod stage;
 pub mod sweep;
+pub mod top;
 pub mod trace;

@@ -268,6 +268,9 @@ impl Case {
             interrupts: self.interrupts.as_ref(),
             load: self.load.as_ref(),
             profile: self.profile.as_ref(),
+            locks: None,
+            pagecache: None,
+            threads: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use biopsy::envelope::Envelope;
+use biopsy::host::activity::Clocks;
 use jiff::Timestamp;
 
 /// Now, RFC 3339 in UTC with milliseconds.
@@ -15,6 +16,17 @@ pub fn local_time() -> (u64, String) {
     let now = jiff::Zoned::now();
     let unix_ms = u64::try_from(now.timestamp().as_millisecond()).unwrap_or(0);
     (unix_ms, now.strftime("%a %b %e %H:%M:%S %Y").to_string())
+}
+
+/// The clocks of a reading, in ns.
+pub fn both() -> Clocks {
+    let now = |clock| {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the call only writes to `time`; both clocks exist since Linux 2.6.39.
+        unsafe { libc::clock_gettime(clock, &mut time) };
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    };
+    Clocks { at_ns: now(libc::CLOCK_MONOTONIC), boot_ns: now(libc::CLOCK_BOOTTIME) }
 }
 
 /// `uname -r`.

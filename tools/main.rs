@@ -15,6 +15,7 @@ mod progress;
 mod self_test;
 mod stop;
 mod submitters;
+mod top;
 mod trace;
 mod watch;
 mod window;
@@ -49,6 +50,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Latency(args) => latency::run(args, cli.color),
         cli::Verb::Interrupts(args) => interrupts::run(args, cli.color),
         cli::Verb::Trace(args) => trace::run(args),
+        cli::Verb::Top(args) => top::run(args),
         cli::Verb::Load(args) => load::run(args),
         cli::Verb::Devices(args) => devices::run(args),
         cli::Verb::Check(args) => check::run(args, cli.color),

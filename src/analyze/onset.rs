@@ -19,7 +19,7 @@
 //!
 //! Its error: the place lies within one moment of the truth where the signals change by four times their noise or
 //! more, and within a gap of the series anywhere (`after_ns` and `at_ns` are the gap's ends). On noise without a change
-//! fewer than 1 in 1,000 series of 20 to 120 moments had an onset (a test holds both). Intervals of levels take the
+//! fewer than 1 in 1,000 series of 10 to 120 moments had an onset (a test holds both). Intervals of levels take the
 //! moments for independent: where each is like the one before, they are too narrow.
 
 mod fit;

@@ -419,6 +419,7 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
         latency,
         interrupts,
         trace,
+        view("top", State::Ok, None, None),
         load,
         view("devices", State::Ok, None, None),
         view("check", State::Ok, None, None),
