@@ -149,12 +149,12 @@ fn cpus(from: &Activity, to: &Activity, duration_ns: u64, missing: &mut Vec<Miss
             ..Missing::default()
         });
     }
-    let all: u64 = sums.iter().fold(0, |all, ns| all.saturating_add(*ns));
+    let all: f64 = sums.iter().map(|ns| *ns as f64).sum();
     let wall = duration_ns as f64 * count as f64;
-    (all > 0 && wall > 0.0).then(|| Shares {
-        of: sums.map(|ns| ns as f64 / all as f64),
+    (all > 0.0 && wall > 0.0).then(|| Shares {
+        of: sums.map(|ns| ns as f64 / all),
         cpus: count,
-        unaccounted: 1.0 - all as f64 / wall,
+        unaccounted: 1.0 - all / wall,
         // Each column is cut down at both ends.
         error: (BELONGS.len() as u64 * TICK_NS) as f64 * count as f64 / wall,
     })
