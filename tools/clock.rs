@@ -18,15 +18,9 @@ pub fn local_time() -> (u64, String) {
     (unix_ms, now.strftime("%a %b %e %H:%M:%S %Y").to_string())
 }
 
-/// The clocks of a reading, in ns.
+/// The clocks of a reading.
 pub fn both() -> Clocks {
-    let now = |clock| {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the call only writes to `time`; both clocks exist since Linux 2.6.39.
-        unsafe { libc::clock_gettime(clock, &mut time) };
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-    };
-    Clocks { at_ns: now(libc::CLOCK_MONOTONIC), boot_ns: now(libc::CLOCK_BOOTTIME) }
+    Clocks { at_ns: biopsy::clock::now_ns(), boot_ns: biopsy::clock::boot_ns() }
 }
 
 /// `uname -r`.

@@ -318,6 +318,16 @@ mod tests {
         assert_eq!(line(&from, &to, &[]).suspended_ns, 0, "the clocks are read one after the other");
     }
 
+    /// Columns so large that their sum is none: shares are still shares.
+    #[test]
+    fn garbage_of_any_size_adds_up() {
+        let huge = |n: u64| CpuTime { columns: [n; 8], guest_ns: None };
+        let (mut from, mut to) = (at(1, &[]), at(2, &[]));
+        (from.cpus, to.cpus) = (BTreeMap::from([(0, huge(0))]), BTreeMap::from([(0, huge(u64::MAX / 3))]));
+        let cpu = line(&from, &to, &[]).cpu.unwrap();
+        assert!((cpu.of.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{cpu:?}");
+    }
+
     #[test]
     fn what_is_not_told_or_went_back_is_absent() {
         let (mut from, mut to) = (at(1, &[]), at(2, &[]));
