@@ -200,5 +200,4 @@ fn worth(spinning: &Spinning, onset: Option<&Onset>) -> Option<Worth> {
 }
 
 #[cfg(test)]
-#[path = "pagecache_storm_tests.rs"]
 mod tests;
