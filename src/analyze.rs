@@ -24,4 +24,5 @@ pub mod queues;
 pub mod stacks;
 pub mod stage;
 pub mod sweep;
+pub mod top;
 pub mod trace;

@@ -8,6 +8,7 @@
 
 pub mod abilities;
 pub mod absence;
+pub mod activity;
 mod attribute;
 pub mod block;
 pub mod cgroups;

@@ -62,6 +62,8 @@ pub enum Verb {
     Locks(Locks),
     /// Each I/O, one line: every stage, who handed it in, where it ran, what the application called it.
     Trace(Trace),
+    /// What the machine does: tasks, CPU time, memory, disks, one line per second.
+    Top(Top),
     /// How fast a device or file goes: drive it, in fio's words or by its job files.
     Load(Load),
     /// What block devices this machine has and how they are set up.
@@ -253,6 +255,28 @@ pub struct Trace {
     /// Run this command and trace until it ends (or --for is over: then the command goes on by itself).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The columns are dstat's. Tasks: run (without this one), blk (wait for a disk), new (made per second). CPU time of all \
+CPUs in percent, which add up to 100. Memory: used is what is none of the others; buff are pages of block devices, cach \
+those of files. Paging is swap. I/O and bytes per second are those of the devices named with -d, else of all disks that \
+stand on no other, so that nothing counts twice.")]
+pub struct Top {
+    /// One line per interval, for a terminal or a file.
+    #[arg(long)]
+    pub plain: bool,
+    /// Only this device: name, /dev path, major:minor or a by-id path. Can be repeated.
+    #[arg(short, long = "device", value_name = "DEV")]
+    pub devices: Vec<String>,
+    /// Watch for this long (10s, 500ms, 2m).
+    #[arg(long = "for", alias = "duration", value_name = "TIME", value_parser = duration)]
+    pub length: Option<Duration>,
+    #[command(flatten)]
+    pub output: Output,
+    #[command(flatten)]
+    pub interval: Interval,
 }
 
 /// The load of a diagnosis. The words are fio's.

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use biopsy::envelope::Envelope;
+use biopsy::host::activity::Clocks;
 use jiff::Timestamp;
 
 /// Now, RFC 3339 in UTC with milliseconds.
@@ -15,6 +16,11 @@ pub fn local_time() -> (u64, String) {
     let now = jiff::Zoned::now();
     let unix_ms = u64::try_from(now.timestamp().as_millisecond()).unwrap_or(0);
     (unix_ms, now.strftime("%a %b %e %H:%M:%S %Y").to_string())
+}
+
+/// The clocks of a reading.
+pub fn both() -> Clocks {
+    Clocks { at_ns: biopsy::clock::now_ns(), boot_ns: biopsy::clock::boot_ns() }
 }
 
 /// `uname -r`.

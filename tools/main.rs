@@ -16,6 +16,7 @@ mod progress;
 mod self_test;
 mod stop;
 mod submitters;
+mod top;
 mod trace;
 mod watch;
 mod window;
@@ -51,6 +52,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Interrupts(args) => interrupts::run(args, cli.color),
         cli::Verb::Locks(args) => locks::run(args, cli.color),
         cli::Verb::Trace(args) => trace::run(args),
+        cli::Verb::Top(args) => top::run(args),
         cli::Verb::Load(args) => load::run(args),
         cli::Verb::Devices(args) => devices::run(args),
         cli::Verb::Check(args) => check::run(args, cli.color),

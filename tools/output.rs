@@ -200,6 +200,16 @@ pub fn colored(choice: Color) -> bool {
     }
 }
 
+/// Lines of the terminal on stdout; None where that is none.
+pub fn rows() -> Option<u64> {
+    // SAFETY: zeroed is a valid winsize, and the call only writes to it.
+    let rows = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        (libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) == 0).then_some(size.ws_row)
+    };
+    rows.filter(|rows| *rows > 0).map(u64::from)
+}
+
 /// Whether stderr can show a progress line.
 pub fn progress() -> bool {
     io::stderr().is_terminal()

@@ -8,10 +8,11 @@
 //!    free memory that runs out is two: the bend is a cut.
 //! 3. A cut, or several within [`TOGETHER_NS`] of each other, is an onset where
 //!    - at least one signal of memory (free, reclaim) and one of its price (throughput, spinning) moved for the worse:
-//!      each by its least size ([`Signal`]), with its two levels so far apart that Student's t is above its 0.1 %
-//!      point, and with half of what a line leaves, or less, left by them;
-//!    - one of these at least is no drift: two lines explain it so much better than one that F(3, n − 5) is above
-//!      its 0.1 % point. (Beside a gap two levels alone prove nothing: a slope across it looks like them.)
+//!      each by its least size ([`Signal`]), and by no chance: either two lines explain it so much better than one
+//!      that F(3, n − 5) is above its 0.1 % point, or its two levels are so far apart that Student's t is above its
+//!      0.1 % point, and leave half of what a line leaves, or less;
+//!    - one of them at least is of the first kind, and so no drift: beside a gap two levels alone prove nothing, since
+//!      a slope across it looks like them;
 //!    - throughput did not become better: a load that begins moves all the others too;
 //!    - it lasts: no part behind it has a moved signal back on the other side of the middle between both levels;
 //!    - it is new: no part before it has all moved signals on the far side. What comes and goes is no onset.
@@ -19,7 +20,7 @@
 //!
 //! Its error: the place lies within one moment of the truth where the signals change by four times their noise or
 //! more, and within a gap of the series anywhere (`after_ns` and `at_ns` are the gap's ends). On noise without a change
-//! fewer than 1 in 1,000 series of 20 to 120 moments had an onset (a test holds both). Intervals of levels take the
+//! fewer than 1 in 1,000 series of 10 to 120 moments had an onset (a test holds both). Intervals of levels take the
 //! moments for independent: where each is like the one before, they are too narrow.
 
 mod fit;

@@ -472,6 +472,7 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
         interrupts,
         locks,
         trace,
+        view("top", State::Ok, None, None),
         load,
         view("devices", State::Ok, None, None),
         view("check", State::Ok, None, None),

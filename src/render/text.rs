@@ -18,6 +18,7 @@ pub mod self_test;
 mod stages;
 pub mod sweep;
 pub mod terse;
+pub mod top;
 pub mod trace;
 
 pub use crate::units::{

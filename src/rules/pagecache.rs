@@ -260,7 +260,7 @@ fn measured(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
     };
     let since = behind(|range| range.0).zip(behind(|range| range.1));
     let whole = s.locks.and_then(|locks| locks.spin.as_ref());
-    let by = whole.map_or("sampled", |spin| spin.sampler.as_str());
+    let by = whole.map(|spin| spin.sampler.as_str()).unwrap_or("by samples");
     let (low, high) = since.or_else(|| whole.map(|spin| (spin.low_percent, spin.high_percent)))?;
     spin(How::Counted, (low / 100.0, high / 100.0), by)
 }

@@ -35,8 +35,8 @@ How it is computed
   - reclaimed: reclaim looks at 10,000 pages a second or more (behind the onset, where there is one); or at
     least 1 thread on average (of 10 samples or more) is in a function of reclaim; or 10 % of the busy samples
     of the profile are; or it must be so: at least 50 % of what is read must leave the cache, as free memory
-    is at most 5 % of what is free or holds files, the cache does not grow, and the reads go through it (before
-    the onset it grew by at least 50 % of what was read, or threads wait for its pages).
+    is at most 5 % of what is free or holds files, the cache does not grow, and the reads go through it
+    (before the onset it grew by at least 50 % of what was read, or threads wait for its pages).
   - spinning: at least 10 % of all CPUs by the samples in the slow paths (the low end of their range), or by
     the waits for the page cache's locks, or by the profile, or by the stacks of threads; or stacks of threads
     show it while reclaim has 10 % of the CPUs and the kernel 90 %; or, where nobody looked for it, the kernel
@@ -200,5 +200,4 @@ fn worth(spinning: &Spinning, onset: Option<&Onset>) -> Option<Worth> {
 }
 
 #[cfg(test)]
-#[path = "pagecache_storm_tests.rs"]
 mod tests;

@@ -59,7 +59,7 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
     let reclaim = s.pagecache.is_some_and(|seen| seen.scanned_pages.is_some() || seen.reclaims.is_some());
     pressure("page-cache reclaim", reclaim, "pagecache", "the page cache was not followed");
     let ahead = s.pagecache.is_some_and(|seen| seen.readahead.is_some());
-    pressure("read-ahead", ahead, "readahead", "read-ahead was not counted");
+    pressure("use of read-ahead", ahead, "readahead", "read-ahead was not counted");
     pressure("what threads wait for", s.threads.is_some(), "threads", "threads were not sampled");
     links(s, &mut add);
     NO_PROBE.iter().for_each(|what| add(what, "this version has no probe for it"));
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn memory_locks_and_threads_are_named_where_nobody_looked() {
         let mut case = Case::new(1_000, 32);
-        let what = ["lock contention", "page-cache reclaim", "read-ahead", "what threads wait for"];
+        let what = ["lock contention", "page-cache reclaim", "use of read-ahead", "what threads wait for"];
         let named = |case: &Case| {
             let all = list(&case.summaries());
             what.iter().filter(|what| all.iter().any(|n| n.what == **what)).count()

@@ -1,0 +1,366 @@
+//! What a machine did between two readings of its counters: one line of the live view.
+
+use std::collections::BTreeSet;
+
+use crate::envelope::Missing;
+use crate::host::activity::{Activity, Memory};
+use crate::host::counters::Counters;
+use crate::host::cpu_time::{CpuTime, TICK_NS};
+
+/// What CPU time is split into, in the order of the view. All of it is in one of them.
+pub const TIMES: [&str; 7] = ["user", "system", "idle", "iowait", "irq", "softirq", "steal"];
+
+/// Where the kernel's columns belong: user, nice, system, idle, iowait, irq, softirq, steal.
+const BELONGS: [usize; 8] = [0, 0, 1, 2, 3, 4, 5, 6];
+
+/// Columns that the kernel may count back: idle time is what is left, and may turn out to be less.
+const MAY_GO_BACK: [usize; 2] = [3, 4];
+
+const SECTOR: u64 = 512;
+const PAGE: u64 = 4096;
+
+/// CPU time of all CPUs that were there at both readings.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Shares {
+    /// In the order of [`TIMES`]; they add up to 1.
+    pub of: [f64; 7],
+    pub cpus: usize,
+    /// The time that passed less what the kernel accounts for, as a share: ticks are counted whole, so a short
+    /// interval has some. Below zero where the kernel counted more.
+    pub unaccounted: f64,
+    /// Of that, what whole ticks explain.
+    pub error: f64,
+}
+
+impl Shares {
+    /// Whole percent that add up to 100: those that lose most by being cut down get the points that are left.
+    pub fn percent(&self) -> [u32; 7] {
+        let exact = self.of.map(|share| share * 100.0);
+        let mut whole = exact.map(|percent| percent as u32);
+        let mut order: Vec<usize> = (0..whole.len()).collect();
+        order.sort_by(|a, b| exact[*b].fract().total_cmp(&exact[*a].fract()).then(a.cmp(b)));
+        let left = 100u32.saturating_sub(whole.iter().sum());
+        order.into_iter().take(left as usize).for_each(|at| whole[at] += 1);
+        whole
+    }
+}
+
+/// I/Os and bytes, in the interval and not per second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moved {
+    pub reads: u64,
+    pub writes: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+}
+
+/// One line.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Line {
+    /// In which the machine ran.
+    pub duration_ns: u64,
+    /// In which it was suspended, besides.
+    pub suspended_ns: u64,
+    /// At the end of the interval.
+    pub running: Option<u64>,
+    pub blocked: Option<u64>,
+    /// Processes and threads that were made in the interval.
+    pub new: Option<u64>,
+    /// None: no CPU was there at both readings.
+    pub cpu: Option<Shares>,
+    /// At the end of the interval.
+    pub memory: Option<Memory>,
+    /// Bytes swapped in and out in the interval.
+    pub paged: Option<(u64, u64)>,
+    pub interrupts: Option<u64>,
+    pub context_switches: Option<u64>,
+    /// By disk.
+    pub disks: Vec<(String, Moved)>,
+    /// Of the disks that stand on none of the others.
+    pub total: Moved,
+    /// CPUs and disks that were not there all the time, and what else is not in the line.
+    pub missing: Vec<Missing>,
+}
+
+impl Line {
+    /// Per second of the time that the machine ran.
+    pub fn per_second(&self, n: u64) -> f64 {
+        if self.duration_ns == 0 { 0.0 } else { n as f64 * 1e9 / self.duration_ns as f64 }
+    }
+}
+
+/// The line between two readings. `total` names the disks that its sums are of.
+pub fn line(from: &Activity, to: &Activity, total: &[String]) -> Line {
+    let duration_ns = to.clocks.at_ns.saturating_sub(from.clocks.at_ns);
+    let with_suspension = to.clocks.boot_ns.saturating_sub(from.clocks.boot_ns);
+    let suspended = with_suspension.saturating_sub(duration_ns);
+    let mut line = Line {
+        duration_ns,
+        // The clocks are read one after the other.
+        suspended_ns: if suspended >= 1_000_000 { suspended } else { 0 },
+        running: to.running,
+        blocked: to.blocked,
+        new: grown(from.processes, to.processes),
+        memory: to.memory,
+        paged: from.swapped.zip(to.swapped).and_then(|(a, b)| {
+            let pages = |from: u64, to: u64| to.checked_sub(from)?.checked_mul(PAGE);
+            Some((pages(a.0, b.0)?, pages(a.1, b.1)?))
+        }),
+        interrupts: grown(from.interrupts, to.interrupts),
+        context_switches: grown(from.context_switches, to.context_switches),
+        ..Line::default()
+    };
+    line.cpu = cpus(from, to, duration_ns, &mut line.missing);
+    disks(from, to, total, &mut line);
+    if line.suspended_ns > 0 {
+        let seconds = line.suspended_ns as f64 / 1e9;
+        let why =
+            format!("the machine was suspended for {seconds:.1} s of the interval, which rates leave out");
+        line.missing.push(Missing { reason: "suspended".to_string(), why, ..Missing::default() });
+    }
+    line
+}
+
+/// None where one is not told, and where it went back: then it began anew, and nobody knows from where.
+fn grown(from: Option<u64>, to: Option<u64>) -> Option<u64> {
+    to?.checked_sub(from?)
+}
+
+fn cpus(from: &Activity, to: &Activity, duration_ns: u64, missing: &mut Vec<Missing>) -> Option<Shares> {
+    let (mut sums, mut count) = ([0u64; 7], 0usize);
+    for cpu in from.cpus.keys().chain(to.cpus.keys()).copied().collect::<BTreeSet<u32>>() {
+        let why = match (from.cpus.get(&cpu), to.cpus.get(&cpu)) {
+            (Some(a), Some(b)) => match times(a, b) {
+                Some(times) => {
+                    sums.iter_mut().zip(times).for_each(|(sum, ns)| *sum = sum.saturating_add(ns));
+                    count += 1;
+                    continue;
+                }
+                None => "its counters went back",
+            },
+            (None, _) => "it came online",
+            (_, None) => "it went offline",
+        };
+        let why = format!("CPU {cpu} is not in the shares of CPU time: {why}");
+        missing.push(Missing {
+            part: Some("cpu".to_string()),
+            reason: "left-out".to_string(),
+            why,
+            ..Missing::default()
+        });
+    }
+    let all: f64 = sums.iter().map(|ns| *ns as f64).sum();
+    let wall = duration_ns as f64 * count as f64;
+    (all > 0.0 && wall > 0.0).then(|| Shares {
+        of: sums.map(|ns| ns as f64 / all),
+        cpus: count,
+        unaccounted: 1.0 - all / wall,
+        // Each column is cut down at both ends.
+        error: (BELONGS.len() as u64 * TICK_NS) as f64 * count as f64 / wall,
+    })
+}
+
+/// None where a column went back that may not.
+fn times(from: &CpuTime, to: &CpuTime) -> Option<[u64; 7]> {
+    let mut times = [0u64; 7];
+    for (column, belongs) in BELONGS.into_iter().enumerate() {
+        let (a, b) = (from.columns[column], to.columns[column]);
+        let ns = if MAY_GO_BACK.contains(&column) { b.saturating_sub(a) } else { b.checked_sub(a)? };
+        times[belongs] = times[belongs].checked_add(ns)?;
+    }
+    Some(times)
+}
+
+fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut Line) {
+    for name in from.disks.keys().chain(to.disks.keys()).collect::<BTreeSet<&String>>() {
+        let why = match (from.disks.get(name), to.disks.get(name)) {
+            (Some(a), Some(b)) => match moved(a, b) {
+                Some(moved) => {
+                    if total.contains(name) {
+                        let all = &mut line.total;
+                        all.reads = all.reads.saturating_add(moved.reads);
+                        all.writes = all.writes.saturating_add(moved.writes);
+                        all.read_bytes = all.read_bytes.saturating_add(moved.read_bytes);
+                        all.written_bytes = all.written_bytes.saturating_add(moved.written_bytes);
+                    }
+                    line.disks.push((name.clone(), moved));
+                    if to.disks[name].iostats == Some(false) {
+                        "the kernel does not count its I/O (queue/iostats is 0)"
+                    } else {
+                        continue;
+                    }
+                }
+                None => "it is another one than before: its counters went back",
+            },
+            (None, _) => "it came in the interval",
+            (_, None) => "it is gone",
+        };
+        line.missing.push(Missing {
+            device: Some(name.clone()),
+            reason: "left-out".to_string(),
+            why: format!("{name} is not in the line: {why}"),
+            ..Missing::default()
+        });
+    }
+}
+
+fn moved(from: &Counters, to: &Counters) -> Option<Moved> {
+    let bytes = |from: u64, to: u64| to.checked_sub(from)?.checked_mul(SECTOR);
+    Some(Moved {
+        reads: to.reads.checked_sub(from.reads)?,
+        writes: to.writes.checked_sub(from.writes)?,
+        read_bytes: bytes(from.read_sectors, to.read_sectors)?,
+        written_bytes: bytes(from.write_sectors, to.write_sectors)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::host::activity::Clocks;
+    use proptest::prelude::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Ticks of a CPU, in the kernel's order.
+    fn cpu(ticks: [u64; 8]) -> CpuTime {
+        CpuTime { columns: ticks.map(|n| n * TICK_NS), guest_ns: None }
+    }
+
+    fn at(second: u64, cpus: &[(u32, [u64; 8])]) -> Activity {
+        Activity {
+            clocks: Clocks { at_ns: second * SECOND, boot_ns: second * SECOND },
+            cpus: cpus.iter().map(|(number, ticks)| (*number, cpu(*ticks))).collect(),
+            ..Activity::default()
+        }
+    }
+
+    fn disk(reads: u64, read_sectors: u64) -> Counters {
+        Counters { reads, read_sectors, ..Counters::default() }
+    }
+
+    #[test]
+    fn shares_add_up_and_so_do_whole_percent() {
+        let from = at(1, &[(0, [0; 8]), (1, [0; 8])]);
+        // T's buffered run: a third of a percent here and there, which rounding each by itself would lose.
+        let to = at(2, &[(0, [1, 2, 70, 20, 4, 1, 1, 1]), (1, [1, 0, 95, 0, 4, 0, 0, 0])]);
+        let line = line(&from, &to, &[]);
+        let cpu = line.cpu.unwrap();
+        assert_eq!((cpu.cpus, cpu.unaccounted.abs() < 1e-12), (2, true));
+        assert_eq!(cpu.of, [0.02, 0.825, 0.1, 0.04, 0.005, 0.005, 0.005]);
+        assert_eq!(cpu.percent().iter().sum::<u32>(), 100);
+        assert_eq!(cpu.percent(), [2, 83, 10, 4, 1, 0, 0], "the largest rest first, then by place");
+    }
+
+    #[test]
+    fn whole_percent_of_thirds_are_a_hundred() {
+        let third = 1.0 / 3.0;
+        let shares = Shares { of: [third, third, third, 0.0, 0.0, 0.0, 0.0], ..Shares::default() };
+        assert_eq!(shares.percent(), [34, 33, 33, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_cpu_that_comes_or_goes_is_left_out_and_named() {
+        let hundred = [100, 0, 0, 0, 0, 0, 0, 0];
+        let from = at(1, &[(0, [0; 8]), (1, [0; 8]), (3, [50, 0, 0, 0, 0, 0, 0, 0])]);
+        let to = at(2, &[(0, hundred), (2, hundred), (3, [10, 0, 0, 0, 0, 0, 0, 0])]);
+        let line = line(&from, &to, &[]);
+        assert_eq!(line.cpu.as_ref().map(|cpu| (cpu.cpus, cpu.of[0])), Some((1, 1.0)));
+        let why: Vec<&str> = line.missing.iter().map(|missing| missing.why.as_str()).collect();
+        assert!(why[0].starts_with("CPU 1 ") && why[0].ends_with("it went offline"), "{why:?}");
+        assert!(why[1].starts_with("CPU 2 ") && why[1].ends_with("it came online"), "{why:?}");
+        assert!(why[2].starts_with("CPU 3 ") && why[2].ends_with("its counters went back"), "{why:?}");
+    }
+
+    #[test]
+    fn idle_time_that_shrinks_is_none() {
+        let line = line(
+            &at(1, &[(0, [0, 0, 0, 500, 300, 0, 0, 0])]),
+            &at(2, &[(0, [60, 0, 40, 499, 290, 0, 0, 0])]),
+            &[],
+        );
+        assert_eq!(line.cpu.unwrap().percent(), [60, 40, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn disks_count_once_and_only_while_they_are_there() {
+        let (mut from, mut to) = (at(1, &[]), at(3, &[]));
+        from.disks = BTreeMap::from([
+            ("a".into(), disk(10, 100)),
+            ("b".into(), disk(5, 5)),
+            ("dm".into(), disk(0, 0)),
+        ]);
+        to.disks = BTreeMap::from([
+            ("a".into(), disk(30, 500)),
+            ("b".into(), disk(4, 9)),
+            ("dm".into(), disk(20, 400)),
+            ("new".into(), disk(99, 99)),
+        ]);
+        let total = ["a", "b", "new"].map(str::to_string);
+        let line = line(&from, &to, &total);
+        assert_eq!(line.total, Moved { reads: 20, read_bytes: 400 * 512, ..Moved::default() });
+        assert_eq!(line.per_second(line.total.reads), 10.0);
+        assert_eq!(line.disks.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a", "dm"]);
+        let named: Vec<&str> = line.missing.iter().filter_map(|missing| missing.device.as_deref()).collect();
+        assert_eq!(named, ["b", "new"]);
+    }
+
+    #[test]
+    fn a_suspended_machine_did_nothing_meanwhile() {
+        let (from, mut to) = (at(1, &[]), at(2, &[]));
+        to.clocks.boot_ns += 3_600 * SECOND;
+        let seen = line(&from, &to, &[]);
+        assert_eq!((seen.duration_ns, seen.suspended_ns), (SECOND, 3_600 * SECOND));
+        assert_eq!(seen.missing[0].reason, "suspended");
+        to.clocks.boot_ns = to.clocks.at_ns + 900_000;
+        assert_eq!(line(&from, &to, &[]).suspended_ns, 0, "the clocks are read one after the other");
+    }
+
+    /// Columns so large that their sum is none: shares are still shares.
+    #[test]
+    fn garbage_of_any_size_adds_up() {
+        let huge = |n: u64| CpuTime { columns: [n; 8], guest_ns: None };
+        let (mut from, mut to) = (at(1, &[]), at(2, &[]));
+        (from.cpus, to.cpus) = (BTreeMap::from([(0, huge(0))]), BTreeMap::from([(0, huge(u64::MAX / 3))]));
+        let cpu = line(&from, &to, &[]).cpu.unwrap();
+        assert!((cpu.of.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{cpu:?}");
+    }
+
+    #[test]
+    fn what_is_not_told_or_went_back_is_absent() {
+        let (mut from, mut to) = (at(1, &[]), at(2, &[]));
+        (from.processes, to.processes) = (Some(10), Some(17));
+        (from.interrupts, to.interrupts) = (Some(10), Some(9));
+        (from.swapped, to.swapped) = (Some((1, 1)), Some((3, 1)));
+        let seen = line(&from, &to, &[]);
+        assert_eq!((seen.new, seen.interrupts, seen.context_switches), (Some(7), None, None));
+        assert_eq!((seen.paged, seen.cpu), (Some((8192, 0)), None));
+        assert_eq!(line(&to, &from, &[]).duration_ns, 0);
+        assert_eq!(line(&to, &from, &[]).per_second(5), 0.0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_counters_never_panic(
+            ticks in proptest::collection::vec(any::<[u64; 8]>(), 4), clocks: [u64; 4], counts: [u64; 6],
+        ) {
+            let activity = |n: usize| Activity {
+                clocks: Clocks { at_ns: clocks[n], boot_ns: clocks[n + 2] },
+                cpus: (0..2u32)
+                    .map(|cpu| (cpu, CpuTime { columns: ticks[n * 2 + cpu as usize], guest_ns: None }))
+                    .collect(),
+                interrupts: Some(counts[n]),
+                swapped: Some((counts[n + 2], counts[n + 4])),
+                disks: BTreeMap::from([("a".into(), disk(counts[n], counts[n + 2]))]),
+                ..Activity::default()
+            };
+            let seen = line(&activity(0), &activity(1), &["a".to_string()]);
+            if let Some(cpu) = seen.cpu {
+                prop_assert!((cpu.of.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{cpu:?}");
+                prop_assert_eq!(cpu.percent().iter().sum::<u32>(), 100);
+            }
+        }
+    }
+}
