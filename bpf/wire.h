@@ -713,4 +713,6 @@ struct stack_counters {
 };
 _Static_assert(sizeof(struct stack_counters) == 16, "src/wire/stacks.rs mirrors it");
 
+#include "wire/threads.h"
+
 #endif

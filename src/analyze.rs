@@ -21,4 +21,5 @@ pub mod queues;
 pub mod stacks;
 pub mod stage;
 pub mod sweep;
+pub mod threads;
 pub mod trace;

@@ -15,6 +15,7 @@ mod progress;
 mod self_test;
 mod stop;
 mod submitters;
+mod threads;
 mod trace;
 mod watch;
 mod window;
@@ -48,6 +49,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Diagnose(args) => diagnose::run(args, cli.color),
         cli::Verb::Latency(args) => latency::run(args, cli.color),
         cli::Verb::Interrupts(args) => interrupts::run(args, cli.color),
+        cli::Verb::Threads(args) => threads::run(args, cli.color),
         cli::Verb::Trace(args) => trace::run(args),
         cli::Verb::Load(args) => load::run(args),
         cli::Verb::Devices(args) => devices::run(args),

@@ -155,6 +155,10 @@ const fn interrupt(program: &'static str, event: &'static str, without: &'static
 pub const NO_INTERRUPTS_BY_FILE: &str =
     "with a BTF file the kernel types no arguments, and interrupts are not followed";
 
+/// The same of its programs.
+pub const NO_THREADS_BY_FILE: &str =
+    "with a BTF file the kernel types no arguments, and no program goes through the threads";
+
 const RIGHTS_REMEDY: &str = "run as root, or grant the capabilities: setcap cap_bpf,cap_perfmon+ep biopsy";
 
 const NO_BTF_HERE: &str = "this kernel has no BTF, which says where its fields are";

@@ -12,12 +12,15 @@ mod generated {
     pub mod interrupts {
         include!(concat!(env!("OUT_DIR"), "/interrupts.skel.rs"));
     }
+    pub mod threads {
+        include!(concat!(env!("OUT_DIR"), "/threads.skel.rs"));
+    }
     pub mod baseline {
         include!(concat!(env!("OUT_DIR"), "/baseline.skel.rs"));
     }
 }
 
-pub use generated::{baseline, interrupts, latency};
+pub use generated::{baseline, interrupts, latency, threads};
 
 use self::generated::latency_old;
 
@@ -29,6 +32,7 @@ use crate::wire::interrupts::{WireCompletions, WireQueue, WireSoftirq, WireVecto
 use crate::wire::parts::WirePartRow;
 use crate::wire::places::{WirePlace, WireStamps};
 use crate::wire::rows::{WireBounds, WireOperationRow, WireRow, WireTotal};
+use crate::wire::threads::WireThread;
 use crate::wire::{WireBioIo, WireCounters, WireDevice, WireExtent, WireSlot};
 
 macro_rules! compiled {
@@ -38,8 +42,15 @@ macro_rules! compiled {
 }
 
 /// All objects by the names of their sources.
-pub const OBJECTS: &[(&str, &[u8])] =
-    &[compiled!("latency"), LATENCY_OLD, LATENCY_RAW, INTERRUPTS, compiled!("baseline"), compiled!("stacks")];
+pub const OBJECTS: &[(&str, &[u8])] = &[
+    compiled!("latency"),
+    LATENCY_OLD,
+    LATENCY_RAW,
+    INTERRUPTS,
+    compiled!("baseline"),
+    compiled!("stacks"),
+    compiled!("threads"),
+];
 
 /// The programs of interrupts.bpf.c.
 const INTERRUPTS: (&str, &[u8]) = compiled!("interrupts");
@@ -120,3 +131,5 @@ same_layout!(WireQueue, interrupts::types::wire_queue: place kind single elsewhe
 same_layout!(WireCompletions, interrupts::types::wire_completions: ios contexts);
 same_layout!(WireSoftirq, interrupts::types::wire_softirq: runs deferred next_timed time timed others);
 same_layout!(WireGroup, latency::types::wire_group: number comm);
+same_layout!(WireThread, threads::types::wire_thread: pid tid state exit_state flags syscall frames device lower cgroup
+    comm);

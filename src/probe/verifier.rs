@@ -8,7 +8,7 @@ use libbpf_rs::{AsRawLibbpf, Object, ObjectBuilder, OpenObject, libbpf_sys};
 
 use super::btf::KernelBtf;
 use super::libbpf;
-use super::skel::{self, interrupts, latency};
+use super::skel::{self, interrupts, latency, threads};
 use crate::host::abilities::VerifiedProgram;
 
 /// The log holds the verifier's totals only (BPF_LOG_STATS), which are a few lines.
@@ -119,6 +119,16 @@ fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Res
         constants.config.time_every = 8;
         constants.config.rqf_flush_seq = btf.rqf_flush_seq();
         constants.config.nested_runs = (!btf.skips_nested_runs()).into();
+        return Ok(());
+    }
+    if name == "threads" {
+        anyhow::ensure!(bytes.len() == size_of::<threads::types::rodata>(), "other constants than those known");
+        // SAFETY: as below, with the struct of this object.
+        let constants = unsafe { &mut *bytes.as_mut_ptr().cast::<threads::types::rodata>() };
+        constants.config.want_stacks = 1;
+        constants.config.want_cgroups = 1;
+        constants.config.want_devices = 1;
+        constants.arguments.bio_queue = btf.arguments()?.bio_queue;
         return Ok(());
     }
     anyhow::ensure!(bytes.len() == size_of::<latency::types::rodata>(), "other constants than those known");

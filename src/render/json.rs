@@ -11,6 +11,7 @@ pub mod latency;
 pub mod load;
 pub mod precondition;
 pub mod sweep;
+pub mod threads;
 pub mod trace;
 
 use serde_json::{Map, Value, json};

@@ -15,6 +15,7 @@ pub mod self_test;
 mod stages;
 pub mod sweep;
 pub mod terse;
+pub mod threads;
 pub mod trace;
 
 pub use crate::units::{
