@@ -183,12 +183,12 @@ static __always_inline void sample(struct task_struct *task)
 	long bytes = 0;
 
 	state = state_of(task);
-	/* The one that looks is always on its way, and so is the idle task that a loop begins with.
-	 */
 	if (!config.want_sleepers && is_asleep(state) && !is_in_iowait(task)) {
 		passed++;
 		return;
 	}
+	/* The idle task that a loop begins with, and the one that looks, are always on their way.
+	 */
 	if (!task->pid || (__u32)task->pid == (__u32)bpf_get_current_pid_tgid())
 		return;
 	scratch = bpf_map_lookup_elem(&thread_scratch, &zero);

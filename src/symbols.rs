@@ -69,18 +69,21 @@ impl Scheduler {
         let mut marks: HashMap<&[u8], u64> = HashMap::new();
         for line in symbols.split(|&b| b == b'\n') {
             // `ffffffff81c00000 T __sched_text_start`
-            let Some(name) = line.get(19..).filter(|name| name.ends_with(b"_start") || name.ends_with(b"_end"))
+            let Some(name) =
+                line.get(19..).filter(|name| name.ends_with(b"_start") || name.ends_with(b"_end"))
             else {
                 continue;
             };
             if !name.starts_with(b"__sched_text_") && !name.starts_with(b"__lock_text_") {
                 continue;
             }
-            let address = std::str::from_utf8(&line[..16]).ok().and_then(|hex| u64::from_str_radix(hex, 16).ok());
+            let address =
+                std::str::from_utf8(&line[..16]).ok().and_then(|hex| u64::from_str_radix(hex, 16).ok());
             marks.extend(address.filter(|address| *address > 0).map(|address| (name, address)));
         }
         let range = |start: &str, end: &str| {
-            Some((*marks.get(start.as_bytes())?, *marks.get(end.as_bytes())?)).filter(|(start, end)| start < end)
+            Some((*marks.get(start.as_bytes())?, *marks.get(end.as_bytes())?))
+                .filter(|(start, end)| start < end)
         };
         let all =
             [range("__sched_text_start", "__sched_text_end"), range("__lock_text_start", "__lock_text_end")];

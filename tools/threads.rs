@@ -9,6 +9,7 @@ use biopsy::envelope::{Envelope, Lost, Missing};
 use biopsy::host::Host;
 use biopsy::host::cgroups::Hierarchy;
 use biopsy::host::processes;
+use biopsy::host::select;
 use biopsy::probe::threads::{Options, ThreadProbe};
 use biopsy::refusal::Refusal;
 use biopsy::render;
@@ -23,7 +24,10 @@ use crate::{clock, output, stop, submitters, window};
 pub fn run(args: &Threads, color: Color) -> Result<()> {
     let root = Path::new("/");
     let host = Host::read(root)?;
-    let devices = window::resolve_layers(&host, &args.window)?;
+    let mut devices: Vec<String> = Vec::new();
+    for text in &args.window.devices {
+        window::add(&mut devices, &[select::resolve(&host, root, text)?]);
+    }
     let columns = columns(args);
     let mut sink = Sink::open(args.output.output.as_deref())?;
     let options = options(args, &host, &devices, &columns)?;
@@ -76,7 +80,7 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
     trust(&end, args.window.max_loss)
 }
 
-/// What to count apart: as asked for, else the usual, and with -d the device.
+/// What to count apart: as asked for, else the usual.
 fn columns(args: &Threads) -> Vec<Column> {
     let mut columns = if args.group_by.is_empty() { Column::USUAL.to_vec() } else { args.group_by.clone() };
     columns.dedup();
@@ -128,8 +132,11 @@ struct Naming<'a> {
 
 impl<'a> Naming<'a> {
     fn new(host: &Host, root: &'a Path) -> Self {
-        let devices =
-            host.devices.iter().map(|device| (device.major << 20 | device.minor, device.name.clone())).collect();
+        let devices = host
+            .devices
+            .iter()
+            .map(|device| (device.major << 20 | device.minor, device.name.clone()))
+            .collect();
         Self { root, symbolizer: Symbolizer::new(), scheduler: None, devices }
     }
 
@@ -167,7 +174,10 @@ fn picture(summary: &ThreadSummary, hz: u32) -> Result<Vec<u8>> {
 fn trust(end: &Reading, max_loss: f64) -> Result<()> {
     let loss = &end.loss;
     if end.rounds == 0 {
-        return Err(Refusal::Untrusted("not one round was over in this time: give it longer with --for".to_string()).into());
+        return Err(Refusal::Untrusted(
+            "not one round was over in this time: give it longer with --for".to_string(),
+        )
+        .into());
     }
     if loss.missed > end.rounds {
         return Err(Refusal::Untrusted(format!(

@@ -198,7 +198,10 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
         stack.map_or_else(Vec::new, |stack| stack.frames.clone())
     };
     let row = |(key, (counted, by_stack)): (Key, (Counted, HashMap<u32, u64>))| {
-        let most = by_stack.iter().filter(|(place, _)| **place > 0).max_by_key(|(place, n)| (**n, u32::MAX - **place));
+        let most = by_stack
+            .iter()
+            .filter(|(place, _)| **place > 0)
+            .max_by_key(|(place, n)| (**n, u32::MAX - **place));
         Row {
             comm: key.comm,
             state: key.state,
@@ -214,12 +217,10 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
     };
     let mut rows: Vec<Row> = rows.into_iter().map(row).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.share.samples));
-    let wait = |((place, wchan), (counted, devices)): ((u32, Option<String>), (Counted, BTreeMap<String, u64>))| Wait {
-        stack: frames(place),
-        wchan,
-        devices,
-        share: counted.share(sampled),
-    };
+    let wait =
+        |((place, wchan), (counted, devices)): ((u32, Option<String>), (Counted, BTreeMap<String, u64>))| {
+            Wait { stack: frames(place), wchan, devices, share: counted.share(sampled) }
+        };
     let mut waits: Vec<Wait> = waits.into_iter().map(wait).collect();
     waits.sort_by_key(|wait| std::cmp::Reverse(wait.share.samples));
     ThreadSummary {
@@ -328,7 +329,9 @@ impl Key {
                 Column::State => key.state = Some(sighting.state),
                 Column::Syscall => key.syscall = call(sighting),
                 Column::Wchan => key.wchan.clone_from(&wchan),
-                Column::Kstack => key.kstack = Some(stack.map_or_else(Vec::new, |stack| stack.frames.clone())),
+                Column::Kstack => {
+                    key.kstack = Some(stack.map_or_else(Vec::new, |stack| stack.frames.clone()))
+                }
                 Column::Cgroup => key.cgroup = cgroup(sighting, meaning),
                 Column::Pid => key.pid = Some(sighting.pid),
                 Column::Device => key.device = device(sighting, meaning),
@@ -347,7 +350,9 @@ fn call(sighting: &Sighting) -> Option<String> {
     match sighting.call {
         Call::Unknown if sighting.on_cpu == Some(true) => Some("[on CPU]".to_string()),
         Call::Unknown | Call::None => None,
-        Call::Number(number) => Some(syscalls::name(number).map_or_else(|| number.to_string(), str::to_string)),
+        Call::Number(number) => {
+            Some(syscalls::name(number).map_or_else(|| number.to_string(), str::to_string))
+        }
         Call::Compat(number) => Some(format!("[32-bit] {number}")),
     }
 }

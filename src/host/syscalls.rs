@@ -47,7 +47,10 @@ mod tests {
         for line in TABLE.lines() {
             let (number, name) = line.split_once(' ').unwrap();
             let number = Some(number.parse::<u32>().unwrap());
-            assert!(number > last && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'));
+            assert!(
+                number > last
+                    && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+            );
             last = number;
         }
     }

@@ -177,7 +177,10 @@ mod tests {
         fs::create_dir_all(root.join("proc/self")).unwrap();
         let (mut threads, more) = all(&root, &[]);
         threads.sort_by_key(|thread| thread.tid);
-        assert_eq!(threads.iter().map(|t| (t.pid, t.tid)).collect::<Vec<_>>(), [(12, 12), (12, 13), (14, 14)]);
+        assert_eq!(
+            threads.iter().map(|t| (t.pid, t.tid)).collect::<Vec<_>>(),
+            [(12, 12), (12, 13), (14, 14)]
+        );
         assert!(!more);
         assert_eq!(threads[0].stat().unwrap().state, 'D');
         assert_eq!(threads[0].wchan().as_deref(), Some("pipe_read"));

@@ -2,7 +2,7 @@
 //! permitted, by the files of `/proc`.
 
 mod files;
-mod kernel;
+pub(super) mod kernel;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -68,9 +68,10 @@ impl Options {
             return false;
         }
         if self.filters_cgroups() {
-            let by_path = sighting.cgroup_path.as_deref().is_some_and(|path| {
-                self.cgroup_paths.iter().any(|wanted| is_below(path, wanted))
-            });
+            let by_path = sighting
+                .cgroup_path
+                .as_deref()
+                .is_some_and(|path| self.cgroup_paths.iter().any(|wanted| is_below(path, wanted)));
             if !by_path && !self.cgroups.contains(&sighting.cgroup) {
                 return false;
             }

@@ -122,7 +122,10 @@ fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Res
         return Ok(());
     }
     if name == "threads" {
-        anyhow::ensure!(bytes.len() == size_of::<threads::types::rodata>(), "other constants than those known");
+        anyhow::ensure!(
+            bytes.len() == size_of::<threads::types::rodata>(),
+            "other constants than those known"
+        );
         // SAFETY: as below, with the struct of this object.
         let constants = unsafe { &mut *bytes.as_mut_ptr().cast::<threads::types::rodata>() };
         constants.config.want_stacks = 1;

@@ -140,7 +140,8 @@ fn a_place_is_the_first_frame_outside_of_the_scheduler() {
     let sampled = tally.finish(1);
     for scheduler in [scheduler(), Scheduler::default()] {
         let rows = with(&sampled, &[Column::Comm, Column::Wchan], &scheduler).rows;
-        let of = |comm: &str| rows.iter().find(|row| row.comm.as_deref() == Some(comm)).unwrap().wchan.clone();
+        let of =
+            |comm: &str| rows.iter().find(|row| row.comm.as_deref() == Some(comm)).unwrap().wchan.clone();
         assert_eq!(of("a").as_deref(), Some("wait_on_page_bit_common"));
         assert_eq!([of("b"), of("c"), of("d")], [None, None, None]);
     }
@@ -165,7 +166,8 @@ fn threads_are_counted_apart_by_what_is_asked_for() {
     );
     assert_eq!(row.stack, ["generic_file_read_iter", "__schedule"]);
     let of = |column| summary(&sampled, &[column]).rows.len();
-    let counts = [of(Column::Pid), of(Column::Cgroup), of(Column::Device), of(Column::Syscall), of(Column::Kstack)];
+    let counts =
+        [of(Column::Pid), of(Column::Cgroup), of(Column::Device), of(Column::Syscall), of(Column::Kstack)];
     assert_eq!(counts, [2, 2, 2, 2, 3]);
     assert_eq!(summary(&sampled, &[Column::Cgroup]).rows[0].cgroup.as_deref(), Some("/a"));
     assert_eq!(summary(&sampled, &[Column::Comm]).rows[0].pid, None);
@@ -179,10 +181,7 @@ fn folded_stacks_hold_every_sample_and_no_escape_sequence() {
     tally.add(Sighting { on_cpu: Some(true), ..thread("c", 'R') }, &[]);
     let summary = summary(&tally.finish(1), &Column::USUAL);
     let lines: Vec<&str> = summary.folded.keys().map(String::as_str).collect();
-    assert_eq!(
-        lines,
-        ["a\\x3bb\\x1b[*J *;wait_on_page_bit_common_[k];__schedule_[k]", "c;[on CPU]"]
-    );
+    assert_eq!(lines, ["a\\x3bb\\x1b[*J *;wait_on_page_bit_common_[k];__schedule_[k]", "c;[on CPU]"]);
     assert_eq!(summary.folded.values().sum::<u64>(), summary.samples);
 }
 
@@ -195,7 +194,10 @@ fn what_is_not_told_is_absent() {
     tally.add(seen('R'), &[]);
     tally.add(Sighting { wchan: Some("folio_wait_bit_common".into()), ..seen('D') }, &[]);
     let summary = summary(&tally.finish(1), &Column::USUAL);
-    assert_eq!((summary.classes.on_cpu, summary.classes.run_queue, summary.classes.io_wait), (None, None, None));
+    assert_eq!(
+        (summary.classes.on_cpu, summary.classes.run_queue, summary.classes.io_wait),
+        (None, None, None)
+    );
     assert_eq!((summary.classes.runnable.samples, summary.classes.uninterruptible.samples), (1, 1));
     assert!(summary.rows.iter().any(|row| row.wchan.as_deref() == Some("folio_wait_bit_common")));
 }

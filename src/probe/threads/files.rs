@@ -96,9 +96,10 @@ pub fn missing(why: &str) -> Vec<Missing> {
         Missing {
             part: Some("syscall".to_string()),
             reason: "refused".to_string(),
-            why: "system calls and places of other users' threads are shown to those who may debug them; such \
+            why:
+                "system calls and places of other users' threads are shown to those who may debug them; such \
                   threads count in `unread`"
-                .to_string(),
+                    .to_string(),
             remedy: Some("run as root".to_string()),
             ..Missing::default()
         },

@@ -64,29 +64,8 @@ impl Kernel {
     }
 
     fn load_with(options: &Options, btf: &KernelBtf, loops: bool) -> Result<Self> {
-        libbpf::listen();
-        let failed = |error: libbpf_rs::Error| refusal("loading the thread sampler", &error);
-        let mut open = ThreadsSkelBuilder::default().open(libbpf::object_place()).map_err(failed)?;
-        let told = open.maps.rodata_data.as_mut().context("the object has constants")?;
-        told.config.want_sleepers = options.sleepers.into();
-        told.config.want_stacks = 1;
-        told.config.want_cgroups = options.reads_cgroups().into();
-        told.config.unified_cgroups = options.unified_cgroups.into();
-        told.config.want_devices = options.by_device.into();
-        if options.by_device {
-            told.arguments.bio_queue = btf.arguments()?.bio_queue;
-        }
-        open.progs.sample_threads.set_autoload(loops);
-        open.progs.sample_thread.set_autoload(!loops);
-        open.progs.note_bio.set_autoload(options.by_device);
-        open.maps.thread_ring.set_max_entries(RING_BYTES).map_err(failed)?;
-        if !options.by_device {
-            open.maps.handed_bios.set_max_entries(1).map_err(failed)?;
-        }
-        if !loops {
-            open.maps.known_tasks.set_max_entries(1).map_err(failed)?;
-        }
-        let skel = open.load().map_err(failed)?;
+        let failed = |error: libbpf_rs::Error| refusal("starting the thread sampler", &error);
+        let skel = loaded(options, btf, loops)?;
         let found = Rc::new(RefCell::new(Vec::new()));
         let into = Rc::clone(&found);
         let mut builder = RingBufferBuilder::new();
@@ -130,7 +109,8 @@ impl Kernel {
             missing.push(Missing {
                 part: Some("device".to_string()),
                 reason: "not-asked-for".to_string(),
-                why: "which device a thread waits for takes a program at each bio that is handed in".to_string(),
+                why: "which device a thread waits for takes a program at each bio that is handed in"
+                    .to_string(),
                 remedy: Some("name it with -d, or ask for all with -G device".to_string()),
                 ..Missing::default()
             });
@@ -222,6 +202,43 @@ impl Kernel {
             ..Cost::default()
         }
     }
+}
+
+/// The programs as they are wanted, loaded and not attached.
+fn loaded(options: &Options, btf: &KernelBtf, loops: bool) -> Result<ThreadsSkel<'static>> {
+    libbpf::listen();
+    let failed = |error: libbpf_rs::Error| refusal("loading the thread sampler", &error);
+    let mut open = ThreadsSkelBuilder::default().open(libbpf::object_place()).map_err(failed)?;
+    let told = open.maps.rodata_data.as_mut().context("the object has constants")?;
+    told.config.want_sleepers = options.sleepers.into();
+    told.config.want_stacks = 1;
+    told.config.want_cgroups = options.reads_cgroups().into();
+    told.config.unified_cgroups = options.unified_cgroups.into();
+    told.config.want_devices = options.by_device.into();
+    if options.by_device {
+        told.arguments.bio_queue = btf.arguments()?.bio_queue;
+    }
+    open.progs.sample_threads.set_autoload(loops);
+    open.progs.sample_thread.set_autoload(!loops);
+    open.progs.note_bio.set_autoload(options.by_device);
+    open.maps.thread_ring.set_max_entries(RING_BYTES).map_err(failed)?;
+    if !options.by_device {
+        open.maps.handed_bios.set_max_entries(1).map_err(failed)?;
+    }
+    if !loops {
+        open.maps.known_tasks.set_max_entries(1).map_err(failed)?;
+    }
+    open.load().map_err(failed)
+}
+
+/// Loads what looks at the threads, and lets it go: whether this kernel takes it, and which of the two.
+pub fn try_load() -> Result<&'static str> {
+    let btf = KernelBtf::read()?;
+    let options = Options::default();
+    if btf.iterates_tasks() && loaded(&options, &btf, true).is_ok() {
+        return Ok("sample_threads");
+    }
+    loaded(&options, &btf, false).map(|_| "sample_thread")
 }
 
 /// Of the program that looks, and of the one at the bios.

@@ -104,10 +104,8 @@ fn states(summary: &ThreadSummary) -> String {
 
 fn rows(summary: &ThreadSummary, shown: usize) -> String {
     let columns = &summary.columns;
-    let header: Vec<&str> = ["threads", "±", "samples"]
-        .into_iter()
-        .chain(columns.iter().map(|column| column.name()))
-        .collect();
+    let header: Vec<&str> =
+        ["threads", "±", "samples"].into_iter().chain(columns.iter().map(|column| column.name())).collect();
     let line = |row: &Row| {
         let mut cells = vec![
             format!("{:.2}", row.share.average_threads),
@@ -158,7 +156,11 @@ fn waits(summary: &ThreadSummary) -> String {
     }
     if summary.waits.len() > MOST_WAITS {
         let rest: u64 = summary.waits.iter().skip(MOST_WAITS).map(|wait| wait.share.samples).sum();
-        out.push_str(&format!("  and {} samples at {} more places\n", count(rest), summary.waits.len() - MOST_WAITS));
+        out.push_str(&format!(
+            "  and {} samples at {} more places\n",
+            count(rest),
+            summary.waits.len() - MOST_WAITS
+        ));
     }
     out
 }
@@ -211,8 +213,16 @@ mod tests {
     #[test]
     fn the_table_is_that_of_source_t() {
         let text = render(&Envelope::default(), &summary(), None, Style { hz: 10, ..Style::default() });
-        assert!(text.starts_with("59.4 threads on average, of 500 that were there; 100 rounds in 10.0 s (10 Hz)"), "{text}");
-        assert!(text.contains("59.41    0.50    5,941  io_wqe_worker-*      D        -  wait_on_page_bit_common\n"), "{text}");
+        assert!(
+            text.starts_with("59.4 threads on average, of 500 that were there; 100 rounds in 10.0 s (10 Hz)"),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                "59.41    0.50    5,941  io_wqe_worker-*      D        -  wait_on_page_bit_common\n"
+            ),
+            "{text}"
+        );
         assert!(text.contains("59.41 ±0.50 waiting for I/O (n=5,941)"), "{text}");
     }
 
