@@ -36,6 +36,8 @@ struct {
 #define TASK_INTERRUPTIBLE   0x0001
 #define TASK_UNINTERRUPTIBLE 0x0002
 #define TASK_NOLOAD	     0x0400
+/* The bits that `ps` shows a letter for; what is being woken (0x200) has none of them. */
+#define TASK_REPORTED 0x007f
 /* Since 5f220be21418 (5.16), with PREEMPT_RT; in 5.10 beyond all states. */
 #define TASK_RTLOCK_WAIT 0x1000
 
@@ -206,7 +208,8 @@ static __always_inline void sample(struct task_struct *task)
 	to->pad = 0;
 	to->cgroup = config.want_cgroups ? cgroup_of(task) : 0;
 	BPF_CORE_READ_STR_INTO(&to->comm, task, comm);
-	if (state && is_in_iowait(task))
+	/* One that is being woken still has the mark. */
+	if (state & TASK_REPORTED && is_in_iowait(task))
 		to->flags |= THREAD_IN_IOWAIT;
 	if (bpf_core_field_exists(struct task_struct, on_cpu) && task->on_cpu) {
 		to->flags |= THREAD_ON_CPU;

@@ -5,6 +5,7 @@ mod live;
 mod scratch;
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -88,17 +89,19 @@ fn samples(rows: &[&Value]) -> u64 {
     rows.iter().map(|row| number(&row["samples"])).sum()
 }
 
-/// A thread that waits in clone() until its child has ended, which is after so long: no signal but a deadly one ends
-/// that, and it is no I/O.
-fn vforked(name: &str, lasts: Duration) -> JoinHandle<()> {
+/// A thread that waits in clone() until its child has ended: no signal but a deadly one ends that, and it is no I/O.
+/// The child lives until the writing end of a pipe is closed, or a minute.
+fn vforked(name: &str, (reader, writer): (i32, i32)) -> JoinHandle<()> {
     let wait = move || {
         let flags = libc::CLONE_VFORK | libc::SIGCHLD;
-        // SAFETY: as fork(): the child has memory of its own, and calls nothing but poll and _exit.
+        // SAFETY: as fork(): the child has memory of its own, and calls nothing but close, poll and _exit.
         let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
         if child == 0 {
-            // SAFETY: no descriptors, so that nothing is read or written.
+            // SAFETY: both descriptors are open, and `end` lives across the call.
             unsafe {
-                libc::poll(std::ptr::null_mut(), 0, lasts.as_millis() as libc::c_int);
+                libc::close(writer);
+                let mut end = libc::pollfd { fd: reader, events: libc::POLLIN, revents: 0 };
+                libc::poll(&raw mut end, 1, 60_000);
                 libc::_exit(0);
             }
         }
@@ -169,9 +172,10 @@ fn uninterruptible_threads_are_counted_under_harmless_names() {
     if !is_root() {
         return;
     }
-    let lasts = Duration::from_secs(6);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let ends = (reader.as_raw_fd(), writer.as_raw_fd());
     let names = ["vforked-1", "vforked-22", "vforked-3", "\x1b[31mevil;\n"];
-    let threads: Vec<_> = names.iter().map(|name| vforked(name, lasts)).collect();
+    let threads: Vec<_> = names.iter().map(|name| vforked(name, ends)).collect();
     std::thread::sleep(Duration::from_millis(300));
     let own = Children::chosen(&[std::process::id()]);
     let view = view(&["--for", "1s", "--comm", "vforked-*"], &own);
@@ -196,6 +200,7 @@ fn uninterruptible_threads_are_counted_under_harmless_names() {
         finish(biopsy(&["threads", "--for", "500ms", "--stacks", "flame"]).args(&own).spawn().unwrap());
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("<?xml") && text.contains("vforked-*") && !text.contains('\x1b'), "{text}");
+    drop(writer);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
