@@ -52,7 +52,7 @@ pub struct Options {
     pub devices: Vec<u32>,
     /// The block controller is in the one hierarchy of all controllers.
     pub unified_cgroups: bool,
-    /// Measure the programs with the kernel's statistics, one round in [`kernel::MEASURE_EVERY`].
+    /// Measure the programs with the kernel's statistics, during some of the rounds.
     pub cost: bool,
 }
 

@@ -23,8 +23,11 @@ use super::Options;
 /// Room for the threads of one round that are not passed over: ten thousand with stacks of usual depth.
 const RING_BYTES: u32 = 4 << 20;
 
-/// The kernel's statistics are on during one round of so many.
-pub const MEASURE_EVERY: u64 = 10;
+/// The kernel's statistics are on during one round of so many, of the first ones and later: to switch them changes the
+/// kernel's code, for which all CPUs stop.
+const MEASURE_EVERY: u64 = 10;
+const MEASURE_FIRST: u64 = 50;
+const MEASURE_LATER: u64 = 100;
 
 /// What was found in a round and goes into its tally.
 pub type Add<'a> = dyn FnMut(&mut Tally, Sighting, u32, &[u64]) + 'a;
@@ -120,7 +123,8 @@ impl Kernel {
 
     /// One look at all threads.
     pub fn round(&mut self, tally: &mut Tally, add: &mut Add<'_>) {
-        let measure = self.measured.is_some() && self.can_measure && self.rounds % MEASURE_EVERY == 0;
+        let every = if self.rounds < MEASURE_FIRST { MEASURE_EVERY } else { MEASURE_LATER };
+        let measure = self.measured.is_some() && self.can_measure && self.rounds.is_multiple_of(every);
         let statistics = if measure { libbpf::enable_stats().ok() } else { None };
         let before = statistics.as_ref().map(|_| self.stats());
         let (passed, cut) = self.counters();
