@@ -240,7 +240,8 @@ struct task_struct {
 	unsigned int __state;
 	int exit_state;
 	unsigned int flags;
-	int on_cpu;
+	/* An int until it became smaller (seen on 7.2): only of unsigned ones the size may differ. */
+	unsigned int on_cpu;
 	unsigned in_iowait : 1;
 	/* How often it has gone to sleep by itself. */
 	unsigned long nvcsw;

@@ -168,7 +168,7 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
         at.and_then(|at| stacks.get(at))
     };
     let mut rows: BTreeMap<Key, (Counted, HashMap<u32, u64>)> = BTreeMap::new();
-    let mut waits: BTreeMap<(u32, Option<String>), (Counted, BTreeMap<String, u64>)> = BTreeMap::new();
+    let mut waits: BTreeMap<Place, (Counted, ByDevice)> = BTreeMap::new();
     let mut classes: BTreeMap<Class, Counted> = BTreeMap::new();
     let mut folded = BTreeMap::new();
     for (at, batch) in sampled.batches.iter().enumerate() {
@@ -217,10 +217,12 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
     };
     let mut rows: Vec<Row> = rows.into_iter().map(row).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.share.samples));
-    let wait =
-        |((place, wchan), (counted, devices)): ((u32, Option<String>), (Counted, BTreeMap<String, u64>))| {
-            Wait { stack: frames(place), wchan, devices, share: counted.share(sampled) }
-        };
+    let wait = |((place, wchan), (counted, devices)): (Place, (Counted, ByDevice))| Wait {
+        stack: frames(place),
+        wchan,
+        devices,
+        share: counted.share(sampled),
+    };
     let mut waits: Vec<Wait> = waits.into_iter().map(wait).collect();
     waits.sort_by_key(|wait| std::cmp::Reverse(wait.share.samples));
     ThreadSummary {
@@ -236,6 +238,11 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
         loss: sampled.loss,
     }
 }
+
+/// The stack + 1 and the name of the place that threads wait in.
+type Place = (u32, Option<String>);
+/// Samples by the disk that they wait for.
+type ByDevice = BTreeMap<String, u64>;
 
 /// A stack with names, outermost first.
 #[derive(Debug, Clone, Default, PartialEq)]
