@@ -53,6 +53,18 @@ struct cgroup_subsys_state {
 	struct cgroup *cgroup;
 } CORE;
 
+/* With CONFIG_BLK_CGROUP, and CONFIG_MEMCG. */
+enum cgroup_subsys_id {
+	io_cgrp_id = 3,
+	memory_cgrp_id = 4,
+};
+
+/* By controller the group that a task is in; `dfl_cgrp` is that of v2. */
+struct css_set {
+	struct cgroup_subsys_state *subsys[16];
+	struct cgroup *dfl_cgrp;
+} CORE;
+
 struct blkcg {
 	struct cgroup_subsys_state css;
 } CORE;
@@ -135,6 +147,8 @@ struct pt_regs {
 	unsigned long dx;
 	unsigned long si;
 	unsigned long di;
+	/* The number of the system call; -1 where something else led into the kernel. */
+	unsigned long orig_ax;
 } CORE;
 
 struct timespec64 {
@@ -190,6 +204,8 @@ enum req_flag_bits {
 /* Of 5.12 and newer. */
 #define PF_IO_WORKER 0x00000010
 #define PF_WQ_WORKER 0x00000020
+/* Where there are tasks of vhost (54e6842d0775, 6.4); another flag before. */
+#define PF_USER_WORKER 0x00004000
 
 /* kernel/kthread.c, kernel/workqueue.c: which queue a worker has its work from. */
 struct workqueue_struct {
@@ -208,18 +224,36 @@ struct kthread {
 	void *data;
 } CORE;
 
-/* With CONFIG_BLK_CGROUP, and CONFIG_MEMCG. */
-enum cgroup_subsys_id {
-	io_cgrp_id = 3,
-	memory_cgrp_id = 4,
-};
-
-struct css_set {
-	struct cgroup_subsys_state *subsys[1];
+struct list_head {
+	struct list_head *next;
 } CORE;
 
+/* Of x86. */
+struct thread_info {
+	__u32 status;
+} CORE;
+
+/* TS_COMPAT of x86: a macro, so not in BTF. */
+#define THREAD_STATUS_COMPAT 0x0002
+
 struct task_struct {
+	struct thread_info thread_info;
+	/* Since 2f064a59a11f (5.14); `state` before. */
+	unsigned int __state;
+	int exit_state;
 	unsigned int flags;
+	/* An int until it became smaller (seen on 7.2): only of unsigned ones the size may differ.
+	 */
+	unsigned int on_cpu;
+	unsigned in_iowait : 1;
+	/* How often it has gone to sleep by itself. */
+	unsigned long nvcsw;
+	__u64 start_time;
+	struct css_set *cgroups;
+	/* By which a process has its threads. */
+	struct list_head thread_node;
+	void *signal;
+	int tgid;
 	int pid;
 	struct mm_struct *mm;
 	void *stack;
@@ -229,7 +263,6 @@ struct task_struct {
 	 * Since e32cf5dfbe22 (5.17). */
 	void *worker_private;
 	struct task_struct *group_leader;
-	struct css_set *cgroups;
 	char comm[16];
 } CORE;
 
@@ -277,6 +310,18 @@ struct irqaction {
 /* The registers in front of it differ by architecture: CO-RE finds the offset. */
 struct bpf_perf_event_data {
 	__u64 sample_period;
+} CORE;
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} CORE;
+
+/* `task` is NULL behind the last one. */
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 } CORE;
 
 #endif

@@ -18,6 +18,7 @@
 #include "kernel.h"
 #include "compat.h"
 #include "wire.h"
+#include "cgroups.h"
 #include "hist.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -147,19 +148,10 @@ struct {
 
 static __always_inline __u64 cgroup_of_current(void)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
-	struct cgroup_subsys_state *state = 0;
-	struct css_set *set;
-	__u32 at;
-
 	if (config.unified_cgroups ||
 	    !bpf_core_enum_value_exists(enum cgroup_subsys_id, io_cgrp_id))
 		return bpf_get_current_cgroup_id();
-	set = BPF_CORE_READ(task, cgroups);
-	at = bpf_core_enum_value(enum cgroup_subsys_id, io_cgrp_id);
-	bpf_probe_read_kernel(&state, sizeof(state),
-			      (void *)set + bpf_core_field_offset(struct css_set, subsys) + at * 8);
-	return state ? BPF_CORE_READ(state, cgroup, kn, id) : 0;
+	return group_of((struct task_struct *)bpf_get_current_task(), io_cgrp_id);
 }
 
 /* Whether the current task is among those that were named. */

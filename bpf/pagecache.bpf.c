@@ -24,6 +24,7 @@
 #include "kernel.h"
 #include "compat.h"
 #include "wire.h"
+#include "cgroups.h"
 #include "hist.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -125,30 +126,12 @@ static __always_inline int begin(__u32 kind, __u32 node)
 	return 0;
 }
 
-/* The group of the memory controller that the task is in, on v1 and v2; 0 where there is no such
- * controller. */
-static __always_inline __u64 memory_group(void)
-{
-	struct task_struct *task = (void *)bpf_get_current_task();
-	struct cgroup_subsys_state *state = 0;
-	const void *set;
-
-	if (!bpf_core_enum_value_exists(enum cgroup_subsys_id, memory_cgrp_id))
-		return 0;
-	set = BPF_CORE_READ(task, cgroups);
-	bpf_probe_read_kernel(&state, sizeof(state),
-			      set + bpf_core_field_offset(struct css_set, subsys) +
-				  sizeof(state) *
-				      bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id));
-	return state ? BPF_CORE_READ(state, cgroup, kn, id) : 0;
-}
-
 static __always_inline void note_reclaimer(__u32 kind, __u64 took, __u64 pages)
 {
 	struct wire_reclaimer_key key = {.kind = kind, .pid = bpf_get_current_pid_tgid() >> 32};
 	struct wire_reclaimer *row, new = {};
 
-	key.cgroup = memory_group();
+	key.cgroup = group_of((struct task_struct *)bpf_get_current_task(), memory_cgrp_id);
 	bpf_get_current_comm(key.comm, sizeof(key.comm));
 	row = bpf_map_lookup_elem(&reclaimers, &key);
 	if (!row) {

@@ -24,5 +24,6 @@ pub mod queues;
 pub mod stacks;
 pub mod stage;
 pub mod sweep;
+pub mod threads;
 pub mod top;
 pub mod trace;

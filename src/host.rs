@@ -35,6 +35,8 @@ pub mod processes;
 pub mod rights;
 pub mod select;
 pub mod smt;
+pub mod syscalls;
+pub mod threads;
 pub mod throttle;
 pub mod vectors;
 pub mod vmstat;

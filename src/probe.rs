@@ -24,6 +24,7 @@ pub mod preflight;
 mod skel;
 pub mod stacks;
 mod syscalls;
+pub mod threads;
 pub mod verifier;
 
 use std::time::{Duration, Instant};

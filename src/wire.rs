@@ -15,6 +15,7 @@ pub mod places;
 pub mod reading;
 pub mod rows;
 pub mod stacks;
+pub mod threads;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use biopsy::analyze::groups::Dimension;
 use biopsy::analyze::op::Op;
+use biopsy::analyze::threads::Column;
 use biopsy::load::options::Section;
 use biopsy::probe::interrupts::TIME_EVERY;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
@@ -27,6 +28,7 @@ Where to start:
   sudo biopsy latency -d nvme0n1 1            where the time goes, every second
   sudo biopsy interrupts -d nvme0n1 --for 5s  how many I/Os each interrupt carries
   sudo biopsy locks --for 5s                  which lock is waited for, and by whom
+  sudo biopsy threads --for 5s                what the threads are doing, and where they wait
   biopsy load /var/tmp --scratch              how fast it goes, without any probe
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 refused (nothing was measured), 4 measured but not to be trusted."
@@ -60,6 +62,8 @@ pub enum Verb {
     Interrupts(Interrupts),
     /// Which lock is waited for, by whom, and how long; whether the page cache is reclaimed, by whom, and what that costs.
     Locks(Locks),
+    /// What the threads are doing: how many run or wait, in which system call and where in the kernel.
+    Threads(Threads),
     /// Each I/O, one line: every stage, who handed it in, where it ran, what the application called it.
     Trace(Trace),
     /// What the machine does: tasks, CPU time, memory, disks, one line per second.
@@ -213,6 +217,56 @@ pub struct Locks {
     /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Some times a second all threads are looked at. Shown are those that run or could run (R), wait without being \
+interruptible (D), or wait for I/O as the kernel accounts it; with --all also those that sleep. The average is samples \
+divided by rounds: 2.5 means that at any moment two or three threads were there. Names have each number as `*`.
+
+Without the rights for programs the files of /proc tell less, at a higher cost.
+
+Which device a thread waits for is known where it handed a bio in and has gone to sleep for I/O once since.")]
+pub struct Threads {
+    #[command(flatten)]
+    pub window: Window,
+    #[command(flatten)]
+    pub output: Output,
+    /// Rounds per second, each at a random moment of its part of the second: 10, or 2 where only files tell.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub hz: Option<u32>,
+    /// Count threads apart by these: comm, state, syscall, wchan, kstack, cgroup, pid, device.
+    #[arg(short = 'G', long = "group-by", value_name = "WORD,...", value_parser = column(), value_delimiter = ',',
+        num_args = 1)]
+    pub group_by: Vec<Column>,
+    /// Only threads of this process. Can be repeated.
+    #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pids: Vec<u32>,
+    /// Only threads of this name, also one with each number as `*`. Can be repeated.
+    #[arg(long = "comm", value_name = "NAME", value_parser = comm)]
+    pub comms: Vec<String>,
+    /// Only threads of this cgroup and of those below it: a path from the root of the block controller's hierarchy
+    /// on, or an absolute one. Can be repeated.
+    #[arg(long = "cgroup", value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
+    pub cgroups: Vec<String>,
+    /// Threads that sleep as well, and every row.
+    #[arg(long)]
+    pub all: bool,
+    /// The kernel stacks in place of the table: as folded lines, or as a flame graph (SVG).
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "json")]
+    pub stacks: Option<Stacks>,
+    #[command(flatten)]
+    pub interval: Interval,
+    /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Stacks {
+    Folded,
+    Flame,
 }
 
 #[derive(Debug, Args)]
@@ -531,6 +585,13 @@ fn dimension() -> impl TypedValueParser<Value = Dimension> {
     let named = |word: String| Dimension::ALL.into_iter().find(|dimension| dimension.name() == word);
     PossibleValuesParser::new(Dimension::ALL.map(Dimension::name))
         .try_map(move |word| named(word).ok_or("no such dimension"))
+}
+
+/// A column of threads by its name.
+fn column() -> impl TypedValueParser<Value = Column> {
+    let named = |word: String| Column::ALL.into_iter().find(|column| column.name() == word);
+    PossibleValuesParser::new(Column::ALL.map(Column::name))
+        .try_map(move |word| named(word).ok_or("no such column"))
 }
 
 /// A class of requests by its name.

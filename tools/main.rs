@@ -16,6 +16,7 @@ mod progress;
 mod self_test;
 mod stop;
 mod submitters;
+mod threads;
 mod top;
 mod trace;
 mod watch;
@@ -51,6 +52,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Latency(args) => latency::run(args, cli.color),
         cli::Verb::Interrupts(args) => interrupts::run(args, cli.color),
         cli::Verb::Locks(args) => locks::run(args, cli.color),
+        cli::Verb::Threads(args) => threads::run(args, cli.color),
         cli::Verb::Trace(args) => trace::run(args),
         cli::Verb::Top(args) => top::run(args),
         cli::Verb::Load(args) => load::run(args),

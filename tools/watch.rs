@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 use biopsy::probe::interrupts::InterruptProbe;
 use biopsy::probe::latency::LatencyProbe;
+use biopsy::probe::threads::ThreadProbe;
 use biopsy::wire;
 
 use crate::child::Running;
@@ -45,6 +46,7 @@ macro_rules! probe {
 }
 probe!(LatencyProbe, wire::reading::Reading);
 probe!(InterruptProbe, wire::interrupts::Reading);
+probe!(ThreadProbe, wire::threads::Reading);
 
 /// How long, how often, and beside what.
 pub struct Watch<'a> {

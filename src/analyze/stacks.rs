@@ -264,7 +264,7 @@ fn fold(sample: &Sample, names: &Names) -> String {
 
 /// Appends a name as text that cannot break a folded line: `;` and line ends separate, control
 /// characters and bidirectional overrides deceive, and the backslash marks what was escaped.
-fn escape(name: &[u8], out: &mut String) {
+pub(crate) fn escape(name: &[u8], out: &mut String) {
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {
             let hidden = matches!(c as u32, 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0xfeff | 0xfff9..=0xfffb);

@@ -225,6 +225,11 @@ impl KernelBtf {
         FuncProto::try_from(begin.referenced_type()).is_ok_and(|arguments| arguments.len() > 3)
     }
 
+    /// Whether a program may go through all tasks by itself (c68a78ffe2cb, 6.7).
+    pub fn iterates_tasks(&self) -> bool {
+        self.vmlinux.type_by_name::<Func<'_>>("bpf_iter_task_new").is_some()
+    }
+
     fn place(&self, event: &str, wanted: &str) -> Result<u32> {
         let found = self.prototype(event).and_then(|arguments| place(&arguments, wanted));
         Ok(found.ok_or_else(|| {

@@ -164,6 +164,9 @@ pub const NO_INTERRUPTS_BY_FILE: &str =
 /// Nor have those of locks.
 pub const NO_LOCKS_BY_FILE: &str =
     "with a BTF file the kernel types no arguments, and locks are not followed";
+/// The same of its programs.
+pub const NO_THREADS_BY_FILE: &str =
+    "with a BTF file the kernel types no arguments, and no program goes through the threads";
 
 const RIGHTS_REMEDY: &str = "run as root, or grant the capabilities: setcap cap_bpf,cap_perfmon+ep biopsy";
 
@@ -203,6 +206,7 @@ pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
     let mut programs: Vec<ProgramState> =
         ALL.into_iter().flatten().map(|known| program(known, btf.as_ref().ok(), rights, host)).collect();
     programs.push(sampler(rights));
+    programs.push(thread_sampler(rights));
     let views = views(&programs, host, rights);
     Abilities { btf: btf.is_ok(), programs, views }
 }
@@ -370,6 +374,32 @@ fn sampler(rights: &Rights) -> ProgramState {
     }
 }
 
+/// What `threads` looks with, of which nothing is attached; which of its two programs says the kernel.
+fn thread_sampler(rights: &Rights) -> ProgramState {
+    const NAME: &str = "sample_threads";
+    let (name, reason, remedy) = if btf::file().is_some() {
+        (NAME, Some(NO_THREADS_BY_FILE.to_string()), None)
+    } else if !rights.btf {
+        (NAME, Some(NO_BTF_HERE.to_string()), Some(NO_BTF_REMEDY))
+    } else if rights.locked_down() {
+        (NAME, Some(LOCKED.to_string()), Some(LOCKED_REMEDY))
+    } else if !rights.can_trace() {
+        (NAME, Some("needs CAP_BPF and CAP_PERFMON".to_string()), Some(RIGHTS_REMEDY))
+    } else {
+        match super::threads::kernel::try_load() {
+            Ok(name) => (name, None, None),
+            Err(error) => (NAME, Some(plain(&error.to_string())), None),
+        }
+    };
+    ProgramState {
+        name: name.to_string(),
+        event: "iter/task".to_string(),
+        state: if reason.is_none() { State::Ok } else { State::Missing },
+        reason,
+        remedy: remedy.map(str::to_string),
+    }
+}
+
 fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewState> {
     let view = |name: &str, state, reason: Option<String>, remedy: Option<String>| ViewState {
         name: name.to_string(),
@@ -466,11 +496,20 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
         ),
         _ => view("load", State::Ok, None, None),
     };
+    let threads = match programs.iter().find(|p| p.event == "iter/task" && p.state == State::Missing) {
+        Some(program) => {
+            let less = "by the files of /proc: fewer columns, no kernel stacks, more CPU time";
+            let reason = program.reason.clone().map(|reason| format!("{less}: {reason}"));
+            view("threads", State::Degraded, reason, program.remedy.clone())
+        }
+        None => view("threads", State::Ok, None, None),
+    };
     vec![
         diagnose,
         latency,
         interrupts,
         locks,
+        threads,
         trace,
         view("top", State::Ok, None, None),
         load,

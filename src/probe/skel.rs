@@ -21,12 +21,15 @@ mod generated {
     pub mod paths {
         include!(concat!(env!("OUT_DIR"), "/paths.skel.rs"));
     }
+    pub mod threads {
+        include!(concat!(env!("OUT_DIR"), "/threads.skel.rs"));
+    }
     pub mod baseline {
         include!(concat!(env!("OUT_DIR"), "/baseline.skel.rs"));
     }
 }
 
-pub use generated::{baseline, interrupts, latency, locks, pagecache, paths};
+pub use generated::{baseline, interrupts, latency, locks, pagecache, paths, threads};
 
 use self::generated::latency_old;
 
@@ -44,6 +47,7 @@ use crate::wire::pagecache::{
 use crate::wire::parts::WirePartRow;
 use crate::wire::places::{WirePlace, WireStamps};
 use crate::wire::rows::{WireBounds, WireOperationRow, WireRow, WireTotal};
+use crate::wire::threads::WireThread;
 use crate::wire::{WireBioIo, WireCounters, WireDevice, WireExtent, WireSlot};
 
 macro_rules! compiled {
@@ -63,6 +67,7 @@ pub const OBJECTS: &[(&str, &[u8])] = &[
     compiled!("paths"),
     compiled!("baseline"),
     compiled!("stacks"),
+    compiled!("threads"),
 ];
 
 /// The programs of interrupts.bpf.c.
@@ -159,3 +164,5 @@ same_layout!(WireReclaimerKey, pagecache::types::wire_reclaimer_key: cgroup pid 
 same_layout!(WireReclaimer, pagecache::types::wire_reclaimer: count ns max_ns pages);
 same_layout!(WireReadahead, pagecache::types::wire_readahead: calls asked reads wanted faulted);
 same_layout!(WirePath, paths::types::wire_path: calls ns spins spin_ns);
+same_layout!(WireThread, threads::types::wire_thread: pid tid state exit_state flags syscall frames device lower cgroup
+    comm);

@@ -8,7 +8,7 @@ use libbpf_rs::{AsRawLibbpf, Object, ObjectBuilder, OpenObject, libbpf_sys};
 
 use super::btf::KernelBtf;
 use super::libbpf;
-use super::skel::{self, interrupts, latency, locks, pagecache, paths};
+use super::skel::{self, interrupts, latency, locks, pagecache, paths, threads};
 use crate::host::abilities::VerifiedProgram;
 
 /// The log holds the verifier's totals only (BPF_LOG_STATS), which are a few lines.
@@ -150,6 +150,19 @@ fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Res
     }
     if name == "paths" {
         anyhow::ensure!(bytes.len() == size_of::<paths::types::rodata>(), "other constants than those known");
+        return Ok(());
+    }
+    if name == "threads" {
+        anyhow::ensure!(
+            bytes.len() == size_of::<threads::types::rodata>(),
+            "other constants than those known"
+        );
+        // SAFETY: as below, with the struct of this object.
+        let constants = unsafe { &mut *bytes.as_mut_ptr().cast::<threads::types::rodata>() };
+        constants.config.want_stacks = 1;
+        constants.config.want_cgroups = 1;
+        constants.config.want_devices = 1;
+        constants.arguments.bio_queue = btf.arguments()?.bio_queue;
         return Ok(());
     }
     anyhow::ensure!(bytes.len() == size_of::<latency::types::rodata>(), "other constants than those known");

@@ -14,6 +14,7 @@ pub mod pagecache;
 pub mod precondition;
 pub mod scaling;
 pub mod sweep;
+pub mod threads;
 pub mod top;
 pub mod trace;
 

@@ -18,6 +18,7 @@ pub mod self_test;
 mod stages;
 pub mod sweep;
 pub mod terse;
+pub mod threads;
 pub mod top;
 pub mod trace;
 

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The groups that a task is in. */
+
+#ifndef BIOPSY_CGROUPS_H
+#define BIOPSY_CGROUPS_H
+
+#include "kernel.h"
+#include "compat.h"
+
+static __always_inline __u64 group_at(struct task_struct *task, __u32 controller)
+{
+	const void *set = BPF_CORE_READ(task, cgroups);
+	struct cgroup_subsys_state *state = 0;
+
+	bpf_probe_read_kernel(&state, sizeof(state),
+			      set + bpf_core_field_offset(struct css_set, subsys) +
+				  sizeof(state) * controller);
+	return state ? BPF_CORE_READ(state, cgroup, kn, id) : 0;
+}
+
+/*
+ * The id of a task's group of one controller (`io_cgrp_id`): on v1 that of the controller's own
+ * hierarchy, on v2 the nearest one in which it is enabled. 0: this kernel has no such controller. A
+ * macro, because the controller's number is the kernel's, known when a program is loaded.
+ */
+#define group_of(task, controller)                                                                 \
+	(bpf_core_enum_value_exists(enum cgroup_subsys_id, controller)                             \
+	     ? group_at(task, bpf_core_enum_value(enum cgroup_subsys_id, controller))              \
+	     : 0)
+
+#endif

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the threads are doing: state, system call, kernel stack, cgroup.
+ *
+ *   sample_threads   all threads in one run (6.7 and newer)
+ *   sample_thread    the same as an iterator, one thread per run: ten times the time of the former
+ *   block_bio_queue  which disk a thread hands a bio to, only where devices are asked for
+ *
+ * Most threads of a machine sleep and are passed over by three loads. The programs run when and
+ * where user space asks, so what they cost is CPU time of the tool itself.
+ */
+
+/* No compare-and-swap is needed here, so that one object serves every kernel. */
+#define NO_SWAP
+
+#include "kernel.h"
+#include "compat.h"
+#include "wire.h"
+#include "cgroups.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Written once, between open and load. */
+const volatile struct wire_threads_config config = {};
+
+/* Threads that were looked at and passed over, and those for which the ring had no room. */
+__u64 passed = 0;
+__u64 cut = 0;
+
+/* User space sets the size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 * 1024);
+} thread_ring SEC(".maps");
+
+/* linux/sched.h: macros, so not in BTF; the same numbers from 5.10 to 7.2. */
+#define TASK_INTERRUPTIBLE   0x0001
+#define TASK_UNINTERRUPTIBLE 0x0002
+#define TASK_NOLOAD	     0x0400
+/* The bits that `ps` shows a letter for; what is being woken (0x200) has none of them. */
+#define TASK_REPORTED 0x007f
+/* Since 5f220be21418 (5.16), with PREEMPT_RT; in 5.10 beyond all states. */
+#define TASK_RTLOCK_WAIT 0x1000
+
+/* Since 2f064a59a11f (5.14) `__state`. */
+struct task_struct___state {
+	volatile long state;
+} CORE;
+
+struct vhost_task {
+} CORE;
+
+/* Too large for the BPF stack. One is enough: user space asks for one round at a time, and the
+ * event that runs besides does not touch it. */
+struct scratch {
+	struct wire_thread head;
+	__u64 ips[THREAD_FRAMES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} thread_scratch SEC(".maps");
+
+/* The last bio of a thread: where it went, and how often the thread had slept by then. */
+struct handed {
+	/* With the number it tells a thread from a later one. */
+	__u64 start_time;
+	__u64 switches;
+	__u32 device;
+	__u32 lower;
+};
+
+/* By thread. The oldest give way: of those the device is not known. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct handed);
+} handed_bios SEC(".maps");
+
+static __always_inline __u32 state_of(struct task_struct *task)
+{
+	if (bpf_core_field_exists(struct task_struct, __state))
+		return task->__state;
+	return ((struct task_struct___state *)task)->state;
+}
+
+static __always_inline int is_in_iowait(struct task_struct *task)
+{
+	return BPF_CORE_READ_BITFIELD(task, in_iowait);
+}
+
+/* Neither on its way nor waiting for what a signal would not end. */
+static __always_inline int is_asleep(__u32 state)
+{
+	if (!state)
+		return 0;
+	if (state & TASK_UNINTERRUPTIBLE)
+		/* An idle kernel thread. */
+		return !!(state & TASK_NOLOAD);
+	return !(state & TASK_RTLOCK_WAIT);
+}
+
+static __always_inline int has_no_user_side(__u32 flags)
+{
+	if (flags & (PF_KTHREAD | PF_IO_WORKER))
+		return 1;
+	return bpf_core_type_exists(struct vhost_task) && flags & PF_USER_WORKER;
+}
+
+/* THREAD_SIZE of x86-64. */
+#define THREAD_BYTES 16384
+
+/*
+ * Where a thread that is not on a CPU entered the kernel. The helper came with dd6e10fbd9fb (5.15).
+ * Before, there is nothing between the registers and the end of the stack: the padding came with
+ * FRED (6.9).
+ */
+static __always_inline const struct pt_regs *registers_of(struct task_struct *task)
+{
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
+		return (const struct pt_regs *)bpf_task_pt_regs(task);
+	return (const void *)((__u64)BPF_CORE_READ(task, stack) + THREAD_BYTES -
+			      bpf_core_type_size(struct pt_regs));
+}
+
+/* The system call that a thread is in. Of one on a CPU the registers are of its last entry, and
+ * whether it has left the kernel since nobody can tell. */
+static __always_inline void note_syscall(struct task_struct *task, struct wire_thread *to)
+{
+	const struct pt_regs *registers;
+	unsigned long number = -1;
+
+	if (!bpf_core_field_exists(struct pt_regs, orig_ax))
+		return;
+	registers = registers_of(task);
+	if (bpf_core_read(&number, sizeof(number), &registers->orig_ax) || (long)number < 0)
+		return;
+	to->syscall = number;
+	to->flags |= THREAD_SYSCALL;
+	if (bpf_core_field_exists(struct thread_info, status) &&
+	    BPF_CORE_READ(task, thread_info.status) & THREAD_STATUS_COMPAT)
+		to->flags |= THREAD_COMPAT;
+}
+
+static __always_inline __u64 cgroup_of(struct task_struct *task)
+{
+	if (config.unified_cgroups)
+		return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+	/* The block controller's own hierarchy. */
+	return group_of(task, io_cgrp_id);
+}
+
+/*
+ * The disk that a thread waits for: it handed a bio in, and has gone to sleep once since, which is
+ * now. What it waits for may be older I/O of its own or another's, but of none later.
+ */
+static __always_inline void note_device(struct task_struct *task, struct wire_thread *to)
+{
+	struct handed *last = bpf_map_lookup_elem(&handed_bios, &to->tid);
+
+	if (!last || last->start_time != BPF_CORE_READ(task, start_time) ||
+	    last->switches + 1 != BPF_CORE_READ(task, nvcsw))
+		return;
+	to->device = last->device;
+	to->lower = last->lower;
+}
+
+static __always_inline void sample(struct task_struct *task)
+{
+	struct scratch *scratch;
+	struct wire_thread *to;
+	__u32 state, zero = 0;
+	long bytes = 0;
+
+	state = state_of(task);
+	if (!config.want_sleepers && is_asleep(state) && !is_in_iowait(task)) {
+		passed++;
+		return;
+	}
+	/* The idle task that a loop begins with, and the one that looks, are always on their way.
+	 */
+	if (!task->pid || (__u32)task->pid == (__u32)bpf_get_current_pid_tgid())
+		return;
+	scratch = bpf_map_lookup_elem(&thread_scratch, &zero);
+	if (!scratch)
+		return;
+	to = &scratch->head;
+	to->pid = task->tgid;
+	to->tid = task->pid;
+	to->state = state;
+	to->exit_state = task->exit_state;
+	to->flags = has_no_user_side(task->flags) ? THREAD_KERNEL : 0;
+	to->syscall = 0;
+	to->device = 0;
+	to->lower = 0;
+	to->pad = 0;
+	to->cgroup = config.want_cgroups ? cgroup_of(task) : 0;
+	BPF_CORE_READ_STR_INTO(&to->comm, task, comm);
+	/* One that is being woken still has the mark. */
+	if (state & TASK_REPORTED && is_in_iowait(task))
+		to->flags |= THREAD_IN_IOWAIT;
+	if (bpf_core_field_exists(struct task_struct, on_cpu) && task->on_cpu) {
+		to->flags |= THREAD_ON_CPU;
+	} else {
+		if (!(to->flags & THREAD_KERNEL))
+			note_syscall(task, to);
+		/* What has ended has no stack any more. */
+		if (config.want_stacks && !to->exit_state)
+			bytes = bpf_get_task_stack(task, scratch->ips, sizeof(scratch->ips), 0);
+		if (config.want_devices && to->flags & THREAD_IN_IOWAIT)
+			note_device(task, to);
+	}
+	if (bytes < 0) {
+		to->flags |= THREAD_NO_STACK;
+		bytes = 0;
+	}
+	if (bytes > (long)sizeof(scratch->ips))
+		bytes = sizeof(scratch->ips);
+	to->frames = bytes / sizeof(__u64);
+	/* Its reader looks when the round is over. */
+	if (bpf_ringbuf_output(&thread_ring, scratch, sizeof(*to) + bytes, BPF_RB_NO_WAKEUP))
+		cut++;
+}
+
+SEC("?iter/task")
+int sample_thread(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	/* NULL behind the last one. */
+	if (task)
+		sample(task);
+	return 0;
+}
+
+/* Open-coded iterators over tasks, since c68a78ffe2cb (6.7). */
+struct bpf_iter_task {
+	__u64 opaque[3];
+} __attribute__((aligned(8)));
+extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task,
+			     unsigned int flags) __ksym __weak;
+extern struct task_struct *bpf_iter_task_next(struct bpf_iter_task *it) __ksym __weak;
+extern void bpf_iter_task_destroy(struct bpf_iter_task *it) __ksym __weak;
+
+/* BPF_TASK_ITER_ALL_THREADS, of an anonymous enum. */
+#define ALL_THREADS 1
+
+/* The same of 6.4 (6018e1f407cc). */
+struct bpf_iter_num {
+	__u64 opaque[1];
+} __attribute__((aligned(8)));
+extern int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym __weak;
+extern int *bpf_iter_num_next(struct bpf_iter_num *it) __ksym __weak;
+extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym __weak;
+
+#define AT_ONCE	   8
+#define KNOWN_ROWS 8192
+
+/*
+ * Where the threads of the last round are. To go from one to the next is a wait for memory each
+ * time, since a hundred milliseconds later none of them is in a cache: those waits are most of the
+ * cost. All of them at once take half of the time. The addresses are only for that: one that has
+ * ended is read in vain.
+ */
+struct known_tasks {
+	__u64 at[AT_ONCE];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, KNOWN_ROWS);
+	__type(key, __u32);
+	__type(value, struct known_tasks);
+} known_tasks SEC(".maps");
+
+__u32 known_rows = 0;
+/* Of this round so far. Here and not in a register: a number that the verifier does not know is one
+ * for which it need not look at each turn of the loop. */
+__u32 tasks = 0;
+/* So that the compiler leaves the loads in. */
+__u32 fetched = 0;
+
+/* What the way from thread to thread and the first look at each need of it. */
+static __always_inline __u32 touch(__u64 address)
+{
+	struct task_struct *task =
+	    bpf_rdonly_cast((void *)address, bpf_core_type_id_kernel(struct task_struct));
+
+	return low_half(task->thread_node.next) + low_half(task->signal) + state_of(task) +
+	       task->exit_state;
+}
+
+static __always_inline void fetch_known(void)
+{
+	struct bpf_iter_num each;
+	__u32 sum = 0;
+	int *number;
+
+	bpf_iter_num_new(&each, 0, known_rows);
+	while ((number = bpf_iter_num_next(&each))) {
+		__u32 row = *number;
+		struct known_tasks *known = bpf_map_lookup_elem(&known_tasks, &row);
+
+		if (!known)
+			break;
+#pragma unroll
+		for (int i = 0; i < AT_ONCE; i++)
+			sum += touch(known->at[i]);
+	}
+	bpf_iter_num_destroy(&each);
+	fetched = sum;
+}
+
+/* User space runs it once per round. */
+SEC("?raw_tp")
+int sample_threads(void *ctx)
+{
+	struct bpf_iter_task each;
+	struct task_struct *task;
+
+	fetch_known();
+	tasks = 0;
+	bpf_iter_task_new(&each, 0, ALL_THREADS);
+	while ((task = bpf_iter_task_next(&each))) {
+		__u32 number = tasks++, row = number / AT_ONCE;
+		struct known_tasks *known = bpf_map_lookup_elem(&known_tasks, &row);
+
+		if (known)
+			known->at[number % AT_ONCE] = (__u64)task;
+		sample(task);
+	}
+	bpf_iter_task_destroy(&each);
+	known_rows = (tasks + AT_ONCE - 1) / AT_ONCE;
+	return 0;
+}
+
+static __always_inline __u32 number_of(struct gendisk *disk)
+{
+	return BPF_CORE_READ(disk, major) << 20 | BPF_CORE_READ(disk, first_minor);
+}
+
+SEC("?tp_btf/block_bio_queue")
+int BPF_PROG(note_bio)
+{
+	struct bio *bio = argument(ctx, arguments.bio_queue);
+	struct task_struct *task = (void *)bpf_get_current_task();
+	__u32 tid = bpf_get_current_pid_tgid();
+	__u64 switches = BPF_CORE_READ(task, nvcsw);
+	struct handed *last;
+
+	/* What a driver hands on meanwhile is below the one that the thread asked. */
+	if (BPF_CORE_READ(task, bio_list)) {
+		last = bpf_map_lookup_elem(&handed_bios, &tid);
+		if (last && last->switches == switches)
+			last->lower = number_of(bio_disk(bio));
+	} else {
+		struct handed now = {
+		    .start_time = BPF_CORE_READ(task, start_time),
+		    .switches = switches,
+		    .device = number_of(bio_disk(bio)),
+		};
+
+		now.lower = now.device;
+		/* Never full: the oldest gives way. */
+		bpf_map_update_elem(&handed_bios, &tid, &now, BPF_ANY);
+	}
+	return 0;
+}

@@ -1,0 +1,435 @@
+//! What the threads were doing: samples of all rounds, grouped by chosen columns.
+
+mod rows;
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+
+use crate::analyze::stacks;
+use crate::host::syscalls;
+use crate::symbols::{Addresses, Names, Scheduler, UNKNOWN};
+use crate::wire::threads::{Call, Loss, MAX_FRAMES, Sampled, Sighting, fold_numbers};
+
+use self::rows::Counted;
+
+/// What threads are counted apart by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Column {
+    Comm,
+    State,
+    Syscall,
+    Wchan,
+    Kstack,
+    Cgroup,
+    Pid,
+    Device,
+}
+
+impl Column {
+    pub const ALL: [Self; 8] = [
+        Self::Comm,
+        Self::State,
+        Self::Syscall,
+        Self::Wchan,
+        Self::Kstack,
+        Self::Cgroup,
+        Self::Pid,
+        Self::Device,
+    ];
+
+    /// Where nobody says otherwise.
+    pub const USUAL: [Self; 4] = [Self::Comm, Self::State, Self::Syscall, Self::Wchan];
+
+    /// The word of the command line and of the results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Comm => "comm",
+            Self::State => "state",
+            Self::Syscall => "syscall",
+            Self::Wchan => "wchan",
+            Self::Kstack => "kstack",
+            Self::Cgroup => "cgroup",
+            Self::Pid => "pid",
+            Self::Device => "device",
+        }
+    }
+}
+
+/// What stands behind the numbers of the samples.
+#[derive(Debug, Clone, Copy)]
+pub struct Meaning<'a> {
+    pub names: &'a Names,
+    pub scheduler: &'a Scheduler,
+    /// By id.
+    pub cgroups: &'a BTreeMap<u64, String>,
+    /// Names of disks by major << 20 | minor.
+    pub devices: &'a BTreeMap<u32, String>,
+}
+
+/// How many threads, on average over the rounds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Share {
+    pub samples: u64,
+    pub average_threads: f64,
+    /// Half of the interval in which the average is with 95 % certainty, by the spread among parts of the window; None
+    /// where there were too few rounds to tell.
+    pub error: Option<f64>,
+}
+
+/// Threads that are alike. A column that was not asked for, or that nobody knows, is None.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Row {
+    pub comm: Option<String>,
+    pub state: Option<char>,
+    pub syscall: Option<String>,
+    pub wchan: Option<String>,
+    pub cgroup: Option<String>,
+    pub pid: Option<u32>,
+    pub device: Option<String>,
+    /// The kernel stack that most of them have, outermost first; empty where none was taken.
+    pub stack: Vec<String>,
+    /// Samples that have it.
+    pub stack_samples: u64,
+    pub share: Share,
+}
+
+/// What threads do that do not simply sleep, each in one of these.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Classes {
+    /// None: the two are not told apart, and are in `runnable`.
+    pub on_cpu: Option<Share>,
+    /// Could run and waits for a CPU.
+    pub run_queue: Option<Share>,
+    pub runnable: Share,
+    /// Waits for I/O, as the kernel accounts it (`in_iowait`). None: not told.
+    pub io_wait: Option<Share>,
+    /// Waits for something else without being interruptible.
+    pub uninterruptible: Share,
+    /// Everything else: sleeps, was stopped, has ended.
+    pub other: Share,
+}
+
+/// A place where threads wait for I/O.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Wait {
+    /// Outermost first.
+    pub stack: Vec<String>,
+    pub wchan: Option<String>,
+    /// Those of them whose disk is known.
+    pub devices: BTreeMap<String, u64>,
+    pub share: Share,
+}
+
+/// A window of rounds, grouped.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ThreadSummary {
+    pub duration_ns: u64,
+    pub rounds: u64,
+    pub samples: u64,
+    /// Threads of the machine, on average over the rounds.
+    pub looked_at: f64,
+    pub columns: Vec<Column>,
+    pub rows: Vec<Row>,
+    pub classes: Classes,
+    /// Where threads wait for I/O, most first.
+    pub waits: Vec<Wait>,
+    /// `comm;frame;...;leaf` → samples.
+    pub folded: BTreeMap<String, u64>,
+    pub loss: Loss,
+}
+
+impl ThreadSummary {
+    /// All threads that were counted.
+    pub fn average_threads(&self) -> f64 {
+        if self.rounds == 0 { 0.0 } else { self.samples as f64 / self.rounds as f64 }
+    }
+}
+
+/// The addresses of a window that need names.
+pub fn addresses(sampled: &Sampled) -> Addresses {
+    let mut out = Addresses::default();
+    for stack in &sampled.stacks {
+        out.kernel.extend(stack.iter().map(|ip| inside(*ip)));
+    }
+    out
+}
+
+/// All frames of a thread that does not run are return addresses: what they belong to is the call before them.
+fn inside(address: u64) -> u64 {
+    address.saturating_sub(1)
+}
+
+/// Groups the samples of a window.
+pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -> ThreadSummary {
+    let stacks: Vec<Named> = sampled.stacks.iter().map(|stack| named(stack, meaning)).collect();
+    let of = |sighting: &Sighting| {
+        let at = (sighting.stack as usize).checked_sub(1);
+        at.and_then(|at| stacks.get(at))
+    };
+    let mut rows: BTreeMap<Key, (Counted, HashMap<u32, u64>)> = BTreeMap::new();
+    let mut waits: BTreeMap<Place, (Counted, ByDevice)> = BTreeMap::new();
+    let mut classes: BTreeMap<Class, Counted> = BTreeMap::new();
+    let mut folded = BTreeMap::new();
+    for (at, batch) in sampled.batches.iter().enumerate() {
+        for (place, n) in &batch.counts {
+            let Some(sighting) = sampled.sightings.get(*place as usize) else { continue };
+            let stack = of(sighting);
+            let wchan = wchan(sighting, stack);
+            let class = class_of(sighting);
+            classes.entry(class).or_default().add(at, *n);
+            if class == Class::IoWait {
+                let key = (sighting.stack, wchan.clone());
+                let (counted, devices) = waits.entry(key).or_default();
+                counted.add(at, *n);
+                if let Some(name) = device(sighting, meaning) {
+                    *devices.entry(name).or_default() += n;
+                }
+            }
+            *folded.entry(fold(sighting, stack)).or_default() += n;
+            let key = Key::of(sighting, wchan, stack, meaning, columns);
+            let (counted, by_stack) = rows.entry(key).or_default();
+            counted.add(at, *n);
+            *by_stack.entry(sighting.stack).or_default() += n;
+        }
+    }
+    let frames = |place: u32| {
+        let stack = (place as usize).checked_sub(1).and_then(|at| stacks.get(at));
+        stack.map_or_else(Vec::new, |stack| stack.frames.clone())
+    };
+    let row = |(key, (counted, by_stack)): (Key, (Counted, HashMap<u32, u64>))| {
+        let most = by_stack
+            .iter()
+            .filter(|(place, _)| **place > 0)
+            .max_by_key(|(place, n)| (**n, u32::MAX - **place));
+        Row {
+            comm: key.comm,
+            state: key.state,
+            syscall: key.syscall,
+            wchan: key.wchan,
+            cgroup: key.cgroup,
+            pid: key.pid,
+            device: key.device,
+            stack: key.kstack.unwrap_or_else(|| most.map_or_else(Vec::new, |(place, _)| frames(*place))),
+            stack_samples: most.map_or(0, |(_, n)| *n),
+            share: counted.share(sampled),
+        }
+    };
+    let mut rows: Vec<Row> = rows.into_iter().map(row).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.share.samples));
+    let wait = |((place, wchan), (counted, devices)): (Place, (Counted, ByDevice))| Wait {
+        stack: frames(place),
+        wchan,
+        devices,
+        share: counted.share(sampled),
+    };
+    let mut waits: Vec<Wait> = waits.into_iter().map(wait).collect();
+    waits.sort_by_key(|wait| std::cmp::Reverse(wait.share.samples));
+    ThreadSummary {
+        duration_ns: sampled.to_ns.saturating_sub(sampled.from_ns),
+        rounds: sampled.rounds,
+        samples: sampled.samples(),
+        looked_at: if sampled.rounds == 0 { 0.0 } else { sampled.looked_at as f64 / sampled.rounds as f64 },
+        columns: columns.to_vec(),
+        rows,
+        classes: classes_of(sampled, &classes),
+        waits,
+        folded,
+        loss: sampled.loss,
+    }
+}
+
+/// The stack + 1 and the name of the place that threads wait in.
+type Place = (u32, Option<String>);
+/// Samples by the disk that they wait for.
+type ByDevice = BTreeMap<String, u64>;
+
+/// A stack with names, outermost first.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Named {
+    frames: Vec<String>,
+    wchan: Option<String>,
+}
+
+fn named(stack: &[u64], meaning: &Meaning<'_>) -> Named {
+    let name = |address: u64| meaning.names.kernel(inside(address)).first().map_or(UNKNOWN, String::as_str);
+    let scheduler = meaning.scheduler;
+    let waits = |address: &&u64| {
+        if scheduler.ranges.is_empty() {
+            return !SCHEDULER.contains(&bare(name(**address)));
+        }
+        !scheduler.ranges.iter().any(|(start, end)| (*start..*end).contains(*address))
+    };
+    let mut frames: Vec<String> = Vec::with_capacity(stack.len() + 1);
+    if stack.len() == MAX_FRAMES {
+        frames.push("[truncated]".to_string());
+    }
+    frames.extend(stack.iter().rev().map(|address| name(*address).to_string()));
+    let wchan = stack.iter().find(waits).map(|address| name(*address)).filter(|name| *name != UNKNOWN);
+    Named { frames, wchan: wchan.map(str::to_string) }
+}
+
+/// Without what compilers add: .constprop.0, .isra.0, .cold and the like.
+fn bare(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+/// What is no place to wait in, where the kernel does not show where its scheduler is.
+const SCHEDULER: [&str; 13] = [
+    "__schedule",
+    "schedule",
+    "schedule_idle",
+    "schedule_preempt_disabled",
+    "schedule_timeout",
+    "schedule_hrtimeout_range",
+    "schedule_hrtimeout_range_clock",
+    "io_schedule",
+    "io_schedule_timeout",
+    "preempt_schedule",
+    "preempt_schedule_common",
+    "bit_wait_io",
+    "do_nanosleep",
+];
+
+/// The place where a thread waits. One that could run waits in none.
+fn wchan(sighting: &Sighting, stack: Option<&Named>) -> Option<String> {
+    if sighting.state == 'R' {
+        return None;
+    }
+    match stack {
+        Some(stack) => stack.wchan.clone(),
+        None => sighting.wchan.as_deref().map(str::to_string),
+    }
+}
+
+fn device(sighting: &Sighting, meaning: &Meaning<'_>) -> Option<String> {
+    let number = sighting.device;
+    let unnamed = || format!("{}:{}", number >> 20, number & 0xf_ffff);
+    (number > 0).then(|| meaning.devices.get(&number).cloned().unwrap_or_else(unnamed))
+}
+
+/// What a row's threads have in common.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    comm: Option<String>,
+    state: Option<char>,
+    syscall: Option<String>,
+    wchan: Option<String>,
+    kstack: Option<Vec<String>>,
+    cgroup: Option<String>,
+    pid: Option<u32>,
+    device: Option<String>,
+}
+
+impl Key {
+    fn of(
+        sighting: &Sighting,
+        wchan: Option<String>,
+        stack: Option<&Named>,
+        meaning: &Meaning<'_>,
+        columns: &[Column],
+    ) -> Self {
+        let mut key = Self::default();
+        for column in columns {
+            match column {
+                Column::Comm => key.comm = Some(comm(sighting)),
+                Column::State => key.state = Some(sighting.state),
+                Column::Syscall => key.syscall = call(sighting),
+                Column::Wchan => key.wchan.clone_from(&wchan),
+                Column::Kstack => {
+                    key.kstack = Some(stack.map_or_else(Vec::new, |stack| stack.frames.clone()))
+                }
+                Column::Cgroup => key.cgroup = cgroup(sighting, meaning),
+                Column::Pid => key.pid = Some(sighting.pid),
+                Column::Device => key.device = device(sighting, meaning),
+            }
+        }
+        key
+    }
+}
+
+fn comm(sighting: &Sighting) -> String {
+    fold_numbers(&String::from_utf8_lossy(sighting.comm_bytes()))
+}
+
+/// The name of the system call; None: in none, or nobody knows.
+fn call(sighting: &Sighting) -> Option<String> {
+    match sighting.call {
+        Call::Unknown if sighting.on_cpu == Some(true) => Some("[on CPU]".to_string()),
+        Call::Unknown | Call::None => None,
+        Call::Number(number) => {
+            Some(syscalls::name(number).map_or_else(|| number.to_string(), str::to_string))
+        }
+        Call::Compat(number) => Some(format!("[32-bit] {number}")),
+    }
+}
+
+/// A group that is gone keeps its number.
+fn cgroup(sighting: &Sighting, meaning: &Meaning<'_>) -> Option<String> {
+    match (&sighting.cgroup_path, sighting.cgroup) {
+        (Some(path), _) => Some(path.to_string()),
+        (None, 0) => None,
+        (None, id) => Some(meaning.cgroups.get(&id).cloned().unwrap_or_else(|| format!("[gone {id}]"))),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    OnCpu,
+    RunQueue,
+    Runnable,
+    IoWait,
+    Uninterruptible,
+    Other,
+}
+
+fn class_of(sighting: &Sighting) -> Class {
+    match (sighting.state, sighting.on_cpu, sighting.in_iowait) {
+        ('R', Some(true), _) => Class::OnCpu,
+        ('R', Some(false), _) => Class::RunQueue,
+        ('R', None, _) => Class::Runnable,
+        (_, _, Some(true)) => Class::IoWait,
+        ('D', ..) => Class::Uninterruptible,
+        _ => Class::Other,
+    }
+}
+
+fn classes_of(sampled: &Sampled, counted: &BTreeMap<Class, Counted>) -> Classes {
+    let share = |classes: &[Class]| {
+        let mut all = Counted::default();
+        classes.iter().filter_map(|class| counted.get(class)).for_each(|one| all.merge(one));
+        all.share(sampled)
+    };
+    // Files tell neither of the two.
+    let told = !counted.contains_key(&Class::Runnable)
+        && sampled.sightings.iter().all(|sighting| sighting.in_iowait.is_some());
+    Classes {
+        on_cpu: told.then(|| share(&[Class::OnCpu])),
+        run_queue: told.then(|| share(&[Class::RunQueue])),
+        runnable: share(&[Class::OnCpu, Class::RunQueue, Class::Runnable]),
+        io_wait: told.then(|| share(&[Class::IoWait])),
+        uninterruptible: share(&[Class::Uninterruptible]),
+        other: share(&[Class::Other]),
+    }
+}
+
+/// `comm;outermost;...;leaf`.
+fn fold(sighting: &Sighting, stack: Option<&Named>) -> String {
+    let mut out = String::with_capacity(256);
+    stacks::escape(comm(sighting).as_bytes(), &mut out);
+    let mut frame = |name: &str, suffix: &str| {
+        out.push(';');
+        stacks::escape(name.as_bytes(), &mut out);
+        out.push_str(suffix);
+    };
+    match stack {
+        Some(stack) => stack.frames.iter().for_each(|name| frame(name, "_[k]")),
+        None if sighting.on_cpu == Some(true) => frame("[on CPU]", ""),
+        None if sighting.state == 'R' => frame("[runnable]", ""),
+        None => frame(sighting.wchan.as_deref().unwrap_or(UNKNOWN), "_[k]"),
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,353 @@
+//! The thread probe: many times a second it looks at every thread, by `bpf/threads.bpf.c` or, where that is not
+//! permitted, by the files of `/proc`.
+
+mod files;
+pub(super) mod kernel;
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use self::files::Files;
+use self::kernel::Kernel;
+use super::preflight;
+use crate::clock::now_ns;
+use crate::envelope::{Cost, Missing};
+use crate::refusal::Refusal;
+use crate::wire::threads::{Loss, Reading, Sampled, Sighting, Tally};
+
+/// Rounds per second where nobody says otherwise.
+pub const HZ: u32 = 10;
+
+/// The same by files, of which each costs a hundred times what a thread costs the program.
+pub const HZ_FILES: u32 = 2;
+
+/// How long a stop may have to wait for us.
+const LONGEST_NAP: Duration = Duration::from_millis(100);
+
+/// What to look at, and how often.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Rounds per second; None: as many as are cheap.
+    pub hz: Option<u32>,
+    /// Threads that sleep as well, whatever they wait for.
+    pub sleepers: bool,
+    /// Count processes apart.
+    pub by_process: bool,
+    pub by_cgroup: bool,
+    /// Learn which disk a thread waits for, from the bios that it hands in.
+    pub by_device: bool,
+    /// Only threads of these processes; empty: of all.
+    pub pids: Vec<u32>,
+    /// Only threads of these names, or names with each number as `*`; empty: all.
+    pub comms: Vec<String>,
+    /// Only threads of these cgroups, by id; empty: all.
+    pub cgroups: Vec<u64>,
+    /// The same by their paths.
+    pub cgroup_paths: Vec<String>,
+    /// Only threads that wait for one of these disks, major << 20 | minor; empty: all.
+    pub devices: Vec<u32>,
+    /// The block controller is in the one hierarchy of all controllers.
+    pub unified_cgroups: bool,
+    /// Measure the programs with the kernel's statistics, during some of the rounds.
+    pub cost: bool,
+}
+
+impl Options {
+    fn wants(&self, sighting: &Sighting, pid: u32) -> bool {
+        if !self.pids.is_empty() && !self.pids.contains(&pid) {
+            return false;
+        }
+        if !self.devices.is_empty()
+            && !self.devices.contains(&sighting.device)
+            && !self.devices.contains(&sighting.lower)
+        {
+            return false;
+        }
+        if self.filters_cgroups() {
+            let by_path = sighting
+                .cgroup_path
+                .as_deref()
+                .is_some_and(|path| self.cgroup_paths.iter().any(|wanted| is_below(path, wanted)));
+            if !by_path && !self.cgroups.contains(&sighting.cgroup) {
+                return false;
+            }
+        }
+        if self.comms.is_empty() {
+            return true;
+        }
+        let comm = String::from_utf8_lossy(sighting.comm_bytes());
+        self.comms.iter().any(|wanted| *wanted == comm || *wanted == folded(&comm))
+    }
+
+    fn filters_cgroups(&self) -> bool {
+        !self.cgroups.is_empty() || !self.cgroup_paths.is_empty()
+    }
+
+    /// Whether cgroups are to be read at all.
+    fn reads_cgroups(&self) -> bool {
+        self.by_cgroup || self.filters_cgroups()
+    }
+}
+
+/// Whether a cgroup is another or lies below it.
+fn is_below(path: &str, top: &str) -> bool {
+    let top = top.trim_end_matches('/');
+    path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// A name with each number in it as `*`, by which threads of a pool are one.
+fn folded(comm: &str) -> String {
+    crate::wire::threads::fold_numbers(comm)
+}
+
+enum Source {
+    Kernel(Box<Kernel>),
+    Files(Files),
+}
+
+/// What a round has found goes here.
+struct Window {
+    tally: Tally,
+    rounds: u64,
+    samples: u64,
+    /// Of the windows before this one.
+    loss: Loss,
+}
+
+/// The probe. Dropping it leaves nothing behind.
+pub struct ThreadProbe {
+    source: Source,
+    options: Options,
+    hz: u32,
+    missing: Vec<Missing>,
+    window: RefCell<Window>,
+    start: Reading,
+    began: Instant,
+    /// The next round is the one of this period.
+    period: u64,
+    /// When in its period it is due.
+    due: Instant,
+    chance: u64,
+    cpu_ns: u64,
+    /// Set at the end, so that what is done with the samples is not counted.
+    ended: RefCell<Option<(u64, u64)>>,
+}
+
+impl ThreadProbe {
+    /// Loads the programs, else opens the files. `root` is where procfs is read from, `/` on this machine.
+    ///
+    /// Refused where what is asked for takes programs that this kernel or these rights do not allow.
+    pub fn attach(root: &Path, options: Options) -> Result<Self> {
+        let kernel = preflight::permit(root).and_then(|()| Kernel::load(&options));
+        let mut missing = Vec::new();
+        let source = match kernel {
+            Ok(kernel) => {
+                missing.extend(kernel.missing());
+                Source::Kernel(Box::new(kernel))
+            }
+            Err(error) => {
+                let why = error.to_string();
+                if options.by_device {
+                    let what = "which device a thread waits for is told by programs only";
+                    return Err(Refusal::Refused(format!("{what}: {why}")).into());
+                }
+                missing.extend(files::missing(&why));
+                Source::Files(Files::new(root))
+            }
+        };
+        let default = if matches!(source, Source::Kernel(_)) { HZ } else { HZ_FILES };
+        let hz = options.hz.unwrap_or(default).max(1);
+        let now = now_ns();
+        let began = Instant::now();
+        let window = Window { tally: Tally::new(now), rounds: 0, samples: 0, loss: Loss::default() };
+        let mut probe = Self {
+            source,
+            options,
+            hz,
+            missing,
+            window: RefCell::new(window),
+            start: Reading { at_ns: now, ..Reading::default() },
+            began,
+            period: 0,
+            due: began,
+            // Not zero, from which no other number follows.
+            chance: now | 1,
+            cpu_ns: process_cpu_ns(),
+            ended: RefCell::new(None),
+        };
+        probe.due = probe.within(0);
+        Ok(probe)
+    }
+
+    /// Rounds per second.
+    pub fn hz(&self) -> u32 {
+        self.hz
+    }
+
+    /// Whether the programs look, and not we by files.
+    pub fn is_kernel(&self) -> bool {
+        matches!(self.source, Source::Kernel(_))
+    }
+
+    pub fn start(&self) -> &Reading {
+        &self.start
+    }
+
+    /// What cannot be seen, with the reason.
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    fn length(&self) -> Duration {
+        Duration::from_secs(1) / self.hz
+    }
+
+    /// A random moment in this period: what the machine does in step with a clock is met evenly.
+    fn within(&mut self, period: u64) -> Instant {
+        // xorshift
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        let part = (self.chance >> 11) as f64 / (1u64 << 53) as f64;
+        self.began + self.length().mul_f64(period as f64 + part)
+    }
+
+    /// Looks at the threads until `deadline` or until `stop` says so; true when the deadline was reached.
+    pub fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
+        loop {
+            if stop() {
+                return false;
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|end| now >= end) {
+                return true;
+            }
+            if now >= self.due {
+                self.round(now);
+                continue;
+            }
+            let mut nap = LONGEST_NAP.min(self.due - now);
+            if let Some(end) = deadline {
+                nap = nap.min(end - now);
+            }
+            std::thread::sleep(nap);
+        }
+    }
+
+    /// One look, and when the next one is due.
+    fn round(&mut self, now: Instant) {
+        let length = self.length();
+        let at = (now - self.began).as_nanos() / length.as_nanos().max(1);
+        let at = u64::try_from(at).unwrap_or(u64::MAX);
+        let late = now - self.due >= length / 10;
+        let window = self.window.get_mut();
+        // Between the period whose turn it was and this one.
+        window.tally.loss().missed += at.saturating_sub(self.period);
+        window.tally.loss().late += u64::from(late);
+        window.tally.begin_round();
+        window.rounds += 1;
+        let options = &self.options;
+        let mut found = 0;
+        let mut add = |tally: &mut Tally, mut sighting: Sighting, pid: u32, stack: &[u64]| {
+            if !options.wants(&sighting, pid) {
+                return;
+            }
+            if options.by_process {
+                sighting.pid = pid;
+            }
+            if !options.by_cgroup {
+                (sighting.cgroup, sighting.cgroup_path) = (0, None);
+            }
+            found += 1;
+            tally.add(sighting, stack);
+        };
+        match &mut self.source {
+            Source::Kernel(kernel) => kernel.round(&mut window.tally, &mut add),
+            Source::Files(files) => files.round(options, &mut window.tally, &mut add),
+        }
+        window.samples += found;
+        self.period = at.max(self.period) + 1;
+        self.due = self.within(self.period);
+    }
+
+    /// The window since the last reading.
+    pub fn read(&self) -> Result<Reading> {
+        let now = now_ns();
+        let mut window = self.window.borrow_mut();
+        let tally = std::mem::replace(&mut window.tally, Tally::new(now));
+        let sampled: Sampled = tally.finish(now);
+        window.loss = window.loss.plus(&sampled.loss);
+        Ok(Reading {
+            at_ns: now,
+            rounds: window.rounds,
+            samples: window.samples,
+            loss: window.loss,
+            window: Arc::new(sampled),
+        })
+    }
+
+    /// The end of the window; the probe stays there for its cost.
+    pub fn detach(&mut self) -> Result<Reading> {
+        let reading = self.read()?;
+        *self.ended.borrow_mut() = Some((reading.at_ns, process_cpu_ns()));
+        if let Source::Kernel(kernel) = &mut self.source {
+            kernel.detach();
+        }
+        Ok(reading)
+    }
+
+    /// What it cost since the start: the CPU time of this whole process, in which the programs run too.
+    pub fn cost(&self) -> Cost {
+        let (at_ns, cpu_ns) = self.ended.borrow().unwrap_or_else(|| (now_ns(), process_cpu_ns()));
+        let wall = at_ns.saturating_sub(self.start.at_ns);
+        let used = cpu_ns.saturating_sub(self.cpu_ns);
+        let mut cost = match &self.source {
+            Source::Kernel(kernel) => kernel.cost(),
+            Source::Files(_) => Cost::default(),
+        };
+        cost.cpu_percent = (wall > 0).then(|| used as f64 / wall as f64 * 100.0);
+        cost
+    }
+}
+
+/// CPU time of this process, of all its threads, in user and system mode.
+fn process_cpu_ns() -> u64 {
+    // SAFETY: a struct of integers, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a valid place for the result; the call cannot fail with this constant.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_named_is_wanted() {
+        let mut comm = [0; 16];
+        comm[..15].copy_from_slice(b"io_wqe_worker-7");
+        let sighting = Sighting { comm, device: 5, lower: 7, cgroup: 3, ..Sighting::default() };
+        let wants = |options: Options| options.wants(&sighting, 10);
+        assert!(wants(Options::default()));
+        assert!(wants(Options { pids: vec![10], ..Options::default() }));
+        assert!(!wants(Options { pids: vec![11], ..Options::default() }));
+        assert!(wants(Options { comms: vec!["io_wqe_worker-*".into()], ..Options::default() }));
+        assert!(wants(Options { comms: vec!["io_wqe_worker-7".into()], ..Options::default() }));
+        assert!(!wants(Options { comms: vec!["io_wqe_worker".into()], ..Options::default() }));
+        assert!(wants(Options { devices: vec![7], ..Options::default() }));
+        assert!(!wants(Options { devices: vec![6], ..Options::default() }));
+        assert!(!wants(Options { cgroups: vec![4], ..Options::default() }));
+    }
+
+    #[test]
+    fn a_cgroup_is_below_its_folders_only() {
+        assert!(is_below("/a/b", "/a") && is_below("/a", "/a") && is_below("/a", "/"));
+        assert!(!is_below("/ab", "/a") && !is_below("/", "/a"));
+    }
+}

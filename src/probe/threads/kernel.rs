@@ -1,0 +1,278 @@
+//! Rounds by program: all threads in one run where the kernel has an iterator for loops, else one run each.
+
+use std::cell::RefCell;
+use std::io::Read;
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Iter, IterOpts, Link, ProgramInput, RingBuffer, RingBufferBuilder};
+
+use crate::envelope::{Cost, Missing, ProgramCost};
+use crate::probe::btf::KernelBtf;
+use crate::probe::libbpf::{self, ProgramStats, refusal};
+use crate::probe::skel::threads::{ThreadsSkel, ThreadsSkelBuilder};
+use crate::probe::{cost, preflight};
+use crate::refusal::Refusal;
+use crate::wire::threads::{
+    COMPAT, Call, IN_IOWAIT, KERNEL, NO_STACK, ON_CPU, SYSCALL, Sighting, Tally, WireThread,
+};
+
+use super::Options;
+
+/// Room for the threads of one round that are not passed over: ten thousand with stacks of usual depth.
+const RING_BYTES: u32 = 4 << 20;
+
+/// The kernel's statistics are on during one round of so many, of the first ones and later: to switch them changes the
+/// kernel's code, for which all CPUs stop.
+const MEASURE_EVERY: u64 = 10;
+const MEASURE_FIRST: u64 = 50;
+const MEASURE_LATER: u64 = 100;
+
+/// What was found in a round and goes into its tally.
+pub type Add<'a> = dyn FnMut(&mut Tally, Sighting, u32, &[u64]) + 'a;
+
+/// What a record of the ring became.
+type Found = Result<(WireThread, Vec<u64>), crate::wire::Damaged>;
+
+pub struct Kernel {
+    skel: ThreadsSkel<'static>,
+    ring: RingBuffer<'static>,
+    found: Rc<RefCell<Vec<Found>>>,
+    /// None: all threads in one run.
+    iterator: Option<Link>,
+    bios: Option<Link>,
+    buffer: Vec<u8>,
+    /// Of the two programs: runs and time while the statistics were on. None: nobody wants them.
+    measured: Option<[(u64, u64); 2]>,
+    can_measure: bool,
+    rounds: u64,
+    /// Runs that failed.
+    failed: u64,
+}
+
+impl Kernel {
+    /// Loads what this kernel takes.
+    pub fn load(options: &Options) -> Result<Self> {
+        if crate::probe::btf::file().is_some() {
+            return Err(Refusal::Refused(preflight::NO_THREADS_BY_FILE.to_string()).into());
+        }
+        let btf = KernelBtf::read()?;
+        let loops = btf.iterates_tasks();
+        // A kernel may have the iterator and refuse the program: then the other way is left.
+        match Self::load_with(options, &btf, loops) {
+            Err(_) if loops => Self::load_with(options, &btf, false),
+            loaded => loaded,
+        }
+    }
+
+    fn load_with(options: &Options, btf: &KernelBtf, loops: bool) -> Result<Self> {
+        let failed = |error: libbpf_rs::Error| refusal("starting the thread sampler", &error);
+        let skel = loaded(options, btf, loops)?;
+        let found = Rc::new(RefCell::new(Vec::new()));
+        let into = Rc::clone(&found);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&skel.maps.thread_ring, move |bytes: &[u8]| {
+                into.borrow_mut().push(WireThread::decode(bytes));
+                0
+            })
+            .map_err(failed)?;
+        let ring = builder.build().map_err(failed)?;
+        let iterator = match loops {
+            true => None,
+            false => Some(skel.progs.sample_thread.attach_iter_with_opts(IterOpts::None).map_err(failed)?),
+        };
+        let bios = match options.by_device {
+            true => Some(skel.progs.note_bio.attach().map_err(failed)?),
+            false => None,
+        };
+        let can_measure = libbpf::enable_stats().is_ok();
+        Ok(Self {
+            skel,
+            ring,
+            found,
+            iterator,
+            bios,
+            buffer: vec![0; 1 << 16],
+            measured: options.cost.then_some([(0, 0); 2]),
+            can_measure,
+            rounds: 0,
+            failed: 0,
+        })
+    }
+
+    /// Whether all threads are looked at in one run.
+    pub fn missing(&self) -> Vec<Missing> {
+        let mut missing = Vec::new();
+        if self.measured.is_some() && !self.can_measure {
+            missing.push(cost::missing());
+        }
+        if self.bios.is_none() {
+            missing.push(Missing {
+                part: Some("device".to_string()),
+                reason: "not-asked-for".to_string(),
+                why: "which device a thread waits for takes a program at each bio that is handed in"
+                    .to_string(),
+                remedy: Some("name it with -d, or ask for all with -G device".to_string()),
+                ..Missing::default()
+            });
+        }
+        missing
+    }
+
+    /// One look at all threads.
+    pub fn round(&mut self, tally: &mut Tally, add: &mut Add<'_>) {
+        let every = if self.rounds < MEASURE_FIRST { MEASURE_EVERY } else { MEASURE_LATER };
+        let measure = self.measured.is_some() && self.can_measure && self.rounds.is_multiple_of(every);
+        let statistics = if measure { libbpf::enable_stats().ok() } else { None };
+        let before = statistics.as_ref().map(|_| self.stats());
+        let (passed, cut) = self.counters();
+        if self.run().is_err() {
+            self.failed += 1;
+            tally.loss().missed += 1;
+        }
+        if let (Some(before), Some(totals)) = (before, &mut self.measured) {
+            let after = stats(&self.skel, self.iterator.is_some());
+            for ((total, before), after) in totals.iter_mut().zip(before).zip(after) {
+                total.0 += after.runs.saturating_sub(before.runs);
+                total.1 += after.run_ns.saturating_sub(before.run_ns);
+            }
+        }
+        drop(statistics);
+        self.rounds += 1;
+        // What the ring holds it hands over in one go; it cannot fail but by the callback.
+        let _all = self.ring.consume();
+        let found = std::mem::take(&mut *self.found.borrow_mut());
+        let (now_passed, now_cut) = self.counters();
+        let cut = now_cut - cut;
+        tally.loss().cut += cut;
+        tally.look_at(now_passed - passed + cut + found.len() as u64);
+        for record in &found {
+            match record {
+                Ok((head, stack)) => {
+                    tally.loss().no_stack += u64::from(head.flags & NO_STACK != 0);
+                    add(tally, sighting(head), head.pid, stack);
+                }
+                Err(_) => tally.loss().damaged += 1,
+            }
+        }
+        // Its memory serves the next round.
+        let mut empty = found;
+        empty.clear();
+        *self.found.borrow_mut() = empty;
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let Some(link) = &self.iterator else {
+            self.skel.progs.sample_threads.test_run(ProgramInput::default())?;
+            return Ok(());
+        };
+        let mut all = Iter::new(link)?;
+        loop {
+            match all.read(&mut self.buffer) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                // After a million of threads the kernel pauses.
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn counters(&self) -> (u64, u64) {
+        self.skel.maps.bss_data.as_ref().map_or((0, 0), |data| (data.passed, data.cut))
+    }
+
+    fn stats(&self) -> [ProgramStats; 2] {
+        stats(&self.skel, self.iterator.is_some())
+    }
+
+    pub fn detach(&mut self) {
+        self.iterator = None;
+        self.bios = None;
+    }
+
+    /// The programs' own figures, without the share of a CPU.
+    pub fn cost(&self) -> Cost {
+        let name = if self.skel.progs.sample_threads.autoload() { "sample_threads" } else { "sample_thread" };
+        let of = |name: &str, (runs, ns): (u64, u64)| ProgramCost { name: name.to_string(), runs, ns };
+        let totals = self.measured.unwrap_or_default();
+        let programs = [of(name, totals[0]), of("note_bio", totals[1])];
+        Cost {
+            // A ring's size is its number of entries, of no bytes each.
+            map_bytes: libbpf::map_bytes(self.skel.object()) + u64::from(RING_BYTES),
+            programs: programs.into_iter().filter(|program| program.runs > 0).collect(),
+            ..Cost::default()
+        }
+    }
+}
+
+/// The programs as they are wanted, loaded and not attached.
+fn loaded(options: &Options, btf: &KernelBtf, loops: bool) -> Result<ThreadsSkel<'static>> {
+    libbpf::listen();
+    let failed = |error: libbpf_rs::Error| refusal("loading the thread sampler", &error);
+    let mut open = ThreadsSkelBuilder::default().open(libbpf::object_place()).map_err(failed)?;
+    let told = open.maps.rodata_data.as_mut().context("the object has constants")?;
+    told.config.want_sleepers = options.sleepers.into();
+    told.config.want_stacks = 1;
+    told.config.want_cgroups = options.reads_cgroups().into();
+    told.config.unified_cgroups = options.unified_cgroups.into();
+    told.config.want_devices = options.by_device.into();
+    if options.by_device {
+        told.arguments.bio_queue = btf.arguments()?.bio_queue;
+    }
+    open.progs.sample_threads.set_autoload(loops);
+    open.progs.sample_thread.set_autoload(!loops);
+    open.progs.note_bio.set_autoload(options.by_device);
+    open.maps.thread_ring.set_max_entries(RING_BYTES).map_err(failed)?;
+    if !options.by_device {
+        open.maps.handed_bios.set_max_entries(1).map_err(failed)?;
+    }
+    if !loops {
+        open.maps.known_tasks.set_max_entries(1).map_err(failed)?;
+    }
+    open.load().map_err(failed)
+}
+
+/// Loads what looks at the threads, and lets it go: whether this kernel takes it, and which of the two.
+pub fn try_load() -> Result<&'static str> {
+    let btf = KernelBtf::read()?;
+    let options = Options::default();
+    if btf.iterates_tasks() && loaded(&options, &btf, true).is_ok() {
+        return Ok("sample_threads");
+    }
+    loaded(&options, &btf, false).map(|_| "sample_thread")
+}
+
+/// Of the program that looks, and of the one at the bios.
+fn stats(skel: &ThreadsSkel<'_>, iterates: bool) -> [ProgramStats; 2] {
+    let progs = &skel.progs;
+    let sampler = match iterates {
+        true => libbpf::program_stats(&progs.sample_thread),
+        false => libbpf::program_stats(&progs.sample_threads),
+    };
+    let bios = if progs.note_bio.autoload() { libbpf::program_stats(&progs.note_bio).ok() } else { None };
+    [sampler.unwrap_or_default(), bios.unwrap_or_default()]
+}
+
+fn sighting(head: &WireThread) -> Sighting {
+    let has = |flag| head.flags & flag != 0;
+    Sighting {
+        comm: head.comm,
+        state: head.letter(),
+        on_cpu: Some(has(ON_CPU)),
+        in_iowait: Some(has(IN_IOWAIT)),
+        call: match () {
+            () if has(KERNEL) => Call::None,
+            () if has(ON_CPU) => Call::Unknown,
+            () if !has(SYSCALL) => Call::None,
+            () if has(COMPAT) => Call::Compat(head.syscall),
+            () => Call::Number(head.syscall),
+        },
+        device: head.device,
+        lower: head.lower,
+        cgroup: head.cgroup,
+        ..Sighting::default()
+    }
+}

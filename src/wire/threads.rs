@@ -1,0 +1,405 @@
+//! Threads as they were found: the mirror of `struct wire_thread`, and what a window of rounds holds.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use super::{Damaged, task_name};
+
+/// The most frames of a record (`THREAD_FRAMES`).
+pub const MAX_FRAMES: usize = 127;
+
+pub const ON_CPU: u32 = 1;
+pub const IN_IOWAIT: u32 = 2;
+pub const KERNEL: u32 = 4;
+pub const COMPAT: u32 = 8;
+pub const SYSCALL: u32 = 16;
+pub const NO_STACK: u32 = 32;
+
+/// `struct wire_thread`: the head of one record, with the addresses behind it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WireThread {
+    pub pid: u32,
+    pub tid: u32,
+    pub state: u32,
+    pub exit_state: u32,
+    pub flags: u32,
+    pub syscall: u32,
+    pub frames: u32,
+    pub device: u32,
+    pub lower: u32,
+    pub pad: u32,
+    pub cgroup: u64,
+    pub comm: [u8; 16],
+}
+
+const _: () = assert!(size_of::<WireThread>() == 64);
+
+impl WireThread {
+    /// A record of the ring: its head, and its stack, leaf first.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, Vec<u64>), Damaged> {
+        let damaged = || Damaged::of::<Self>("wire_thread", bytes);
+        let (head, rest) = Self::read_from_prefix(bytes).map_err(|_| damaged())?;
+        if head.frames as usize > MAX_FRAMES || rest.len() != 8 * head.frames as usize {
+            return Err(damaged());
+        }
+        // `chunks_exact(8)` yields slices of 8 bytes, so the default is never taken.
+        let word = |c: &[u8]| u64::from_ne_bytes(c.try_into().unwrap_or_default());
+        Ok((head, rest.chunks_exact(8).map(word).collect()))
+    }
+
+    /// The letter that `ps` shows, as the kernel's own `task_state_index` finds it.
+    pub fn letter(&self) -> char {
+        /// TASK_UNINTERRUPTIBLE | TASK_NOLOAD, TASK_RTLOCK_WAIT, TASK_FROZEN, and the states that are reported.
+        const IDLE: u32 = 0x402;
+        const RTLOCK: u32 = 0x1000;
+        const FROZEN: u32 = 0x8000;
+        const REPORTED: u32 = 0x7f;
+        let state = match self.state {
+            state if state & IDLE == IDLE => return 'I',
+            // Waits in a lock of PREEMPT_RT, or in the freezer: as ever without being interruptible.
+            RTLOCK | FROZEN => 2,
+            state => state,
+        };
+        let bits = (state | self.exit_state) & REPORTED;
+        ['R', 'S', 'D', 'T', 't', 'X', 'Z', 'P'][(u32::BITS - bits.leading_zeros()) as usize]
+    }
+}
+
+/// Which system call a thread is in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Call {
+    /// On a CPU it may just have left it; or we may not look.
+    #[default]
+    Unknown,
+    /// In none: a kernel thread, or an interrupt or fault took it out of user mode.
+    None,
+    Number(u32),
+    /// Of a 32-bit program, which has numbers of its own.
+    Compat(u32),
+}
+
+/// What samples that are counted together have in common.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sighting {
+    /// Up to the first zero byte. Any bytes: a thread names itself.
+    pub comm: [u8; 16],
+    /// As `ps` shows it.
+    pub state: char,
+    /// None: not told.
+    pub on_cpu: Option<bool>,
+    /// Waits for I/O, as the kernel accounts it.
+    pub in_iowait: Option<bool>,
+    pub call: Call,
+    /// The place of its stack in the window's + 1; 0: none.
+    pub stack: u32,
+    /// Where it waits by the kernel's own word, where there is no stack to tell.
+    pub wchan: Option<Arc<str>>,
+    /// The process; 0 where nobody asked for it.
+    pub pid: u32,
+    pub cgroup: u64,
+    /// The same where only its path is known.
+    pub cgroup_path: Option<Arc<str>>,
+    /// Major << 20 | minor of the disk that it waits for, and of the lowest one below that; 0: not known.
+    pub device: u32,
+    pub lower: u32,
+}
+
+impl Sighting {
+    /// The bytes of the thread's name.
+    pub fn comm_bytes(&self) -> &[u8] {
+        task_name(&self.comm)
+    }
+}
+
+/// A name with each number in it as `*`, so that the threads of a pool have one name: `io_wqe_worker-*`.
+pub fn fold_numbers(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for c in name.chars() {
+        if !c.is_ascii_digit() {
+            out.push(c);
+        } else if !out.ends_with('*') {
+            out.push('*');
+        }
+    }
+    out
+}
+
+/// Some rounds in a row: `counts` by the place of the sighting.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Batch {
+    pub rounds: u64,
+    pub counts: HashMap<u32, u64>,
+}
+
+/// At so many batches two become one: between so many and half of it there are always, and their spread tells the
+/// sampling error also of states that last longer than a round.
+pub const MOST_BATCHES: usize = 32;
+
+/// So many different sightings and stacks are kept of a window; what comes beyond is counted only.
+pub const MOST_KEPT: usize = 1 << 16;
+
+/// What was not seen although it was looked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// Rounds that began late, by a tenth of their period or more.
+    pub late: u64,
+    /// Rounds that were left out, because the one before them was not over or we did not run.
+    pub missed: u64,
+    /// Threads that a round found and for which there was no room.
+    pub cut: u64,
+    /// Records that could not be decoded.
+    pub damaged: u64,
+    /// Samples of sightings beyond those that are kept.
+    pub unkept: u64,
+    /// Samples whose stack was asked for and could not be taken, or not be kept.
+    pub no_stack: u64,
+    /// Threads whose files we may not read, or that ended meanwhile.
+    pub unread: u64,
+}
+
+impl Loss {
+    /// Samples that are in no row.
+    pub fn samples(&self) -> u64 {
+        self.cut + self.damaged + self.unkept
+    }
+
+    /// In the order of their names in the result.
+    pub fn kinds(&self) -> [(&'static str, u64); 7] {
+        [
+            ("late_rounds", self.late),
+            ("missed_rounds", self.missed),
+            ("cut", self.cut),
+            ("damaged", self.damaged),
+            ("unkept", self.unkept),
+            ("no_stack", self.no_stack),
+            ("unread", self.unread),
+        ]
+    }
+
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            late: self.late + other.late,
+            missed: self.missed + other.missed,
+            cut: self.cut + other.cut,
+            damaged: self.damaged + other.damaged,
+            unkept: self.unkept + other.unkept,
+            no_stack: self.no_stack + other.no_stack,
+            unread: self.unread + other.unread,
+        }
+    }
+}
+
+/// A window of rounds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sampled {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    pub rounds: u64,
+    /// Threads that were there, over all rounds: also those that were passed over.
+    pub looked_at: u64,
+    pub sightings: Vec<Sighting>,
+    /// Leaf first.
+    pub stacks: Vec<Box<[u64]>>,
+    pub batches: Vec<Batch>,
+    pub loss: Loss,
+}
+
+impl Sampled {
+    /// Samples that are in rows.
+    pub fn samples(&self) -> u64 {
+        self.batches.iter().flat_map(|batch| batch.counts.values()).sum()
+    }
+}
+
+/// Fills a [`Sampled`].
+#[derive(Debug, Default)]
+pub struct Tally {
+    sampled: Sampled,
+    by_sighting: HashMap<Sighting, u32>,
+    by_stack: HashMap<Box<[u64]>, u32>,
+    /// Rounds of a batch that is full.
+    batch_rounds: u64,
+}
+
+impl Tally {
+    pub fn new(from_ns: u64) -> Self {
+        let sampled = Sampled { from_ns, ..Sampled::default() };
+        Self { sampled, batch_rounds: 1, ..Self::default() }
+    }
+
+    /// Another round begins.
+    pub fn begin_round(&mut self) {
+        let batches = &mut self.sampled.batches;
+        if batches.last().is_none_or(|batch| batch.rounds >= self.batch_rounds) {
+            if batches.len() == MOST_BATCHES {
+                self.batch_rounds *= 2;
+                *batches = batches.chunks(2).map(together).collect();
+            }
+            batches.push(Batch::default());
+        }
+        if let Some(batch) = batches.last_mut() {
+            batch.rounds += 1;
+        }
+        self.sampled.rounds += 1;
+    }
+
+    /// A thread was seen in this round, in the kernel at `stack`.
+    pub fn add(&mut self, mut sighting: Sighting, stack: &[u64]) {
+        if !stack.is_empty() {
+            sighting.stack = self.place_of(stack);
+            if sighting.stack == 0 {
+                self.sampled.loss.no_stack += 1;
+            }
+        }
+        let next = self.sampled.sightings.len();
+        let place = match self.by_sighting.get(&sighting) {
+            Some(place) => *place,
+            None if next >= MOST_KEPT => {
+                self.sampled.loss.unkept += 1;
+                return;
+            }
+            None => {
+                self.sampled.sightings.push(sighting.clone());
+                self.by_sighting.insert(sighting, next as u32);
+                next as u32
+            }
+        };
+        if let Some(batch) = self.sampled.batches.last_mut() {
+            *batch.counts.entry(place).or_default() += 1;
+        }
+    }
+
+    /// The place of a stack + 1; 0: there is no room for it.
+    fn place_of(&mut self, stack: &[u64]) -> u32 {
+        if let Some(place) = self.by_stack.get(stack) {
+            return *place;
+        }
+        if self.sampled.stacks.len() >= MOST_KEPT {
+            return 0;
+        }
+        self.sampled.stacks.push(stack.into());
+        let place = self.sampled.stacks.len() as u32;
+        self.by_stack.insert(stack.into(), place);
+        place
+    }
+
+    pub fn loss(&mut self) -> &mut Loss {
+        &mut self.sampled.loss
+    }
+
+    pub fn look_at(&mut self, threads: u64) {
+        self.sampled.looked_at += threads;
+    }
+
+    /// The window ends.
+    pub fn finish(mut self, to_ns: u64) -> Sampled {
+        self.sampled.to_ns = to_ns;
+        self.sampled
+    }
+}
+
+fn together(batches: &[Batch]) -> Batch {
+    let mut all = Batch::default();
+    for batch in batches {
+        all.rounds += batch.rounds;
+        for (place, n) in &batch.counts {
+            *all.counts.entry(*place).or_default() += n;
+        }
+    }
+    all
+}
+
+/// What a reading of the probe tells: the window since the reading before it, and of the whole what was lost.
+#[derive(Debug, Clone, Default)]
+pub struct Reading {
+    pub at_ns: u64,
+    pub window: Arc<Sampled>,
+    /// Since the start.
+    pub rounds: u64,
+    pub samples: u64,
+    pub loss: Loss,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record(frames: u32, addresses: &[u64]) -> Vec<u8> {
+        let words = [10u32, 11, 2, 0, IN_IOWAIT, 17, frames, 0, 0, 0];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        bytes.extend(7u64.to_ne_bytes());
+        bytes.extend(b"reader\0\xff\xff\xff\xff\xff\xff\xff\xff\xff");
+        bytes.extend(addresses.iter().flat_map(|address| address.to_ne_bytes()));
+        bytes
+    }
+
+    #[test]
+    fn a_record_is_a_thread_with_its_stack() {
+        let (head, stack) = WireThread::decode(&record(2, &[1, 2])).unwrap();
+        assert_eq!((head.pid, head.tid, head.letter(), head.syscall, head.cgroup), (10, 11, 'D', 17, 7));
+        assert_eq!(stack, [1, 2]);
+        assert_eq!(task_name(&head.comm), b"reader");
+        assert!(WireThread::decode(&record(3, &[1, 2])).is_err());
+        assert!(WireThread::decode(&record(128, &[0; 128])).is_err());
+        assert!(WireThread::decode(&[0; 63]).is_err());
+    }
+
+    #[test]
+    fn states_have_the_letters_of_ps() {
+        let of = |state, exit_state| WireThread { state, exit_state, ..WireThread::default() }.letter();
+        let all = [(0, 0), (1, 0), (2, 0), (0x102, 0), (0x402, 0), (4, 0), (8, 0), (0x1000, 0), (0x8000, 0)];
+        assert_eq!(all.map(|(state, exit)| of(state, exit)), ['R', 'S', 'D', 'D', 'I', 'T', 't', 'D', 'D']);
+        // TASK_DEAD, and what its parent has not asked for.
+        assert_eq!([of(0x80, 0x20), of(0x80, 0x10), of(0x40, 0)], ['Z', 'X', 'P']);
+        // Interruptible and freezable (6.1).
+        assert_eq!(of(0x2001, 0), 'S');
+    }
+
+    #[test]
+    fn many_rounds_are_few_batches_that_lose_nothing() {
+        let mut tally = Tally::new(5);
+        for round in 0..1000u64 {
+            tally.begin_round();
+            for _ in 0..round % 3 {
+                tally.add(Sighting { state: 'D', ..Sighting::default() }, &[1, 2]);
+            }
+        }
+        let sampled = tally.finish(9);
+        assert_eq!((sampled.from_ns, sampled.to_ns, sampled.rounds), (5, 9, 1000));
+        assert_eq!(sampled.samples(), 999);
+        assert_eq!(sampled.batches.iter().map(|batch| batch.rounds).sum::<u64>(), 1000);
+        assert!((MOST_BATCHES / 2..=MOST_BATCHES).contains(&sampled.batches.len()));
+        assert_eq!((sampled.sightings.len(), sampled.stacks.len()), (1, 1));
+    }
+
+    #[test]
+    fn what_is_beyond_the_room_is_counted() {
+        let mut tally = Tally::new(0);
+        tally.begin_round();
+        for pid in 0..MOST_KEPT as u32 + 3 {
+            tally.add(Sighting { pid, ..Sighting::default() }, &[u64::from(pid)]);
+        }
+        let sampled = tally.finish(1);
+        assert_eq!((sampled.samples(), sampled.loss.unkept, sampled.loss.no_stack), (MOST_KEPT as u64, 3, 3));
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..1200)) {
+            if let Ok((head, stack)) = WireThread::decode(&bytes) {
+                prop_assert!(stack.len() <= MAX_FRAMES);
+                head.letter();
+            }
+        }
+
+        #[test]
+        fn every_state_has_a_letter(state: u32, exit_state: u32) {
+            WireThread { state, exit_state, ..WireThread::default() }.letter();
+        }
+    }
+}
