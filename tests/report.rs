@@ -83,6 +83,8 @@ fn virtio() -> Case {
             cost: Cost {
                 ns_per_io: Some(95.2),
                 ns_per_interrupt: None,
+                ns_per_contention: None,
+                attach_ns_per_contention: None,
                 attach_ns_per_io: Some(34.0),
                 ios: Some(ios),
                 cpu_percent: Some(0.15),
