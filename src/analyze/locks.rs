@@ -479,8 +479,10 @@ fn is_watching(frame: &str) -> bool {
 
 /// A function whose business is to take a lock.
 fn is_locking(frame: &str) -> bool {
-    const PREFIXES: [&str; 23] = [
+    const PREFIXES: [&str; 25] = [
         "native_queued_spin_lock",
+        "resilient_",
+        "rqspinlock_",
         "__pv_queued_spin_lock",
         "queued_",
         "pv_",

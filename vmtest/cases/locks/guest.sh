@@ -1,6 +1,7 @@
 # Waits for locks on a machine of its own, with four CPUs: by the kernel's events and beside them by probes on the slow
 # path of spinlocks, which see the first waiter too; and on a kernel without the events by these alone.
 # append: bare=Y
+# timeout: 500
 . /guest/lib.sh
 
 uname -r >release
@@ -12,7 +13,6 @@ if [ -e $event ]; then
     echo hist:keys=common_type >$event/trigger
     hist=$event/hist
 fi
-biopsy check --json >check.json
 # Readers of one device through the page cache, and short processes, which the kernel keeps in common lists.
 fight='for part in 1 2 3 4; do
     timeout 4 sh -c "while :; do dd if=/dev/nvme0n1 of=/dev/null bs=64k count=512 2>/dev/null; done" &
@@ -27,6 +27,7 @@ cat $hist >after
 # Once more as text, and as on a kernel without the events.
 biopsy locks --max-loss 100 -- sh -c "$fight" >locks.txt
 biopsy locks --max-loss 100 --fault-no-events --json -o alone.json -- sh -c "$fight" 2>alone.err
+biopsy check --json >check.json
 [ ! -e $event ] || echo '!hist:keys=common_type' >$event/trigger
 umount /tmp/tracing
 rmdir /tmp/tracing
