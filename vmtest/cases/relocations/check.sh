@@ -2,7 +2,7 @@
 # and a field that no kernel has is a mistake, or read by no program.
 members() { # of structs marked CORE, as STRUCT.FIELD; a flavour, ___LIKE_THIS, names the same struct
     awk '/^struct [a-z_0-9]* \{$/ { name = $2; sub(/___.*/, "", name); n = 0 }
-        /;$/ && name { field = $NF; gsub(/[*;]|\[.*\]/, "", field); if ($0 !~ /^}/) fields[n++] = name "." field }
+        /;$/ && name { sub(/ : [0-9]+;/, ";"); field = $NF; gsub(/[*;]|\[.*\]/, "", field); if ($0 !~ /^}/) fields[n++] = name "." field }
         /^} CORE;$/ { for (i = 0; i < n; i++) print fields[i] }
         /^}/ { name = "" }' "$BIOPSY_VM_TREE"/../bpf/{kernel,compat}.h | sort -u
 }
