@@ -142,6 +142,18 @@ static __always_inline const void *bio_home(struct bio *bio)
 	return FIELD((struct bio___disk *)bio, bi_disk);
 }
 
+/* Before 2f064a59a11f (5.14), which made it `__state`. */
+struct task_struct___state {
+	volatile long state;
+} CORE;
+
+static __always_inline __u32 state_of(struct task_struct *task)
+{
+	if (bpf_core_field_exists(struct task_struct, __state))
+		return task->__state;
+	return ((struct task_struct___state *)task)->state;
+}
+
 static __always_inline __u32 fua_flag(void)
 {
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_FUA);

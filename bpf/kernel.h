@@ -312,15 +312,8 @@ struct bpf_perf_event_data {
 	__u64 sample_period;
 } CORE;
 
-struct seq_file;
-
-struct bpf_iter_meta {
-	struct seq_file *seq;
-} CORE;
-
 /* `task` is NULL behind the last one. */
 struct bpf_iter__task {
-	struct bpf_iter_meta *meta;
 	struct task_struct *task;
 } CORE;
 

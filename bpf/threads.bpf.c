@@ -42,11 +42,6 @@ struct {
 /* Since 5f220be21418 (5.16), with PREEMPT_RT; in 5.10 beyond all states. */
 #define TASK_RTLOCK_WAIT 0x1000
 
-/* Since 2f064a59a11f (5.14) `__state`. */
-struct task_struct___state {
-	volatile long state;
-} CORE;
-
 struct vhost_task {
 } CORE;
 
@@ -80,13 +75,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct handed);
 } handed_bios SEC(".maps");
-
-static __always_inline __u32 state_of(struct task_struct *task)
-{
-	if (bpf_core_field_exists(struct task_struct, __state))
-		return task->__state;
-	return ((struct task_struct___state *)task)->state;
-}
 
 static __always_inline int is_in_iowait(struct task_struct *task)
 {

@@ -113,8 +113,9 @@ impl Histogram {
 
     /// What came since `earlier`, an older state of this same histogram.
     ///
-    /// Count and sum are exact. The extremes are exact when they moved since then; else they are
-    /// the bounds of the outermost bucket that grew (off by at most a bucket's width, 6.25 %).
+    /// Count and sum are exact. The extremes are exact when they moved since then, or there is one value; else they
+    /// are the bounds of the outermost bucket that grew (off by at most a bucket's width, 6.25 %), as far as the sum
+    /// allows them.
     pub fn since(&self, earlier: &Self) -> Self {
         let counts: Vec<u64> =
             self.counts.iter().zip(&earlier.counts).map(|(now, then)| now.saturating_sub(*then)).collect();
@@ -125,7 +126,14 @@ impl Histogram {
         };
         let min = if self.min < earlier.min { self.min } else { bounds(first).0.max(self.min) };
         let max = if self.max > earlier.max { self.max } else { (bounds(last).1 - 1).min(self.max) };
-        Self { count: counts.iter().sum(), counts, sum: self.sum.saturating_sub(earlier.sum), min, max }
+        let (count, sum) = (counts.iter().sum::<u64>(), self.sum.saturating_sub(earlier.sum));
+        // All others are at least the least, and at most the most. A state that was read while it changed may have
+        // another sum than its counts: then the buckets are right.
+        let most = sum.saturating_sub(min.saturating_mul(count - 1));
+        let max = if most >= min { max.min(most) } else { max };
+        let least = sum.saturating_sub(max.saturating_mul(count - 1));
+        let min = if least <= max { min.max(least) } else { min };
+        Self { count, counts, sum, min, max }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -212,6 +220,22 @@ impl FromIterator<u64> for Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_came_since_has_extremes_that_its_sum_allows() {
+        let both = |values: &[u64]| values.iter().copied().collect::<Histogram>();
+        let earlier = both(&[100, 9_000]);
+        let one = both(&[100, 9_000, 1_783]).since(&earlier);
+        assert_eq!((one.min(), one.max(), one.sum()), (Some(1_783), Some(1_783), 1_783));
+        let two = both(&[100, 9_000, 1_783, 1_790]).since(&earlier);
+        let (min, max) = (two.min().unwrap(), two.max().unwrap());
+        assert!(min <= 1_783 && max >= 1_790 && max <= two.sum() - min, "{min} {max}");
+        // A sum that does not fit the counts changes nothing.
+        let mut torn = both(&[100, 9_000, 1_783]);
+        torn.sum = earlier.sum;
+        let torn = torn.since(&earlier);
+        assert!(torn.min().unwrap() <= 1_783 && torn.max().unwrap() >= 1_783, "{torn:?}");
+    }
     use proptest::prelude::*;
 
     #[test]

@@ -412,7 +412,9 @@ mod tests {
         use lock_contention as locks;
         states("lock-contention", &[locks::SPUN, locks::SPUN_IN_ALL, locks::ASLEEP, locks::LEAST as f64]);
         states("readahead", &[readahead::SOME, readahead::MOST, readahead::OF_READS]);
-        assert!(explain("readahead").unwrap().contains("At least 1,000 pages") && readahead::LEAST == 1_000);
+        assert!(
+            explain("readahead").unwrap().contains("At least 10,000 pages") && readahead::LEAST == 10_000
+        );
         states("worker-punt", &[worker_punt::WORKERS, worker_punt::MOST, worker_punt::CPUS]);
         states("flush-bound", &[flush_bound::BUSY, flush_bound::OF_WRITES, facts::MIN_IOS as f64]);
         assert!(explain("inconclusive").unwrap().contains("gone before the end"), "facts::doubt has it");

@@ -200,6 +200,17 @@ fn diagnose_ends_in_a_verdict_and_a_report() {
     let (load, device) = (&value["load"], &value["latency"]["devices"][0]);
     assert_eq!(device["operations"], load["ios"]);
     assert!(number(&device["ios"]) > 1000);
+    // What stands beside the latencies ran for as long as the load.
+    let threads = &value["threads"];
+    assert!(number(&threads["rounds"]) > 0 && number(&threads["samples"]) > 0, "{threads}");
+    let series = value["locks"]["pagecache"]["series"].as_array().unwrap();
+    let read: u64 = series.iter().filter_map(|moment| moment["read_bytes"].as_u64()).sum();
+    let all = number(&device["bytes"]);
+    assert!(read > all / 2 && read < all + all / 10, "{read} of {all}");
+    let page = std::fs::read_to_string(&report).unwrap();
+    for section in ["<h2>Memory and page cache</h2>", "<h2>What the threads did</h2>"] {
+        assert!(page.contains(section), "{section}");
+    }
 
     std::fs::remove_file(&report).unwrap();
     let words = ["diagnose", "--no-load", "-d", &disk.name, "--for", "300ms", "--json", "-o", name];

@@ -295,6 +295,9 @@ impl Case {
             command: &self.command,
             command_status: self.command_status,
             flame: flame.as_deref(),
+            locks: None,
+            pagecache: None,
+            threads: None,
             json: &json,
         })
     }

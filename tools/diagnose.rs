@@ -1,29 +1,26 @@
 //! `biopsy diagnose`: a load (or what is there), the probes around it, and a verdict.
 
+mod probes;
+
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use biopsy::analyze::interrupts::trust;
 use biopsy::analyze::latency::summarize;
-use biopsy::analyze::{cpu, loss, stacks};
+use biopsy::analyze::{loss, stacks};
 use biopsy::envelope::Missing;
 use biopsy::host::{Host, select};
 use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, Target};
-use biopsy::probe::cpu::CpuProbe;
-use biopsy::probe::interrupts::{self, InterruptProbe};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::probe::preflight;
-use biopsy::probe::stacks::StacksProbe;
-use biopsy::refusal::{Refusal, plain};
+use biopsy::refusal::Refusal;
 use biopsy::render::{self, flame, html};
-use biopsy::rules::{self, Summaries};
-use biopsy::symbols::Symbolizer;
-use biopsy::wire::stacks::RawProfile;
+use biopsy::rules::{self, Summaries, observed};
 use serde_json::Value;
 
+use self::probes::Probes;
 use crate::child::Running;
 use crate::cli::{Color, Diagnose};
 use crate::output::{Sink, warn};
@@ -84,37 +81,12 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         Options { generator: own_load, parts: args.detail, ..window::options(devices.clone(), &args.window) };
     let mut probe = LatencyProbe::attach(&host, root, &options)?;
     let mut envelope = clock::envelope();
-    let sampler = match StacksProbe::attach(args.freq) {
-        Ok(sampler) => Some(sampler),
-        Err(error) => {
-            envelope.missing.push(no_profile(&error));
-            None
-        }
-    };
-    let counted = interrupts::Options {
-        devices: devices.clone(),
-        time_every: interrupts::TIME_EVERY,
-        cost: !args.window.no_cost,
-    };
-    let mut counter = match InterruptProbe::attach(&host, root, &counted) {
-        Ok(counter) => Some(counter),
-        Err(error) => {
-            envelope.missing.push(no_interrupts(&error));
-            None
-        }
-    };
-    let cpus = CpuProbe::attach(root);
-    let outcome = measure(args, prepared, &mut probe, counter.as_mut(), &devices, &line)?;
-    let cpus = cpus.finish();
+    let beside =
+        probes::Options { devices: devices.clone(), frequency: args.freq, cost: !args.window.no_cost };
+    let mut others = Probes::attach(&host, &beside);
+    let outcome = measure(args, prepared, &mut probe, &mut others, &devices, &line)?;
+    let others = others.stop();
     line.clear();
-    let profile = sampler.map(StacksProbe::finish).transpose();
-    let counts = counter.as_mut().and_then(|counter| match counter.detach() {
-        Ok(end) => Some((counter.start().clone(), end)),
-        Err(error) => {
-            envelope.missing.push(no_interrupts(&error));
-            None
-        }
-    });
     let start = probe.start().clone();
     let end = probe.detach()?;
     envelope.missing.splice(..0, probe.missing().iter().cloned());
@@ -137,53 +109,33 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     envelope.lost = loss::lost(&latency, &start, &end);
     envelope.cost = probe.cost(latency.ios_per_second());
     drop(probe);
-    let interrupts = counts.map(|(start, end)| {
-        let summary = biopsy::analyze::interrupts::summarize(&host, &start, &end);
-        envelope.lost.probes.extend(trust::lost(&summary, &start, &end).probes);
-        summary
-    });
-    if let Some(counter) = counter {
-        envelope.missing.extend(counter.missing().iter().cloned());
-        let mut cost = counter.cost(latency.ios_per_second());
-        // Both probes have a program on block_rq_complete.
-        cost.programs.iter_mut().for_each(|program| program.name = format!("interrupts.{}", program.name));
-        envelope.cost = envelope.cost.plus(cost);
-    }
-    let cpus = cpu::summarize(&cpus);
-    envelope.missing.extend(cpus.missing());
-    let profile = match profile {
-        Ok(raw) => raw.map(|raw| named(&raw, &mut envelope.missing)),
-        Err(error) => {
-            envelope.missing.push(no_profile(&error));
-            None
-        }
-    };
-    envelope.lost.samples = profile.as_ref().map_or(0, |p| p.lost);
+    let seen = others.summarize(&host, &latency, &mut envelope);
+    let locks = seen.pressure.locks.as_ref().map(|locks| observed::Locks::of(locks, host.cpus_online));
+    let pagecache = seen.pressure.pagecache.as_ref().map(observed::PageCache::from);
+    let threads = seen.threads.as_ref().map(|threads| observed::Threads::from(&threads.summary));
 
     let summaries = Summaries {
         envelope: &envelope,
         host: &host,
         latency: &latency,
-        interrupts: interrupts.as_ref(),
+        interrupts: seen.interrupts.as_ref(),
         load: outcome.load.as_ref(),
         scaling: scaling.as_ref(),
-        cpu: Some(&cpus),
-        profile: profile.as_ref(),
-        locks: None,
-        pagecache: None,
-        threads: None,
+        cpu: Some(&seen.cpu),
+        profile: seen.profile.as_ref(),
+        locks: locks.as_ref(),
+        pagecache: pagecache.as_ref(),
+        threads: threads.as_ref(),
     };
     let diagnosis = rules::diagnose(&summaries);
     let doubt = loss::distrust(&latency, &envelope.lost, args.window.max_loss);
     let mut bodies = vec![("latency", Value::Object(render::json::latency::value(&envelope, &latency)))];
-    bodies.extend(interrupts.as_ref().map(|summary| {
-        ("interrupts", Value::Object(render::json::interrupts::body(summary, interrupts::TIME_EVERY)))
-    }));
+    bodies.extend(seen.bodies());
     bodies.extend(scaling.as_ref().map(|scaling| ("scaling", render::json::scaling::body(scaling))));
     bodies.extend(outcome.load.as_ref().map(|load| ("load", Value::Object(render::json::load::body(load)))));
     let json = render::json::diagnose::object(&summaries, &diagnosis, bodies, command_status);
     if let Some(sink) = &mut sink {
-        let picture = profile.as_ref().and_then(picture);
+        let picture = seen.profile.as_ref().and_then(picture);
         let report = html::Report {
             summaries,
             diagnosis: &diagnosis,
@@ -191,6 +143,9 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             command: &command_line(),
             command_status,
             flame: picture.as_deref(),
+            locks: seen.pressure.locks.as_ref(),
+            pagecache: seen.pressure.pagecache.as_ref(),
+            threads: seen.threads.as_ref().map(|threads| &threads.summary),
             json: &json,
         };
         sink.write(html::render(&report).as_bytes())?;
@@ -264,16 +219,12 @@ fn measure(
     args: &Diagnose,
     prepared: Option<Prepared>,
     probe: &mut LatencyProbe,
-    counter: Option<&mut InterruptProbe>,
+    others: &mut Probes,
     devices: &[String],
     line: &Line,
 ) -> Result<Outcome> {
-    let counter = RefCell::new(counter);
-    let tick = || {
-        if let Some(counter) = counter.borrow_mut().as_mut() {
-            counter.tick();
-        }
-    };
+    let others = RefCell::new(others);
+    let tick = || others.borrow_mut().tick();
     if let Some(prepared) = prepared {
         // The generator reports several times a second: that is when the cost slices move on.
         let generators = probe.generators()?;
@@ -304,30 +255,6 @@ fn measure(
         });
     }
     Ok(Outcome { load: None, child })
-}
-
-fn no_interrupts(error: &anyhow::Error) -> Missing {
-    Missing {
-        part: Some("interrupts".to_string()),
-        reason: "refused".to_string(),
-        why: format!("interrupts were not counted: {}", plain(&format!("{error:#}"))),
-        ..Missing::default()
-    }
-}
-
-fn no_profile(error: &anyhow::Error) -> Missing {
-    Missing {
-        part: Some("profile".to_string()),
-        reason: "refused".to_string(),
-        why: format!("there is no profile and no flame graph: {}", plain(&format!("{error:#}"))),
-        ..Missing::default()
-    }
-}
-
-fn named(raw: &RawProfile, missing: &mut Vec<Missing>) -> stacks::ProfileSummary {
-    let names = Symbolizer::new().names(&stacks::addresses(raw));
-    missing.extend(names.missing.iter().cloned());
-    stacks::summarize(raw, &names)
 }
 
 /// The flame graph for the page; None where no sample was taken.

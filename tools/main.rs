@@ -1,5 +1,6 @@
 //! Parse, run, exit code.
 
+mod aside;
 mod check;
 mod child;
 mod cli;
@@ -12,6 +13,7 @@ mod latency;
 mod load;
 mod locks;
 mod output;
+mod pressure;
 mod progress;
 mod self_test;
 mod stop;

@@ -123,7 +123,7 @@ fn options(args: &Threads, host: &Host, devices: &[String], columns: &[Column]) 
 }
 
 /// What names the numbers of the samples; what was read of the kernel's symbols serves every piece.
-struct Naming<'a> {
+pub struct Naming<'a> {
     root: &'a Path,
     symbolizer: Symbolizer,
     scheduler: Option<Scheduler>,
@@ -131,7 +131,7 @@ struct Naming<'a> {
 }
 
 impl<'a> Naming<'a> {
-    fn new(host: &Host, root: &'a Path) -> Self {
+    pub fn new(host: &Host, root: &'a Path) -> Self {
         let devices = host
             .devices
             .iter()
@@ -140,7 +140,8 @@ impl<'a> Naming<'a> {
         Self { root, symbolizer: Symbolizer::new(), scheduler: None, devices }
     }
 
-    fn summary(&mut self, sampled: &Sampled, columns: &[Column]) -> (ThreadSummary, Vec<Missing>) {
+    /// The samples of a piece, counted apart by `columns`; and what could not be named.
+    pub fn summary(&mut self, sampled: &Sampled, columns: &[Column]) -> (ThreadSummary, Vec<Missing>) {
         let names = self.symbolizer.names(&addresses(sampled));
         let scheduler = match sampled.stacks.is_empty() {
             true => &Scheduler::default(),
@@ -155,7 +156,8 @@ impl<'a> Naming<'a> {
     }
 }
 
-fn lost(summary: &ThreadSummary) -> Lost {
+/// Samples that are in no row.
+pub fn lost(summary: &ThreadSummary) -> Lost {
     let kinds = summary.loss.kinds().into_iter().map(|(kind, n)| (kind.to_string(), n)).collect();
     Lost {
         samples: summary.loss.samples(),

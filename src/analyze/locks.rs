@@ -10,10 +10,11 @@ use crate::envelope::Missing;
 use crate::hist::Histogram;
 use crate::host::Host;
 use crate::symbols::{Addresses, Names, UNKNOWN};
+pub use crate::wire::locks::Kind;
 use crate::wire::locks::{
-    KINDS, Kind, LockSample, Reading, RecognisedBy, Source, SpinSample, StackKey, StackSample, WireLockCpu,
+    KINDS, LockSample, Reading, RecognisedBy, Source, SpinSample, StackKey, StackSample, WireLockCpu,
 };
-use crate::wire::stacks::Sampler;
+pub use crate::wire::stacks::Sampler;
 
 /// The window between two readings.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -134,6 +135,17 @@ pub struct LockRow {
     pub wait: Histogram,
     /// The one that waited longest first.
     pub stacks: Vec<Stack>,
+}
+
+impl LockRow {
+    /// The function outside the locking code that was waited longest in, where a stack has one.
+    pub fn caller(&self) -> Option<&str> {
+        caller(&self.stacks)
+    }
+}
+
+fn caller(stacks: &[Stack]) -> Option<&str> {
+    stacks.iter().find_map(|stack| stack.frames.iter().find(|frame| !is_locking(frame))).map(String::as_str)
 }
 
 /// A way to wait for a lock.
@@ -391,7 +403,6 @@ fn locks(start: &Reading, end: &Reading, names: &Names) -> Vec<LockRow> {
 
 fn row(address: u64, sample: LockSample, stacks: Vec<Stack>, end: &Reading) -> LockRow {
     let known = end.names.get(&address);
-    let caller = || stacks.iter().find_map(|stack| stack.frames.iter().find(|frame| !is_locking(frame)));
     let (name, by) = match known {
         Some(known) => {
             let by = match known.by {
@@ -400,7 +411,7 @@ fn row(address: u64, sample: LockSample, stacks: Vec<Stack>, end: &Reading) -> L
             };
             (known.name.clone(), by)
         }
-        None => match caller() {
+        None => match caller(&stacks) {
             Some(frame) => (format!("lock taken in {frame}"), By::Caller),
             None => (format!("lock at {address:#x}"), By::Nothing),
         },

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use self::paths::PathSummary;
 use super::counting::Bracket;
 use super::moment::Moment;
+use super::onset::{self, NoOnset, Onset};
 use crate::hist::Histogram;
 use crate::host::absence::Absence;
 use crate::host::meminfo::Meminfo;
@@ -120,6 +121,17 @@ pub struct NodeSummary {
 impl PagecacheSummary {
     pub fn seconds(&self) -> f64 {
         self.duration_ns as f64 / 1e9
+    }
+
+    /// When trouble began in the series, or why that cannot be said.
+    pub fn onset(&self) -> Result<Onset, NoOnset> {
+        onset::onset(&self.series)
+    }
+
+    /// Of the disks that stand beside memory.
+    pub fn ios_per_second(&self) -> f64 {
+        let ios: u64 = self.series.iter().filter_map(|moment| moment.ios).sum();
+        ios as f64 / self.seconds().max(1e-9)
     }
 
     /// How far a counter went.

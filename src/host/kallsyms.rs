@@ -9,6 +9,8 @@ use super::attribute::file;
 pub struct Kallsyms {
     /// Address, kind as nm prints it, name; by address.
     all: Vec<(u64, char, String)>,
+    /// Variables are among them, and not only the borders of sections that the linker script makes.
+    has_variables: bool,
 }
 
 /// A symbol names what lies behind it for so many bytes at most: the table has no sizes.
@@ -30,7 +32,9 @@ impl Kallsyms {
         };
         let mut all: Vec<_> = text.lines().filter_map(line).collect();
         all.sort_by_key(|(address, ..)| *address);
-        Self { all }
+        // Those of one file only (`static`) have no other way into the table than CONFIG_KALLSYMS_ALL.
+        let has_variables = all.iter().any(|(_, kind, _)| matches!(kind, 'b' | 'd'));
+        Self { all, has_variables }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -56,12 +60,15 @@ impl Kallsyms {
         self.all.iter().any(|(_, kind, other)| matches!(kind, 't' | 'T') && other == name)
     }
 
-    /// The variable that an address lies in, and how far behind its beginning.
+    /// The variable that an address lies in, and how far behind its beginning. None where the table has no
+    /// variables: what lies before an address there is any border.
     pub fn variable(&self, address: u64) -> Option<(&str, u64)> {
         let at = self.all.partition_point(|(begin, ..)| *begin <= address).checked_sub(1)?;
         let (begin, kind, name) = &self.all[at];
         let is_data = matches!(kind, 'b' | 'B' | 'd' | 'D');
-        (is_data && address - begin < LARGEST).then_some((name.as_str(), address - begin))
+        let is_border = ["__start_", "__stop_", "__end_"].iter().any(|border| name.starts_with(border));
+        (self.has_variables && is_data && !is_border && address - begin < LARGEST)
+            .then_some((name.as_str(), address - begin))
     }
 }
 
@@ -96,6 +103,16 @@ mod tests {
         assert_eq!(symbols.variable(0xffff_ffff_8220_3af4), None, "a function is no lock");
         assert_eq!(symbols.variable(0xffff_8880_0000_0000), None);
         assert_eq!(symbols.variable(0xffff_ffff_9300_0000), None, "too far behind the last one");
+    }
+
+    #[test]
+    fn a_border_is_no_variable() {
+        let symbols =
+            Kallsyms::parse("ffffffff83000000 D __start_init_stack\nffffffff83229a48 D __start_once\n");
+        assert_eq!(symbols.variable(0xffff_ffff_8300_9a40), None, "no variables at all");
+        let symbols = Kallsyms::parse("ffffffff83000000 D __start_once\nffffffff83000040 d jiffies_lock\n");
+        assert_eq!(symbols.variable(0xffff_ffff_8300_0008), None);
+        assert_eq!(symbols.variable(0xffff_ffff_8300_0040), Some(("jiffies_lock", 0)));
     }
 
     /// What kptr_restrict leaves of the table.

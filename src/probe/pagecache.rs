@@ -132,9 +132,8 @@ impl PagecacheProbe {
         preflight::permit(root)?;
         libbpf::listen();
         if btf::file().is_some() {
-            let why = "with a BTF file the kernel types no arguments, and reclaim is not followed: use a kernel with \
-                       BTF of its own";
-            return Err(Refusal::Refused(why.to_string()).into());
+            let why = format!("{}: use a kernel with BTF of its own", preflight::NO_RECLAIM_BY_FILE);
+            return Err(Refusal::Refused(why).into());
         }
         let btf = KernelBtf::read()?;
         let mut events = Events::of(&btf);
@@ -480,6 +479,19 @@ fn load(btf: &KernelBtf, events: Events, nodes: u32) -> Result<PagecacheSkel<'st
     config.lru_argument = btf.lru_argument();
     choose(&mut open, events);
     open.load().map_err(|error| refusal("loading the probes", &error))
+}
+
+/// Loads one program alone, and lets it go.
+pub(super) fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
+    libbpf::listen();
+    let mut open = PagecacheSkelBuilder::default().open(libbpf::object_place())?;
+    let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
+    config.nodes = 1;
+    config.lru_argument = btf.lru_argument();
+    open.maps.reclaims.set_max_entries(RECLAIM_KINDS as u32)?;
+    preflight::alone(open.open_object_mut(), name);
+    open.load()?;
+    Ok(())
 }
 
 /// What is loaded of that which not every kernel has.

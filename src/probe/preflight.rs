@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::btf::{self, BY_FILE, EventHome, KernelBtf, NO_BTF, RingSubmit};
@@ -141,20 +142,42 @@ const LATENCY: &[Known] = &[
 
 /// What only `interrupts` attaches; it counts completions by the events of `latency`.
 const INTERRUPTS: &[Known] = &[
-    interrupt("irq_entry", "irq_handler_entry", "interrupts are not counted"),
-    interrupt("irq_exit", "irq_handler_exit", "no time of handlers"),
-    interrupt("softirq_begin", "softirq_entry", "no softirqs of the block layer"),
-    interrupt("softirq_end", "softirq_exit", "no softirqs of the block layer"),
+    optional("irq_entry", "irq_handler_entry", "interrupts are not counted"),
+    optional("irq_exit", "irq_handler_exit", "no time of handlers"),
+    optional("softirq_begin", "softirq_entry", "no softirqs of the block layer"),
+    optional("softirq_end", "softirq_exit", "no softirqs of the block layer"),
 ];
 
-const fn interrupt(program: &'static str, event: &'static str, without: &'static str) -> Known {
+/// What its view can do without.
+const fn optional(program: &'static str, event: &'static str, without: &'static str) -> Known {
     Known { program, event, module: None, without, needed: false }
 }
 
+const NO_DIRECT: &str = "reclaim by tasks is not seen";
+const NO_MEMCG: &str = "reclaim at the limits of memory cgroups is not seen";
+const NO_PAGES: &str = "pages that reclaim looks at are known from the kernel's counters alone";
+
+/// What `locks` attaches for the page cache: of each event that tells something of its own one, or two.
+const PAGECACHE: &[Known] = &[
+    optional("direct_reclaim_begin", "mm_vmscan_direct_reclaim_begin", NO_DIRECT),
+    optional("direct_reclaim_end", "mm_vmscan_direct_reclaim_end", NO_DIRECT),
+    optional("memcg_reclaim_begin", "mm_vmscan_memcg_reclaim_begin", NO_MEMCG),
+    optional("memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end", NO_MEMCG),
+    optional("lru_isolate", "mm_vmscan_lru_isolate", NO_PAGES),
+    optional("lru_shrink_inactive", "mm_vmscan_lru_shrink_inactive", NO_PAGES),
+    optional("throttled", "mm_vmscan_throttled", "reclaim that sleeps is not seen"),
+    optional(
+        "ra_unbounded",
+        "page_cache_ra_unbounded",
+        "pages that are read ahead are seen only where programs may attach to functions",
+    ),
+    optional("get_pages", "mm_filemap_get_pages", "how much of read-ahead nobody wanted is not known"),
+];
+
 /// What only `locks` attaches.
 const LOCKS: &[Known] = &[
-    interrupt("lock_begin", "contention_begin", "waits for locks are not seen"),
-    interrupt("lock_end", "contention_end", "waits for locks are not timed"),
+    optional("lock_begin", "contention_begin", "waits for locks are not seen"),
+    optional("lock_end", "contention_end", "waits for locks are not timed"),
 ];
 
 /// Its programs have no twins for a kernel that types no arguments.
@@ -164,6 +187,9 @@ pub const NO_INTERRUPTS_BY_FILE: &str =
 /// Nor have those of locks.
 pub const NO_LOCKS_BY_FILE: &str =
     "with a BTF file the kernel types no arguments, and locks are not followed";
+/// The same of what follows the page cache.
+pub const NO_RECLAIM_BY_FILE: &str =
+    "with a BTF file the kernel types no arguments, and reclaim is not followed";
 /// The same of its programs.
 pub const NO_THREADS_BY_FILE: &str =
     "with a BTF file the kernel types no arguments, and no program goes through the threads";
@@ -181,7 +207,7 @@ const LOCKED: &str = "this kernel is locked down (confidentiality), which forbid
                       kernel memory by BPF";
 const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown=integrity is no hindrance";
 
-const ALL: [&[Known]; 4] = [LATENCY, DETAIL, INTERRUPTS, LOCKS];
+const ALL: [&[Known]; 5] = [LATENCY, DETAIL, INTERRUPTS, LOCKS, PAGECACHE];
 
 /// Refuses what cannot work, before anything is made or attached.
 pub fn permit(root: &Path) -> Result<()> {
@@ -247,6 +273,10 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
     if of_locks && btf::file().is_some() {
         return state(State::Missing, lost(NO_LOCKS_BY_FILE), None);
     }
+    let of_pagecache = PAGECACHE.iter().any(|other| other.program == known.program);
+    if of_pagecache && btf::file().is_some() {
+        return state(State::Missing, lost(NO_RECLAIM_BY_FILE), None);
+    }
     if of_locks && !btf.event(known.event, None).is_there() {
         let remedy = "use Linux 5.19 or newer";
         return state(State::Missing, lost("this kernel does not have the event"), Some(remedy));
@@ -294,6 +324,7 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
         let loaded = match known.program {
             name if of_interrupts => try_load_interrupts(name),
             name if of_locks => try_load_locks(name),
+            name if of_pagecache => super::pagecache::try_load(name, btf),
             name => try_load(name, btf),
         };
         (loaded, None)
@@ -314,21 +345,23 @@ fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
     let told = open.maps.rodata_data.as_mut().context("the object has read-only data")?;
     told.arguments = btf.arguments()?;
     told.arguments.bio_complete = btf.bio_complete()?;
-    for mut program in open.open_object_mut().progs_mut() {
+    alone(open.open_object_mut(), name);
+    open.load()?;
+    Ok(())
+}
+
+/// Of all its programs only this one is to be loaded.
+pub(super) fn alone(object: &mut OpenObject, name: &str) {
+    for mut program in object.progs_mut() {
         let wanted = program.name() == name;
         program.set_autoload(wanted);
     }
-    open.load()?;
-    Ok(())
 }
 
 fn try_load_interrupts(name: &str) -> Result<()> {
     libbpf::listen();
     let mut open = skel::interrupts::InterruptsSkelBuilder::default().open(libbpf::object_place())?;
-    for mut program in open.open_object_mut().progs_mut() {
-        let wanted = program.name() == name;
-        program.set_autoload(wanted);
-    }
+    alone(open.open_object_mut(), name);
     open.load()?;
     Ok(())
 }
@@ -336,10 +369,7 @@ fn try_load_interrupts(name: &str) -> Result<()> {
 fn try_load_locks(name: &str) -> Result<()> {
     libbpf::listen();
     let mut open = skel::locks::LocksSkelBuilder::default().open(libbpf::object_place())?;
-    for mut program in open.open_object_mut().progs_mut() {
-        let wanted = program.name() == name;
-        program.set_autoload(wanted);
-    }
+    alone(open.open_object_mut(), name);
     open.load()?;
     Ok(())
 }
@@ -472,14 +502,18 @@ fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewSta
                 && !rights.locked_down()
                 && super::locks::has_slow_path(Path::new("/"));
             let reason = program.reason.clone().map(|r| format!("{}: {r}", program.event));
-            match by_probes {
-                true => view(
-                    "locks",
-                    State::Degraded,
-                    Some("waits for spinlocks alone, by probes on their slow path".to_string()),
-                    program.remedy.clone(),
-                ),
-                false => view("locks", State::Missing, reason, program.remedy.clone()),
+            let follows_memory = |p: &ProgramState| p.name == "direct_reclaim_begin" && p.state == State::Ok;
+            let less = if by_probes {
+                Some("waits for spinlocks alone, by probes on their slow path".to_string())
+            } else if programs.iter().any(follows_memory) {
+                let why = reason.as_deref().unwrap_or_default();
+                Some(format!("only who reclaims memory, and no waits: {why}"))
+            } else {
+                None
+            };
+            match less {
+                Some(less) => view("locks", State::Degraded, Some(less), program.remedy.clone()),
+                None => view("locks", State::Missing, reason, program.remedy.clone()),
             }
         }
         None => view("locks", State::Ok, None, None),

@@ -300,15 +300,20 @@ impl ThreadProbe {
         Ok(reading)
     }
 
+    /// The programs alone, beside other probes in one process.
+    pub fn programs(&self) -> Cost {
+        match &self.source {
+            Source::Kernel(kernel) => kernel.cost(),
+            Source::Files(_) => Cost::default(),
+        }
+    }
+
     /// What it cost since the start: the CPU time of this whole process, in which the programs run too.
     pub fn cost(&self) -> Cost {
         let (at_ns, cpu_ns) = self.ended.borrow().unwrap_or_else(|| (now_ns(), process_cpu_ns()));
         let wall = at_ns.saturating_sub(self.start.at_ns);
         let used = cpu_ns.saturating_sub(self.cpu_ns);
-        let mut cost = match &self.source {
-            Source::Kernel(kernel) => kernel.cost(),
-            Source::Files(_) => Cost::default(),
-        };
+        let mut cost = self.programs();
         cost.cpu_percent = (wall > 0).then(|| used as f64 / wall as f64 * 100.0);
         cost
     }

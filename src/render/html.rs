@@ -4,13 +4,18 @@
 mod charts;
 mod findings;
 mod interrupts;
-pub mod pagecache;
+mod locks;
+mod pagecache;
 mod scaling;
 mod setting;
 mod tables;
+mod threads;
 
 use serde_json::{Map, Value};
 
+use crate::analyze::locks::LockSummary;
+use crate::analyze::pagecache::PagecacheSummary;
+use crate::analyze::threads::ThreadSummary;
 use crate::findings::{Diagnosis, Severity};
 use crate::render::flame;
 use crate::render::text::clean;
@@ -32,6 +37,10 @@ pub struct Report<'a> {
     pub command_status: Option<i32>,
     /// The on-CPU flame graph as `render::flame::inline` makes it, taken as it is; None: no profile.
     pub flame: Option<&'a str>,
+    /// None: nobody looked.
+    pub locks: Option<&'a LockSummary>,
+    pub pagecache: Option<&'a PagecacheSummary>,
+    pub threads: Option<&'a ThreadSummary>,
     /// What `diagnose --json` prints; it stands in the page for scripts and for later comparison.
     pub json: &'a Map<String, Value>,
 }
@@ -62,6 +71,9 @@ pub fn render(report: &Report<'_>) -> String {
     out.push_str(&section("Load", &tables::load(s)));
     out.push_str(&section("Alone and all at once", &scaling::drives(s)));
     out.push_str(&section("CPU time", &tables::cpu(s)));
+    out.push_str(&section("Locks", &locks::locks(report.locks)));
+    out.push_str(&section("Memory and page cache", &pagecache::pagecache(report.pagecache)));
+    out.push_str(&section("What the threads did", &threads::threads(report.threads)));
     out.push_str(&section("Flame graph", &flame_graph(report)));
     out.push_str(&section("What was not seen", &findings::gaps(s, report.diagnosis)));
     out.push_str(&section("Machine", &setting::machine(s)));

@@ -4,7 +4,7 @@ use crate::findings::{Finding, Worth};
 use crate::units::{bytes, count, short, significant, time};
 
 /// How each number of the rules is called.
-pub const LABELS: [(&str, &str); 153] = [
+pub const LABELS: [(&str, &str); 152] = [
     ("after_celsius", "temperature after the load, in °C"),
     ("alone_bytes_per_second", "bytes per second of the drives alone"),
     ("asked_pages", "pages that read-ahead asked for"),
@@ -128,16 +128,15 @@ pub const LABELS: [(&str, &str); 153] = [
     ("tags", "tags"),
     ("threads_in_reclaim", "threads in reclaim at a time"),
     ("threads_waiting", "threads that wait for the lock at a time"),
-    ("thrown_away_pages", "pages of read-ahead thrown away unused"),
-    ("thrown_away_percent", "share of read-ahead that is thrown away unused"),
     ("timed_interrupts", "interrupts that were timed"),
     ("together_bytes_per_second", "bytes per second of the drives together"),
     ("together_percent", "share of the sum of the drives alone"),
     ("under_way_percent", "operations at most under way"),
     ("unpolled_ios", "I/Os that were not polled"),
     ("unpolled_percent", "share of the I/Os that were not polled"),
+    ("unused_pages", "pages of read-ahead that nobody wanted, at least"),
+    ("unused_percent", "share of read-ahead that nobody wanted, at least"),
     ("upper_mean_ns", "mean time of an I/O above the layer"),
-    ("used_pages", "pages of read-ahead that were used"),
     ("user_ns_per_operation", "user time per operation"),
     ("wait_ns", "time of all waits for the lock, at least"),
     ("waiting_ios", "I/Os that wait for a request"),

@@ -154,6 +154,58 @@ fn markers(hist: &Histogram, top: f64, floor: f64, at: &dyn Fn(f64) -> f64) -> S
     out
 }
 
+/// How something went over time: places in seconds and values, in the order of time, from zero up. A gap is where the
+/// value is None. `marks` are places of a line across, all charts of a run share `seconds`.
+pub fn course(
+    name: &str,
+    seconds: f64,
+    values: &[(f64, Option<f64>)],
+    marks: &[f64],
+    show: impl Fn(f64) -> String,
+) -> String {
+    let (left, top, plot, bottom) = (96.0, 26.0, 64.0, 22.0);
+    let (width, floor) = (WIDTH - left - 8.0, top + plot);
+    let most = values.iter().filter_map(|(_, value)| *value).fold(0.0, f64::max);
+    let full = if most > 0.0 { most } else { 1.0 };
+    let x = |at: f64| left + (at / seconds.max(1e-9)).clamp(0.0, 1.0) * width;
+    let y = |value: f64| floor - (value / full).clamp(0.0, 1.0) * plot;
+    let mut out = open("chart", WIDTH, floor + bottom, &format!("{name} over time"));
+    for (value, at) in [(full, y(full)), (0.0, floor)] {
+        out.push_str(&format!(
+            "<line class=\"{}\" x1=\"{left}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+             <text class=\"tick\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            if value > 0.0 { "grid" } else { "axis" },
+            left + width,
+            left - 8.0,
+            at + 4.0,
+            escape(&show(value))
+        ));
+    }
+    for part in [0.0, 0.25, 0.5, 0.75, 1.0] {
+        let anchor = if part == 1.0 { "end" } else { "middle" };
+        out.push_str(&format!(
+            "<text class=\"tick\" text-anchor=\"{anchor}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            x(seconds * part),
+            floor + 16.0,
+            time((seconds * part * 1e9) as u64)
+        ));
+    }
+    for run in values.split(|(_, value)| value.is_none()).filter(|run| !run.is_empty()) {
+        let points: Vec<String> =
+            run.iter().filter_map(|(at, value)| Some(format!("{:.1},{:.1}", x(*at), y((*value)?)))).collect();
+        out.push_str(&format!("<polyline class=\"course\" points=\"{}\"/>", points.join(" ")));
+    }
+    for mark in marks {
+        let at = x(*mark);
+        out.push_str(&format!(
+            "<line class=\"marker\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{floor}\"/>",
+            top - 4.0
+        ));
+    }
+    out.push_str(&format!("<text class=\"strong\" x=\"{left}\" y=\"14\">{}</text></svg>", escape(name)));
+    out
+}
+
 /// Counts in equal steps of the logarithm. A bucket across a border is shared out by its overlap.
 fn bins(hist: &Histogram, low: f64, high: f64) -> Vec<f64> {
     let steps = ((high - low) * BINS_PER_OCTAVE).ceil() as usize;
@@ -278,6 +330,18 @@ mod tests {
             assert!(!svg.contains("NaN") && svg.contains(": 1 I/O</title>"), "{value}: {svg}");
         }
         assert_eq!(range([&Histogram::default()].into_iter()), None);
+    }
+
+    #[test]
+    fn a_course_has_gaps_where_nothing_is_known() {
+        let values = [(0.1, Some(4.0)), (0.2, Some(8.0)), (0.3, None), (0.4, Some(2.0))];
+        let svg = course("a <b>", 0.4, &values, &[0.2], |value| format!("{value}/s"));
+        assert_eq!(svg.matches("<polyline").count(), 2);
+        assert_eq!(svg.matches("class=\"marker\"").count(), 1);
+        assert!(svg.contains("8/s") && !svg.contains("<b>") && !svg.contains("NaN"), "{svg}");
+        // The highest value touches the upper line, at half of the time.
+        assert!(svg.contains("564.0,26.0"), "{svg}");
+        assert!(!course("x", 0.0, &[(0.0, Some(0.0))], &[], |v| v.to_string()).contains("NaN"));
     }
 
     #[test]

@@ -41,6 +41,19 @@ pub fn clean(name: &str) -> String {
     out
 }
 
+/// At most so many characters of a name that has been cleaned: what it begins and ends with.
+pub fn fitted(name: &str, most: usize) -> String {
+    let characters: Vec<char> = name.chars().collect();
+    if characters.len() <= most {
+        return name.to_string();
+    }
+    let kept = most.saturating_sub(3);
+    let tail = kept / 2;
+    let begin: String = characters[..kept - tail].iter().collect();
+    let end: String = characters[characters.len() - tail..].iter().collect();
+    format!("{begin}...{end}")
+}
+
 /// A table: the first column to the left, the others to the right, two spaces between.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let width = |text: &str| text.chars().count();
@@ -80,6 +93,12 @@ mod tests {
     fn hostile_names_cannot_reach_the_terminal() {
         assert_eq!(clean("a\x1b[2Jb\u{202e}c"), "a\\u{1b}[2Jb\\u{202e}c");
         assert_eq!(clean("kworker/0:1H-kblockd"), "kworker/0:1H-kblockd");
+    }
+
+    #[test]
+    fn long_names_keep_their_ends() {
+        assert_eq!(fitted("i_rwsem", 7), "i_rwsem");
+        assert_eq!(fitted("i_rwsem of a very long path", 13), "i_rws... path");
     }
 
     #[test]

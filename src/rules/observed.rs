@@ -1,6 +1,9 @@
 //! What the rules look at of locks, the page cache and threads: plain numbers, whoever measured them.
 
+use crate::analyze::locks::{By, LockSummary};
 use crate::analyze::moment::Moment;
+use crate::analyze::pagecache::{Kind, PagecacheSummary};
+use crate::analyze::threads::ThreadSummary;
 
 /// How waiters pass the time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -15,7 +18,7 @@ pub enum LockKind {
 /// One lock that was waited for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Contention {
-    /// As the locks view names it: `lru_lock of node 0`, `zone->lock of node 0 Normal`, `i_pages of ...`.
+    /// As the locks view names it: `lru_lock of node 0`, `zone lock of node 0, zone Normal`, `i_pages of ...`.
     pub name: String,
     pub kind: LockKind,
     /// Waits that were seen: at least so many.
@@ -23,7 +26,7 @@ pub struct Contention {
     /// Their time, of all waiters: at least.
     pub wait_ns: u64,
     pub max_wait_ns: u64,
-    /// The function that most of the wait was in, where it is known.
+    /// The function that most of the wait was in, where that is known and not the lock's name itself.
     pub caller: Option<String>,
 }
 
@@ -70,9 +73,8 @@ pub struct Reclaims {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Readahead {
     pub asked_pages: u64,
-    pub used_pages: u64,
-    /// Dropped from the cache before anybody used them.
-    pub thrown_away_pages: u64,
+    /// Of those, at least so many that nobody had wanted by the end.
+    pub unused_pages: u64,
 }
 
 /// The page cache over a window.
@@ -111,3 +113,69 @@ pub struct Threads {
     pub rounds: u64,
     pub rows: Vec<ThreadRow>,
 }
+
+impl Locks {
+    /// `cpus`: of the machine, over which spinning is spread.
+    pub fn of(summary: &LockSummary, cpus: u32) -> Self {
+        let contention = |row: &crate::analyze::locks::LockRow| Contention {
+            name: row.name.clone(),
+            kind: if row.kind.spins() { LockKind::Spin } else { LockKind::Sleep },
+            contentions: row.wait.count(),
+            wait_ns: row.wait.sum(),
+            max_wait_ns: row.wait.max().unwrap_or(0),
+            caller: row.caller().filter(|_| row.by != By::Caller).map(str::to_string),
+        };
+        let of_all = |percent: f64| percent / f64::from(cpus.max(1));
+        Self {
+            duration_ns: summary.duration_ns,
+            locks: summary.locks.iter().map(contention).collect(),
+            spin: summary.spin.map(|spin| Spin {
+                low_percent: of_all(spin.low),
+                high_percent: of_all(spin.high),
+                sampler: spin.sampler.name().to_string(),
+            }),
+            lost: summary.events.lost() + summary.events.abandoned,
+        }
+    }
+}
+
+impl From<&PagecacheSummary> for PageCache {
+    fn from(summary: &PagecacheSummary) -> Self {
+        let reclaim = |kind| {
+            let of = summary.reclaims.get(&kind);
+            of.map_or(Reclaim::default(), |of| Reclaim { count: of.count, ns: of.time.sum() })
+        };
+        let unused = |ahead: crate::analyze::pagecache::Readahead| {
+            let unused_pages = ahead.unused_pages?;
+            Some(Readahead { asked_pages: ahead.asked_pages, unused_pages })
+        };
+        Self {
+            duration_ns: summary.duration_ns,
+            moments: summary.series.clone(),
+            scanned_pages: summary.scanned_pages(),
+            reclaims: Some(Reclaims {
+                kswapd: reclaim(Kind::Kswapd),
+                direct: reclaim(Kind::Direct),
+                memcg: reclaim(Kind::Memcg),
+            }),
+            readahead: summary.readahead.and_then(unused),
+        }
+    }
+}
+
+impl From<&ThreadSummary> for Threads {
+    fn from(summary: &ThreadSummary) -> Self {
+        let row = |row: &crate::analyze::threads::Row| ThreadRow {
+            comm: row.comm.clone().unwrap_or_default(),
+            state: row.state.unwrap_or('?'),
+            wchan: row.wchan.clone(),
+            stack: row.stack.clone(),
+            samples: row.share.samples,
+            average_threads: row.share.average_threads,
+        };
+        Self { rounds: summary.rounds, rows: summary.rows.iter().map(row).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -82,8 +82,9 @@ const PAGE_WAITS: &[&str] = &[
     "generic_file_buffered_read",
 ];
 
-/// Locks that the page cache takes, as their names read.
-const LOCKS: &[&str] = &["lru_lock", "zone->lock", "i_pages"];
+/// Locks that the page cache takes, as the locks view names them; `lruvec` is in the functions that take one whose
+/// place is not known.
+const LOCKS: &[&str] = &["lru_lock", "lruvec", "zone lock", "i_pages"];
 
 /// How it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! Read-ahead reads what nobody uses.
+//! Read-ahead reads what nobody wants.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use super::{Rule, Summaries};
 use crate::findings::{Finding, Severity, Worth};
 use crate::units::{bytes, count, in_percent};
 
-/// Of the pages that read-ahead asked for, thrown away unused.
+/// Of the pages that read-ahead asked for, not wanted by the end.
 pub const SOME: f64 = 0.25;
 pub const MOST: f64 = 0.50;
 
-/// Fewer pages than this carry no finding.
-pub const LEAST: u64 = 1_000;
+/// Fewer pages than this carry no finding: 40 MB, of which what several streams have under way at the end is little.
+pub const LEAST: u64 = 10_000;
 
 /// Of what is read in all: below it read-ahead is no matter.
 pub const OF_READS: f64 = 0.10;
@@ -25,20 +25,22 @@ const MAX_WORTH: f64 = 2.0;
 pub const RULE: Rule = Rule { id: "readahead", page: PAGE, find };
 
 const PAGE: &str = "\
-Read-ahead reads pages that are thrown away before anybody uses them.
+Read-ahead reads pages that nobody wants.
 
 How it is computed
-  thrown_away_percent = pages thrown away unused / pages that read-ahead asked for, found from 25 % on: a
-  note, and a warning from 50 % on. At least 1,000 pages must have been asked for, and they must be at least
-  10 % of the bytes that were read, where those are known.
+  unused_percent = unused_pages / asked_pages, found from 25 % on: a note, and a warning from 50 % on.
+  unused_pages = pages that read-ahead asked for, less all that reads and faults wanted: at least so many.
+  At least 10,000 pages must have been asked for, and they must be at least 10 % of the bytes that were read,
+  where those are known.
 
 From which numbers
-  locks.pagecache.readahead.asked_pages, .used_pages, .thrown_away_pages; .series[].read_bytes.
+  locks.pagecache.readahead.asked_pages, .wanted_pages, .unused_pages; .series[].read_bytes.
 
 When it is wrong
-  - Pages that are asked for and still in the cache at the end are neither used nor thrown away: a short
-    window shows too little of both.
-  - Pages may be thrown away because memory is short, and would have been used: then direct-reclaim or
+  - Pages that are asked for shortly before the end, and wanted after it, count as unused: a short window
+    shows too many.
+  - What is wanted twice counts twice, and hides as much that is of no use.
+  - Pages may be taken back because memory is short, before anybody wants them: then direct-reclaim or
     pagecache-storm says more.
   - Read-ahead that reads just what is used costs nothing, however much it is.
 
@@ -55,20 +57,19 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let pagecache = s.pagecache?;
     let seen = pagecache.readahead.filter(|seen| seen.asked_pages >= LEAST)?;
-    let share = seen.thrown_away_pages as f64 / seen.asked_pages as f64;
+    let share = seen.unused_pages as f64 / seen.asked_pages as f64;
     let read: Option<u64> = pagecache.moments.iter().map(|moment| moment.read_bytes).sum();
     let read = read.map(|read| read as f64).filter(|read| *read > 0.0);
     let of_reads = read.map(|read| seen.asked_pages as f64 * PAGE_BYTES / read);
     if share < SOME || of_reads.is_some_and(|part| part < OF_READS) {
         return None;
     }
-    let wasted = read.map(|read| (seen.thrown_away_pages as f64 * PAGE_BYTES / read).min(0.9));
+    let wasted = read.map(|read| (seen.unused_pages as f64 * PAGE_BYTES / read).min(0.9));
     let mut evidence = vec![format!(
-        "read-ahead asked for {} pages ({}): {} were used, {} thrown away",
+        "read-ahead asked for {} pages ({}), and at least {} of them nobody wanted",
         count(seen.asked_pages),
         bytes(seen.asked_pages as f64 * PAGE_BYTES),
-        count(seen.used_pages),
-        count(seen.thrown_away_pages)
+        count(seen.unused_pages)
     )];
     evidence.extend(wasted.map(|part| format!("that is {} of all that was read", in_percent(part))));
     let disks: Vec<String> = facts::pictures(s)
@@ -83,14 +84,13 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         severity: if share >= MOST { Severity::Warning } else { Severity::Note },
         confidence: 0.7,
         sentence: format!(
-            "Read-ahead reads for nothing: {} of the pages that it asked for were thrown away unused.",
+            "Read-ahead reads for nothing: nobody wanted at least {} of the pages that it asked for.",
             in_percent(share.min(1.0))
         ),
         numbers: BTreeMap::from([
             ("asked_pages", seen.asked_pages as f64),
-            ("used_pages", seen.used_pages as f64),
-            ("thrown_away_pages", seen.thrown_away_pages as f64),
-            ("thrown_away_percent", percent(share.min(1.0))),
+            ("unused_pages", seen.unused_pages as f64),
+            ("unused_percent", percent(share.min(1.0))),
         ]),
         evidence,
         advice: "Tell the kernel that reads are random (POSIX_FADV_RANDOM), or make the window smaller \
@@ -112,11 +112,10 @@ mod tests {
     use crate::rules::literal::Case;
     use crate::rules::observed::{PageCache, Readahead};
 
-    fn case(asked_pages: u64, thrown_away_pages: u64, read_bytes: Option<u64>) -> Case {
+    fn case(asked_pages: u64, unused_pages: u64, read_bytes: Option<u64>) -> Case {
         let mut case = Case::new(1_000, 32);
-        let used_pages = asked_pages - thrown_away_pages;
         case.pagecache = Some(PageCache {
-            readahead: Some(Readahead { asked_pages, used_pages, thrown_away_pages }),
+            readahead: Some(Readahead { asked_pages, unused_pages }),
             moments: vec![Moment { read_bytes, ..Moment::default() }],
             ..PageCache::default()
         });
@@ -125,20 +124,20 @@ mod tests {
 
     #[test]
     fn waste_has_two_sides() {
-        let found = |asked, thrown| find(&case(asked, thrown, None).summaries());
-        assert!(found(1_000, 249).is_empty() && found(999, 999).is_empty());
-        assert_eq!(found(1_000, 250)[0].severity, Severity::Note);
-        assert_eq!(found(1_000, 499)[0].severity, Severity::Note);
-        let most = found(1_000, 500);
-        assert_eq!((most[0].severity, most[0].numbers["thrown_away_percent"]), (Severity::Warning, 50.0));
+        let found = |asked, unused| find(&case(asked, unused, None).summaries());
+        assert!(found(10_000, 2_499).is_empty() && found(9_999, 9_999).is_empty());
+        assert_eq!(found(10_000, 2_500)[0].severity, Severity::Note);
+        assert_eq!(found(10_000, 4_999)[0].severity, Severity::Note);
+        let most = found(10_000, 5_000);
+        assert_eq!((most[0].severity, most[0].numbers["unused_percent"]), (Severity::Warning, 50.0));
         assert!(most[0].worth.is_none(), "of how much is not known");
     }
 
     #[test]
     fn it_must_be_a_part_of_what_is_read() {
-        let read = 1_000 * 4096;
-        assert!(find(&case(1_000, 500, Some(10 * read + 4096)).summaries()).is_empty());
-        let found = find(&case(1_000, 500, Some(10 * read)).summaries());
+        let read = 10_000 * 4096;
+        assert!(find(&case(10_000, 5_000, Some(10 * read + 4096)).summaries()).is_empty());
+        let found = find(&case(10_000, 5_000, Some(10 * read)).summaries());
         assert!((found[0].worth.as_ref().unwrap().high - 1.0 / 0.95).abs() < 1e-9);
         assert!(found[0].evidence[1].contains("5 % of all"), "{:?}", found[0].evidence);
     }

@@ -58,6 +58,11 @@ impl Kind {
         }
     }
 
+    /// Whether who waits does so on a CPU, in a loop.
+    pub fn spins(self) -> bool {
+        matches!(self, Self::Spin | Self::Rwlock)
+    }
+
     /// What the flags of an event say, as `kind_of` in the kernel.
     pub fn of(flags: u32) -> Self {
         let shares = flags & (READ | WRITE) != 0;

@@ -94,7 +94,7 @@ fn node(memory: &mut Literal, number: u32) {
 
 fn known() -> Known {
     Known {
-        symbols: Kallsyms::parse("ffffffff83000000 D tasklist_lock\n"),
+        symbols: Kallsyms::parse("ffffffff83000000 D tasklist_lock\nffffffff83100000 d other\n"),
         devices: BTreeMap::from([((8, 1), ("sda1".to_string(), "sda".to_string()))]),
         mounts: crate::host::mounts::parse("36 35 8:1 / /data rw - ext4 /dev/sda1 rw\n"),
         groups: BTreeMap::from([(77, "/small".to_string())]),

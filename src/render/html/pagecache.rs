@@ -2,8 +2,11 @@
 
 use super::escape;
 use super::tables::{Cell, facts, table, text};
+use crate::analyze::moment::Moment;
+use crate::analyze::onset::LEAST_MOMENTS;
 use crate::analyze::pagecache::paths::PathSummary;
 use crate::analyze::pagecache::{Kind, PagecacheSummary};
+use crate::render::svg;
 use crate::units::{bytes, count, short, significant, time};
 
 /// Processes that are shown.
@@ -28,6 +31,50 @@ pub fn pagecache(summary: Option<&PagecacheSummary>) -> String {
     if !summary.paths.is_empty() {
         out.push_str(&paths(&summary.paths));
     }
+    out.push_str(&courses(summary));
+    out
+}
+
+/// What an onset is looked for in, over time.
+fn courses(summary: &PagecacheSummary) -> String {
+    if summary.series.len() < LEAST_MOMENTS {
+        return String::new();
+    }
+    let onset = summary.onset();
+    let marks: Vec<f64> = onset.iter().map(|onset| onset.at_ns as f64 / 1e9).collect();
+    let per_second = |moment: &Moment, n: u64| n as f64 * 1e9 / moment.duration_ns.max(1) as f64;
+    let course = |name: &str, of: &dyn Fn(&Moment) -> Option<f64>, show: &dyn Fn(f64) -> String| {
+        let values: Vec<_> = summary.series.iter().map(|one| (one.at_ns as f64 / 1e9, of(one))).collect();
+        // What never was is in the facts above.
+        match values.iter().any(|(_, value)| value.is_some_and(|value| value > 0.0)) {
+            true => svg::course(name, summary.seconds(), &values, &marks, show),
+            false => String::new(),
+        }
+    };
+    let rate = |value: f64| format!("{}/s", bytes(value));
+    let percent = |value: f64| format!("{} %", significant(value, 3));
+    let mut out = [
+        course("read", &|one| one.read_bytes.map(|n| per_second(one, n)), &rate),
+        course("written", &|one| one.written_bytes.map(|n| per_second(one, n)), &rate),
+        course("free memory", &|one| one.free_bytes.map(|n| n as f64), &|value| bytes(value)),
+        course("page cache", &|one| one.file_bytes.map(|n| n as f64), &|value| bytes(value)),
+        course(
+            "pages that reclaim looks at",
+            &|one| one.scanned_pages.map(|n| per_second(one, n)),
+            &|value| format!("{}/s", short(value)),
+        ),
+        course("CPU time in the kernel, of all CPUs", &|one| one.system_percent, &percent),
+    ]
+    .concat();
+    let words = match &onset {
+        Ok(onset) => format!(
+            "The broken line is the onset, {} after the begin: {} changed for the worse, and for good.",
+            time(onset.at_ns),
+            onset.moved.iter().map(|moved| moved.signal.name()).collect::<Vec<_>>().join(", ")
+        ),
+        Err(none) => format!("No onset is named: {}.", none.why()),
+    };
+    out.push_str(&format!("<p class=\"soft small\">{}</p>\n", escape(&words)));
     out
 }
 

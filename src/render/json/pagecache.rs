@@ -14,7 +14,7 @@ use crate::host::meminfo::Meminfo;
 /// More processes than these are counted together.
 const MOST_RECLAIMERS: usize = 64;
 
-/// All of it; `onset` is for whoever looks for one.
+/// All of it.
 pub fn body(summary: &PagecacheSummary) -> Map<String, Value> {
     let mut all = memory(&summary.memory);
     let mut add = |key: &str, value: Value| all.insert(key.to_string(), value);
@@ -52,9 +52,11 @@ pub fn body(summary: &PagecacheSummary) -> Map<String, Value> {
     add("nodes", summary.nodes.iter().map(node).collect());
     add("paths", summary.paths.iter().map(path).collect());
     add("series", summary.series.iter().map(moment).collect());
-    add("onset", Value::Null);
+    let onset = summary.onset();
+    add("onset", json!(onset.as_ref().ok()));
     let absent = summary.absent.iter().map(|a| json!({"what": a.what, "why": a.why}));
-    add("absent", absent.collect());
+    let no_onset = onset.err().map(|none| json!({"what": "onset", "why": none.why()}));
+    add("absent", absent.chain(no_onset).collect());
     add("lost", json!(summary.lost));
     add("series_cpu_percent", json!(summary.series_cpu_percent));
     all

@@ -1,6 +1,6 @@
 //! `biopsy locks` as text.
 
-use super::{bytes, clean, count, footer, short, significant, table, time};
+use super::{bytes, clean, count, fitted, footer, short, significant, table, time};
 use crate::analyze::locks::{By, LockRow, LockSummary};
 use crate::envelope::Envelope;
 
@@ -19,6 +19,23 @@ const MOST_LOCKS: usize = 16;
 const MOST_PROCESSES: usize = 5;
 const MOST_STACKS: usize = 3;
 const MOST_FRAMES: usize = 8;
+/// Characters of a lock's name: it may have a path in it.
+const MOST_NAME: usize = 60;
+
+/// The view where waits cannot be seen, and only what stands beside them.
+pub fn unseen(envelope: &Envelope, parts: &str, command_status: Option<i32>, style: Style) -> String {
+    let why = envelope.missing.iter().find(|gap| gap.part.as_deref() == Some("locks"));
+    let mut out = format!("locks  not seen: {}\n\n{parts}\n", clean(why.map_or("unknown", |gap| &gap.why)));
+    out.push_str(&footer::lost(envelope));
+    out.push_str(&footer::cost(envelope));
+    if !style.brief {
+        out.push_str(&footer::missing(&envelope.missing, &[]));
+    }
+    if let Some(status) = command_status {
+        out.push_str(&format!("command ended with status {status}\n"));
+    }
+    out
+}
 
 /// The whole view. `parts` is the text of what stands beside the locks, whole lines.
 pub fn render(
@@ -32,7 +49,7 @@ pub fn render(
     let most = if style.all { usize::MAX } else { MOST_LOCKS };
     if !summary.locks.is_empty() {
         out.push('\n');
-        out.push_str(&locks_table(summary, most));
+        out.push_str(&locks_table(summary, most, style));
         let rest = summary.locks.len().saturating_sub(most);
         if rest > 0 {
             let wait: u64 = summary.locks[most..].iter().map(|row| row.wait.sum()).sum();
@@ -101,12 +118,12 @@ fn headline(summary: &LockSummary, style: Style) -> String {
     out
 }
 
-fn locks_table(summary: &LockSummary, most: usize) -> String {
+fn locks_table(summary: &LockSummary, most: usize, style: Style) -> String {
     let all = summary.events.wait_ns.max(1) as f64;
     let row = |row: &LockRow| {
         let quantile = |q| row.wait.quantile(q).map_or("-".to_string(), time);
         vec![
-            clean(&row.name),
+            fitted(&clean(&row.name), if style.all { usize::MAX } else { MOST_NAME }),
             row.kind.name().to_string(),
             row.by.name().to_string(),
             short(row.wait.count() as f64 / summary.seconds().max(1e-9)),

@@ -7,12 +7,15 @@
 uname -r >release
 null_disk nullb0 size=4096 completion_nsec=10000
 # Who has a large buffer of his own takes the room that the page cache would give back in the background.
-cat >load.sh <<'END'
-cat /proc/vmstat >inner-before
+cat >readers.sh <<'END'
 for i in 0 1 2 3 4 5 6 7; do
     dd if=/dev/nullb0 of=/dev/null bs=24M skip=$((i * 6)) count=6 2>dd-$i &
 done
 wait
+END
+cat >load.sh <<'END'
+cat /proc/vmstat >inner-before
+sh readers.sh
 cat /proc/vmstat >inner-after
 END
 grep -c . /proc/zoneinfo >zones
@@ -21,3 +24,6 @@ biopsy locks -d nullb0 --json -o locks.json -- sh load.sh
 cat /proc/vmstat >outer-after
 cat /proc/vmstat >idle-before
 biopsy locks -d nullb0 --for 1s >idle.txt
+# The same in the verdict, and a machine that does nothing.
+biopsy diagnose -d nullb0 --max-loss 100 --json -o diagnose.html -- sh readers.sh >diagnose.json
+biopsy diagnose --no-load -d nullb0 --max-loss 100 --json -o quiet.html --for 2s >quiet.json

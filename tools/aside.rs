@@ -1,0 +1,72 @@
+//! A probe on a thread of its own, for as long as the main thread measures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::watch::Probe;
+
+/// A probe that runs; `T` is what its thread makes of the window.
+pub struct Aside<T> {
+    stop: Arc<AtomicBool>,
+    /// The thread has detached, or has failed.
+    stopped: Receiver<()>,
+    /// Dropped or told: the thread may go on to what costs CPU time.
+    go: Sender<()>,
+    thread: JoinHandle<Result<T>>,
+}
+
+impl<T: Send + 'static> Aside<T> {
+    /// Attaches on the new thread, and returns when that is done. `summarize` is told both ends of the window.
+    pub fn start<P: Probe>(
+        attach: impl FnOnce() -> Result<P> + Send + 'static,
+        summarize: impl FnOnce(&P, &P::Reading, &P::Reading) -> T + Send + 'static,
+    ) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (attached, is_attached) = mpsc::channel();
+        let (detached, stopped) = mpsc::channel();
+        let (go, may_go) = mpsc::channel::<()>();
+        let asked = Arc::clone(&stop);
+        let work = move || {
+            let mut probe = match attach() {
+                Ok(probe) => probe,
+                Err(error) => {
+                    // Nobody listens only where nobody wants to know.
+                    let _sent = attached.send(Err(error));
+                    return Err(anyhow!("the probe was refused"));
+                }
+            };
+            let _sent = attached.send(Ok(()));
+            probe.wait(None, &|| asked.load(Ordering::Relaxed));
+            let start = probe.start().clone();
+            let end = probe.detach();
+            drop(detached);
+            // An error: the other side is gone, and nobody waits for a summary; there it is all the same.
+            let _told = may_go.recv();
+            Ok(summarize(&probe, &start, &end?))
+        };
+        let thread = std::thread::Builder::new()
+            .name("biopsy-aside".to_string())
+            .spawn(work)
+            .context("a thread for a probe cannot be started")?;
+        is_attached.recv().context("the thread of a probe has ended")??;
+        Ok(Self { stop, stopped, go, thread })
+    }
+
+    /// Closes the window, and returns when nothing of the probe is attached any more.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // It only ever ends: nothing is sent.
+        let _ended = self.stopped.recv();
+    }
+
+    /// What came of it.
+    pub fn finish(self) -> Result<T> {
+        self.stop();
+        drop(self.go);
+        self.thread.join().map_err(|_| anyhow!("the thread of a probe has panicked"))?
+    }
+}

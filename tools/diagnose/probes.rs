@@ -1,0 +1,297 @@
+//! What is measured beside the latencies: interrupts, CPUs, stacks, locks, memory and threads. One that this machine
+//! refuses is named as missing, and leaves the others.
+
+use std::path::Path;
+
+use anyhow::Result;
+use biopsy::analyze::cpu::{self, CpuSummary};
+use biopsy::analyze::interrupts::{self, InterruptSummary, trust};
+use biopsy::analyze::latency::LatencySummary;
+use biopsy::analyze::stacks::{self, ProfileSummary};
+use biopsy::analyze::threads::{Column, ThreadSummary};
+use biopsy::envelope::{Cost, Envelope, Missing};
+use biopsy::host::Host;
+use biopsy::probe::cpu::CpuProbe;
+use biopsy::probe::filter::Filter;
+use biopsy::probe::interrupts::{InterruptProbe, TIME_EVERY};
+use biopsy::probe::stacks::StacksProbe;
+use biopsy::probe::threads::ThreadProbe;
+use biopsy::refusal::plain;
+use biopsy::symbols::Symbolizer;
+use biopsy::wire::interrupts::Reading;
+use biopsy::wire::stacks::RawProfile;
+use biopsy::{probe, render, wire};
+use serde_json::Value;
+
+use crate::aside::Aside;
+use crate::{locks, pressure, threads};
+
+/// Threads are told apart by what the findings look at.
+const COLUMNS: [Column; 4] = [Column::Comm, Column::State, Column::Wchan, Column::Kstack];
+
+/// What stacks of waiters may cost, in percent of each CPU.
+const MAX_COST: f64 = 1.0;
+
+/// How to measure.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Names of the devices; empty: all.
+    pub devices: Vec<String>,
+    /// Stacks per second and CPU.
+    pub frequency: u64,
+    /// Measure what the programs cost.
+    pub cost: bool,
+}
+
+/// What a thread of its own makes of locks and memory.
+struct Pressure {
+    seen: pressure::Summary,
+    locks_cost: Option<Cost>,
+    pagecache_cost: Option<Cost>,
+    missing: Vec<Missing>,
+}
+
+/// The same of threads.
+struct Threads {
+    seen: SeenThreads,
+    cost: Cost,
+    missing: Vec<Missing>,
+}
+
+/// A part of the result, and what it is called where it is not there.
+#[derive(Clone, Copy)]
+struct Part(&'static str, &'static str);
+
+const INTERRUPTS: Part = Part("interrupts", "interrupts were not counted");
+const PROFILE: Part = Part("profile", "there is no profile and no flame graph");
+const LOCKS: Part = Part("locks", "locks were not followed");
+const PAGECACHE: Part = Part("pagecache", "the page cache was not followed");
+const THREADS: Part = Part("threads", "threads were not sampled");
+
+impl Part {
+    fn refused(self, error: &anyhow::Error) -> Missing {
+        Missing {
+            part: Some(self.0.to_string()),
+            reason: "refused".to_string(),
+            why: format!("{}: {}", self.1, plain(&format!("{error:#}"))),
+            ..Missing::default()
+        }
+    }
+}
+
+/// All that could be attached.
+pub struct Probes {
+    sampler: Option<StacksProbe>,
+    counter: Option<InterruptProbe>,
+    pressure: Option<Aside<Pressure>>,
+    threads: Option<Aside<Threads>>,
+    cpus: CpuProbe,
+    missing: Vec<Missing>,
+}
+
+/// The window is over, and nothing is attached any more.
+pub struct Stopped {
+    profile: Option<RawProfile>,
+    counter: Option<InterruptProbe>,
+    counts: Option<(Reading, Reading)>,
+    pressure: Option<Aside<Pressure>>,
+    threads: Option<Aside<Threads>>,
+    cpu: CpuSummary,
+    missing: Vec<Missing>,
+}
+
+/// What was seen.
+pub struct Seen {
+    pub interrupts: Option<InterruptSummary>,
+    pub profile: Option<ProfileSummary>,
+    pub cpu: CpuSummary,
+    pub pressure: pressure::Summary,
+    pub threads: Option<SeenThreads>,
+}
+
+/// Threads, with how they were sampled.
+pub struct SeenThreads {
+    pub summary: ThreadSummary,
+    pub hz: u32,
+    pub source: &'static str,
+}
+
+impl Seen {
+    /// As JSON, under the nouns of the views.
+    pub fn bodies(&self) -> Vec<(&'static str, Value)> {
+        let mut all = Vec::new();
+        all.extend(self.interrupts.as_ref().map(|summary| {
+            ("interrupts", Value::Object(render::json::interrupts::body(summary, TIME_EVERY)))
+        }));
+        if self.pressure.locks.is_some() || self.pressure.pagecache.is_some() {
+            all.push(("locks", Value::Object(locks::body(&self.pressure))));
+        }
+        all.extend(self.threads.as_ref().map(|threads| {
+            let mut body = render::json::threads::body(&threads.summary);
+            body.insert("hz".to_string(), threads.hz.into());
+            body.insert("source".to_string(), threads.source.into());
+            ("threads", Value::Object(body))
+        }));
+        all
+    }
+}
+
+impl Probes {
+    /// Attaches all that this machine permits.
+    pub fn attach(host: &Host, options: &Options) -> Self {
+        let root = Path::new("/");
+        let mut missing = Vec::new();
+        let mut refused = |what: Part, error: &anyhow::Error| missing.push(what.refused(error));
+        let pressure = Pressure::start(host, options)
+            .inspect_err(|error| [LOCKS, PAGECACHE].into_iter().for_each(|part| refused(part, error)))
+            .ok();
+        let threads = Threads::start(host, options).inspect_err(|error| refused(THREADS, error)).ok();
+        let sampler =
+            StacksProbe::attach(options.frequency).inspect_err(|error| refused(PROFILE, error)).ok();
+        let counted = probe::interrupts::Options {
+            devices: options.devices.clone(),
+            time_every: TIME_EVERY,
+            cost: options.cost,
+        };
+        let counter =
+            InterruptProbe::attach(host, root, &counted).inspect_err(|error| refused(INTERRUPTS, error)).ok();
+        Self { sampler, counter, pressure, threads, cpus: CpuProbe::attach(root), missing }
+    }
+
+    /// Moves the cost slices on; called several times a second.
+    pub fn tick(&mut self) {
+        if let Some(counter) = &mut self.counter {
+            counter.tick();
+        }
+    }
+
+    /// Ends the window of all.
+    pub fn stop(mut self) -> Stopped {
+        let mut missing = self.missing;
+        let cpu = self.cpus.finish();
+        let mut ended = |part: Part, error: anyhow::Error| missing.push(part.refused(&error));
+        let profile = self.sampler.map(StacksProbe::finish).transpose();
+        let profile = profile.map_err(|error| ended(PROFILE, error)).ok().flatten();
+        let counts = self.counter.as_mut().map(InterruptProbe::detach).transpose();
+        let counts = counts.map_err(|error| ended(INTERRUPTS, error)).ok().flatten();
+        self.threads.iter().for_each(Aside::stop);
+        self.pressure.iter().for_each(Aside::stop);
+        Stopped {
+            profile,
+            counts: self.counter.as_ref().map(|counter| counter.start().clone()).zip(counts),
+            counter: self.counter,
+            pressure: self.pressure,
+            threads: self.threads,
+            cpu: cpu::summarize(&cpu),
+            missing,
+        }
+    }
+}
+
+impl Stopped {
+    /// What came of it; what was lost, what it cost and what is missing goes into the envelope.
+    pub fn summarize(mut self, host: &Host, latency: &LatencySummary, envelope: &mut Envelope) -> Seen {
+        let missing = &mut envelope.missing;
+        missing.append(&mut self.missing);
+        let interrupts = self.counts.map(|(start, end)| {
+            let summary = interrupts::summarize(host, &start, &end);
+            envelope.lost.probes.extend(trust::lost(&summary, &start, &end).probes);
+            summary
+        });
+        let mut costs = Vec::new();
+        if let Some(counter) = self.counter {
+            missing.extend(counter.missing().iter().cloned());
+            let mut cost = counter.cost(latency.ios_per_second());
+            // Both probes have a program on block_rq_complete.
+            cost.programs.iter_mut().for_each(|one| one.name = format!("interrupts.{}", one.name));
+            costs.push(cost);
+        }
+        missing.extend(self.cpu.missing());
+        let profile = self.profile.map(|raw| named(&raw, missing));
+        envelope.lost.samples = profile.as_ref().map_or(0, |profile| profile.lost);
+        let pressure = self.pressure.and_then(|aside| {
+            let ended = aside.finish();
+            ended.inspect_err(|error| missing.extend([LOCKS, PAGECACHE].map(|part| part.refused(error)))).ok()
+        });
+        let pressure = pressure.map_or_else(pressure::Summary::default, |pressure| {
+            missing.extend(pressure.missing);
+            let lost = pressure.seen.lost();
+            envelope.lost.samples += lost.samples;
+            envelope.lost.probes.extend(lost.probes);
+            let waits = pressure.seen.locks.as_ref().map_or(0, |locks| locks.events.contentions);
+            costs.extend(pressure.locks_cost.map(|cost| cost.spread(waits, latency.ios())));
+            costs.extend(pressure.pagecache_cost);
+            pressure.seen
+        });
+        let threads = self.threads.and_then(|aside| {
+            let ended = aside.finish();
+            ended.inspect_err(|error| missing.push(THREADS.refused(error))).ok()
+        });
+        let threads = threads.map(|threads| {
+            missing.extend(threads.missing);
+            let lost = threads::lost(&threads.seen.summary);
+            envelope.lost.samples += lost.samples;
+            envelope.lost.probes.extend(lost.probes);
+            envelope.cost.map_bytes += threads.cost.map_bytes;
+            envelope.cost.programs.extend(threads.cost.programs);
+            threads.seen
+        });
+        for cost in costs {
+            envelope.cost = std::mem::take(&mut envelope.cost).plus(cost);
+        }
+        Seen { interrupts, profile, cpu: self.cpu, pressure, threads }
+    }
+}
+
+impl Pressure {
+    fn start(host: &Host, options: &Options) -> Result<Aside<Self>> {
+        let (here, there) = (host.clone(), host.clone());
+        let (devices, cost) = (options.devices.clone(), options.cost);
+        let of_devices = devices.clone();
+        let attach = move || {
+            let locks = probe::locks::Options {
+                filter: Filter::default(),
+                max_cost: MAX_COST,
+                room: probe::locks::ROOM,
+                spin: true,
+                cost,
+                no_events: false,
+            };
+            let pagecache = probe::pagecache::Options { devices, functions: false, cost };
+            pressure::Probes::attach(&here, &locks, &pagecache)
+        };
+        let summarize = move |probes: &pressure::Probes, from: &pressure::Reading, to: &pressure::Reading| {
+            let seen = pressure::Naming::new(&there, &of_devices, false).whole(from, to);
+            let (locks_cost, pagecache_cost) = probes.costs(&seen);
+            Self { missing: probes.missing(&seen), locks_cost, pagecache_cost, seen }
+        };
+        Aside::start(attach, summarize)
+    }
+}
+
+impl Threads {
+    fn start(host: &Host, options: &Options) -> Result<Aside<Self>> {
+        let host = host.clone();
+        let cost = options.cost;
+        let root = Path::new("/");
+        let attach =
+            move || ThreadProbe::attach(root, probe::threads::Options { cost, ..Default::default() });
+        let summarize =
+            move |probe: &ThreadProbe, _: &wire::threads::Reading, to: &wire::threads::Reading| {
+                let (summary, unnamed) = threads::Naming::new(&host, root).summary(&to.window, &COLUMNS);
+                let source = if probe.is_kernel() { "bpf" } else { "proc" };
+                Self {
+                    seen: SeenThreads { summary, hz: probe.hz(), source },
+                    cost: probe.programs(),
+                    missing: [probe.missing(), &unnamed].concat(),
+                }
+            };
+        Aside::start(attach, summarize)
+    }
+}
+
+fn named(raw: &RawProfile, missing: &mut Vec<Missing>) -> ProfileSummary {
+    let names = Symbolizer::new().names(&stacks::addresses(raw));
+    missing.extend(names.missing.iter().cloned());
+    stacks::summarize(raw, &names)
+}

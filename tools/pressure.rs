@@ -1,0 +1,219 @@
+//! Who waits for locks and who reclaims memory: two probes that explain each other, as one.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Result;
+use biopsy::analyze::locks::{self, LockSummary, trust};
+use biopsy::analyze::pagecache::{self, PagecacheSummary, paths};
+use biopsy::analyze::stacks;
+use biopsy::envelope::{Cost, Lost, Missing};
+use biopsy::host::Host;
+use biopsy::host::memory_surroundings::Surroundings;
+use biopsy::probe::locks::{LockProbe, Options};
+use biopsy::probe::pagecache::PagecacheProbe;
+use biopsy::probe::stacks::StacksProbe;
+use biopsy::refusal::plain;
+use biopsy::symbols::{Names, Symbolizer};
+use biopsy::{probe, wire};
+
+use crate::watch::{Piece, Probe};
+
+/// Samples of each CPU a second, where the functions of the LRU lists cannot be followed.
+const FREQUENCY: u64 = 99;
+
+/// Both at one moment; of what could not be attached there is none.
+#[derive(Clone)]
+pub struct Reading {
+    locks: Option<wire::locks::Reading>,
+    pagecache: Option<wire::pagecache::Reading>,
+}
+
+/// The two probes. One that this machine refuses leaves the other.
+pub struct Probes {
+    locks: Option<LockProbe>,
+    pagecache: Option<PagecacheProbe>,
+    /// Why one is not there.
+    missing: Vec<Missing>,
+    start: Reading,
+}
+
+impl Probes {
+    /// Refused where both are.
+    pub fn attach(host: &Host, locks: &Options, pagecache: &probe::pagecache::Options) -> Result<Self> {
+        let root = Path::new("/");
+        let locks = LockProbe::attach(host, root, locks);
+        let pagecache = PagecacheProbe::attach(host, root, pagecache);
+        let mut missing = Vec::new();
+        let mut refused = |part: &str, error: &anyhow::Error| {
+            missing.push(Missing {
+                part: Some(part.to_string()),
+                reason: "refused".to_string(),
+                why: plain(&format!("{error:#}")),
+                ..Missing::default()
+            });
+        };
+        let (locks, pagecache) = match (locks, pagecache) {
+            (Err(error), Err(_)) => return Err(error),
+            (Ok(locks), Err(error)) => {
+                refused("pagecache", &error);
+                (Some(locks), None)
+            }
+            (Err(error), Ok(pagecache)) => {
+                refused("locks", &error);
+                (None, Some(pagecache))
+            }
+            (Ok(locks), Ok(pagecache)) => (Some(locks), Some(pagecache)),
+        };
+        let start = Reading {
+            locks: locks.as_ref().map(|locks| locks.start().clone()),
+            pagecache: pagecache.as_ref().map(|pagecache| pagecache.start().clone()),
+        };
+        Ok(Self { locks, pagecache, missing, start })
+    }
+
+    /// Whether the functions of the LRU lists are followed, or there is nobody to follow them.
+    pub fn follows_functions(&self) -> bool {
+        self.pagecache.as_ref().is_none_or(PagecacheProbe::follows_functions)
+    }
+
+    /// What the programs of each cost, those of locks per wait; `seen` is what they saw.
+    pub fn costs(&self, seen: &Summary) -> (Option<Cost>, Option<Cost>) {
+        let locks = self.locks.as_ref().zip(seen.locks.as_ref());
+        let pagecache = self.pagecache.as_ref().zip(seen.pagecache.as_ref());
+        (
+            locks.map(|(probe, summary)| probe.cost(summary.contentions_per_second())),
+            pagecache.map(|(probe, summary)| probe.cost(summary.ios_per_second())),
+        )
+    }
+
+    /// Of both together.
+    pub fn cost(&self, seen: &Summary) -> Cost {
+        match self.costs(seen) {
+            (Some(locks), Some(pagecache)) => locks.plus(pagecache),
+            (one, other) => one.or(other).unwrap_or_default(),
+        }
+    }
+
+    /// What both cannot see.
+    pub fn missing(&self, seen: &Summary) -> Vec<Missing> {
+        let mut all = self.missing.clone();
+        all.extend(self.pagecache.iter().flat_map(PagecacheProbe::missing).cloned());
+        let locks = self.locks.as_ref().zip(seen.locks.as_ref());
+        all.extend(locks.into_iter().flat_map(|(probe, summary)| locks::missing(probe.missing(), summary)));
+        all
+    }
+}
+
+impl Probe for Probes {
+    type Reading = Reading;
+
+    fn start(&self) -> &Reading {
+        &self.start
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
+        let other = RefCell::new(self.pagecache.as_mut());
+        let Some(locks) = &mut self.locks else {
+            return other.into_inner().is_none_or(|pagecache| pagecache.wait(deadline, stop));
+        };
+        locks.wait(deadline, &|| {
+            if let Some(pagecache) = other.borrow_mut().as_mut() {
+                pagecache.tick();
+            }
+            stop()
+        })
+    }
+
+    fn read(&self) -> Result<Reading> {
+        Ok(Reading {
+            locks: self.locks.as_ref().map(LockProbe::read).transpose()?,
+            pagecache: self.pagecache.as_ref().map(PagecacheProbe::read).transpose()?,
+        })
+    }
+
+    fn detach(&mut self) -> Result<Reading> {
+        Ok(Reading {
+            locks: self.locks.as_mut().map(LockProbe::detach).transpose()?,
+            pagecache: self.pagecache.as_mut().map(PagecacheProbe::detach).transpose()?,
+        })
+    }
+}
+
+/// What a piece of the window was.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    pub locks: Option<LockSummary>,
+    pub pagecache: Option<PagecacheSummary>,
+}
+
+impl Summary {
+    /// What is known to be in no row.
+    pub fn lost(&self) -> Lost {
+        let mut lost = self.locks.as_ref().map(trust::lost).unwrap_or_default();
+        let pagecache = self.pagecache.iter().map(|summary| ("pagecache".to_string(), summary.lost.clone()));
+        lost.probes.extend(pagecache);
+        lost
+    }
+
+    pub fn duration_ns(&self) -> u64 {
+        let locks = self.locks.as_ref().map(|summary| summary.duration_ns);
+        locks.or(self.pagecache.as_ref().map(|summary| summary.duration_ns)).unwrap_or(0)
+    }
+}
+
+/// Gives names to what the readings hold; those that are known stay known.
+pub struct Naming<'a> {
+    host: &'a Host,
+    /// Locks of other devices are left out; empty: of none.
+    devices: &'a [String],
+    symbolizer: Symbolizer,
+    names: RefCell<Names>,
+    samples: RefCell<Option<StacksProbe>>,
+}
+
+impl<'a> Naming<'a> {
+    /// `samples`: take samples of the CPUs, which the functions' shares come from where nobody may attach to them.
+    pub fn new(host: &'a Host, devices: &'a [String], samples: bool) -> Self {
+        let samples = if samples { StacksProbe::attach(FREQUENCY).ok() } else { None };
+        Self {
+            host,
+            devices,
+            symbolizer: Symbolizer::new(),
+            names: RefCell::new(Names::default()),
+            samples: RefCell::new(samples),
+        }
+    }
+
+    /// The waits between two readings.
+    pub fn locks(&self, from: &Reading, to: &Reading) -> Option<LockSummary> {
+        let (from, to) = (from.locks.as_ref()?, to.locks.as_ref()?);
+        let mut wanted = locks::addresses(to);
+        let mut names = self.names.borrow_mut();
+        wanted.kernel.retain(|address| names.kernel(*address).is_empty());
+        names.kernel.extend(self.symbolizer.names(&wanted).kernel);
+        Some(locks::summarize(self.host, from, to, &names, self.devices))
+    }
+
+    /// All between two readings.
+    pub fn whole(&self, from: &Reading, to: &Reading) -> Summary {
+        Summary { locks: self.locks(from, to), pagecache: self.pagecache(from, to) }
+    }
+
+    /// All of a piece; samples of the CPUs are the whole window's, and stand in its last one.
+    pub fn summary(&self, piece: &Piece<'_, Reading>) -> Summary {
+        let mut summary = self.whole(piece.from, piece.to);
+        let samples = self.samples.borrow_mut().take_if(|_| piece.last);
+        let raw = samples.and_then(|samples| samples.finish().ok());
+        if let Some((raw, pagecache)) = raw.zip(summary.pagecache.as_mut()) {
+            pagecache.paths = paths::sampled(&raw, &self.symbolizer.names(&stacks::addresses(&raw)));
+        }
+        summary
+    }
+
+    fn pagecache(&self, from: &Reading, to: &Reading) -> Option<PagecacheSummary> {
+        let (from, to) = (from.pagecache.as_ref()?, to.pagecache.as_ref()?);
+        Some(pagecache::summarize(&Surroundings::read(Path::new("/"), self.host), from, to))
+    }
+}
