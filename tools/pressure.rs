@@ -44,7 +44,8 @@ impl Probes {
     pub fn attach(host: &Host, locks: &Options, pagecache: &probe::pagecache::Options) -> Result<Self> {
         let root = Path::new("/");
         let locks = LockProbe::attach(host, root, locks);
-        let pagecache = PagecacheProbe::attach(host, root, pagecache);
+        let spins = locks.as_ref().ok().and_then(LockProbe::spin_clock);
+        let pagecache = PagecacheProbe::attach(host, root, pagecache, spins);
         let mut missing = Vec::new();
         let mut refused = |part: &str, error: &anyhow::Error| {
             missing.push(Missing {

@@ -25,7 +25,8 @@ pub struct Moment {
     /// Of the scanned ones, those that a task that wanted memory looked at itself, and how often one had to.
     pub direct_scanned_pages: Option<u64>,
     pub direct_reclaims: Option<u64>,
-    /// CPU time of spinning for locks, in percent of all CPUs together: at least, and at most.
+    /// CPU time of spinning for locks, in percent of all CPUs together: at least, and at most, by samples; one figure by
+    /// the time of the waits that ended in it.
     pub spin_percent: Option<(f64, f64)>,
     /// Shares of all CPUs together, in percent.
     pub system_percent: Option<f64>,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
 use self::memory::{Kernel, Layout, Memory};
 use self::names::{Known, Namer};
@@ -74,7 +74,10 @@ pub struct LockProbe {
     links: Vec<Link>,
     source: Source,
     slow_path: bool,
+    /// Every wait is followed, whoever's it is.
+    is_whole: bool,
     cpus: u32,
+    online: u32,
     root: PathBuf,
     disks: Vec<String>,
     spinning: RefCell<Option<Spinning>>,
@@ -82,6 +85,25 @@ pub struct LockProbe {
     meter: Option<CostMeter>,
     missing: Vec<Missing>,
     start: Reading,
+}
+
+/// The time of the waits that are spun, for whoever reads it beside the probe.
+#[derive(Debug)]
+pub struct SpinClock {
+    rows: MapHandle,
+    possible: u32,
+    online: u32,
+}
+
+impl SpinClock {
+    /// Of the waits that have ended since the probe began, over the number of CPUs, ns.
+    pub fn read(&self) -> Option<u64> {
+        let mut sum = 0;
+        for cpu in 0..self.possible {
+            sum += WireLockCpu::decode(&element(&self.rows, cpu).ok()?).ok()?.spin_wait_ns;
+        }
+        Some(sum / u64::from(self.online))
+    }
 }
 
 /// What is known of the locks so far.
@@ -155,7 +177,9 @@ impl LockProbe {
             links: Vec::new(),
             source,
             slow_path: false,
+            is_whole: options.filter.is_empty(),
             cpus: host.cpus_possible.max(1),
+            online: host.cpus_online.max(1),
             root: root.to_path_buf(),
             disks: host.devices.iter().map(|device| device.name.clone()).collect(),
             spinning: RefCell::new(None),
@@ -259,6 +283,12 @@ impl LockProbe {
         let data = self.skel.maps.bss_data.as_mut().context("the object has data")?;
         data.running = running.into();
         Ok(())
+    }
+
+    /// What counts the waits that are spun; None where those of some are followed, and not all.
+    pub fn spin_clock(&self) -> Option<SpinClock> {
+        let rows = MapHandle::try_from(&self.skel.maps.lock_cpus).ok()?;
+        self.is_whole.then_some(SpinClock { rows, possible: self.cpus, online: self.online })
     }
 
     /// The reading right after attaching: the start of the window.

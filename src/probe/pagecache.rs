@@ -17,6 +17,7 @@ use self::series::Recorder;
 use super::btf::{self, KernelBtf};
 use super::cost::{CostMeter, Metered, metered};
 use super::libbpf::{self, element, refusal};
+use super::locks::SpinClock;
 use super::preflight;
 use super::skel::pagecache::{OpenPagecacheSkel, PagecacheSkel, PagecacheSkelBuilder};
 use crate::clock::now_ns;
@@ -125,10 +126,11 @@ impl Events {
 }
 
 impl PagecacheProbe {
-    /// Loads and attaches. `root` is where sysfs and procfs are read from, `/` on this machine.
+    /// Loads and attaches. `root` is where sysfs and procfs are read from, `/` on this machine; `spins` puts waits for
+    /// locks into the series.
     ///
     /// Refused when rights or BTF are missing.
-    pub fn attach(host: &Host, root: &Path, options: &Options) -> Result<Self> {
+    pub fn attach(host: &Host, root: &Path, options: &Options, spins: Option<SpinClock>) -> Result<Self> {
         preflight::permit(root)?;
         libbpf::listen();
         if btf::file().is_some() {
@@ -160,7 +162,8 @@ impl PagecacheProbe {
         let rows =
             MapHandle::try_from(&skel.maps.reclaims).context("a map cannot be shared with a thread")?;
         let reclaims = move || tasks_reclaims(&rows, nodes);
-        let recorder = Recorder::start(root.to_path_buf(), disks.clone(), reclaims)?;
+        let spins = move || spins.as_ref().and_then(SpinClock::read);
+        let recorder = Recorder::start(root.to_path_buf(), disks.clone(), reclaims, spins)?;
         let mut probe = Self {
             skel,
             links,

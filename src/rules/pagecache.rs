@@ -261,8 +261,11 @@ fn measured(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
     };
     let since = behind(|range| range.0).zip(behind(|range| range.1));
     let whole = s.locks.and_then(|locks| locks.spin.as_ref());
-    let by = whole.map(|spin| spin.sampler.as_str()).unwrap_or("by samples");
-    let (low, high) = since.or_else(|| whole.map(|spin| (spin.low_percent, spin.high_percent)))?;
+    let (by, (low, high)) = match (since, whole) {
+        (Some(since), _) => ("since the onset", since),
+        (None, Some(spin)) => (spin.sampler.as_str(), (spin.low_percent, spin.high_percent)),
+        (None, None) => return None,
+    };
     spin(How::Counted, (low / 100.0, high / 100.0), by)
 }
 

@@ -322,6 +322,9 @@ pub struct Step {
     /// How often tasks had to reclaim so far, for the machine or within the limit of their group; None where nobody
     /// counts it.
     pub reclaims: Option<u64>,
+    /// Time of the waits for locks that are spun for, which have ended so far, over the number of CPUs; None where
+    /// nobody counts them.
+    pub spin_wait_ns: Option<u64>,
 }
 
 /// Everything at one moment.

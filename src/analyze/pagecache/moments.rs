@@ -45,8 +45,12 @@ fn moment(start_ns: u64, first: &Step, last: &Step) -> Moment {
         refault_pages: sum(&[Counter::RefaultFile, Counter::RefaultAnon]),
         direct_scanned_pages: scanned.zip(background).map(|(all, others)| all.saturating_sub(others)),
         direct_reclaims: stalls,
-        // Whoever takes samples of the CPUs fills it in.
-        spin_percent: None,
+        spin_percent: first.spin_wait_ns.zip(last.spin_wait_ns).and_then(|(before, now)| {
+            // A wait counts where it ends, and may have begun before the step.
+            let ns = now.checked_sub(before)? as f64;
+            let percent = (100.0 * ns / (to.at_ns - from.at_ns) as f64).min(100.0);
+            Some((percent, percent))
+        }),
         system_percent: shares.map(|shares| shares.system),
         iowait_percent: shares.map(|shares| shares.iowait),
         idle_percent: shares.map(|shares| shares.idle),

@@ -131,7 +131,8 @@ fn step(at_ms: u64, scanned: u64, ticks: [u64; 8], read_bytes: u64, reclaims: Op
     let mut memory = kernel(at_ms * 1_000_000, scanned, scanned / 2);
     memory.cpus = CpuTotals { ticks: Some(ticks), running: Some(3), blocked: Some(16) };
     memory.disks = Some(DiskTotals { read_bytes, written_bytes: 0, ios: read_bytes / 4096 });
-    Step { memory, reclaims }
+    // 10 µs of waiting on each CPU for each page.
+    Step { memory, reclaims, spin_wait_ns: reclaims.map(|_| scanned * 10_000) }
 }
 
 #[test]
@@ -154,6 +155,7 @@ fn a_step_has_what_changed_in_it() {
     assert_eq!((first.stolen_pages, first.direct_reclaims), (Some(50), Some(4)));
     let shares = (first.system_percent, first.iowait_percent, first.idle_percent);
     assert_eq!(shares, (Some(40.0), Some(5.0), Some(40.0)));
+    assert_eq!((first.spin_percent, steps[1].spin_percent), (Some((1.0, 1.0)), Some((0.0, 0.0))));
     assert_eq!((first.running, first.blocked, first.free_bytes), (Some(3), Some(16), Some(100 << 10)));
     // Counters that went back, and CPUs whose time stood still.
     assert_eq!((steps[1].read_bytes, steps[1].system_percent), (None, None));

@@ -54,17 +54,21 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// `reclaims`: how often tasks had to reclaim so far, by our own count.
+    /// `reclaims`: how often tasks had to reclaim so far, by our own count. `spins`: time of waits that are spun.
     pub fn start(
         root: PathBuf,
         disks: Vec<String>,
         reclaims: impl Fn() -> Option<u64> + Send + 'static,
+        spins: impl Fn() -> Option<u64> + Send + 'static,
     ) -> Result<Self> {
         let series = Arc::new(Mutex::new(Series::new(MOST)));
         let shared = Arc::clone(&series);
         let (stop, stopped) = mpsc::channel();
-        let look =
-            move || Step { memory: MemoryReading::read(&root, &disks, now_ns()), reclaims: reclaims() };
+        let look = move || Step {
+            memory: MemoryReading::read(&root, &disks, now_ns()),
+            reclaims: reclaims(),
+            spin_wait_ns: spins(),
+        };
         let thread = std::thread::Builder::new()
             .name("biopsy-memory".to_string())
             .spawn(move || {
@@ -123,7 +127,7 @@ mod tests {
     use super::*;
 
     fn step(at_ns: u64) -> Step {
-        Step { memory: MemoryReading { at_ns, ..MemoryReading::default() }, reclaims: None }
+        Step { memory: MemoryReading { at_ns, ..MemoryReading::default() }, ..Step::default() }
     }
 
     /// However long the run, the first reading stays, and the distances are equal.
@@ -144,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_thread_reads_until_it_is_stopped() {
-        let mut recorder = Recorder::start(PathBuf::from("/"), Vec::new(), || Some(7)).unwrap();
+        let mut recorder = Recorder::start(PathBuf::from("/"), Vec::new(), || Some(7), || None).unwrap();
         std::thread::sleep(Duration::from_millis(350));
         let steps = recorder.steps();
         assert!((2..=5).contains(&steps.len()), "{}", steps.len());

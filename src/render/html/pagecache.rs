@@ -64,6 +64,7 @@ fn courses(summary: &PagecacheSummary) -> String {
             &|value| format!("{}/s", short(value)),
         ),
         course("CPU time in the kernel, of all CPUs", &|one| one.system_percent, &percent),
+        course("waits for locks that are spun for, of all CPUs", &|one| Some(one.spin_percent?.0), &percent),
     ]
     .concat();
     let words = match &onset {
