@@ -404,6 +404,8 @@ impl LockProbe {
         }
         let other = |kind| Ok(WireLock::decode(&element(&maps.other_locks, kind)?)?);
         let others = (0..Kind::ALL.len() as u32).map(other).collect::<Result<Vec<LockSample>>>()?;
+        // Right behind the locks: while the window is open waits go on between the tables.
+        let cpus = self.rows()?;
         let mut stacks: BTreeMap<_, crate::wire::locks::StackSample> = BTreeMap::new();
         for key in maps.lock_stacks.keys() {
             let Some(value) = maps.lock_stacks.lookup(&key, MapFlags::ANY)? else { continue };
@@ -422,7 +424,7 @@ impl LockProbe {
         Ok(Reading {
             at_ns,
             source: self.source,
-            cpus: self.rows()?,
+            cpus,
             locks,
             others,
             stacks,

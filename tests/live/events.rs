@@ -45,6 +45,18 @@ impl Counted {
         let cpus = fs::read_dir(folder).unwrap().flatten();
         cpus.map(|cpu| of_cpu(&fs::read_to_string(cpu.path().join("stats")).unwrap())).sum()
     }
+
+    /// The files that hold them, as a shell names them: for a command that counts.
+    pub fn files(&self) -> String {
+        format!("{}/per_cpu/cpu*/stats", self.instance.display())
+    }
+}
+
+/// The same, of what `cat` made of the files.
+pub fn hits_in(files: &str) -> u64 {
+    const FIRST: &str = "entries:";
+    assert!(files.starts_with(FIRST), "{files}");
+    files.split(FIRST).skip(1).map(|cpu| of_cpu(&format!("{FIRST}{cpu}"))).sum()
 }
 
 fn of_cpu(stats: &str) -> u64 {
