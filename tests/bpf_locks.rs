@@ -321,6 +321,30 @@ fn stacks_keep_to_their_budget() {
     assert_eq!(none["stacks"]["taken"], 0);
 }
 
+/// A fight that lies within the window: the kernel's count of it, and that around the whole run, are near each other.
+#[test]
+fn a_fight_inside_the_window_is_counted() {
+    let name = "a_fight_inside_the_window_is_counted";
+    if !can_see(name) {
+        return;
+    }
+    let Some(kernel) = Counted::new(name, "lock/contention_begin") else { return };
+    let scratch = Scratch::new("locks");
+    let place = |what: &str| scratch.path().join(what).display().to_string();
+    let (from, to, file) = (place("from"), place("to"), place("file"));
+    let files = kernel.files();
+    let writers = format!("dd if=/dev/zero of={file} bs=512 count=200000 conv=notrunc status=none &");
+    let script = format!("cat {files} >{from}; {} wait; cat {files} >{to}", writers.repeat(6));
+    let before = kernel.hits();
+    let view = object(&run(&["locks", "--max-loss", "100", "--json", "--", "sh", "-c", &script]), LOCKS);
+    let around = kernel.hits() - before;
+    books_are_kept(&view);
+    let inside = hits_in(&fs::read_to_string(to).unwrap()) - hits_in(&fs::read_to_string(from).unwrap());
+    let (seen, lost) = (number(&view["begins"]["total"]), number(&view["lost"]["events"]));
+    println!("{inside} <= {seen} + {lost} and {seen} <= {around}");
+    assert!(inside > 1000 && inside <= seen + lost && seen <= around, "{}", view["begins"]);
+}
+
 /// Only who was asked for is counted, in intervals as in the whole.
 #[test]
 fn a_process_is_counted_alone() {
