@@ -101,7 +101,7 @@ impl Cost {
     /// fewer than [`Self::LEAST_IOS`] waits it counts as nothing: within slices of a tenth of the time that is less than
     /// a microsecond for each of 2,000 waits a second, 0.2 % of a CPU.
     pub fn spread(mut self, contentions: u64, ios: u64) -> Self {
-        if self.baseline_ns_per_run.is_some() && ios > 0 {
+        if ios > 0 {
             let each = |ns: Option<f64>| ns.unwrap_or(0.0) * contentions as f64 / ios as f64;
             self.ns_per_io = Some(each(self.ns_per_contention));
             self.attach_ns_per_io = Some(each(self.attach_ns_per_contention));
@@ -175,6 +175,7 @@ mod tests {
         let few = Cost { ns_per_contention: None, ..measured.clone() }.spread(3, 1_000);
         assert_eq!(few.ns_per_io, Some(0.0));
         assert_eq!(measured.spread(50, 0).ns_per_io, None, "over no I/Os nothing can be spread");
-        assert_eq!(Cost::default().spread(50, 1_000).ns_per_io, None, "no statistics");
+        // Without statistics the cost of the others is not known either.
+        assert_eq!(Cost::default().plus(Cost::default().spread(50, 1_000)).ns_per_io, None);
     }
 }

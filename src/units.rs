@@ -35,6 +35,9 @@ pub fn time(ns: u64) -> String {
     if scale == 1.0 {
         return format!("{ns} ns");
     }
+    // What would be rounded to a thousand of a unit is one of the next.
+    let (scale, unit) =
+        if ns as f64 / scale >= 999.5 { time_unit((scale * 1e3) as u64) } else { (scale, unit) };
     format!("{} {unit}", significant(ns as f64 / scale, 3))
 }
 
@@ -150,6 +153,8 @@ mod tests {
         assert_eq!(time(0), "0 ns");
         assert_eq!(time(118_400), "118 µs");
         assert_eq!(time(1_500_000), "1.50 ms");
+        assert_eq!((time(999_499), time(999_500)), ("999 µs".to_string(), "1.00 ms".to_string()));
+        assert_eq!((time(999), time(1_000)), ("999 ns".to_string(), "1.00 µs".to_string()));
         assert_eq!(bytes(4096.0), "4.00 KiB");
         assert_eq!(bytes(512.0), "512 B");
         assert_eq!(count(1_149_203), "1,149,203");

@@ -207,9 +207,23 @@ fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
         );
         return Err(Refusal::Usage(why).into());
     }
-    let all = std::iter::once(target).chain(&args.beside);
+    let all = || std::iter::once(target).chain(&args.beside);
+    let mut drives: Vec<(String, &PathBuf)> = Vec::new();
+    for target in all() {
+        // What lies on none is refused with the job.
+        let Some(disk) = select::disk_of_path(target) else { continue };
+        if let Some((_, other)) = drives.iter().find(|(known, _)| *known == disk) {
+            let why = format!(
+                "{} and {} are one drive, {disk}, which would compete with itself: name different drives with --beside",
+                render::text::clean(&other.to_string_lossy()),
+                render::text::clean(&target.to_string_lossy())
+            );
+            return Err(Refusal::Usage(why).into());
+        }
+        drives.push((disk, target));
+    }
     let jobs: Vec<Job> =
-        all.map(|target| crate::load::job(Target::Existing(target.clone()), &args.workload)).collect();
+        all().map(|target| crate::load::job(Target::Existing(target.clone()), &args.workload)).collect();
     let each = (args.workload.runtime / SCALING_PART).max(SCALING_LEAST);
     load::measure_scaling(&jobs, each, stop::flag(), &|progress| line.show(progress)).map(Some)
 }

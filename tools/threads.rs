@@ -28,6 +28,10 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
     for text in &args.window.devices {
         window::add(&mut devices, &[select::resolve(&host, root, text)?]);
     }
+    if matches!(args.stacks, Some(Stacks::Flame)) && args.interval.interval.is_some() {
+        let why = "--stacks flame draws one picture of the whole window: leave the interval out, or take --stacks folded";
+        return Err(Refusal::Usage(why.to_string()).into());
+    }
     let columns = columns(args);
     let mut sink = Sink::open(args.output.output.as_deref())?;
     let options = options(args, &host, &devices, &columns)?;

@@ -86,6 +86,12 @@ impl Events {
         all.filter(|(_, begins)| *begins > 0).map(|(kind, begins)| (kind.name(), begins))
     }
 
+    /// Waits that had begun and had not ended when the window did.
+    pub fn unended(&self) -> u64 {
+        let over = self.contentions + self.repeats + self.filtered + self.abandoned + self.unkept;
+        self.begins().saturating_sub(over)
+    }
+
     /// Begins that are in no wait here, and are known of.
     pub fn lost(&self) -> u64 {
         self.missed_begins + self.unkept

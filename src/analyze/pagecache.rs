@@ -21,6 +21,9 @@ use crate::host::zones::Zone;
 pub use crate::wire::pagecache::{Kind, ReadaheadSource};
 use crate::wire::pagecache::{Reading, ReclaimSample};
 
+/// Of the machines that this runs on.
+const PAGE_BYTES: u64 = 4096;
+
 /// The window between two readings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PagecacheSummary {
@@ -99,10 +102,13 @@ pub struct ReclaimerSummary {
 pub struct Readahead {
     pub by: ReadaheadSource,
     pub calls: u64,
+    /// With those that were in the cache already: windows overlap.
     pub asked_pages: u64,
     /// Pages that reads and faults wanted; None where they have no event.
     pub wanted_pages: Option<u64>,
-    /// Of those asked for, at least so many nobody had wanted by the end: what was wanted twice counts twice.
+    /// About so many were read and nobody had wanted them by the end: of the pages that were asked for no more than the
+    /// disks read, less those that were wanted. What was wanted twice counts twice, and what others read past the cache
+    /// can hide an overlap. None where one of the three is not known.
     pub unused_pages: Option<u64>,
 }
 
@@ -303,12 +309,16 @@ fn reclaimers(surroundings: &Surroundings, start: &Reading, end: &Reading) -> Ve
 fn readahead(start: &Reading, end: &Reading) -> Option<Readahead> {
     let delta = end.readahead?.since(start.readahead.unwrap_or_default());
     let wanted = end.sees_reads.then_some(delta.wanted + delta.faulted);
+    let disks = start.kernel_before.disks.zip(end.kernel_after.disks);
+    let read_pages = disks.and_then(|(a, b)| Some(b.read_bytes.checked_sub(a.read_bytes)? / PAGE_BYTES));
     Some(Readahead {
         by: end.readahead_by,
         calls: delta.calls,
         asked_pages: delta.asked,
         wanted_pages: wanted,
-        unused_pages: wanted.map(|wanted| delta.asked.saturating_sub(wanted)),
+        unused_pages: wanted
+            .zip(read_pages)
+            .map(|(wanted, read)| delta.asked.min(read).saturating_sub(wanted)),
     })
 }
 

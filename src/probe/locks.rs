@@ -48,6 +48,9 @@ const NAME_EVERY: Duration = Duration::from_millis(500);
 /// A lock is looked at so often: around one that was just made not all may stand yet.
 const TRIES: u8 = 2;
 
+/// Processes whose names are looked up, each time.
+const MOST_LOOKED_AT: usize = 512;
+
 /// Locks that have rows of their own, where nobody says otherwise.
 pub const ROOM: u32 = 1024;
 
@@ -113,6 +116,8 @@ struct Names {
     known: Known,
     memory_groups: Option<Hierarchy>,
     by_lock: BTreeMap<u64, LockName>,
+    /// Of processes: what each was called when it was last looked at.
+    processes: BTreeMap<u32, Vec<u8>>,
     tries: BTreeMap<u64, u8>,
     looked: Option<Instant>,
 }
@@ -418,8 +423,13 @@ impl LockProbe {
         let mut processes = BTreeMap::new();
         for key in maps.lock_processes.keys() {
             let Some(value) = maps.lock_processes.lookup(&key, MapFlags::ANY)? else { continue };
-            let pid = u32::from_ne_bytes(key.as_slice().try_into().context("a process id has four bytes")?);
-            processes.insert(pid, WireLockProcess::decode(&value)?);
+            let pid = process(&key)?;
+            let mut sample = WireLockProcess::decode(&value)?;
+            // Who waited first was one of its threads, and maybe before it became another program.
+            if let Some(comm) = self.names.borrow().processes.get(&pid) {
+                sample.comm.clone_from(comm);
+            }
+            processes.insert(pid, sample);
         }
         Ok(Reading {
             at_ns,
@@ -441,6 +451,13 @@ impl LockProbe {
         let mut names = self.names.borrow_mut();
         let names = &mut *names;
         names.looked = Some(Instant::now());
+        for key in self.skel.maps.lock_processes.keys().take(MOST_LOOKED_AT) {
+            let Ok(pid) = process(&key) else { continue };
+            if let Ok(mut comm) = fs::read(self.root.join(format!("proc/{pid}/comm"))) {
+                comm.truncate(comm.iter().rposition(|byte| *byte == b'\n').unwrap_or(comm.len()));
+                names.processes.insert(pid, comm);
+            }
+        }
         let is_new = |key: &Vec<u8>| {
             let lock = address(key).ok()?;
             let tried = names.tries.get(&lock).copied().unwrap_or(0);
@@ -490,6 +507,10 @@ impl LockProbe {
         }
         names.known.queues = queues;
     }
+}
+
+fn process(key: &[u8]) -> Result<u32> {
+    Ok(u32::from_ne_bytes(key.try_into().context("a process id has four bytes")?))
 }
 
 fn address(key: &[u8]) -> Result<u64> {

@@ -159,6 +159,17 @@ impl ThreadProbe {
                 Source::Files(Files::new(root))
             }
         };
+        if options.reads_cgroups() && !options.unified_cgroups {
+            missing.push(Missing {
+                part: Some("cgroup".to_string()),
+                reason: "one-hierarchy".to_string(),
+                why: "cgroups are those of the block controller: where each controller has a hierarchy of its own, a \
+                      thread's memory cgroup may be another"
+                    .to_string(),
+                remedy: Some("boot with the unified hierarchy (systemd.unified_cgroup_hierarchy=1)".to_string()),
+                ..Missing::default()
+            });
+        }
         let default = if matches!(source, Source::Kernel(_)) { HZ } else { HZ_FILES };
         let hz = options.hz.unwrap_or(default).max(1);
         let now = now_ns();

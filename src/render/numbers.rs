@@ -4,7 +4,7 @@ use crate::findings::{Finding, Worth};
 use crate::units::{bytes, count, short, significant, time};
 
 /// How each number of the rules is called.
-pub const LABELS: [(&str, &str); 152] = [
+pub const LABELS: [(&str, &str); 153] = [
     ("after_celsius", "temperature after the load, in °C"),
     ("alone_bytes_per_second", "bytes per second of the drives alone"),
     ("asked_pages", "pages that read-ahead asked for"),
@@ -44,8 +44,9 @@ pub const LABELS: [(&str, &str); 152] = [
     ("flush_share_percent", "flushes' share of the time of all I/Os that write"),
     ("flushes", "flush commands"),
     ("forced_writes", "forced writes (FUA)"),
+    ("foreign_bytes", "bytes that are not the load's"),
     ("foreign_ios", "I/Os that are not the load's"),
-    ("foreign_percent", "share of the I/Os that are not the load's"),
+    ("foreign_percent", "share that is not the load's"),
     ("handler_mean_ns", "mean time in the interrupt handler"),
     ("handler_ns_per_io", "interrupt handler per I/O"),
     ("held_percent", "share of the operation outside the device"),
@@ -134,8 +135,8 @@ pub const LABELS: [(&str, &str); 152] = [
     ("under_way_percent", "operations at most under way"),
     ("unpolled_ios", "I/Os that were not polled"),
     ("unpolled_percent", "share of the I/Os that were not polled"),
-    ("unused_pages", "pages of read-ahead that nobody wanted, at least"),
-    ("unused_percent", "share of read-ahead that nobody wanted, at least"),
+    ("unused_pages", "pages that were read ahead for nobody, about"),
+    ("unused_percent", "share of read-ahead that was for nobody, about"),
     ("upper_mean_ns", "mean time of an I/O above the layer"),
     ("user_ns_per_operation", "user time per operation"),
     ("wait_ns", "time of all waits for the lock, at least"),

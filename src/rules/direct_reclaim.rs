@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::facts::percent;
-use super::observed::{Reclaim, Reclaims};
+use super::observed::{Reclaim, Reclaimer, Reclaims};
 use super::pagecache::{self, DIRECT, SAMPLES};
 use super::{Rule, Summaries, pagecache_storm};
 use crate::findings::{Finding, Severity, Worth};
@@ -33,7 +33,8 @@ How it is computed
   Found from 0.1 on, with at least 100 reclaims: a note, and a warning from 0.5 on. Where the events of
   reclaim were not seen, by the samples of threads whose stacks are in try_to_free_pages or
   try_to_free_mem_cgroup_pages (at least 10 samples). A note where pagecache-storm says it.
-  The kind with more time is named.
+  The kind with more time is named, and the task with the most. A note where the load is biopsy's own and
+  direct: it is others then who reclaim.
 
 From which numbers
   locks.pagecache.reclaims.direct, .memcg, .kswapd; threads[].stack, .average_threads.
@@ -76,11 +77,39 @@ fn counted(s: &Summaries<'_>) -> Option<Finding> {
         line("by tasks whose memory cgroup was at its limit", memcg),
         line("by kswapd, for which nobody waits", kswapd),
     ];
-    let mut finding = finding(s, both, memcg.ns > direct.ns, 0.85, evidence.into_iter().flatten().collect());
+    let mut evidence: Vec<String> = evidence.into_iter().flatten().collect();
+    evidence.extend(most(&pagecache.reclaimers));
+    let mut finding = finding(s, both, memcg.ns > direct.ns, 0.85, evidence);
+    finding.subject = subject(&pagecache.reclaimers).unwrap_or(finding.subject);
     finding
         .numbers
         .extend([("direct_reclaims", direct.count as f64), ("memcg_reclaims", memcg.count as f64)]);
     Some(finding)
+}
+
+/// Who did most of it.
+fn most(reclaimers: &[Reclaimer]) -> Option<String> {
+    let first = reclaimers.first()?;
+    let all: u64 = reclaimers.iter().map(|one| one.reclaim.ns).sum();
+    let group = first.cgroup.as_ref().map_or(String::new(), |group| format!(" in {group}"));
+    Some(format!(
+        "most of it by {} ({}){group}: {} times, {} of the time in reclaim",
+        first.comm,
+        first.pid,
+        count(first.reclaim.count),
+        in_percent(first.reclaim.ns as f64 / all.max(1) as f64)
+    ))
+}
+
+/// The memory cgroup that nearly all of it was in.
+fn subject(reclaimers: &[Reclaimer]) -> Option<String> {
+    let first = reclaimers.first().filter(|first| first.memcg)?;
+    let ns = |of: &dyn Fn(&&Reclaimer) -> bool| -> u64 {
+        reclaimers.iter().filter(of).map(|one| one.reclaim.ns).sum()
+    };
+    let mine = ns(&|one| one.memcg && one.cgroup == first.cgroup);
+    let group = first.cgroup.as_ref().filter(|_| mine as f64 >= 0.9 * ns(&|_| true) as f64)?;
+    Some(format!("memory cgroup {group}"))
 }
 
 fn sampled(s: &Summaries<'_>) -> Option<Finding> {
@@ -106,6 +135,10 @@ fn finding(
     mut evidence: Vec<String>,
 ) -> Finding {
     let storm = pagecache_storm::stands(s);
+    let others = s.load.is_some_and(|load| load.job.direct);
+    if others {
+        evidence.push("the load reads past the page cache: it is others who reclaim".to_string());
+    }
     if storm {
         evidence.push("it is a part of pagecache-storm".to_string());
     }
@@ -131,14 +164,15 @@ fn finding(
     Finding {
         id: RULE.id,
         subject: if cgroup { "memory cgroup" } else { "memory" }.to_string(),
-        severity: if threads >= MANY && !storm { Severity::Warning } else { Severity::Note },
+        severity: if threads >= MANY && !storm && !others { Severity::Warning } else { Severity::Note },
         confidence,
         sentence: format!("Tasks {who} reclaim it themselves: {} threads at a time do.", figure(threads)),
         numbers,
         evidence,
         advice: remedy.to_string(),
         check: "biopsy locks --for 10s".to_string(),
-        worth: share.map(|share| Worth {
+        // What rounds to nothing is none, and a load that needs no pages gains nothing.
+        worth: share.filter(|share| !others && *share >= 0.05).map(|share| Worth {
             metric: "iops_ratio".to_string(),
             low: 1.0,
             high: (1.0 / (1.0 - share)).min(MAX_WORTH),
@@ -154,6 +188,7 @@ mod tests {
 
     fn case(direct: Reclaim, memcg: Reclaim) -> Case {
         let mut case = Case::new(1_000, 32);
+        case.load = None;
         let kswapd = Reclaim { count: 7, ns: SECOND };
         case.pagecache = Some(PageCache {
             duration_ns: SECOND,
@@ -161,6 +196,30 @@ mod tests {
             ..PageCache::default()
         });
         case
+    }
+
+    #[test]
+    fn who_reclaims_is_named() {
+        let mut case = case(NONE, Reclaim { count: 200, ns: SECOND });
+        let reclaimer = |comm: &str, ns, cgroup: &str| Reclaimer {
+            comm: comm.to_string(),
+            pid: 7,
+            cgroup: Some(cgroup.to_string()),
+            memcg: true,
+            reclaim: Reclaim { count: 100, ns },
+        };
+        let all = vec![reclaimer("fio", 9 * SECOND, "/jobs"), reclaimer("dd", SECOND, "/other")];
+        case.pagecache.as_mut().unwrap().reclaimers = all;
+        let found = &find(&case.summaries())[0];
+        assert_eq!((found.subject.as_str(), found.severity), ("memory cgroup /jobs", Severity::Warning));
+        let who = "most of it by fio (7) in /jobs: 100 times, 90 % of the time in reclaim";
+        assert!(found.evidence.iter().any(|line| line == who), "{:?}", found.evidence);
+        case.pagecache.as_mut().unwrap().reclaimers[0].reclaim.ns = 8 * SECOND;
+        assert_eq!(find(&case.summaries())[0].subject, "memory cgroup", "no group has nearly all");
+        // Others' reclaim is no matter of a direct load.
+        case.load = Case::new(1_000, 32).load;
+        let found = &find(&case.summaries())[0];
+        assert_eq!((found.severity, found.worth.is_none()), (Severity::Note, true));
     }
 
     const NONE: Reclaim = Reclaim { count: 0, ns: 0 };
@@ -191,6 +250,7 @@ mod tests {
     #[test]
     fn stacks_stand_in_where_no_event_was_seen() {
         let mut case = Case::new(1_000, 32);
+        case.load = None;
         let row = |function: &str, samples, average_threads| ThreadRow {
             comm: "reader".into(),
             state: 'R',

@@ -34,9 +34,10 @@ How it is computed
   Only with biopsy's own load, which only reads, on the device that it drives; and only where the trace covers
   the whole load. Not the load's are reads beyond its operations (the failed ones among them), and all
   writes, discards and drivers' own commands. Where I/Os were cut or merged, reads beyond the bytes that the
-  load read are counted in their place, as a share of the reads.
+  load read are counted in their place, as a share of the bytes.
   Flushes are left out, and writes with forced unit access that belong to no operation: a journal makes both.
-  Found from 5 % of the I/Os and 20 of them on; a warning from 20 %, else a note.
+  Found from 5 % of the I/Os (or bytes) and 20 of them (or the bytes of 20 operations) on; a warning from
+  20 %, else a note.
 
 From which numbers
   load.operations, bytes and errors; latency.devices[].ops.*.ios, .bytes and .ios_without_operation;
@@ -61,20 +62,24 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     judge(s).into_iter().collect()
 }
 
-/// I/Os that are not the load's, by class, and whether they were counted or reckoned from bytes.
-fn foreign(load: &LoadSummary, device: &DeviceLatency) -> (Vec<(Op, u64)>, bool) {
-    let mut counted = true;
+/// Bytes that were read beyond the load's, where I/Os were cut or merged and their number says nothing. None: it does.
+fn beyond(load: &LoadSummary, device: &DeviceLatency) -> Option<u64> {
+    let read = device.ops.get(&Op::Read).filter(|_| load.job.direct)?;
+    (device.splits > 0 || device.merges > 0).then(|| read.bytes.saturating_sub(load.bytes()))
+}
+
+/// Bytes of all classes.
+fn moved(device: &DeviceLatency) -> u64 {
+    device.ops.values().map(|of| of.bytes).sum()
+}
+
+/// I/Os that are not the load's, by class; reads only where their number says something.
+fn foreign(load: &LoadSummary, device: &DeviceLatency) -> Vec<(Op, u64)> {
     let of_class = |(op, of): (&Op, &OpLatency)| {
         let ios = match op {
             Op::Read if !load.job.direct => 0,
-            Op::Read if device.splits == 0 && device.merges == 0 => {
-                of.ios.saturating_sub(load.operations() + load.errors())
-            }
-            Op::Read => {
-                counted = false;
-                let beyond = of.bytes.saturating_sub(load.bytes());
-                (of.ios as f64 * beyond as f64 / of.bytes.max(1) as f64) as u64
-            }
+            Op::Read if beyond(load, device).is_some() => 0,
+            Op::Read => of.ios.saturating_sub(load.operations() + load.errors()),
             Op::Flush | Op::EmptyFlush => 0,
             // Where it is not known, the journal's.
             Op::Fua => of.unowned.map_or(0, |unowned| of.ios.saturating_sub(unowned)),
@@ -82,8 +87,7 @@ fn foreign(load: &LoadSummary, device: &DeviceLatency) -> (Vec<(Op, u64)>, bool)
         };
         (*op, ios)
     };
-    let all = device.ops.iter().map(of_class).filter(|(_, ios)| *ios > 0).collect();
-    (all, counted)
+    device.ops.iter().map(of_class).filter(|(_, ios)| *ios > 0).collect()
 }
 
 /// The load and its device, where what is not the load's can be told.
@@ -101,23 +105,36 @@ fn told<'a>(s: &Summaries<'a>) -> Option<(&'a LoadSummary, &'a DeviceLatency)> {
     Some((load, device))
 }
 
-/// I/Os of the load's device that are not the load's; None where that cannot be told.
+/// I/Os of the load's device that are not the load's, at most; None where that cannot be told.
 pub fn ios(s: &Summaries<'_>) -> Option<u64> {
     let (load, device) = told(s)?;
-    Some(foreign(load, device).0.iter().map(|(_, ios)| ios).sum())
+    let read = device.ops.get(&Op::Read).map_or(0, |read| read.ios);
+    // Of what size they are is not known: as that of all.
+    let reckoned = |bytes: u64| (read as f64 * bytes as f64 / moved(device).max(1) as f64) as u64;
+    let reads = beyond(load, device).map_or(0, reckoned);
+    Some(reads + foreign(load, device).iter().map(|(_, ios)| ios).sum::<u64>())
 }
 
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let (load, device) = told(s)?;
-    let (by_class, is_counted) = foreign(load, device);
+    let by_class = foreign(load, device);
     let ios: u64 = by_class.iter().map(|(_, ios)| ios).sum();
-    let share = ios as f64 / device.ios as f64;
-    if ios < LEAST || share < SOME {
+    let of_ios = ios as f64 / device.ios as f64;
+    let beyond = beyond(load, device);
+    let of_bytes = beyond.map_or(0.0, |beyond| beyond as f64 / moved(device).max(1) as f64);
+    // As many bytes as that many operations of the load have.
+    let enough = beyond.is_some_and(|beyond| beyond >= LEAST * load.bytes() / load.operations().max(1));
+    let by_bytes = enough && of_bytes >= SOME && of_bytes >= of_ios;
+    if !by_bytes && (ios < LEAST || of_ios < SOME) {
         return None;
     }
+    let share = if by_bytes { of_bytes } else { of_ios };
     let name = &device.name;
-    let classes: Vec<String> =
+    let mut classes: Vec<String> =
         by_class.iter().map(|(op, ios)| format!("{} {}", count(*ios), op.name().replace('_', " "))).collect();
+    classes.extend(
+        beyond.filter(|beyond| *beyond > 0).map(|beyond| format!("{} of reads", bytes(beyond as f64))),
+    );
     let mut evidence = vec![
         format!("not the load's, by class: {}", classes.join(", ")),
         format!(
@@ -127,9 +144,10 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
             bytes(load.bytes() as f64)
         ),
     ];
-    if !is_counted {
-        evidence
-            .push("I/Os were cut or merged, so that others' reads are reckoned from the bytes".to_string());
+    if beyond.is_some() {
+        evidence.push(
+            "I/Os were cut or merged, so that others' reads are known by their bytes alone".to_string(),
+        );
     }
     if !load.job.direct {
         evidence
@@ -139,14 +157,19 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         id: RULE.id,
         subject: name.clone(),
         severity: if share >= MUCH { Severity::Warning } else { Severity::Note },
-        confidence: CONFIDENCE[usize::from(!is_counted)],
+        confidence: CONFIDENCE[usize::from(by_bytes)],
         sentence: format!(
-            "{} of the I/Os of {name} are not the load's: others use it at the same time.",
-            in_percent(share)
+            "{} of the {} of {name} are not the load's: others use it at the same time.",
+            in_percent(share),
+            if by_bytes { "bytes" } else { "I/Os" }
         ),
         numbers: BTreeMap::from([
             ("foreign_percent", percent(share)),
-            ("foreign_ios", ios as f64),
+            if by_bytes {
+                ("foreign_bytes", beyond.unwrap_or(0) as f64)
+            } else {
+                ("foreign_ios", ios as f64)
+            },
             ("device_ios", device.ios as f64),
             ("operations", load.operations() as f64),
         ]),
@@ -229,6 +252,8 @@ mod tests {
         parts.read().bytes = 10_000 * 4096 * 4 / 3;
         let beyond = found(&parts).unwrap();
         assert_eq!((beyond.numbers["foreign_percent"].round(), beyond.confidence), (25.0, 0.7));
+        assert!(beyond.sentence.starts_with("25 % of the bytes of vda"), "{}", beyond.sentence);
+        assert!(!beyond.numbers.contains_key("foreign_ios"), "how many they were is not known");
         // The load's failed reads were I/Os as well.
         let mut failed = case(&[(Op::Read, 2_500)]);
         failed.failed(2_500);

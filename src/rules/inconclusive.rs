@@ -85,6 +85,11 @@ fn finding(s: &Summaries<'_>, subject: String, severity: Severity, why: Vec<Stri
     }
 }
 
+/// With a decimal: beside a threshold a rounded share may read as the threshold itself.
+fn exact(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
 /// Why nothing stands out, the most telling first.
 fn reasons(s: &Summaries<'_>) -> Vec<String> {
     let pictures = facts::pictures(s);
@@ -149,8 +154,8 @@ fn device(s: &Summaries<'_>, p: &Picture<'_>) -> Vec<String> {
         why.push(format!(
             "the device stage of {name} is only {} of the latency that the generator saw ({} would name the device), \
              and no CPU is saturated",
-            in_percent(own),
-            in_percent(device_bound::DEVICE_SHARE)
+            exact(own),
+            exact(device_bound::DEVICE_SHARE)
         ));
     }
     if let Some(queue) = p.share(Stage::Queue)

@@ -69,11 +69,24 @@ pub struct Reclaims {
     pub memcg: Reclaim,
 }
 
+/// A task that reclaimed itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reclaimer {
+    /// Written by strangers.
+    pub comm: String,
+    pub pid: u32,
+    /// Its memory cgroup; None: not known.
+    pub cgroup: Option<String>,
+    /// For the limit of its group, and not for the machine.
+    pub memcg: bool,
+    pub reclaim: Reclaim,
+}
+
 /// What read-ahead did, in pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Readahead {
     pub asked_pages: u64,
-    /// Of those, at least so many that nobody had wanted by the end.
+    /// Of those, about so many that were read and nobody had wanted by the end.
     pub unused_pages: u64,
 }
 
@@ -87,6 +100,8 @@ pub struct PageCache {
     pub scanned_pages: Option<u64>,
     /// None: the events of reclaim were not seen.
     pub reclaims: Option<Reclaims>,
+    /// Tasks, the most time first.
+    pub reclaimers: Vec<Reclaimer>,
     /// None: nobody counted.
     pub readahead: Option<Readahead>,
 }
@@ -145,6 +160,16 @@ impl From<&PagecacheSummary> for PageCache {
             let of = summary.reclaims.get(&kind);
             of.map_or(Reclaim::default(), |of| Reclaim { count: of.count, ns: of.time.sum() })
         };
+        let reclaimer = |of: &crate::analyze::pagecache::ReclaimerSummary| {
+            let kind = of.kind.filter(|kind| matches!(kind, Kind::Direct | Kind::Memcg))?;
+            Some(Reclaimer {
+                comm: of.comm.clone(),
+                pid: of.pid,
+                cgroup: of.cgroup.clone(),
+                memcg: kind == Kind::Memcg,
+                reclaim: Reclaim { count: of.count, ns: of.ns },
+            })
+        };
         let unused = |ahead: crate::analyze::pagecache::Readahead| {
             let unused_pages = ahead.unused_pages?;
             Some(Readahead { asked_pages: ahead.asked_pages, unused_pages })
@@ -158,6 +183,7 @@ impl From<&PagecacheSummary> for PageCache {
                 direct: reclaim(Kind::Direct),
                 memcg: reclaim(Kind::Memcg),
             }),
+            reclaimers: summary.reclaimers.iter().filter_map(reclaimer).collect(),
             readahead: summary.readahead.and_then(unused),
         }
     }

@@ -14,7 +14,7 @@ pub const MOST: f64 = 0.50;
 /// Fewer pages than this carry no finding: 40 MB, of which what several streams have under way at the end is little.
 pub const LEAST: u64 = 10_000;
 
-/// Of what is read in all: below it read-ahead is no matter.
+/// Of what is read in all, and reads of all that is moved: below it read-ahead is no matter.
 pub const OF_READS: f64 = 0.10;
 
 const PAGE_BYTES: f64 = 4096.0;
@@ -29,9 +29,10 @@ Read-ahead reads pages that nobody wants.
 
 How it is computed
   unused_percent = unused_pages / asked_pages, found from 25 % on: a note, and a warning from 50 % on.
-  unused_pages = pages that read-ahead asked for, less all that reads and faults wanted: at least so many.
-  At least 10,000 pages must have been asked for, and they must be at least 10 % of the bytes that were read,
-  where those are known.
+  unused_pages = pages that read-ahead asked for, of them no more than the disks read, less all that reads
+  and faults wanted. At least 10,000 pages must have been asked for; they must be at least 10 % of the bytes
+  that were read, and reads 10 % of the bytes that were moved. Not said of a direct load of biopsy's own:
+  what is read ahead then is others'.
 
 From which numbers
   locks.pagecache.readahead.asked_pages, .wanted_pages, .unused_pages; .series[].read_bytes.
@@ -39,7 +40,10 @@ From which numbers
 When it is wrong
   - Pages that are asked for shortly before the end, and wanted after it, count as unused: a short window
     shows too many.
-  - What is wanted twice counts twice, and hides as much that is of no use.
+  - What is wanted twice counts twice, and hides as much that is of no use. Pages that are asked for once more
+    while they are in the cache are not read again: where others read past the cache meanwhile, these can make
+    too much of it.
+  - The cache is the machine's: what other programs have read ahead counts as well.
   - Pages may be taken back because memory is short, before anybody wants them: then direct-reclaim or
     pagecache-storm says more.
   - Read-ahead that reads just what is used costs nothing, however much it is.
@@ -56,17 +60,25 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let pagecache = s.pagecache?;
+    if s.load.is_some_and(|load| load.job.direct) {
+        return None;
+    }
     let seen = pagecache.readahead.filter(|seen| seen.asked_pages >= LEAST)?;
     let share = seen.unused_pages as f64 / seen.asked_pages as f64;
     let read: Option<u64> = pagecache.moments.iter().map(|moment| moment.read_bytes).sum();
     let read = read.map(|read| read as f64).filter(|read| *read > 0.0);
     let of_reads = read.map(|read| seen.asked_pages as f64 * PAGE_BYTES / read);
+    let written: Option<u64> = pagecache.moments.iter().map(|moment| moment.written_bytes).sum();
+    let of_moved = read.zip(written).map(|(read, written)| read / (read + written as f64));
+    if of_moved.is_some_and(|part| part < OF_READS) {
+        return None;
+    }
     if share < SOME || of_reads.is_some_and(|part| part < OF_READS) {
         return None;
     }
     let wasted = read.map(|read| (seen.unused_pages as f64 * PAGE_BYTES / read).min(0.9));
     let mut evidence = vec![format!(
-        "read-ahead asked for {} pages ({}), and at least {} of them nobody wanted",
+        "read-ahead asked for {} pages ({}), and about {} of them were read for nobody",
         count(seen.asked_pages),
         bytes(seen.asked_pages as f64 * PAGE_BYTES),
         count(seen.unused_pages)
@@ -80,11 +92,11 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     evidence.extend(disks);
     Some(Finding {
         id: RULE.id,
-        subject: super::pagecache::subject(s),
+        subject: "page cache".to_string(),
         severity: if share >= MOST { Severity::Warning } else { Severity::Note },
         confidence: 0.7,
         sentence: format!(
-            "Read-ahead reads for nothing: nobody wanted at least {} of the pages that it asked for.",
+            "Read-ahead reads for nothing: nobody wanted about {} of the pages that it asked for.",
             in_percent(share.min(1.0))
         ),
         numbers: BTreeMap::from([
@@ -114,6 +126,7 @@ mod tests {
 
     fn case(asked_pages: u64, unused_pages: u64, read_bytes: Option<u64>) -> Case {
         let mut case = Case::new(1_000, 32);
+        case.load = None;
         case.pagecache = Some(PageCache {
             readahead: Some(Readahead { asked_pages, unused_pages }),
             moments: vec![Moment { read_bytes, ..Moment::default() }],
@@ -140,6 +153,19 @@ mod tests {
         let found = find(&case(10_000, 5_000, Some(10 * read)).summaries());
         assert!((found[0].worth.as_ref().unwrap().high - 1.0 / 0.95).abs() < 1e-9);
         assert!(found[0].evidence[1].contains("5 % of all"), "{:?}", found[0].evidence);
+    }
+
+    #[test]
+    fn it_is_no_matter_of_writers_and_of_direct_loads() {
+        let mut writer = case(10_000, 5_000, Some(10_000 * 4096));
+        let moved = &mut writer.pagecache.as_mut().unwrap().moments[0];
+        moved.written_bytes = Some(9 * 10_000 * 4096);
+        assert_eq!(find(&writer.summaries()).len(), 1);
+        writer.pagecache.as_mut().unwrap().moments[0].written_bytes = Some(9 * 10_000 * 4096 + 40_960);
+        assert!(find(&writer.summaries()).is_empty());
+        let mut direct = case(10_000, 5_000, None);
+        direct.load = Case::new(1_000, 32).load;
+        assert!(find(&direct.summaries()).is_empty());
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub const FACTOR: f64 = 1.5;
 /// suspected in the count.
 pub const FOREIGN_SHARE: f64 = 0.1;
 
+/// Where more of the I/Os belong to no operation, the page cache made them.
+pub const UNOWNED: f64 = 0.1;
+
 /// I/Os below this share of equal parts of the operation are cut by something smaller than the size limit.
 pub const PART_SHARE: f64 = 0.85;
 
@@ -32,7 +35,8 @@ slow as its slowest part.
 How it is computed
   ios_per_operation_ratio = I/Os of the device / operations; found from 1.5 on. With biopsy's own
   load the operations are counted by the generator; without it, bios that the block layer cut are
-  counted: ios / (ios - splits).
+  counted: ios / (ios - splits), and nothing is said where more than 10 % of the I/Os belong to no operation:
+  those are read-ahead and write-back, whose sizes are the page cache's.
   With a load of our own the mean I/O must be smaller than the block size by the same factor as well.
   The limit is named by comparing the block size with queue/max_sectors_kb (soft, can be set) and
   queue/max_hw_sectors_kb (the driver's and device's own; a note, as no setting helps). Where the block
@@ -117,6 +121,11 @@ fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<F
 }
 
 fn without_load(p: &Picture<'_>) -> Option<Finding> {
+    // Read-ahead and write-back are no operations: how large they are is nobody's choice who could change it.
+    let unowned: u64 = p.device.ops.values().filter_map(|of| of.unowned).sum();
+    if unowned as f64 > p.ios as f64 * UNOWNED {
+        return None;
+    }
     let whole = p.ios.checked_sub(p.device.splits).filter(|whole| *whole > 0)?;
     let factor = p.ios as f64 / whole as f64;
     if factor < FACTOR {
@@ -124,14 +133,11 @@ fn without_load(p: &Picture<'_>) -> Option<Finding> {
     }
     let mut finding = finding(p, factor, p.bytes as f64 / whole as f64);
     finding.confidence = 0.8;
-    finding.evidence.insert(
-        0,
-        format!(
-            "the block layer made {} of bios; {} came of it",
-            counted(p.device.splits, "cut"),
-            counted(p.ios, "I/O")
-        ),
-    );
+    finding.evidence = vec![format!(
+        "the block layer made {} of bios; {} came of it",
+        counted(p.device.splits, "cut"),
+        counted(p.ios, "I/O")
+    )];
     Some(finding)
 }
 

@@ -117,6 +117,11 @@ impl Sighting {
 /// A name with each number in it as `*`, so that the threads of a pool have one name: `io_wqe_worker-*`.
 pub fn fold_numbers(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
+    // The files of /proc put what a worker does behind its name, cut anywhere.
+    let name = match name.strip_prefix("kworker/").and_then(|rest| rest.find(['-', '+'])) {
+        Some(at) => &name[..at + "kworker/".len()],
+        None => name,
+    };
     for c in name.chars() {
         if !c.is_ascii_digit() {
             out.push(c);
@@ -328,6 +333,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn workers_of_the_kernel_are_one_whatever_they_do() {
+        for name in ["kworker/0:1H", "kworker/12:0H-kblockd", "kworker/3:7H+lo"] {
+            assert_eq!(fold_numbers(name), "kworker/*:*H", "{name}");
+        }
+        assert_eq!(fold_numbers("iou-wrk-12"), "iou-wrk-*");
+    }
 
     fn record(frames: u32, addresses: &[u64]) -> Vec<u8> {
         let words = [10u32, 11, 2, 0, IN_IOWAIT, 17, frames, 0, 0, 0];

@@ -110,17 +110,27 @@ fn who_reclaims_is_named_with_the_group() {
     assert_eq!(found, [(8, 1, 90, None), (7, 2, 30, Some("/a"))]);
 }
 
-/// 100 pages were read ahead and 30 wanted: at least 70 were of no use. Where nobody knows what was wanted, it is
-/// not known.
+/// 100 pages were read ahead and 30 wanted: 70 were for nobody, but no more than were read. Where nobody knows what
+/// was wanted, or read, it is not known.
 #[test]
-fn read_ahead_that_nobody_wanted_is_bounded_from_below() {
+fn what_was_read_for_nobody_was_asked_for_read_and_not_wanted() {
     let mut end = reading(1_000_000, 0);
+    let disks = |pages: u64| Some(DiskTotals { read_bytes: (7 + pages) * 4096, ..DiskTotals::default() });
     end.readahead =
         Some(WireReadahead { calls: 4, asked: 100, wanted: 25, faulted: 5, ..WireReadahead::default() });
     (end.readahead_by, end.sees_reads) = (ReadaheadSource::Events, true);
-    let of = |end: &Reading| summarize(&Surroundings::default(), &reading(0, 0), end).readahead;
+    let mut start = reading(0, 0);
+    start.kernel_before.disks = disks(0);
+    let of = |end: &Reading| summarize(&Surroundings::default(), &start, end).readahead;
+    assert_eq!(of(&end).unwrap().unused_pages, None, "what was read is not known");
+    end.kernel_after.disks = disks(500);
     let ahead = of(&end).unwrap();
     assert_eq!((ahead.asked_pages, ahead.wanted_pages, ahead.unused_pages), (100, Some(30), Some(70)));
+    // Windows that overlap ask again for what is there.
+    for (read, unused) in [(60, 30), (20, 0)] {
+        end.kernel_after.disks = disks(read);
+        assert_eq!(of(&end).unwrap().unused_pages, Some(unused));
+    }
     end.sees_reads = false;
     assert_eq!(of(&end).unwrap().unused_pages, None);
     end.readahead = None;

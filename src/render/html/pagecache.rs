@@ -98,7 +98,7 @@ fn memory(summary: &PagecacheSummary) -> Vec<(&'static str, String)> {
         all.into_iter().map(|(name, value)| (name, value.unwrap_or("unknown".to_string()))).collect();
     if let Some(ahead) = summary.readahead {
         rows.push(("pages read ahead", count(ahead.asked_pages)));
-        rows.extend(ahead.unused_pages.map(|n| ("of these of no use, at least", count(n))));
+        rows.extend(ahead.unused_pages.map(|n| ("of these read for nobody, about", count(n))));
     }
     rows
 }

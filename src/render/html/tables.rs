@@ -19,6 +19,9 @@ const MOST_QUEUES: usize = 64;
 /// More threads than these are in the flame graph only.
 const MOST_THREADS: usize = 10;
 
+/// More columns than these are set closer.
+const DENSE: usize = 10;
+
 /// A cell: text to the left, numbers to the right.
 pub enum Cell {
     Text(String),
@@ -56,7 +59,8 @@ pub fn table(header: &[impl AsRef<str>], rows: Vec<Vec<Cell>>) -> String {
         })
         .collect();
     format!(
-        "<div class=\"wide\"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n"
+        "<div class=\"wide\"><table{}><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n",
+        if header.len() > DENSE { " class=\"dense\"" } else { "" }
     )
 }
 

@@ -23,6 +23,7 @@ pub fn body(summary: &LockSummary) -> Map<String, Value> {
         json!({
             "total": events.begins(), "by_kind": events.kinds().collect::<std::collections::BTreeMap<_, _>>(),
             "repeats": events.repeats, "filtered": events.filtered, "unmatched_ends": events.unmatched,
+            "unended": events.unended(),
         }),
     );
     add("locks", summary.locks.iter().map(lock).collect());

@@ -273,6 +273,13 @@ fn accounted(out: &mut String, cpu: &CpuSummary) {
     let shares = all.shares().into_iter().filter(|(name, share)| *share != 0.0 && *name != "unaccounted");
     let shares: Vec<String> = shares.map(|(name, share)| format!("{name}\u{a0}{}", percent(share))).collect();
     let wall = all.wall_ns.max(1) as f64;
+    if all.error_ns > all.wall_ns {
+        let text = format!(
+            "shares of the CPUs' time are not known: {} is too short for the kernel's ticks",
+            time(all.wall_ns / all.cpus.len().max(1) as u64)
+        );
+        return paragraph(out, "  ", &text);
+    }
     let rest = percent(all.unaccounted_ns as f64 / wall);
     let error = percent(all.error_ns as f64 / wall);
     let text = format!(

@@ -90,8 +90,9 @@ fn headline(summary: &LockSummary, style: Style) -> String {
         "Nobody waited for a lock.\n".to_string()
     } else {
         format!(
-            "{}  {} waits/s, {} of waiting per second, {} % of it spinning\n",
+            "{}  in {} {} waits/s, {} of waiting per second, {} % of it spinning\n",
             bold("locks"),
+            time(summary.duration_ns),
             short(summary.contentions_per_second()),
             time((events.wait_ns as f64 / summary.seconds().max(1e-9)) as u64),
             significant(100.0 * events.spin_wait_ns as f64 / events.wait_ns.max(1) as f64, 3)
@@ -196,11 +197,16 @@ fn books(summary: &LockSummary) -> String {
     let events = &summary.events;
     let kinds: Vec<String> = events.kinds().map(|(kind, n)| format!("{kind} {}", count(n))).collect();
     let mut out = format!(
-        "seen {} begins of waits ({}), {} ends; {} begins were of who waited already\n",
+        "seen {} begins of waits ({}), {} ends; {} begins were of who waited already{}; {} had not ended\n",
         count(events.begins()),
         if kinds.is_empty() { "none".to_string() } else { kinds.join(", ") },
         count(events.contentions),
-        count(events.repeats)
+        count(events.repeats),
+        match events.filtered {
+            0 => String::new(),
+            others => format!(", {} of others than who was asked for", count(others)),
+        },
+        count(events.unended())
     );
     let stacks = &summary.stacks;
     if stacks.taken > 0 {

@@ -116,7 +116,7 @@ fn readahead(summary: &PagecacheSummary) -> String {
     let Some(of) = summary.readahead.filter(|of| of.calls > 0) else { return String::new() };
     let unused = match (of.unused_pages, of.asked_pages) {
         (Some(unused), asked @ 1..) => format!(
-            ", of which at least {} ({} %) were of no use",
+            ", of which about {} ({} %) were read for nobody",
             count(unused),
             significant(100.0 * unused as f64 / asked as f64, 3)
         ),
@@ -220,7 +220,7 @@ mod tests {
             "scanned unknown",
             "tasks, at their group's limit",
             "a\\u{1b}[2J",
-            "64 pages in 2 calls, of which at least 48 (75.0 %) were of no use",
+            "64 pages in 2 calls, of which about 48 (75.0 %) were read for nobody",
             "10.0 ms to 20.0 ms",
             "0.333 to 1.00",
             "lost of reclaim: 3 no_room",
