@@ -97,6 +97,17 @@ impl Cost {
         }
     }
 
+    /// With that of a probe that may have been too seldom in use to be measured: then its maps and programs are added,
+    /// no figure is, and the second value says so.
+    pub fn beside(self, other: Self) -> (Self, bool) {
+        if other.cpu_percent.is_some() || self.cpu_percent.is_none() {
+            return (self.plus(other), true);
+        }
+        let map_bytes = self.map_bytes + other.map_bytes;
+        let programs = [self.programs.clone(), other.programs].concat();
+        (Self { map_bytes, programs, ..self }, false)
+    }
+
     /// What runs with waits for locks, spread over I/Os: so many of each were in the window. Where the statistics saw
     /// fewer than [`Self::LEAST_IOS`] waits it counts as nothing: within slices of a tenth of the time that is less than
     /// a microsecond for each of 2,000 waits a second, 0.2 % of a CPU.
@@ -174,6 +185,14 @@ mod tests {
         assert_eq!(of_ios.plus(spread).ns_per_io, Some(120.0));
         let few = Cost { ns_per_contention: None, ..measured.clone() }.spread(3, 1_000);
         assert_eq!(few.ns_per_io, Some(0.0));
+        // One that was not measured takes nothing away from one that was.
+        let other = Cost { map_bytes: 7, ..Cost::default() };
+        let (both, known) = measured.clone().beside(other.clone());
+        assert_eq!(
+            (both.ns_per_contention, both.cpu_percent, both.map_bytes, known),
+            (Some(400.0), Some(1.0), 7, false)
+        );
+        assert!(other.beside(measured.clone()).1);
         assert_eq!(measured.spread(50, 0).ns_per_io, None, "over no I/Os nothing can be spread");
         // Without statistics the cost of the others is not known either.
         assert_eq!(Cost::default().plus(Cost::default().spread(50, 1_000)).ns_per_io, None);

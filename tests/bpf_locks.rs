@@ -399,7 +399,9 @@ fn text_says_what_was_counted() {
     let _fight = Fight::for_a_pipe();
     let output = run(&["locks", "--for", "1s", "--max-loss", "100"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    for words in ["waits/s", "mutex of a pipe", "begins of waits (", "lost 0 I/Os", "not seen: "] {
+    let all =
+        ["waits/s", "mutex of a pipe", "begins of waits (", "ns per wait in", "lost 0 I/Os", "not seen: "];
+    for words in all {
         assert!(text.contains(words), "'{words}' is not in {text}");
     }
 }

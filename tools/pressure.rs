@@ -92,7 +92,7 @@ impl Probes {
     /// Of both together.
     pub fn cost(&self, seen: &Summary) -> Cost {
         match self.costs(seen) {
-            (Some(locks), Some(pagecache)) => locks.plus(pagecache),
+            (Some(locks), Some(pagecache)) => locks.beside(pagecache).0,
             (one, other) => one.or(other).unwrap_or_default(),
         }
     }
@@ -101,9 +101,26 @@ impl Probes {
     pub fn missing(&self, seen: &Summary) -> Vec<Missing> {
         let mut all = self.missing.clone();
         all.extend(self.pagecache.iter().flat_map(PagecacheProbe::missing).cloned());
+        if let (Some(locks), Some(pagecache)) = self.costs(seen)
+            && !locks.beside(pagecache).1
+        {
+            all.push(unmeasured());
+        }
         let locks = self.locks.as_ref().zip(seen.locks.as_ref());
         all.extend(locks.into_iter().flat_map(|(probe, summary)| locks::missing(probe.missing(), summary)));
         all
+    }
+}
+
+/// What follows the page cache was not measured, and everything else was.
+pub fn unmeasured() -> Missing {
+    Missing {
+        part: Some("cost.pagecache".to_string()),
+        reason: "too-few-ios".to_string(),
+        why: "what it costs to follow the page cache is not in the cost: there were too few I/Os while the kernel's \
+              program statistics were on"
+            .to_string(),
+        ..Missing::default()
     }
 }
 

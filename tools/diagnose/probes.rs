@@ -198,7 +198,7 @@ impl Stopped {
             envelope.lost.probes.extend(trust::lost(&summary, &start, &end).probes);
             summary
         });
-        let mut costs = Vec::new();
+        let (mut costs, mut pagecache_cost) = (Vec::new(), None);
         if let Some(counter) = self.counter {
             missing.extend(counter.missing().iter().cloned());
             let mut cost = counter.cost(latency.ios_per_second());
@@ -220,7 +220,7 @@ impl Stopped {
             envelope.lost.probes.extend(lost.probes);
             let waits = pressure.seen.locks.as_ref().map_or(0, |locks| locks.events.contentions);
             costs.extend(pressure.locks_cost.map(|cost| cost.spread(waits, latency.ios())));
-            costs.extend(pressure.pagecache_cost);
+            pagecache_cost = pressure.pagecache_cost;
             pressure.seen
         });
         let threads = self.threads.and_then(|aside| {
@@ -238,6 +238,13 @@ impl Stopped {
         });
         for cost in costs {
             envelope.cost = std::mem::take(&mut envelope.cost).plus(cost);
+        }
+        if let Some(cost) = pagecache_cost {
+            let (cost, known) = std::mem::take(&mut envelope.cost).beside(cost);
+            envelope.cost = cost;
+            // Where both were measured the thread of the probes has said nothing either.
+            missing.retain(|gap| gap.part != pressure::unmeasured().part);
+            missing.extend((!known).then(pressure::unmeasured));
         }
         Seen { interrupts, profile, cpu: self.cpu, pressure, threads }
     }
