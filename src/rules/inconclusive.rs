@@ -7,7 +7,7 @@ use super::facts::{self, Picture};
 use super::{Rule, Summaries, device_bound, submit_cpu_bound};
 use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Severity};
-use crate::units::{counted, in_percent};
+use crate::units::{counted, figure, in_percent};
 
 pub const RULE: Rule = Rule { id: "inconclusive", page: PAGE, find };
 
@@ -55,12 +55,31 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 
 /// The verdict where nothing else stands.
 pub fn fallback(s: &Summaries<'_>) -> Finding {
-    let subject = s.load.and_then(|l| l.device.clone()).unwrap_or_else(|| "this run".to_string());
+    let pictures = facts::pictures(s);
+    let active: Vec<&Picture<'_>> = pictures.iter().filter(|p| p.ios > 0).collect();
+    let only = match active.as_slice() {
+        [one] => Some(one.device.name.clone()),
+        _ => None,
+    };
+    let subject = s.load.and_then(|l| l.device.clone()).or(only).unwrap_or_else(|| "this run".to_string());
     let mut why = reasons(s);
     if why.is_empty() {
         why.push("no stage and no CPU stands out".to_string());
+        why.extend(active.iter().filter_map(|p| shares(p)));
     }
     finding(s, subject, Severity::Warning, why)
+}
+
+/// `of an I/O of vda 78 % is in the device and 22 % in the queue stage; 0.66 are in the device at a time`
+fn shares(p: &Picture<'_>) -> Option<String> {
+    let (device, queue) = (p.share(Stage::Device)?, p.share(Stage::Queue)?);
+    Some(format!(
+        "of the time of an I/O of {} {} is in the device and {} in the queue stage; {} I/Os are in the device at a time",
+        p.device.name,
+        in_percent(device),
+        in_percent(queue),
+        figure(p.in_device()?)
+    ))
 }
 
 fn finding(s: &Summaries<'_>, subject: String, severity: Severity, why: Vec<String>) -> Finding {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::command;
 use super::cpu;
 use super::facts::{self, Picture, percent};
-use super::{Rule, Summaries, throttled};
+use super::{Rule, Summaries, not_enough_io, throttled};
 use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Severity, Worth};
 use crate::units::{count, in_percent, time};
@@ -25,8 +25,9 @@ pub const DEVICE_SHARE: f64 = 0.5;
 /// A worker above this has too little CPU left: the gain would be below 1 / 0.7 = 1.43.
 pub const WORKER_IDLE: f64 = 0.70;
 
-/// Without a load of our own: at least this much in flight on average, or there is just little I/O.
-pub const BUSY: f64 = 0.7;
+/// Without a load of our own: at least this much in flight on average, or there is just little I/O, which
+/// `not-enough-io` says.
+pub const BUSY: f64 = not_enough_io::BUSY;
 
 /// More than three doublings are not promised from one measured depth.
 pub const MAX_WORTH: f64 = 8.0;
@@ -44,8 +45,9 @@ How it is computed
   while the median device time is below 2 times the fastest one (so that I/Os do not wait for each
   other inside the device); when the device stage has at least 50 % of the I/O's time; and when the
   workers use less than 70 % of their CPUs on average, no CPU is saturated, and no throttle holds the I/O.
-  Without a load of our own: between 0.7 and 4 I/Os in the device on average, median below 2 times
-  the fastest. What the application could do is not known then: a note, with low confidence.
+  Without a load of our own: at least 0.5 I/Os in the block layer and at most 4 in the device on average,
+  median below 2 times the fastest. What the application could do is not known then: a note, with low
+  confidence.
   in_device_ios is exact: the sum of all device times over the time that passed.
 
 From which numbers
@@ -142,7 +144,7 @@ fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 
 fn without_load(p: &Picture<'_>) -> Option<Finding> {
     let in_device = p.in_device()?;
-    if !(BUSY..=SHALLOW).contains(&in_device) || p.crowding()? >= CROWDED {
+    if p.in_block_layer()? < BUSY || in_device > SHALLOW || p.crowding()? >= CROWDED {
         return None;
     }
     let mut finding = base(p, in_device);
@@ -243,6 +245,8 @@ mod tests {
         let found = find(&case.summaries());
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Note, 0.4));
         case.stage(Stage::Device, 50_000, 40_000);
-        assert!(find(&case.summaries()).is_empty(), "0.6 in flight is little I/O");
+        assert_eq!(find(&case.summaries()).len(), 1, "0.6 in flight is more than not-enough-io takes");
+        case.stage(Stage::Device, 33_000, 30_000);
+        assert!(find(&case.summaries()).is_empty(), "less than 0.5 in flight is little I/O");
     }
 }
