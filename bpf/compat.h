@@ -154,6 +154,19 @@ static __always_inline __u32 state_of(struct task_struct *task)
 	return ((struct task_struct___state *)task)->state;
 }
 
+/* Before bcf9033e5449 (5.16) the CPU was not in the thread's info. */
+struct task_struct___cpu {
+	unsigned int cpu;
+} CORE;
+
+/* The CPU that it is on, or waits for. */
+static __always_inline __u32 cpu_of(struct task_struct *task)
+{
+	if (bpf_core_field_exists(struct thread_info, cpu))
+		return task->thread_info.cpu;
+	return ((struct task_struct___cpu *)task)->cpu;
+}
+
 static __always_inline __u32 fua_flag(void)
 {
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_FUA);

@@ -231,13 +231,20 @@ struct list_head {
 /* Of x86. */
 struct thread_info {
 	__u32 status;
+	__u32 cpu;
 } CORE;
 
 /* TS_COMPAT of x86: a macro, so not in BTF. */
 #define THREAD_STATUS_COMPAT 0x0002
 
+struct sched_entity {
+	/* When its time was last added up: for one that does not run, when it left the CPU. */
+	__u64 exec_start;
+} CORE;
+
 struct task_struct {
 	struct thread_info thread_info;
+	struct sched_entity se;
 	/* Since 2f064a59a11f (5.14); `state` before. */
 	unsigned int __state;
 	int exit_state;

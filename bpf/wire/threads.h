@@ -15,6 +15,7 @@ enum wire_thread_flags {
 	THREAD_COMPAT = 8,    /* the system call's number is one of 32-bit programs */
 	THREAD_SYSCALL = 16,  /* `syscall` is known */
 	THREAD_NO_STACK = 32, /* a stack was asked for, and the kernel gave none */
+	THREAD_BEHIND = 64,   /* it waits for the CPU that looks */
 };
 
 /* One thread in one round; `frames` addresses of 8 bytes follow, leaf first. */
@@ -34,9 +35,11 @@ struct wire_thread {
 	__u32 lower;
 	__u32 pad;
 	__u64 cgroup;
+	/* Of one behind: when it left the CPU, by the clock of its run queue. */
+	__u64 last_ran;
 	char comm[16]; /* written by strangers: any bytes */
 };
-_Static_assert(sizeof(struct wire_thread) == 64, "src/wire/threads.rs mirrors it");
+_Static_assert(sizeof(struct wire_thread) == 72, "src/wire/threads.rs mirrors it");
 
 /* Told once, before the programs are loaded. */
 struct wire_threads_config {

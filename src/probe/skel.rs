@@ -165,4 +165,4 @@ same_layout!(WireReclaimer, pagecache::types::wire_reclaimer: count ns max_ns pa
 same_layout!(WireReadahead, pagecache::types::wire_readahead: calls asked reads wanted faulted);
 same_layout!(WirePath, paths::types::wire_path: calls ns spins spin_ns);
 same_layout!(WireThread, threads::types::wire_thread: pid tid state exit_state flags syscall frames device lower cgroup
-    comm);
+    last_ran comm);

@@ -16,6 +16,7 @@ pub const KERNEL: u32 = 4;
 pub const COMPAT: u32 = 8;
 pub const SYSCALL: u32 = 16;
 pub const NO_STACK: u32 = 32;
+pub const BEHIND: u32 = 64;
 
 /// `struct wire_thread`: the head of one record, with the addresses behind it.
 #[repr(C)]
@@ -32,10 +33,18 @@ pub struct WireThread {
     pub lower: u32,
     pub pad: u32,
     pub cgroup: u64,
+    pub last_ran: u64,
     pub comm: [u8; 16],
 }
 
-const _: () = assert!(size_of::<WireThread>() == 64);
+const _: () = assert!(size_of::<WireThread>() == 72);
+
+/// The thread of a round that the sampler took the CPU from: of those that wait for its CPU the one that left it last.
+/// Who was woken while the sampler looked, on a CPU that was idle before, is taken for it too.
+pub fn displaced<'a>(round: impl Iterator<Item = &'a WireThread>) -> Option<u32> {
+    let behind = round.filter(|thread| thread.flags & BEHIND != 0);
+    behind.max_by_key(|thread| thread.last_ran).map(|thread| thread.tid)
+}
 
 impl WireThread {
     /// A record of the ring: its head, and its stack, leaf first.
@@ -346,9 +355,18 @@ mod tests {
         let words = [10u32, 11, 2, 0, IN_IOWAIT, 17, frames, 0, 0, 0];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         bytes.extend(7u64.to_ne_bytes());
+        bytes.extend(99u64.to_ne_bytes());
         bytes.extend(b"reader\0\xff\xff\xff\xff\xff\xff\xff\xff\xff");
         bytes.extend(addresses.iter().flat_map(|address| address.to_ne_bytes()));
         bytes
+    }
+
+    #[test]
+    fn the_thread_that_left_the_samplers_cpu_last_was_displaced() {
+        let thread = |tid, flags, last_ran| WireThread { tid, flags, last_ran, ..WireThread::default() };
+        let round = [thread(1, BEHIND, 50), thread(2, BEHIND, 70), thread(3, 0, 90), thread(4, ON_CPU, 95)];
+        assert_eq!(displaced(round.iter()), Some(2));
+        assert_eq!(displaced(round[2..].iter()), None, "the CPU was idle");
     }
 
     #[test]
@@ -359,7 +377,7 @@ mod tests {
         assert_eq!(task_name(&head.comm), b"reader");
         assert!(WireThread::decode(&record(3, &[1, 2])).is_err());
         assert!(WireThread::decode(&record(128, &[0; 128])).is_err());
-        assert!(WireThread::decode(&[0; 63]).is_err());
+        assert!(WireThread::decode(&[0; 71]).is_err());
     }
 
     #[test]

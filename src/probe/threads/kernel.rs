@@ -15,7 +15,7 @@ use crate::probe::skel::threads::{ThreadsSkel, ThreadsSkelBuilder};
 use crate::probe::{cost, preflight};
 use crate::refusal::Refusal;
 use crate::wire::threads::{
-    COMPAT, Call, IN_IOWAIT, KERNEL, NO_STACK, ON_CPU, SYSCALL, Sighting, Tally, WireThread,
+    COMPAT, Call, IN_IOWAIT, KERNEL, NO_STACK, ON_CPU, SYSCALL, Sighting, Tally, WireThread, displaced,
 };
 
 use super::Options;
@@ -148,11 +148,19 @@ impl Kernel {
         let cut = now_cut - cut;
         tally.loss().cut += cut;
         tally.look_at(now_passed - passed + cut + found.len() as u64);
+        // It would be on its CPU, were we not.
+        let displaced = displaced(found.iter().flatten().map(|(head, _)| head));
         for record in &found {
             match record {
                 Ok((head, stack)) => {
                     tally.loss().no_stack += u64::from(head.flags & NO_STACK != 0);
-                    add(tally, sighting(head), head.pid, stack);
+                    match displaced == Some(head.tid) {
+                        true => {
+                            let flags = (head.flags & !SYSCALL) | ON_CPU;
+                            add(tally, sighting(&WireThread { flags, ..*head }), head.pid, &[]);
+                        }
+                        false => add(tally, sighting(head), head.pid, stack),
+                    }
                 }
                 Err(_) => tally.loss().damaged += 1,
             }
