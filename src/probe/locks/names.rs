@@ -309,11 +309,19 @@ impl<'a> Namer<'a> {
     fn writeback(&self, lock: u64, member: &'static str) -> Option<LockName> {
         let writeback = self.around(lock, "bdi_writeback", member)?;
         let device = self.pointer(writeback, "bdi_writeback", "bdi")?;
-        let is_first = self.at(device, "backing_dev_info", "wb") == Some(writeback);
+        let first = self.at(device, "backing_dev_info", "wb")?;
+        // Whatever memory looks like a list that is empty is none of a device's: its own one points back to it.
+        if self.pointer(first, "bdi_writeback", "bdi") != Some(device) {
+            return None;
+        }
+        let is_first = first == writeback;
         if !is_first && !self.is_list(self.at(writeback, "bdi_writeback", "bdi_node")?) {
             return None;
         }
         let number = self.text(device, "backing_dev_info", "dev_name", 64)?;
+        if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return None;
+        }
         let known = number
             .split_once(':')
             .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))

@@ -75,6 +75,11 @@ fn layout() -> Layout {
             ("super_block", "s_type", 40),
             ("file_system_type", "name", 0),
             ("dentry", "d_u.d_alias", 176),
+            ("bdi_writeback", "work_lock", 200),
+            ("bdi_writeback", "bdi", 0),
+            ("bdi_writeback", "bdi_node", 300),
+            ("backing_dev_info", "wb", 64),
+            ("backing_dev_info", "dev_name", 1024),
             ("dentry", "d_inode", 48),
             ("dentry", "d_parent", 24),
             ("dentry", "d_name.name", 40),
@@ -209,6 +214,26 @@ fn folders_without_an_end_have_no_path() {
     memory.set(ROOT + 24, ENTRY);
     memory.set(ROOT + 40, TEXT);
     assert_eq!(name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap().name, "i_pages of sda1:1234");
+}
+
+/// A group's write-back is in a list of its device's, whose own one points back to the device. What merely looks like an
+/// empty list is nobody's.
+#[test]
+fn write_back_is_of_the_device_that_points_back() {
+    const DEVICE: u64 = NODE;
+    const GROUPS: u64 = GROUP;
+    let mut memory = Literal::default();
+    memory.set(GROUPS, DEVICE);
+    for offset in [300, 308] {
+        memory.set(GROUPS + offset, GROUPS + 300);
+    }
+    memory.put(DEVICE + 1024, b"8:1\0");
+    let look = |memory: &Literal| name(memory, &known(), GROUPS + 200, Kind::Spin).map(|found| found.name);
+    assert_eq!(look(&memory), None);
+    memory.set(DEVICE + 64, DEVICE);
+    assert_eq!(look(&memory).as_deref(), Some("write-back work_lock of sda1"));
+    memory.put(DEVICE + 1024, b"\xc8\xa6\0");
+    assert_eq!(look(&memory), None, "no device is called so");
 }
 
 #[test]
