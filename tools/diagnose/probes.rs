@@ -246,6 +246,13 @@ impl Stopped {
             missing.retain(|gap| gap.part != pressure::unmeasured().part);
             missing.extend((!known).then(pressure::unmeasured));
         }
+        // What several lack, such as the kernel's symbols, is one gap.
+        let mut told: Vec<Missing> = Vec::new();
+        missing.retain(|gap| {
+            let is_new = !told.contains(gap);
+            told.extend(is_new.then(|| gap.clone()));
+            is_new
+        });
         Seen { interrupts, profile, cpu: self.cpu, pressure, threads }
     }
 }
