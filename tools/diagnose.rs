@@ -79,11 +79,11 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
 
     let options =
         Options { generator: own_load, parts: args.detail, ..window::options(devices.clone(), &args.window) };
-    let mut probe = LatencyProbe::attach(&host, root, &options)?;
-    let mut envelope = clock::envelope();
     let beside =
         probes::Options { devices: devices.clone(), frequency: args.freq, cost: !args.window.no_cost };
-    let mut others = Probes::attach(&host, &beside);
+    let latency = || LatencyProbe::attach(&host, root, &options);
+    let (mut others, mut probe) = Probes::attach(&host, &beside, latency)?;
+    let mut envelope = clock::envelope();
     let outcome = measure(args, prepared, &mut probe, &mut others, &devices, &line)?;
     let others = others.stop();
     line.clear();

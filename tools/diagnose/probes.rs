@@ -137,8 +137,15 @@ impl Seen {
 }
 
 impl Probes {
-    /// Attaches all that this machine permits.
-    pub fn attach(host: &Host, options: &Options) -> Self {
+    /// Attaches all that this machine permits. `latency` attaches the latencies' own probe, after those that take
+    /// long and before the others: what it counts shall not begin before the load can.
+    ///
+    /// Fails where `latency` does.
+    pub fn attach<L>(
+        host: &Host,
+        options: &Options,
+        latency: impl FnOnce() -> Result<L>,
+    ) -> Result<(Self, L)> {
         let root = Path::new("/");
         let mut missing = Vec::new();
         let mut refused = |what: Part, error: &anyhow::Error| missing.push(what.refused(error));
@@ -146,6 +153,7 @@ impl Probes {
             .inspect_err(|error| [LOCKS, PAGECACHE].into_iter().for_each(|part| refused(part, error)))
             .ok();
         let threads = Threads::start(host, options).inspect_err(|error| refused(THREADS, error)).ok();
+        let latency = latency()?;
         let sampler =
             StacksProbe::attach(options.frequency).inspect_err(|error| refused(PROFILE, error)).ok();
         let counted = probe::interrupts::Options {
@@ -155,7 +163,7 @@ impl Probes {
         };
         let counter =
             InterruptProbe::attach(host, root, &counted).inspect_err(|error| refused(INTERRUPTS, error)).ok();
-        Self { sampler, counter, pressure, threads, cpus: CpuProbe::attach(root), missing }
+        Ok((Self { sampler, counter, pressure, threads, cpus: CpuProbe::attach(root), missing }, latency))
     }
 
     /// Moves the cost slices on; called several times a second.
