@@ -307,6 +307,10 @@ struct irqaction {
 	struct task_struct *thread;
 } CORE;
 
+struct kmem_cache {
+	const char *name;
+} CORE;
+
 /* What a handler returns: enum irqreturn, unchanged since threads came in 2.6.30. */
 #define IRQ_NONE	0
 #define IRQ_WAKE_THREAD 2

@@ -4,7 +4,8 @@
  *
  *   contention_begin   a task, or an interrupt on top of it, found the lock taken (since 5.19)
  *   contention_end     it has the lock, or gave up
- *   slow path          of spinlocks, by kprobes: in place of both where the kernel has neither;
+ *   contended_release  who had a lock that others sleep for lets it go (since 7.2)
+ *   slow path          of spinlocks, by kprobes: in place of all where the kernel has none of them;
  * beside them it counts the first waiter, who spins on the pending bit without an event
  *
  * Who spins is not preempted, so that its begin waits on its CPU: several deep, as interrupts come
@@ -17,6 +18,7 @@
 
 #include "kernel.h"
 #include "compat.h"
+#include "modules.h"
 #include "wire.h"
 #include "cgroups.h"
 #include "hist.h"
@@ -97,12 +99,34 @@ struct {
 } spins SEC(".maps");
 
 /* Who sleeps waits for one lock at a time. Goes away with its task. */
+struct sleep {
+	struct wait wait;
+	/* It is in the lock's queue, and does not merely spin in front of it. */
+	__u64 queued;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct wait);
+	__type(value, struct sleep);
 } sleeps SEC(".maps");
+
+/* By lock. User space sets the size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, struct wire_lock_holder);
+} lock_holders SEC(".maps");
+
+/* By thread: who waits at the end, written when user space asks. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct wire_lock_waiter);
+} lock_waiters SEC(".maps");
 
 /*
  * Where a stack is taken to; one per CPU. Only the programs that end a wait use it, of which one is
@@ -447,12 +471,105 @@ static __always_inline void end(void *ctx, struct wire_lock_cpu *row, __u32 cpu,
 		sample(ctx, row, cpu, wait->lock, took, now, is_new);
 }
 
+static __always_inline struct wire_lock_holder *holder_of(__u64 lock)
+{
+	struct wire_lock_holder *holder = bpf_map_lookup_elem(&lock_holders, &lock);
+
+	if (unlikely(!holder)) {
+		struct wire_lock_holder one = {};
+
+		/* Another CPU may have been first. */
+		bpf_map_update_elem(&lock_holders, &lock, &one, BPF_NOEXIST);
+		holder = bpf_map_lookup_elem(&lock_holders, &lock);
+	}
+	return holder;
+}
+
+/*
+ * Somebody is in the lock's queue from now on: the kernel says so behind the queue's lock, so that
+ * whoever releases it later finds somebody there, and has an event.
+ */
+static __always_inline void enqueue(__u64 lock, __u32 flags, __u64 now)
+{
+	struct wire_lock_holder *holder = holder_of(lock);
+
+	if (!holder)
+		return;
+	__sync_fetch_and_add(&holder->queued, 1);
+	holder->flags |= flags;
+	if (!holder->queued_since) {
+		holder->got = 0;
+		holder->released = 0;
+		holder->queued_since = now;
+	}
+}
+
+/* Nobody in the queue sleeps for it any more, or got it: others may still be there. */
+static __always_inline void dequeue(__u64 lock, int was_queued, int got, __u64 now)
+{
+	struct wire_lock_holder *holder = bpf_map_lookup_elem(&lock_holders, &lock);
+
+	if (!holder)
+		return;
+	if (got)
+		holder->got = now;
+	if (!was_queued || !holder->queued)
+		return;
+	__sync_fetch_and_add(&holder->queued, -1);
+	if (!holder->queued)
+		holder->queued_since = 0;
+}
+
+SEC("?tp_btf/contended_release")
+int BPF_PROG(lock_release, void *lock)
+{
+	struct wire_lock_holder *holder;
+	struct wire_lock_cpu *row;
+	__u64 now, since, took;
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	if (!running)
+		return 0;
+	row = bpf_map_lookup_elem(&lock_cpus, &cpu);
+	if (!row)
+		return 0;
+	holder = holder_of((__u64)lock);
+	if (!holder) {
+		row->other_holders++;
+		return 0;
+	}
+	now = bpf_ktime_get_ns();
+	since = holder->got;
+	holder->last_hold_ns = 0;
+	__sync_fetch_and_add(&holder->releases, 1);
+	/* Several may share the others at a time: which of them began when, nobody can tell. */
+	if (holder->flags & (LOCK_MUTEX | LOCK_RT) && holder->queued_since) {
+		if (!since && !holder->released) {
+			since = holder->queued_since;
+			holder->at_least++;
+		}
+		if (since) {
+			took = now - since;
+			holder->holds++;
+			holder->hold_ns += took;
+			holder->last_hold_ns = took;
+			if (holder->max_hold_ns < took)
+				holder->max_hold_ns = took;
+		}
+	}
+	holder->got = 0;
+	holder->released = 1;
+	holder->pid = bpf_get_current_pid_tgid() >> 32;
+	bpf_get_current_comm(holder->comm, sizeof(holder->comm));
+	return 0;
+}
+
 SEC("?tp_btf/contention_begin")
 int BPF_PROG(lock_begin, void *lock, unsigned int flags)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct wire_lock_cpu *row;
-	struct wait *wait;
+	struct sleep *sleep;
 	__u32 kind;
 	int wanted;
 
@@ -473,22 +590,27 @@ int BPF_PROG(lock_begin, void *lock, unsigned int flags)
 	}
 	if (!wanted)
 		return 0;
-	wait = bpf_task_storage_get(&sleeps, bpf_get_current_task_btf(), 0,
-				    BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!wait) {
+	sleep = bpf_task_storage_get(&sleeps, bpf_get_current_task_btf(), 0,
+				     BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!sleep) {
 		row->unkept++;
 		return 0;
 	}
-	if (wait->lock == (__u64)lock) {
+	if (sleep->wait.lock == (__u64)lock) {
 		row->repeats++;
-		wait->flags |= flags;
-		return 0;
+		sleep->wait.flags |= flags;
+	} else {
+		if (unlikely(sleep->wait.lock))
+			row->abandoned++;
+		sleep->wait.flags = flags;
+		sleep->wait.began = bpf_ktime_get_ns();
+		sleep->wait.lock = (__u64)lock;
+		sleep->queued = 0;
 	}
-	if (unlikely(wait->lock))
-		row->abandoned++;
-	wait->flags = flags;
-	wait->began = bpf_ktime_get_ns();
-	wait->lock = (__u64)lock;
+	if (config.want_holders && !(flags & LOCK_SPIN) && !sleep->queued) {
+		sleep->queued = 1;
+		enqueue((__u64)lock, sleep->wait.flags, bpf_ktime_get_ns());
+	}
 	return 0;
 }
 
@@ -497,7 +619,8 @@ int BPF_PROG(lock_end, void *lock, int ret)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct wire_lock_cpu *row;
-	struct wait *kept, wait;
+	struct sleep *sleep;
+	struct wait wait;
 
 	if (!running)
 		return 0;
@@ -509,16 +632,43 @@ int BPF_PROG(lock_end, void *lock, int ret)
 			end(ctx, row, cpu, &wait, ret);
 		return 0;
 	}
-	kept = bpf_task_storage_get(&sleeps, bpf_get_current_task_btf(), 0, 0);
-	if (!kept || kept->lock != (__u64)lock) {
+	sleep = bpf_task_storage_get(&sleeps, bpf_get_current_task_btf(), 0, 0);
+	if (!sleep || sleep->wait.lock != (__u64)lock) {
 		/* Or of somebody who was not asked for. */
 		if (!config.want_filter)
 			row->unmatched++;
 		return 0;
 	}
-	wait = *kept;
-	kept->lock = 0;
+	wait = sleep->wait;
+	sleep->wait.lock = 0;
+	if (config.want_holders)
+		dequeue((__u64)lock, sleep->queued, !ret, bpf_ktime_get_ns());
+	sleep->queued = 0;
 	end(ctx, row, cpu, &wait, ret);
+	return 0;
+}
+
+/* Whoever still waits, when user space asks: each thread once. */
+SEC("?iter/task")
+int waiting(struct bpf_iter__task *ctx)
+{
+	struct wire_lock_waiter waiter = {};
+	struct task_struct *task = ctx->task;
+	struct sleep *sleep;
+
+	/* NULL behind the last one. */
+	if (!task)
+		return 0;
+	sleep = bpf_task_storage_get(&sleeps, task, 0, 0);
+	if (!sleep || !sleep->wait.lock)
+		return 0;
+	waiter.lock = sleep->wait.lock;
+	waiter.began = sleep->wait.began;
+	waiter.flags = sleep->wait.flags;
+	waiter.pid = task->tgid;
+	waiter.tid = task->pid;
+	bpf_core_read_str(waiter.comm, sizeof(waiter.comm), &task->comm);
+	bpf_map_update_elem(&lock_waiters, &waiter.tid, &waiter, BPF_ANY);
 	return 0;
 }
 
@@ -600,4 +750,41 @@ int peek(struct bpf_raw_tracepoint_args *ctx)
 	if (bytes > PEEK_BYTES)
 		return 1;
 	return bpf_probe_read_kernel(peeked, bytes, address) ? 1 : 0;
+}
+
+struct wire_nvme_places nvme_places = {};
+
+/* Called once by user space: CO-RE looks into the BTF of the module, which libbpf finds. */
+SEC("?raw_tp")
+int nvme_layout(void *ctx)
+{
+	if (!bpf_core_type_exists(struct nvme_queue) || !bpf_core_type_exists(struct nvme_dev))
+		return 1;
+	nvme_places.size = bpf_core_type_size(struct nvme_queue);
+	nvme_places.sq_lock = bpf_core_field_offset(struct nvme_queue, sq_lock);
+	nvme_places.cq_poll_lock = bpf_core_field_offset(struct nvme_queue, cq_poll_lock);
+	nvme_places.dev = bpf_core_field_offset(struct nvme_queue, dev);
+	nvme_places.qid = bpf_core_field_offset(struct nvme_queue, qid);
+	nvme_places.queues = bpf_core_field_offset(struct nvme_dev, queues);
+	nvme_places.instance = bpf_core_field_offset(struct nvme_dev, ctrl.instance);
+	nvme_places.known = 1;
+	return 0;
+}
+
+/* Since a992d7a39774 (6.13). */
+extern struct kmem_cache *bpf_get_kmem_cache(__u64 addr) __ksym __weak;
+
+/* Called by user space: which cache of the slab allocator the first argument lies in, as its name.
+ */
+SEC("?raw_tp")
+int slab(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct kmem_cache *cache;
+
+	if (!bpf_get_kmem_cache)
+		return 1;
+	cache = bpf_get_kmem_cache(ctx->args[0]);
+	if (!cache)
+		return 1;
+	return bpf_probe_read_kernel_str(peeked, 64, cache->name) > 0 ? 0 : 1;
 }

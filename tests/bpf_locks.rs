@@ -191,6 +191,33 @@ fn a_file_that_is_fought_for_is_named_by_its_path() {
     assert!(name.contains(path.file_name().unwrap().to_str().unwrap()), "{name}");
 }
 
+/// Each has it for as long as 16 MiB take, so that the others sleep at any moment.
+#[test]
+fn who_still_waits_at_the_end_is_named_with_its_lock() {
+    if !can_see("who_still_waits_at_the_end_is_named_with_its_lock") {
+        return;
+    }
+    let scratch = Scratch::new("waiting");
+    let path = scratch.path().join("shared");
+    let file = File::create_new(&path).unwrap();
+    let bytes = vec![1; 16 << 20];
+    let _fight = Fight::new(4, move |_, _| {
+        file.write_at(&bytes, 0).unwrap();
+    });
+    for _ in 0..5 {
+        let view = object(&run(&["locks", "--for", "1500ms", "--max-loss", "100", "--json"]), LOCKS);
+        let own = |row: &&Value| row["pid"] == std::process::id();
+        let Some(row) = rows(&view, "waiting").iter().find(own) else { continue };
+        assert_eq!(row["kind"], "rwsem", "{row}");
+        let name = row["lock"].as_str().unwrap();
+        assert!(name.starts_with("i_rwsem of ") && name.ends_with("/shared)"), "{row}");
+        assert!(number(&row["wait_ns"]) < 2_000_000_000, "{row}");
+        assert!(number(&view["begins"]["unended"]) > 0, "{}", view["begins"]);
+        return;
+    }
+    panic!("nobody waited at the end of five windows");
+}
+
 #[test]
 fn an_epoll_set_and_a_ring_are_named() {
     if !can_see("an_epoll_set_and_a_ring_are_named") {

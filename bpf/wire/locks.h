@@ -35,8 +35,11 @@ struct wire_locks_config {
 	/* What the stacks of a CPU may take of each period. */
 	__u64 budget_ns;
 	__u64 period_ns;
+	/* The kernel says who releases a lock that somebody sleeps for. */
+	__u32 want_holders;
+	__u32 pad;
 };
-_Static_assert(sizeof(struct wire_locks_config) == 32, "wire_locks_config");
+_Static_assert(sizeof(struct wire_locks_config) == 40, "wire_locks_config");
 
 /* Waits of about the same length: side by side, for CPUs that share a lock write here by turns. */
 struct wire_waits {
@@ -100,9 +103,52 @@ struct wire_lock_cpu {
 	__u64 period_ns;
 	/* Of the period, when the threshold goes up. */
 	__u64 raise_at;
-	__u64 pad[3];
+	/* Releases whose lock had no room in the table of holders. */
+	__u64 other_holders;
+	__u64 pad[2];
 };
 _Static_assert(sizeof(struct wire_lock_cpu) == 256, "wire_lock_cpu");
+
+/*
+ * Who had a lock that others slept for. How long is known where somebody was queued all the time,
+ * for then no release goes without an event: from the moment at which a waiter got it (exact), or
+ * from the moment at which the first one queued up behind whoever had it (at least so long).
+ */
+struct wire_lock_holder {
+	__u64 releases;
+	/* Of them: with a known time, and of those with a lower bound alone. */
+	__u64 holds;
+	__u64 at_least;
+	__u64 hold_ns;
+	__u64 max_hold_ns;
+	/* Of the last release; 0: not known. */
+	__u64 last_hold_ns;
+	/* Somebody is queued since, without a break; 0: nobody is. */
+	__u64 queued_since;
+	/* A waiter got it then, and has not released it since; 0: somebody else has it. */
+	__u64 got;
+	__u32 queued;
+	/* It was released since somebody is queued. */
+	__u32 released;
+	/* Of all its waiters. */
+	__u32 flags;
+	/* The thread group that released it last. */
+	__u32 pid;
+	char comm[16]; /* written by strangers: any bytes */
+};
+_Static_assert(sizeof(struct wire_lock_holder) == 96, "wire_lock_holder");
+
+/* Who sleeps and waits for a lock at this moment. */
+struct wire_lock_waiter {
+	__u64 lock;
+	__u64 began;
+	__u32 flags;
+	__u32 pid;
+	__u32 tid;
+	__u32 pad;
+	char comm[16]; /* written by strangers: any bytes */
+};
+_Static_assert(sizeof(struct wire_lock_waiter) == 48, "wire_lock_waiter");
 
 /* A process that waited. */
 struct wire_lock_process {
@@ -132,6 +178,19 @@ struct wire_lock_stack {
 	__u64 ips[LOCK_STACK_FRAMES];
 };
 _Static_assert(sizeof(struct wire_lock_stack) == 32 + 8 * LOCK_STACK_FRAMES, "wire_lock_stack");
+
+/* Where members lie in the structs of the NVMe driver, which is a module and may not be loaded. */
+struct wire_nvme_places {
+	__u32 size; /* of struct nvme_queue */
+	__u32 sq_lock;
+	__u32 cq_poll_lock;
+	__u32 dev;
+	__u32 qid;
+	__u32 queues;	/* in struct nvme_dev */
+	__u32 instance; /* of its controller, in struct nvme_dev */
+	__u32 known;
+};
+_Static_assert(sizeof(struct wire_nvme_places) == 32, "wire_nvme_places");
 
 /* The most bytes of the kernel's memory that are read at once, to name a lock. */
 #define PEEK_BYTES 1024

@@ -1,19 +1,21 @@
 //! Which locks were waited for, by whom, and how long.
 
+mod frames;
+pub mod holders;
 #[cfg(test)]
 mod tests;
 pub mod trust;
 
 use std::collections::BTreeMap;
 
+use self::frames::{caller, lookups, stacks_by_lock};
+use self::holders::{Holder, Waiter};
 use crate::envelope::Missing;
 use crate::hist::Histogram;
 use crate::host::Host;
-use crate::symbols::{Addresses, Names, UNKNOWN};
+use crate::symbols::{Addresses, Names};
 pub use crate::wire::locks::Kind;
-use crate::wire::locks::{
-    KINDS, LockSample, Reading, RecognisedBy, Source, SpinSample, StackKey, StackSample, WireLockCpu,
-};
+use crate::wire::locks::{KINDS, LockSample, Reading, RecognisedBy, Source, SpinSample, WireLockCpu};
 pub use crate::wire::stacks::Sampler;
 
 /// The window between two readings.
@@ -37,6 +39,10 @@ pub struct LockSummary {
     pub spin: Option<SpinShare>,
     /// None where the slow path was not probed beside the events.
     pub slow_path: Option<SlowPath>,
+    /// Who slept and waited when the window ended, the one that waited longest first; None: nobody looked.
+    pub waiting: Option<Vec<Waiter>>,
+    /// Releases of locks that are with no lock's holder; None: this kernel does not say who releases one.
+    pub lost_releases: Option<u64>,
 }
 
 /// Number of waits, and their time together.
@@ -99,15 +105,18 @@ impl Events {
 }
 
 /// How a lock was recognised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum By {
     /// The struct around it points back to itself.
     Structure,
     /// The kernel's table of symbols has it.
     Symbol,
+    /// By the kind of object that it lies in, as the slab allocator names it.
+    Slab,
     /// By who waits for it: the function that asked for it.
     Caller,
     /// Not at all: it is an address, or many locks together.
+    #[default]
     Nothing,
 }
 
@@ -117,6 +126,7 @@ impl By {
         match self {
             Self::Structure => "structure",
             Self::Symbol => "symbol",
+            Self::Slab => "slab",
             Self::Caller => "caller",
             Self::Nothing => "nothing",
         }
@@ -124,7 +134,7 @@ impl By {
 }
 
 /// One lock, or those of a kind that found no room.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct LockRow {
     pub name: String,
     pub by: By,
@@ -139,6 +149,8 @@ pub struct LockRow {
     pub reads: u64,
     pub failed: u64,
     pub wait: Histogram,
+    /// Who let go of it; None: nobody was seen to.
+    pub holder: Option<Holder>,
     /// The one that waited longest first.
     pub stacks: Vec<Stack>,
 }
@@ -148,10 +160,6 @@ impl LockRow {
     pub fn caller(&self) -> Option<&str> {
         caller(&self.stacks)
     }
-}
-
-fn caller(stacks: &[Stack]) -> Option<&str> {
-    stacks.iter().find_map(|stack| stack.frames.iter().find(|frame| !is_locking(frame))).map(String::as_str)
 }
 
 /// A way to wait for a lock.
@@ -228,11 +236,6 @@ pub fn addresses(reading: &Reading) -> Addresses {
     out
 }
 
-/// All but the innermost are return addresses, behind the call.
-fn lookups(ips: &[u64]) -> impl Iterator<Item = u64> + '_ {
-    ips.iter().enumerate().map(|(i, ip)| if i > 0 { ip.saturating_sub(1) } else { *ip })
-}
-
 /// What came between two readings. `devices`: locks that belong to others of them are left out; empty: none are.
 pub fn summarize(
     host: &Host,
@@ -273,6 +276,12 @@ pub fn summarize(
     summary.slow_path = (end.slow_path && end.source == Source::Events).then(|| {
         let calls = rows.iter().map(|row| row.slow_calls).sum();
         SlowPath { calls, pending_bit_waiters: calls.saturating_sub(summary.events.spins()) }
+    });
+    summary.waiting = holders::waiting(end);
+    summary.lost_releases = end.holders.is_some().then(|| {
+        let missed = |reading: &Reading| reading.missed.get("lock_release").copied().unwrap_or(0);
+        let without_room: u64 = rows.iter().map(|row| row.other_holders).sum();
+        without_room + missed(end).saturating_sub(missed(start))
     });
     let all = locks(start, end, names);
     let of_others = |row: &LockRow| {
@@ -391,7 +400,7 @@ fn locks(start: &Reading, end: &Reading, names: &Names) -> Vec<LockRow> {
             continue;
         }
         let stacks = stacks.remove(address).unwrap_or_default();
-        all.push(row(*address, new, stacks, end));
+        all.push(row(*address, new, stacks, start, end));
     }
     all.sort_by_key(|row| (std::cmp::Reverse(row.wait.sum()), row.address));
     for (kind, now) in Kind::ALL.into_iter().zip(&end.others) {
@@ -399,7 +408,7 @@ fn locks(start: &Reading, end: &Reading, names: &Names) -> Vec<LockRow> {
         if new.wait.is_empty() {
             continue;
         }
-        let mut row = row(0, new, Vec::new(), end);
+        let mut row = row(0, new, Vec::new(), start, end);
         row.name = format!("other locks ({})", kind.name());
         (row.kind, row.address) = (kind, None);
         all.push(row);
@@ -407,21 +416,9 @@ fn locks(start: &Reading, end: &Reading, names: &Names) -> Vec<LockRow> {
     all
 }
 
-fn row(address: u64, sample: LockSample, stacks: Vec<Stack>, end: &Reading) -> LockRow {
+fn row(address: u64, sample: LockSample, stacks: Vec<Stack>, start: &Reading, end: &Reading) -> LockRow {
     let known = end.names.get(&address);
-    let (name, by) = match known {
-        Some(known) => {
-            let by = match known.by {
-                RecognisedBy::Structure => By::Structure,
-                RecognisedBy::Symbol => By::Symbol,
-            };
-            (known.name.clone(), by)
-        }
-        None => match caller(&stacks) {
-            Some(frame) => (format!("lock taken in {frame}"), By::Caller),
-            None => (format!("lock at {address:#x}"), By::Nothing),
-        },
-    };
+    let (name, by) = name_of(address, &stacks, end);
     LockRow {
         name,
         by,
@@ -434,99 +431,22 @@ fn row(address: u64, sample: LockSample, stacks: Vec<Stack>, end: &Reading) -> L
         reads: sample.reads,
         failed: sample.failed,
         wait: sample.wait,
+        holder: holders::holder(address, start, end),
         stacks,
     }
 }
 
-fn stacks_by_lock(start: &Reading, end: &Reading, names: &Names) -> BTreeMap<u64, Vec<Stack>> {
-    // Different return addresses within the same functions are one stack to people.
-    let mut merged: BTreeMap<u64, BTreeMap<Vec<String>, StackSample>> = BTreeMap::new();
-    for (key, now) in &end.stacks {
-        let then = start.stacks.get(key).copied().unwrap_or_default();
-        let samples = now.samples.saturating_sub(then.samples);
-        if samples == 0 {
-            continue;
-        }
-        let sum = merged.entry(key.lock).or_default().entry(frames(key, names)).or_default();
-        sum.contentions += now.contentions.saturating_sub(then.contentions);
-        sum.wait_ns += now.wait_ns.saturating_sub(then.wait_ns);
-        sum.samples += samples;
+/// What a lock is called, and how that is known.
+fn name_of(address: u64, stacks: &[Stack], end: &Reading) -> (String, By) {
+    match (end.names.get(&address), caller(stacks)) {
+        // There are many objects of a kind.
+        (Some(known), caller) if known.by == RecognisedBy::Slab => match caller {
+            Some(frame) => (format!("{}, taken in {frame}", known.name), By::Slab),
+            None => (known.name.clone(), By::Slab),
+        },
+        (Some(known), _) if known.by == RecognisedBy::Symbol => (known.name.clone(), By::Symbol),
+        (Some(known), _) => (known.name.clone(), By::Structure),
+        (None, Some(frame)) => (format!("lock taken in {frame}"), By::Caller),
+        (None, None) => (format!("lock at {address:#x}"), By::Nothing),
     }
-    let stack = |(frames, sample): (Vec<String>, StackSample)| Stack {
-        frames,
-        contentions: (sample.contentions + 128) / 256,
-        wait_ns: sample.wait_ns,
-        samples: sample.samples,
-    };
-    let of_lock = |(lock, all): (u64, BTreeMap<Vec<String>, StackSample>)| {
-        let mut all: Vec<Stack> = all.into_iter().map(stack).collect();
-        all.sort_by(|a, b| (b.wait_ns, &a.frames).cmp(&(a.wait_ns, &b.frames)));
-        (lock, all)
-    };
-    merged.into_iter().map(of_lock).collect()
-}
-
-/// Innermost first, without what stands there since the wait is watched.
-fn frames(key: &StackKey, names: &Names) -> Vec<String> {
-    let name = |address| match names.kernel(address) {
-        [] => vec![UNKNOWN.to_string()],
-        // Outermost first, where functions were inlined.
-        names => names.iter().rev().cloned().collect(),
-    };
-    let all: Vec<String> = lookups(&key.ips).flat_map(name).collect();
-    let own = all.iter().take_while(|frame| is_watching(frame)).count();
-    let own = if own == all.len() { 0 } else { own };
-    all[own..].to_vec()
-}
-
-/// Between the event and our program.
-fn is_watching(frame: &str) -> bool {
-    const PREFIXES: [&str; 8] =
-        ["bpf_", "__bpf_", "__traceiter_", "trace_", "perf_", "kprobe_", "kretprobe_", "rethook_"];
-    const WORDS: [&str; 6] = [
-        "arch_rethook_trampoline",
-        "arch_rethook_trampoline_callback",
-        "__kretprobe_trampoline",
-        "trampoline_handler",
-        "__kretprobe_trampoline_handler",
-        "get_perf_callchain",
-    ];
-    frame == UNKNOWN || PREFIXES.iter().any(|prefix| frame.starts_with(prefix)) || WORDS.contains(&frame)
-}
-
-/// A function whose business is to take a lock.
-fn is_locking(frame: &str) -> bool {
-    const PREFIXES: [&str; 25] = [
-        "native_queued_spin_lock",
-        "resilient_",
-        "rqspinlock_",
-        "__pv_queued_spin_lock",
-        "queued_",
-        "pv_",
-        "_raw_spin_",
-        "__raw_spin_",
-        "_raw_read_",
-        "_raw_write_",
-        "__raw_callee_save",
-        "mutex_",
-        "__mutex_",
-        "ww_mutex_",
-        "__ww_mutex_",
-        "down_",
-        "__down_",
-        "down",
-        "rwsem_",
-        "percpu_down_",
-        "__percpu_down_",
-        "percpu_rwsem_",
-        "rt_mutex_",
-        "__rt_mutex_",
-        "rtlock_",
-    ];
-    let name = frame.split('.').next().unwrap_or(frame);
-    is_watching(name)
-        || PREFIXES.iter().any(|prefix| {
-            // `down` is a function itself, and the beginning of others'.
-            if *prefix == "down" { name == "down" } else { name.starts_with(prefix) }
-        })
 }

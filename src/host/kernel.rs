@@ -60,3 +60,52 @@ pub fn is_guest(root: &Path) -> bool {
     let flags = processors.lines().find(|line| line.starts_with("flags"));
     flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
+
+/// Whether the kernel of this guest of KVM's waits for spinlocks with the hypervisor's help: each wait takes the queue
+/// then, and none spins in front of it on the pending bit or by test-and-set (`kvm_spinlock_init`). False also where
+/// that is not known.
+pub fn has_paravirtual_spinlocks(root: &Path, cpus_possible: u32) -> bool {
+    let line = file(&root.join("proc/cmdline")).unwrap_or_default();
+    cpus_possible > 1 && !line.split_whitespace().any(|word| word == "nopvspin") && paravirtual(kvm())
+}
+
+/// KVM_FEATURE_PV_UNHALT, without KVM_HINTS_REALTIME: a guest that has its CPUs for itself does without.
+fn paravirtual(kvm: Option<(u32, u32)>) -> bool {
+    kvm.is_some_and(|(features, hints)| features & 1 << 7 != 0 && hints & 1 == 0)
+}
+
+/// What KVM offers its guest, and what it hints at; None without KVM.
+#[cfg(target_arch = "x86_64")]
+fn kvm() -> Option<(u32, u32)> {
+    use std::arch::x86_64::__cpuid;
+    // Bit 31 of leaf 1: there is a hypervisor, which answers from leaf 0x40000000 on.
+    if __cpuid(1).ecx & 1 << 31 == 0 {
+        return None;
+    }
+    let name = __cpuid(0x4000_0000);
+    if [name.ebx, name.ecx, name.edx].map(u32::to_le_bytes).concat() != b"KVMKVMKVM\0\0\0" {
+        return None;
+    }
+    let offered = __cpuid(0x4000_0001);
+    Some((offered.eax, offered.edx))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn kvm() -> Option<(u32, u32)> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_has_its_cpus_for_itself_spins_as_a_machine_does() {
+        assert!(paravirtual(Some((1 << 7, 0))));
+        assert!(!paravirtual(Some((1 << 7, 1))), "KVM_HINTS_REALTIME");
+        assert!(!paravirtual(Some((1 << 6, 0))));
+        assert!(!paravirtual(None));
+        // One CPU has nobody to wait for.
+        assert!(!has_paravirtual_spinlocks(Path::new("/"), 1));
+    }
+}

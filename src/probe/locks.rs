@@ -1,39 +1,44 @@
 //! The lock probe: attaches `bpf/locks.bpf.c`, reads what it counted, names the locks, detaches.
 
 mod memory;
+mod missing;
 mod names;
+mod object;
 mod spin;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{Iter, IterOpts, Link, MapCore, MapFlags, MapHandle, ProgramInput};
 
 use self::memory::{Kernel, Layout, Memory};
 use self::names::{Known, Namer};
+use self::object::Wanted;
 use self::spin::{Functions, Spinning};
 use super::btf::{self, KernelBtf};
 use super::cost::{Beside, CostMeter, Metered, metered};
-use super::filter::{COMM_BYTES, Filter};
+use super::filter::Filter;
 use super::libbpf::{self, element, refusal};
 use super::preflight;
-use super::skel::locks::{LocksSkel, LocksSkelBuilder, OpenLocksSkel};
+use super::skel::locks::LocksSkel;
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::cgroups::Hierarchy;
 use crate::host::kallsyms::Kallsyms;
 use crate::host::mounts;
-use crate::host::{Host, block, kernel};
+use crate::host::{Host, block};
 use crate::refusal::Refusal;
 use crate::wire::locks::{
-    Kind, LockName, LockSample, Reading, Source, WireLock, WireLockCpu, WireLockProcess, decode_stack,
+    HolderSample, Kind, LockName, LockSample, Reading, Source, WaiterSample, WireLock, WireLockCpu,
+    WireLockHolder, WireLockProcess, WireLockWaiter, WireNvmePlaces, decode_stack,
 };
 
 /// The slow path of spinlocks: on a machine of its own, and in a guest whose spinlocks are the hypervisor's too.
@@ -75,7 +80,9 @@ pub struct Options {
 pub struct LockProbe {
     skel: LocksSkel<'static>,
     links: Vec<Link>,
-    source: Source,
+    /// What was loaded.
+    wanted: Wanted,
+    /// The slow path is probed.
     slow_path: bool,
     /// Every wait is followed, whoever's it is.
     is_whole: bool,
@@ -122,16 +129,6 @@ struct Names {
     looked: Option<Instant>,
 }
 
-fn gap(part: &str, reason: &str, why: String, remedy: Option<&str>) -> Missing {
-    Missing {
-        part: Some(part.to_string()),
-        reason: reason.to_string(),
-        why,
-        remedy: remedy.map(str::to_string),
-        ..Missing::default()
-    }
-}
-
 impl LockProbe {
     /// Loads and attaches. `root` is where sysfs and procfs are read from, `/` on this machine.
     ///
@@ -162,10 +159,23 @@ impl LockProbe {
         if options.cost && meter.is_none() {
             missing.push(super::cost::missing());
         }
-        let skel = load(host, source, !slow_paths.is_empty(), options)?;
+        // Of a few waiters nobody knows whether all the others were in the queue too.
+        let has_releases = has_events && btf.event("contended_release", None).is_there();
+        let holders = has_releases && options.filter.is_empty();
+        if !holders {
+            missing.push(missing::no_holders(has_releases));
+        }
+        let wanted = Wanted {
+            source,
+            slow_path: !slow_paths.is_empty(),
+            holders,
+            slab: btf.has_function("bpf_get_kmem_cache"),
+            nvme: root.join("sys/module/nvme").exists(),
+        };
+        let skel = object::load(host, wanted, options)?;
         let functions = Functions::new(&symbols);
         if symbols.is_empty() {
-            missing.push(gap(
+            missing.push(missing::gap(
                 "names",
                 "refused",
                 "the kernel hides its symbols: locks and stacks have no names of functions".to_string(),
@@ -180,7 +190,7 @@ impl LockProbe {
         let mut probe = Self {
             skel,
             links: Vec::new(),
-            source,
+            wanted,
             slow_path: false,
             is_whole: options.filter.is_empty(),
             cpus: host.cpus_possible.max(1),
@@ -194,7 +204,8 @@ impl LockProbe {
             start: Reading::default(),
         };
         probe.attach_programs(&slow_paths).map_err(|error| refusal("attaching the probes", &error))?;
-        probe.say_what_is_missing(host);
+        let unseen = missing::waits(root, host.cpus_possible, source, probe.slow_path);
+        probe.missing.extend(unseen);
         if options.spin {
             probe.sample(functions);
         }
@@ -208,15 +219,20 @@ impl LockProbe {
 
     fn attach_programs(&mut self, slow_paths: &[&str]) -> libbpf_rs::Result<()> {
         let programs = &self.skel.progs;
-        match self.source {
+        match self.wanted.source {
             Source::Events => {
                 // The end first: a wait that goes on now is not seen to begin.
                 self.links.push(programs.lock_end.attach()?);
                 self.links.push(programs.lock_begin.attach()?);
+                if self.wanted.holders {
+                    self.links.push(programs.lock_release.attach()?);
+                }
                 // Beside the events, and only where the kernel lets us.
                 for name in slow_paths {
-                    self.links.extend(programs.slow_call.attach_kprobe(false, name));
-                    self.slow_path |= self.links.len() > 2;
+                    if let Ok(link) = programs.slow_call.attach_kprobe(false, name) {
+                        self.links.push(link);
+                        self.slow_path = true;
+                    }
                 }
             }
             Source::SlowPath => {
@@ -230,45 +246,6 @@ impl LockProbe {
         Ok(())
     }
 
-    fn say_what_is_missing(&mut self, host: &Host) {
-        let mut add = |part: &str, reason: &str, why: &str, remedy: Option<&str>| {
-            self.missing.push(gap(part, reason, why.to_string(), remedy));
-        };
-        match (self.source, self.slow_path) {
-            (Source::SlowPath, _) => add(
-                "mutex, rwsem, rwlock and others",
-                "no-event",
-                "this kernel has no events of lock contention: only waits for spinlocks are seen, by probes on their \
-                 slow path",
-                Some("use Linux 5.19 or newer"),
-            ),
-            (Source::Events, false) => add(
-                "pending-bit waiters",
-                "no-probe",
-                "the first to wait for a spinlock has no event on a machine of its own, and this kernel has no kprobes \
-                 to see it by: waits and counts of spinlocks are lower bounds",
-                None,
-            ),
-            (Source::Events, true) => {}
-        }
-        if kernel::is_guest(&self.root) && self.source == Source::Events {
-            add(
-                "spinlocks by test-and-set",
-                "no-event",
-                "in a guest without paravirtual spinlocks waits for plain spinlocks have no event at all (virt_spin_lock)",
-                None,
-            );
-        }
-        let _unused = host;
-        add(
-            "holder",
-            "not-built",
-            "who held a lock is not recorded: spinlocks do not know it, and of the others contended_release (Linux 7.2) \
-             would say it",
-            None,
-        );
-    }
-
     fn sample(&mut self, functions: Option<Functions>) {
         let begun = match functions {
             Some(functions) => Spinning::attach(functions).map_err(|error| format!("{error:#}")),
@@ -278,7 +255,7 @@ impl LockProbe {
             Ok(spinning) => *self.spinning.borrow_mut() = Some(spinning),
             Err(why) => {
                 let why = format!("what the CPUs spend waiting was not sampled: {why}");
-                self.missing.push(gap("spin", "refused", why, None));
+                self.missing.push(missing::gap("spin", "refused", why, None));
             }
         }
     }
@@ -322,14 +299,15 @@ impl LockProbe {
         }
         let due = self.names.borrow().looked.is_none_or(|then| then.elapsed() >= NAME_EVERY);
         if due {
-            self.name_locks();
+            self.name_locks(&[]);
         }
     }
 
     /// The state now.
     pub fn read(&self) -> Result<Reading> {
-        self.name_locks();
-        let mut reading = self.reading()?;
+        let waiting = self.waiting();
+        self.name_locks(waiting.as_deref().unwrap_or_default());
+        let mut reading = Reading { waiting, ..self.reading()? };
         reading.spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(false));
         Ok(reading)
     }
@@ -340,12 +318,13 @@ impl LockProbe {
             meter.end(&self.metered(), &|| self.contentions());
             self.meter = Some(meter);
         }
+        let waiting = self.waiting();
         let end_ns = now_ns();
         self.run(false)?;
         let missed = self.missed();
         let spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(true));
-        self.name_locks();
-        let reading = Reading { at_ns: end_ns, missed, spin, ..self.reading()? };
+        self.name_locks(waiting.as_deref().unwrap_or_default());
+        let reading = Reading { at_ns: end_ns, missed, spin, waiting, ..self.reading()? };
         self.links.clear();
         Ok(reading)
     }
@@ -366,7 +345,7 @@ impl LockProbe {
 
     fn metered(&self) -> Vec<Metered<'_>> {
         let programs = &self.skel.progs;
-        let mut all = match self.source {
+        let mut all = match self.wanted.source {
             Source::Events => {
                 vec![metered("lock_begin", &programs.lock_begin), metered("lock_end", &programs.lock_end)]
             }
@@ -374,7 +353,10 @@ impl LockProbe {
                 vec![metered("slow_begin", &programs.slow_begin), metered("slow_end", &programs.slow_end)]
             }
         };
-        if self.source == Source::Events && self.slow_path {
+        if self.wanted.holders {
+            all.push(metered("lock_release", &programs.lock_release));
+        }
+        if self.wanted.source == Source::Events && self.slow_path {
             all.push(metered("slow_call", &programs.slow_call));
         }
         all
@@ -433,12 +415,14 @@ impl LockProbe {
         }
         Ok(Reading {
             at_ns,
-            source: self.source,
+            source: self.wanted.source,
             cpus,
             locks,
             others,
             stacks,
             processes,
+            holders: if self.wanted.holders { Some(self.released()?) } else { None },
+            waiting: None,
             names: self.names.borrow().by_lock.clone(),
             spin: None,
             slow_path: self.slow_path,
@@ -446,8 +430,34 @@ impl LockProbe {
         })
     }
 
-    /// Looks at the locks that have no name yet.
-    fn name_locks(&self) {
+    fn released(&self) -> Result<BTreeMap<u64, HolderSample>> {
+        let map = &self.skel.maps.lock_holders;
+        let mut all = BTreeMap::new();
+        for key in map.keys() {
+            let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
+            all.insert(address(&key)?, WireLockHolder::decode(&value)?);
+        }
+        Ok(all)
+    }
+
+    /// Who sleeps at this moment until it has a lock; None where the kernel does not let us look.
+    fn waiting(&self) -> Option<Vec<WaiterSample>> {
+        let map = &self.skel.maps.lock_waiters;
+        if self.wanted.source == Source::SlowPath {
+            return None;
+        }
+        for key in map.keys() {
+            let _gone = map.delete(&key);
+        }
+        let link = self.skel.progs.waiting.attach_iter_with_opts(IterOpts::None).ok()?;
+        // The program writes nothing there: to read is to run it.
+        Iter::new(&link).ok()?.read_to_end(&mut Vec::new()).ok()?;
+        let waiter = |key: Vec<u8>| WireLockWaiter::decode(&map.lookup(&key, MapFlags::ANY).ok()??).ok();
+        Some(map.keys().filter_map(waiter).collect())
+    }
+
+    /// Looks at the locks that have no name yet, and at those that these threads wait for.
+    fn name_locks(&self, waiting: &[WaiterSample]) {
         let mut names = self.names.borrow_mut();
         let names = &mut *names;
         names.looked = Some(Instant::now());
@@ -458,12 +468,18 @@ impl LockProbe {
                 names.processes.insert(pid, comm);
             }
         }
-        let is_new = |key: &Vec<u8>| {
-            let lock = address(key).ok()?;
-            let tried = names.tries.get(&lock).copied().unwrap_or(0);
-            (!names.by_lock.contains_key(&lock) && tried < TRIES).then_some(lock)
+        let is_new = |lock: &u64| {
+            let tried = names.tries.get(lock).copied().unwrap_or(0);
+            !names.by_lock.contains_key(lock) && tried < TRIES
         };
-        let new: Vec<u64> = self.skel.maps.locks.keys().filter_map(|key| is_new(&key)).collect();
+        let kind = |lock: u64| {
+            let value = self.skel.maps.locks.lookup(&lock.to_ne_bytes(), MapFlags::ANY).ok()??;
+            Some((lock, Kind::of(WireLock::decode(&value).ok()?.flags)))
+        };
+        let seen = self.skel.maps.locks.keys().filter_map(|key| address(&key).ok()).filter(is_new);
+        let mut new: BTreeMap<u64, Kind> = seen.filter_map(kind).collect();
+        let waited_for = waiting.iter().filter(|waiter| is_new(&waiter.lock));
+        new.extend(waited_for.map(|waiter| (waiter.lock, Kind::of(waiter.flags))));
         if new.is_empty() {
             return;
         }
@@ -473,18 +489,33 @@ impl LockProbe {
         names.known.mounts = mounts::mounts(&self.root);
         names.known.devices = block::by_number(&self.root);
         let Some(layout) = names.layout.as_ref() else { return };
-        let kernel = Kernel::new(&self.skel);
+        let kernel = Kernel::new(&self.skel, self.wanted.slab);
         let namer = Namer::new(&kernel, layout, &names.known);
-        for lock in new {
-            let Ok(Some(value)) = self.skel.maps.locks.lookup(&lock.to_ne_bytes(), MapFlags::ANY) else {
-                continue;
-            };
-            let Ok(sample) = WireLock::decode(&value) else { continue };
-            match namer.name(lock, Kind::of(sample.flags)) {
+        for (lock, kind) in new {
+            match namer.name(lock, kind) {
                 Some(name) => drop(names.by_lock.insert(lock, name)),
                 None => *names.tries.entry(lock).or_default() += 1,
             }
         }
+    }
+
+    /// What the NVMe driver's BTF says; nothing where it is not loaded, or has none.
+    fn nvme_places(&self) -> WireNvmePlaces {
+        let program = &self.skel.progs.nvme_layout;
+        if !self.wanted.nvme || program.test_run(ProgramInput::default()).is_err() {
+            return WireNvmePlaces::default();
+        }
+        let found = self.skel.maps.bss_data.as_ref().map(|data| data.nvme_places);
+        found.map_or_else(WireNvmePlaces::default, |found| WireNvmePlaces {
+            size: found.size,
+            sq_lock: found.sq_lock,
+            cq_poll_lock: found.cq_poll_lock,
+            dev: found.dev,
+            qid: found.qid,
+            queues: found.queues,
+            instance: found.instance,
+            known: found.known,
+        })
     }
 
     /// The request queues of the disks, whose elevators do not point back to them.
@@ -492,8 +523,10 @@ impl LockProbe {
         let mut names = self.names.borrow_mut();
         let names = &mut *names;
         let Ok(btf) = KernelBtf::read() else { return };
-        let layout = names.layout.insert(Layout::read(&btf));
-        let kernel = Kernel::new(&self.skel);
+        let mut layout = Layout::read(&btf);
+        layout.add_nvme(self.nvme_places());
+        let layout = &*names.layout.insert(layout);
+        let kernel = Kernel::new(&self.skel, self.wanted.slab);
         let mut queues = BTreeMap::new();
         let namer = Namer::new(&kernel, layout, &names.known);
         if let Some(task) = kernel.current() {
@@ -526,59 +559,4 @@ fn has_kprobes(root: &Path) -> bool {
 pub fn has_slow_path(root: &Path) -> bool {
     let symbols = Kallsyms::read(root);
     has_kprobes(root) && SLOW_PATHS.iter().any(|name| symbols.has_function(name))
-}
-
-fn load(host: &Host, source: Source, slow_path: bool, options: &Options) -> Result<LocksSkel<'static>> {
-    let mut open = LocksSkelBuilder::default()
-        .open(libbpf::object_place())
-        .map_err(|error| refusal("opening the probes", &error))?;
-    let cpus = host.cpus_possible.max(1);
-    size(&mut open, cpus, source, options).map_err(|error| refusal("sizing the tables of locks", &error))?;
-    let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
-    config.cpus = cpus;
-    config.want_filter = options.filter.kinds();
-    config.unified_cgroups = Hierarchy::read(Path::new("/")).is_none_or(|hierarchy| hierarchy.unified).into();
-    config.period_ns = PERIOD.as_nanos() as u64;
-    config.budget_ns = (config.period_ns as f64 * options.max_cost / 100.0) as u64;
-    config.want_stacks = (config.budget_ns > 0).into();
-    let events = source == Source::Events;
-    open.progs.lock_begin.set_autoload(events);
-    open.progs.lock_end.set_autoload(events);
-    open.progs.slow_call.set_autoload(events && slow_path);
-    open.progs.slow_begin.set_autoload(!events);
-    open.progs.slow_end.set_autoload(!events);
-    let skel = open.load().map_err(|error| refusal("loading the probes", &error))?;
-    fill(&options.filter, &skel)?;
-    Ok(skel)
-}
-
-fn size(open: &mut OpenLocksSkel<'_>, cpus: u32, source: Source, options: &Options) -> libbpf_rs::Result<()> {
-    let maps = &mut open.maps;
-    maps.locks.set_max_entries(options.room.max(1))?;
-    maps.lock_cpus.set_max_entries(cpus)?;
-    maps.spins.set_max_entries(cpus)?;
-    maps.lock_scratch.set_max_entries(cpus)?;
-    // Storage of tasks came with 4cf1bc1f1045 (5.11).
-    maps.sleeps.set_autocreate(source == Source::Events)?;
-    let room = |n: usize| n.max(1) as u32;
-    maps.wanted_pids.set_max_entries(room(options.filter.pids.len()))?;
-    maps.wanted_comms.set_max_entries(room(options.filter.comms.len()))?;
-    maps.wanted_cgroups.set_max_entries(room(options.filter.cgroups.len()))
-}
-
-fn fill(filter: &Filter, skel: &LocksSkel<'_>) -> Result<()> {
-    let maps = &skel.maps;
-    for pid in &filter.pids {
-        maps.wanted_pids.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)?;
-    }
-    for comm in &filter.comms {
-        let mut bytes = [0; COMM_BYTES];
-        let name = &comm.as_bytes()[..comm.len().min(COMM_BYTES - 1)];
-        bytes[..name.len()].copy_from_slice(name);
-        maps.wanted_comms.update(&bytes, &[1], MapFlags::ANY)?;
-    }
-    for cgroup in &filter.cgroups {
-        maps.wanted_cgroups.update(&cgroup.to_ne_bytes(), &[1], MapFlags::ANY)?;
-    }
-    Ok(())
 }

@@ -39,7 +39,8 @@ use crate::wire::generator::WireGenerator;
 use crate::wire::groups::{WireGroup, WireGroupKey};
 use crate::wire::interrupts::{WireCompletions, WireQueue, WireSoftirq, WireVector};
 use crate::wire::locks::{
-    WireLock, WireLockCpu, WireLockProcess, WireLockStack, WireLockStackKey, WireWaits,
+    WireLock, WireLockCpu, WireLockHolder, WireLockProcess, WireLockStack, WireLockStackKey, WireLockWaiter,
+    WireNvmePlaces, WireWaits,
 };
 use crate::wire::pagecache::{
     WireIsolated, WirePath, WireReadahead, WireReclaim, WireReclaimer, WireReclaimerKey,
@@ -153,7 +154,11 @@ same_layout!(WireLock, locks::types::wire_lock: not_min max lock failed reads fl
 same_layout!(WireWaits, locks::types::wire_waits: count sum);
 same_layout!(WireLockCpu, locks::types::wire_lock_cpu: begins repeats filtered contentions wait_ns spin_contentions
     spin_wait_ns unmatched abandoned unkept slow_calls other_locks other_processes stacks stacks_failed stacks_full
-    stacks_over stack_ns threshold most_threshold period_began period_ns raise_at);
+    stacks_over stack_ns threshold most_threshold period_began period_ns raise_at other_holders);
+same_layout!(WireLockHolder, locks::types::wire_lock_holder: releases holds at_least hold_ns max_hold_ns last_hold_ns
+    queued_since got queued released flags pid comm);
+same_layout!(WireNvmePlaces, locks::types::wire_nvme_places: size sq_lock cq_poll_lock dev qid queues instance known);
+same_layout!(WireLockWaiter, locks::types::wire_lock_waiter: lock began flags pid tid comm);
 same_layout!(WireLockProcess, locks::types::wire_lock_process: contentions wait lock comm);
 same_layout!(WireLockStackKey, locks::types::wire_lock_stack_key: lock hash);
 same_layout!(WireLockStack, locks::types::wire_lock_stack: contentions wait_ns samples frames ips);

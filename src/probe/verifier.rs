@@ -121,6 +121,7 @@ fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Res
         constants.config.cpus = 1;
         (constants.config.period_ns, constants.config.budget_ns, constants.config.want_stacks) = (1, 1, 1);
         constants.config.want_filter = u32::MAX;
+        constants.config.want_holders = 1;
         return Ok(());
     }
     if name == "interrupts" {

@@ -23,8 +23,9 @@ pub const PERCPU: u32 = 16;
 pub const MUTEX: u32 = 32;
 
 /// `enum wire_lock_kind`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
+    #[default]
     Spin,
     Rwlock,
     Mutex,
@@ -133,7 +134,8 @@ pub struct WireLockCpu {
     pub period_began: u64,
     pub period_ns: u64,
     pub raise_at: u64,
-    pub pad: [u64; 3],
+    pub other_holders: u64,
+    pub pad: [u64; 2],
 }
 
 /// `struct wire_lock_process`.
@@ -143,6 +145,38 @@ pub struct WireLockProcess {
     pub contentions: u64,
     pub wait: WireExtent,
     pub lock: u64,
+    pub comm: [u8; 16],
+}
+
+/// `struct wire_lock_holder`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
+pub struct WireLockHolder {
+    pub releases: u64,
+    pub holds: u64,
+    pub at_least: u64,
+    pub hold_ns: u64,
+    pub max_hold_ns: u64,
+    pub last_hold_ns: u64,
+    pub queued_since: u64,
+    pub got: u64,
+    pub queued: u32,
+    pub released: u32,
+    pub flags: u32,
+    pub pid: u32,
+    pub comm: [u8; 16],
+}
+
+/// `struct wire_lock_waiter`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
+pub struct WireLockWaiter {
+    pub lock: u64,
+    pub began: u64,
+    pub flags: u32,
+    pub pid: u32,
+    pub tid: u32,
+    pub pad: u32,
     pub comm: [u8; 16],
 }
 
@@ -169,6 +203,23 @@ pub struct WireLockStack {
 const _: () = assert!(size_of::<WireLock>() == 48 + 16 * BUCKETS);
 const _: () = assert!(size_of::<WireLockCpu>() == 256);
 const _: () = assert!(size_of::<WireLockProcess>() == 56);
+/// `struct wire_nvme_places`: bytes.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct WireNvmePlaces {
+    pub size: u32,
+    pub sq_lock: u32,
+    pub cq_poll_lock: u32,
+    pub dev: u32,
+    pub qid: u32,
+    pub queues: u32,
+    pub instance: u32,
+    pub known: u32,
+}
+
+const _: () = assert!(size_of::<WireNvmePlaces>() == 32);
+const _: () = assert!(size_of::<WireLockHolder>() == 96);
+const _: () = assert!(size_of::<WireLockWaiter>() == 48);
 const _: () = assert!(size_of::<WireLockStackKey>() == 16);
 const _: () = assert!(size_of::<WireLockStack>() == 32 + 8 * FRAMES);
 
@@ -238,6 +289,7 @@ impl WireLockCpu {
             stacks_full: less(self.stacks_full, earlier.stacks_full),
             stacks_over: less(self.stacks_over, earlier.stacks_over),
             stack_ns: less(self.stack_ns, earlier.stack_ns),
+            other_holders: less(self.other_holders, earlier.other_holders),
             ..*self
         }
     }
@@ -261,6 +313,66 @@ impl WireLockProcess {
             contentions: wire.contentions,
             wait_ns: wire.wait.sum,
             max_wait_ns: wire.wait.max,
+        })
+    }
+}
+
+/// Who let go of a lock that others slept for, since the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HolderSample {
+    pub releases: u64,
+    /// Of them: with a known time that it was held, and of those with a lower bound of it alone.
+    pub holds: u64,
+    pub at_least: u64,
+    pub hold_ns: u64,
+    pub max_hold_ns: u64,
+    /// Of the last release; None: not known.
+    pub last_hold_ns: Option<u64>,
+    /// Who released it last: the process and the name of its thread, which strangers write.
+    pub pid: u32,
+    pub comm: Vec<u8>,
+}
+
+impl WireLockHolder {
+    pub fn decode(bytes: &[u8]) -> Result<HolderSample, Damaged> {
+        let wire =
+            Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_lock_holder", bytes))?;
+        Ok(HolderSample {
+            releases: wire.releases,
+            holds: wire.holds,
+            at_least: wire.at_least,
+            hold_ns: wire.hold_ns,
+            max_hold_ns: wire.max_hold_ns,
+            last_hold_ns: (wire.last_hold_ns > 0).then_some(wire.last_hold_ns),
+            pid: wire.pid,
+            comm: super::task_name(&wire.comm).to_vec(),
+        })
+    }
+}
+
+/// A thread that sleeps until it has a lock.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WaiterSample {
+    pub lock: u64,
+    /// CLOCK_MONOTONIC.
+    pub began_ns: u64,
+    pub flags: u32,
+    pub pid: u32,
+    pub tid: u32,
+    pub comm: Vec<u8>,
+}
+
+impl WireLockWaiter {
+    pub fn decode(bytes: &[u8]) -> Result<WaiterSample, Damaged> {
+        let wire =
+            Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_lock_waiter", bytes))?;
+        Ok(WaiterSample {
+            lock: wire.lock,
+            began_ns: wire.began,
+            flags: wire.flags,
+            pid: wire.pid,
+            tid: wire.tid,
+            comm: super::task_name(&wire.comm).to_vec(),
         })
     }
 }
@@ -300,6 +412,8 @@ pub enum RecognisedBy {
     Structure,
     /// The kernel's own table of symbols has its address.
     Symbol,
+    /// The slab allocator says what kind of object it lies in.
+    Slab,
 }
 
 /// What a lock is.
@@ -357,6 +471,10 @@ pub struct Reading {
     pub stacks: BTreeMap<StackKey, StackSample>,
     /// By process id.
     pub processes: BTreeMap<u32, ProcessSample>,
+    /// Who released them, by address; None: this kernel does not say.
+    pub holders: Option<BTreeMap<u64, HolderSample>>,
+    /// Who sleeps at this moment until it has a lock; None: nobody looked.
+    pub waiting: Option<Vec<WaiterSample>>,
     /// What is known of the locks, by address.
     pub names: BTreeMap<u64, LockName>,
     pub spin: Option<SpinSample>,

@@ -13,17 +13,21 @@
 #include <linux/fs.h>
 #include <linux/io_uring.h>
 #include <linux/nvme_ioctl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #define BLOCK 4096
+
+#define HELD_PAGES 64
 
 static char block[BLOCK] __attribute__((aligned(BLOCK)));
 
@@ -139,6 +143,39 @@ static int ring_passthrough(int fd, long i)
 	return ring_done(0);
 }
 
+/*
+ * A mutex that is held for as long as a page of the device takes to be read: who writes to a pipe
+ * holds the pipe's while it takes the bytes, and here they are not in memory yet. Somebody else
+ * wants it all the time (FIONREAD).
+ */
+static int held(int fd, long i)
+{
+	static int ends[2];
+	static char *pages;
+	static pid_t other;
+	char byte;
+	int bytes;
+
+	if (!pages) {
+		pages = mmap(0, HELD_PAGES * BLOCK, PROT_READ, MAP_SHARED, fd, 0);
+		if (pages == MAP_FAILED || madvise(pages, HELD_PAGES * BLOCK, MADV_RANDOM) ||
+		    pipe(ends))
+			return -1;
+		other = fork();
+		if (!other) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			while (!ioctl(ends[0], FIONREAD, &bytes))
+				usleep(1000);
+			_exit(1);
+		}
+		if (other < 0)
+			return -1;
+	}
+	if (write(ends[1], pages + i % HELD_PAGES * BLOCK, 1) != 1)
+		return -1;
+	return read(ends[0], &byte, 1) == 1 ? 0 : -1;
+}
+
 static int written(int fd, long i)
 {
 	return pwrite(fd, block, BLOCK, i * BLOCK) == BLOCK ? 0 : -1;
@@ -228,6 +265,7 @@ static const struct kind {
     {"ring-passthrough", 0, ring_passthrough},
     {"ring-fsync", O_DIRECT, ring_synced},
     {"ring-buffered", 0, ring_buffered},
+    {"held", 0, held},
     {"write", O_DIRECT, written},
     {"write-fsync", O_DIRECT, flushed},
     {"write-dsync", O_DIRECT | O_DSYNC, written},

@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, HashMap};
 
+use super::frames::is_locking;
 use super::trust;
 use super::*;
-use crate::wire::locks::{LockName, ProcessSample};
+use crate::wire::locks::{LockName, ProcessSample, StackKey, StackSample};
 
 fn waits(times: &[u64], flags: u32) -> LockSample {
     let mut wait = Histogram::default();

@@ -16,6 +16,7 @@ pub fn lost(summary: &LockSummary) -> Lost {
         ("stacks_failed", stacks.failed),
         ("stacks_full", stacks.full),
         ("stacks_over_budget", stacks.over_budget),
+        ("lost_releases", summary.lost_releases.unwrap_or(0)),
     ];
     Lost {
         events: events.lost(),

@@ -6,7 +6,7 @@ use libbpf_rs::ProgramInput;
 
 use crate::probe::btf::KernelBtf;
 use crate::probe::skel::locks::LocksSkel;
-use crate::wire::locks::PEEK_BYTES;
+use crate::wire::locks::{PEEK_BYTES, WireNvmePlaces};
 
 /// Reads what lies at an address of the kernel's. It may be another thing by then, or nothing: whoever reads asks for
 /// proof.
@@ -15,6 +15,8 @@ pub trait Memory {
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool;
     /// The address of the task that asks.
     fn current(&self) -> Option<u64>;
+    /// The name of the cache of the slab allocator that an address lies in.
+    fn slab(&self, address: u64) -> Option<String>;
 
     fn word(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
@@ -54,11 +56,13 @@ pub const KERNEL_HALF: u64 = 0xff00_0000_0000_0000;
 /// The running kernel's, by a program of ours that nothing but we call.
 pub struct Kernel<'a, 'b> {
     skel: &'a LocksSkel<'b>,
+    /// The program that asks the slab allocator is loaded.
+    has_slab: bool,
 }
 
 impl<'a, 'b> Kernel<'a, 'b> {
-    pub fn new(skel: &'a LocksSkel<'b>) -> Self {
-        Self { skel }
+    pub fn new(skel: &'a LocksSkel<'b>, has_slab: bool) -> Self {
+        Self { skel, has_slab }
     }
 
     fn call(&self, address: u64, into: &mut [u8]) -> bool {
@@ -83,7 +87,25 @@ impl Memory for Kernel<'_, '_> {
         let mut bytes = [0; 8];
         self.call(0, &mut bytes).then(|| u64::from_ne_bytes(bytes))
     }
+
+    fn slab(&self, address: u64) -> Option<String> {
+        let program = &self.skel.progs.slab;
+        if !self.has_slab {
+            return None;
+        }
+        let mut arguments = address.to_ne_bytes();
+        let input = ProgramInput { context_in: Some(&mut arguments), ..ProgramInput::default() };
+        if program.test_run(input).ok()?.return_value != 0 {
+            return None;
+        }
+        let peeked = &self.skel.maps.bss_data.as_ref()?.peeked[..SLAB_NAME];
+        let end = peeked.iter().position(|byte| *byte == 0).unwrap_or(peeked.len());
+        (end > 0).then(|| String::from_utf8_lossy(&peeked[..end]).into_owned())
+    }
 }
+
+/// As many bytes of a cache's name as the program reads.
+const SLAB_NAME: usize = 64;
 
 /// Where members lie, of this kernel. What it does not have is not there.
 #[derive(Debug, Clone, Default)]
@@ -193,13 +215,43 @@ const MEMBERS: &[(&str, &str)] = &[
     ("pipe_inode_info", "rd_wait.head"),
     ("pipe_inode_info", "wr_wait.head"),
     ("pipe_inode_info", "ring_size"),
+    ("virtio_blk_vq", "vq"),
+    ("virtio_blk_vq", "lock"),
+    ("virtqueue", "vdev"),
+    ("virtio_device", "priv"),
+    ("virtio_blk", "vdev"),
+    ("virtio_blk", "disk"),
+    ("virtio_blk", "vqs"),
+    ("nvme_queue", "sq_lock"),
+    ("nvme_queue", "cq_poll_lock"),
+    ("nvme_queue", "dev"),
+    ("nvme_queue", "qid"),
+    ("nvme_dev", "queues"),
+    ("nvme_dev", "ctrl.instance"),
 ];
 
-const OBJECTS: &[&str] = &["zone", "pglist_data"];
+const OBJECTS: &[&str] = &["zone", "pglist_data", "virtio_blk_vq", "nvme_queue"];
 
 impl Layout {
     pub fn read(btf: &KernelBtf) -> Self {
         Self { offsets: btf.offsets(MEMBERS), sizes: btf.sizes(OBJECTS) }
+    }
+
+    /// Adds what the BTF of the NVMe driver says, which is mostly a module's.
+    pub fn add_nvme(&mut self, places: WireNvmePlaces) {
+        if places.known == 0 {
+            return;
+        }
+        let members = [
+            ("nvme_queue", "sq_lock", places.sq_lock),
+            ("nvme_queue", "cq_poll_lock", places.cq_poll_lock),
+            ("nvme_queue", "dev", places.dev),
+            ("nvme_queue", "qid", places.qid),
+            ("nvme_dev", "queues", places.queues),
+            ("nvme_dev", "ctrl.instance", places.instance),
+        ];
+        self.offsets.extend(members.map(|(object, member, at)| ((object, member), u64::from(at))));
+        self.sizes.insert("nvme_queue", places.size.into());
     }
 
     /// None where this kernel has no such member.

@@ -51,7 +51,7 @@ impl<'a> Namer<'a> {
             Kind::Rwsem | Kind::PercpuRwsem => self.rwsem(lock),
             Kind::Semaphore => None,
         };
-        found.or_else(|| self.symbol(lock))
+        found.or_else(|| self.symbol(lock)).or_else(|| self.slab(lock))
     }
 
     fn spin(&self, lock: u64) -> Option<LockName> {
@@ -68,6 +68,9 @@ impl<'a> Namer<'a> {
             .or_else(|| self.request_queue(lock, "queue_lock"))
             .or_else(|| self.request_queue(lock, "requeue_lock"))
             .or_else(|| self.elevator(lock))
+            .or_else(|| self.nvme_queue(lock, "sq_lock"))
+            .or_else(|| self.nvme_queue(lock, "cq_poll_lock"))
+            .or_else(|| self.virtio_queue(lock))
             .or_else(|| self.writeback(lock, "list_lock"))
             .or_else(|| self.writeback(lock, "work_lock"))
             .or_else(|| self.ring(lock, "completion_lock"))
@@ -93,6 +96,12 @@ impl<'a> Namer<'a> {
         let (name, behind) = self.known.symbols.variable(lock)?;
         let name = if behind == 0 { name.to_string() } else { format!("{name}+{behind:#x}") };
         Some(LockName { by: RecognisedBy::Symbol, ..structure(name) })
+    }
+
+    /// The kind of object that it lies in: there are many of one kind.
+    fn slab(&self, lock: u64) -> Option<LockName> {
+        let cache = self.memory.slab(lock)?;
+        Some(LockName { by: RecognisedBy::Slab, ..structure(format!("lock in {cache}")) })
     }
 
     /// The struct around a member.
@@ -297,6 +306,37 @@ impl<'a> Namer<'a> {
             }
         }
         None
+    }
+
+    /// A queue of an NVMe controller, which is one of those that its device has.
+    fn nvme_queue(&self, lock: u64, member: &'static str) -> Option<LockName> {
+        let queue = self.around(lock, "nvme_queue", member)?;
+        let device = self.pointer(queue, "nvme_queue", "dev")?;
+        let number = self.half(queue, "nvme_queue", "qid")? & 0xffff;
+        let behind = u64::from(number) * self.layout.size("nvme_queue")?;
+        if self.pointer(device, "nvme_dev", "queues")?.checked_add(behind) != Some(queue) {
+            return None;
+        }
+        let controller = self.half(device, "nvme_dev", "ctrl.instance")?;
+        Some(structure(format!("{member} of nvme{controller}q{number}")))
+    }
+
+    /// A queue of a virtio disk, which is one of those that its disk has.
+    fn virtio_queue(&self, lock: u64) -> Option<LockName> {
+        let queue = self.around(lock, "virtio_blk_vq", "lock")?;
+        let device = self.pointer(self.pointer(queue, "virtio_blk_vq", "vq")?, "virtqueue", "vdev")?;
+        let own = self.pointer(device, "virtio_device", "priv")?;
+        if self.pointer(own, "virtio_blk", "vdev") != Some(device) {
+            return None;
+        }
+        let behind = queue.checked_sub(self.pointer(own, "virtio_blk", "vqs")?)?;
+        let size = self.layout.size("virtio_blk_vq").filter(|size| *size > 0)?;
+        if behind % size != 0 || behind / size >= u64::from(MOST_CPUS) {
+            return None;
+        }
+        let disk = self.pointer(own, "virtio_blk", "disk")?;
+        let name = self.text(disk, "gendisk", "disk_name", 32)?;
+        Some(self.on_disk(name, &format!("lock of virtqueue {}", behind / size)))
     }
 
     /// Neighbours of a list point to it.

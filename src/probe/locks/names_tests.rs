@@ -30,7 +30,18 @@ impl Memory for Literal {
     fn current(&self) -> Option<u64> {
         None
     }
+
+    fn slab(&self, address: u64) -> Option<String> {
+        (address == IN_A_SLAB).then(|| "dentry".to_string())
+    }
 }
+
+const IN_A_SLAB: u64 = 0xffff_8880_00aa_0058;
+const QUEUES: u64 = 0xffff_8880_000b_0000;
+const DEVICE: u64 = 0xffff_8880_000c_0000;
+const VIRTIO: u64 = 0xffff_8880_000d_0000;
+const THE_VQ: u64 = 0xffff_8880_000f_0000;
+const DISK: u64 = 0xffff_8880_000e_0000;
 
 const LISTS: u64 = 0xffff_8880_0000_1000;
 const NODE: u64 = 0xffff_8880_0001_0000;
@@ -83,8 +94,21 @@ fn layout() -> Layout {
             ("dentry", "d_inode", 48),
             ("dentry", "d_parent", 24),
             ("dentry", "d_name.name", 40),
+            ("gendisk", "disk_name", 12),
+            ("virtio_blk_vq", "vq", 0),
+            ("virtio_blk_vq", "lock", 8),
+            ("virtqueue", "vdev", 32),
+            ("virtio_device", "priv", 64),
+            ("virtio_blk", "vdev", 32),
+            ("virtio_blk", "disk", 40),
+            ("virtio_blk", "vqs", 336),
+            ("nvme_queue", "sq_lock", 16),
+            ("nvme_queue", "dev", 0),
+            ("nvme_queue", "qid", 40),
+            ("nvme_dev", "queues", 0),
+            ("nvme_dev", "ctrl.instance", 700),
         ],
-        &[("zone", ZONE)],
+        &[("zone", ZONE), ("virtio_blk_vq", 64), ("nvme_queue", 128)],
     )
 }
 
@@ -249,4 +273,40 @@ fn what_nothing_points_back_to_is_a_symbol_or_nothing() {
         assert_eq!(name(&nothing, &known(), 0xffff_8880_0000_0000, kind), None);
         assert_eq!(name(&nothing, &known(), 16, kind), None, "no address at all");
     }
+}
+
+#[test]
+fn a_queue_of_a_drive_is_one_of_those_that_its_device_has() {
+    let mut memory = Literal::default();
+    let third = QUEUES + 3 * 128;
+    memory.set(third, DEVICE);
+    memory.put(third + 40, &3u32.to_ne_bytes());
+    memory.set(DEVICE, QUEUES);
+    memory.put(DEVICE + 700, &1u32.to_ne_bytes());
+    let found = |memory: &Literal| name(memory, &known(), third + 16, Kind::Spin).map(|found| found.name);
+    assert_eq!(found(&memory).as_deref(), Some("sq_lock of nvme1q3"));
+    memory.set(DEVICE, QUEUES + 64);
+    assert_eq!(found(&memory), None, "another's queues");
+
+    let mut memory = Literal::default();
+    let second = QUEUES + 64;
+    memory.set(second, THE_VQ);
+    memory.set(THE_VQ + 32, DEVICE);
+    memory.set(DEVICE + 64, VIRTIO);
+    memory.set(VIRTIO + 32, DEVICE);
+    memory.set(VIRTIO + 336, QUEUES);
+    memory.set(VIRTIO + 40, DISK);
+    memory.put(DISK + 12, b"vdb\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    let lock = name(&memory, &known(), second + 8, Kind::Spin).unwrap();
+    assert_eq!((lock.name.as_str(), lock.device.as_deref()), ("lock of virtqueue 1 of vdb", Some("vdb")));
+    memory.set(VIRTIO + 32, DEVICE + 8);
+    assert_eq!(name(&memory, &known(), second + 8, Kind::Spin), None);
+}
+
+/// Where nothing else is known.
+#[test]
+fn a_lock_is_of_the_kind_of_object_that_it_lies_in() {
+    let found = name(&Literal::default(), &known(), IN_A_SLAB, Kind::Spin).unwrap();
+    assert_eq!((found.name.as_str(), found.by), ("lock in dentry", RecognisedBy::Slab));
+    assert_eq!(name(&Literal::default(), &known(), IN_A_SLAB + 8, Kind::Spin), None);
 }

@@ -105,13 +105,6 @@ mod tests {
             name: "i_rwsem of x (/<script>)".to_string(),
             by: By::Structure,
             kind: Kind::Rwsem,
-            address: None,
-            device: None,
-            node: None,
-            cgroup: None,
-            pid: None,
-            reads: 0,
-            failed: 0,
             wait: [5_000].into_iter().collect(),
             stacks: vec![Stack {
                 frames: vec!["a<b>".to_string()],
@@ -119,6 +112,7 @@ mod tests {
                 wait_ns: 5_000,
                 samples: 1,
             }],
+            ..LockRow::default()
         };
         let summary = LockSummary {
             duration_ns: 1_000_000_000,

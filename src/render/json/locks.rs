@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::times;
+use crate::analyze::locks::holders::{Holder, Waiter};
 use crate::analyze::locks::{LockRow, LockSummary, SpinShare, Stack, Waits};
 
 /// Stacks of one lock: the rest is a long tail that nobody reads.
@@ -53,6 +54,10 @@ pub fn body(summary: &LockSummary) -> Map<String, Value> {
         })
     });
     add("slow_path", json!(slow_path));
+    // Absent where nobody looked.
+    if let Some(waiting) = &summary.waiting {
+        add("waiting", waiting.iter().map(waiter).collect());
+    }
     all
 }
 
@@ -80,8 +85,26 @@ fn lock(row: &LockRow) -> Value {
     add("shared", json!(row.reads));
     add("gave_up", json!(row.failed));
     add("wait", times(&row.wait));
+    if let Some(of) = &row.holder {
+        add("holder", holder(of));
+    }
     add("stacks", row.stacks.iter().take(MOST_STACKS).map(stack).collect());
     Value::Object(one)
+}
+
+fn holder(of: &Holder) -> Value {
+    json!({
+        "pid": of.pid, "comm": of.comm, "last_hold_ns": of.last_hold_ns, "releases": of.releases, "holds": of.holds,
+        "at_least": of.at_least, "hold_ns": of.hold_ns,
+        "max_hold_ns": (of.holds > 0).then_some(of.max_hold_ns),
+    })
+}
+
+fn waiter(of: &Waiter) -> Value {
+    json!({
+        "pid": of.pid, "tid": of.tid, "comm": of.comm, "lock": of.lock, "kind": of.kind.name(),
+        "address": format!("{:#x}", of.address), "wait_ns": of.ns,
+    })
 }
 
 fn stack(of: &Stack) -> Value {

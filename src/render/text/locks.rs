@@ -1,6 +1,7 @@
 //! `biopsy locks` as text.
 
 use super::{bytes, clean, count, fitted, footer, short, significant, table, time};
+use crate::analyze::locks::holders::{Holder, Waiter};
 use crate::analyze::locks::{By, LockRow, LockSummary};
 use crate::envelope::Envelope;
 
@@ -64,6 +65,8 @@ pub fn render(
         ));
     }
     out.push_str(&waiters(summary, style));
+    out.push_str(&still_waiting(summary, style));
+    out.push_str(&holders(summary, most));
     out.push_str(&stacks(summary, style));
     out.push_str(&places(summary));
     if !parts.is_empty() {
@@ -148,6 +151,52 @@ fn waiters(summary: &LockSummary, style: Style) -> String {
     };
     let shown: Vec<String> = summary.processes.iter().take(most).map(one).collect();
     if shown.is_empty() { String::new() } else { format!("\nwaited: {}\n", shown.join(", ")) }
+}
+
+/// Those who slept for a lock when the window ended, as they are in no row above.
+fn still_waiting(summary: &LockSummary, style: Style) -> String {
+    let most = if style.all { usize::MAX } else { MOST_PROCESSES };
+    let all = summary.waiting.as_deref().unwrap_or_default();
+    let one = |row: &Waiter| {
+        format!(
+            "  {} ({}) for {}, {} so far\n",
+            clean(&row.comm),
+            row.tid,
+            fitted(&clean(&row.lock), if style.all { usize::MAX } else { MOST_NAME }),
+            time(row.ns)
+        )
+    };
+    let shown: String = all.iter().take(most).map(one).collect();
+    match all.len().saturating_sub(most) {
+        _ if all.is_empty() => String::new(),
+        0 => format!("\nstill waiting at the end:\n{shown}"),
+        rest => format!("\nstill waiting at the end:\n{shown}  and {rest} more: --all shows them\n"),
+    }
+}
+
+/// Who let go of the locks that are shown, where the kernel says so.
+fn holders(summary: &LockSummary, most: usize) -> String {
+    let with_holder = summary.locks.iter().take(most).filter_map(|row| Some((row, row.holder.as_ref()?)));
+    let one = |(row, holder): (&LockRow, &Holder)| {
+        let held = holder.mean_ns().map_or("for how long is not known".to_string(), |mean| {
+            let bound = if holder.at_least > 0 { "at least " } else { "" };
+            format!(
+                "for {bound}{} in the mean, {} at most, of {} of them",
+                time(mean),
+                time(holder.max_hold_ns),
+                count(holder.holds)
+            )
+        });
+        format!(
+            "  {}: last by {} ({}), {} releases; held {held}\n",
+            fitted(&clean(&row.name), MOST_NAME),
+            clean(&holder.comm),
+            holder.pid,
+            count(holder.releases)
+        )
+    };
+    let all: String = with_holder.map(one).collect();
+    if all.is_empty() { all } else { format!("\nreleased while others slept for it:\n{all}") }
 }
 
 fn places(summary: &LockSummary) -> String {

@@ -8,18 +8,12 @@ fn row(name: &str, kind: locks::Kind, waits: &[u64]) -> LockRow {
         name: name.to_string(),
         by: By::Structure,
         kind,
-        address: None,
-        device: None,
-        node: None,
-        cgroup: None,
-        pid: None,
-        reads: 0,
-        failed: 0,
         wait: waits.iter().copied().collect(),
         stacks: vec![Stack {
             frames: vec!["_raw_spin_lock".to_string(), "shrink_inactive_list".to_string()],
             ..Stack::default()
         }],
+        ..LockRow::default()
     }
 }
 

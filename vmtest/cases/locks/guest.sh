@@ -27,6 +27,10 @@ cat $hist >after
 # Once more as text, and as on a kernel without the events.
 biopsy locks --max-loss 100 -- sh -c "$fight" >locks.txt
 biopsy locks --max-loss 100 --fault-no-events --json -o alone.json -- sh -c "$fight" 2>alone.err
+# A mutex that is held for 100 ms each time, while somebody waits for it.
+null_disk nullb0 completion_nsec=100000000
+biopsy locks --max-loss 100 --max-cost 0 --no-spin --json -o held.json -- issue held /dev/nullb0 12 2>held.err
+no_null_disks
 biopsy check --json >check.json
 [ ! -e $event ] || echo '!hist:keys=common_type' >$event/trigger
 umount /tmp/tracing

@@ -1,0 +1,69 @@
+//! What the lock probe cannot see, and why.
+
+use std::path::Path;
+
+use crate::envelope::Missing;
+use crate::host::kernel;
+use crate::wire::locks::Source;
+
+pub fn gap(part: &str, reason: &str, why: String, remedy: Option<&str>) -> Missing {
+    Missing {
+        part: Some(part.to_string()),
+        reason: reason.to_string(),
+        why,
+        remedy: remedy.map(str::to_string),
+        ..Missing::default()
+    }
+}
+
+/// `has_releases`: the kernel says who releases a lock.
+pub fn no_holders(has_releases: bool) -> Missing {
+    let (reason, why, remedy) = match has_releases {
+        true => (
+            "filtered",
+            "who held a lock is told only where all waiters are followed",
+            "leave --pid, --comm and --cgroup out",
+        ),
+        false => (
+            "no-event",
+            "who held a lock is not known: this kernel does not say who releases one (contended_release)",
+            "use Linux 7.2 or newer",
+        ),
+    };
+    gap("holder", reason, why.to_string(), Some(remedy))
+}
+
+/// Waits that have no event. `slow_path`: it is probed.
+pub fn waits(root: &Path, cpus_possible: u32, source: Source, slow_path: bool) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    let mut add = |part: &str, reason: &str, why: &str, remedy: Option<&str>| {
+        missing.push(gap(part, reason, why.to_string(), remedy));
+    };
+    let is_paravirtual = kernel::has_paravirtual_spinlocks(root, cpus_possible);
+    match (source, slow_path) {
+        (Source::SlowPath, _) => add(
+            "mutex, rwsem, rwlock and others",
+            "no-event",
+            "this kernel has no events of lock contention: only waits for spinlocks are seen, by probes on their \
+             slow path",
+            Some("use Linux 5.19 or newer"),
+        ),
+        (Source::Events, false) if !is_paravirtual => add(
+            "pending-bit waiters",
+            "no-probe",
+            "the first to wait for a spinlock has no event on a machine of its own, and this kernel has no kprobes \
+             to see it by: waits and counts of spinlocks are lower bounds",
+            None,
+        ),
+        (Source::Events, _) => {}
+    }
+    if kernel::is_guest(root) && !is_paravirtual && source == Source::Events {
+        add(
+            "spinlocks by test-and-set",
+            "no-event",
+            "in a guest without paravirtual spinlocks waits for plain spinlocks have no event at all (virt_spin_lock)",
+            None,
+        );
+    }
+    missing
+}

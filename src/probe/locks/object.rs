@@ -1,0 +1,92 @@
+//! The object of the lock probe: which programs are loaded, the sizes of its maps, what it is told.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::{Options, PERIOD};
+use crate::host::Host;
+use crate::host::cgroups::Hierarchy;
+use crate::probe::filter::{COMM_BYTES, Filter};
+use crate::probe::libbpf::{self, refusal};
+use crate::probe::skel::locks::{LocksSkel, LocksSkelBuilder, OpenLocksSkel};
+use crate::wire::locks::Source;
+
+/// Which programs this kernel takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    pub source: Source,
+    pub slow_path: bool,
+    /// It says who releases a lock that others sleep for.
+    pub holders: bool,
+    /// It says what kind of object an address lies in.
+    pub slab: bool,
+    /// The NVMe driver is there.
+    pub nvme: bool,
+}
+
+/// Loads what is wanted.
+pub fn load(host: &Host, wanted: Wanted, options: &Options) -> Result<LocksSkel<'static>> {
+    let mut open = LocksSkelBuilder::default()
+        .open(libbpf::object_place())
+        .map_err(|error| refusal("opening the probes", &error))?;
+    let cpus = host.cpus_possible.max(1);
+    size(&mut open, cpus, wanted, options).map_err(|error| refusal("sizing the tables of locks", &error))?;
+    let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
+    config.cpus = cpus;
+    config.want_filter = options.filter.kinds();
+    config.unified_cgroups = Hierarchy::read(Path::new("/")).is_none_or(|hierarchy| hierarchy.unified).into();
+    config.period_ns = PERIOD.as_nanos() as u64;
+    config.budget_ns = (config.period_ns as f64 * options.max_cost / 100.0) as u64;
+    config.want_stacks = (config.budget_ns > 0).into();
+    config.want_holders = wanted.holders.into();
+    let events = wanted.source == Source::Events;
+    open.progs.lock_begin.set_autoload(events);
+    open.progs.lock_end.set_autoload(events);
+    open.progs.lock_release.set_autoload(wanted.holders);
+    open.progs.waiting.set_autoload(events);
+    open.progs.slab.set_autoload(wanted.slab);
+    open.progs.nvme_layout.set_autoload(wanted.nvme);
+    open.progs.slow_call.set_autoload(events && wanted.slow_path);
+    open.progs.slow_begin.set_autoload(!events);
+    open.progs.slow_end.set_autoload(!events);
+    let skel = open.load().map_err(|error| refusal("loading the probes", &error))?;
+    fill(&options.filter, &skel)?;
+    Ok(skel)
+}
+
+fn size(open: &mut OpenLocksSkel<'_>, cpus: u32, wanted: Wanted, options: &Options) -> libbpf_rs::Result<()> {
+    let maps = &mut open.maps;
+    maps.locks.set_max_entries(options.room.max(1))?;
+    maps.lock_cpus.set_max_entries(cpus)?;
+    maps.spins.set_max_entries(cpus)?;
+    maps.lock_scratch.set_max_entries(cpus)?;
+    // Storage of tasks came with 4cf1bc1f1045 (5.11).
+    maps.sleeps.set_autocreate(wanted.source == Source::Events)?;
+    if wanted.holders {
+        maps.lock_holders.set_max_entries(options.room.max(1))?;
+    }
+    let room = |n: usize| n.max(1) as u32;
+    maps.wanted_pids.set_max_entries(room(options.filter.pids.len()))?;
+    maps.wanted_comms.set_max_entries(room(options.filter.comms.len()))?;
+    maps.wanted_cgroups.set_max_entries(room(options.filter.cgroups.len()))
+}
+
+fn fill(filter: &Filter, skel: &LocksSkel<'_>) -> Result<()> {
+    let maps = &skel.maps;
+    for pid in &filter.pids {
+        maps.wanted_pids.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)?;
+    }
+    for comm in &filter.comms {
+        let mut bytes = [0; COMM_BYTES];
+        let name = &comm.as_bytes()[..comm.len().min(COMM_BYTES - 1)];
+        bytes[..name.len()].copy_from_slice(name);
+        maps.wanted_comms.update(&bytes, &[1], MapFlags::ANY)?;
+    }
+    for cgroup in &filter.cgroups {
+        maps.wanted_cgroups.update(&cgroup.to_ne_bytes(), &[1], MapFlags::ANY)?;
+    }
+    Ok(())
+}
