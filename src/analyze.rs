@@ -3,6 +3,7 @@
 pub mod cliff;
 pub mod counting;
 pub mod cpu;
+pub mod flame_diff;
 pub mod groups;
 pub mod interrupts;
 pub mod invariants;
@@ -20,6 +21,7 @@ pub mod op;
 pub mod operations;
 pub mod pagecache;
 pub mod parts;
+pub mod profile;
 pub mod queues;
 pub mod stacks;
 pub mod stage;

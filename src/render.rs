@@ -1,10 +1,14 @@
 //! Summaries and findings to bytes: one format per file. Pure: no clock, no file system.
 
 pub mod flame;
+pub mod flame_diff;
+pub mod folded;
 pub mod html;
 pub mod json;
 pub mod numbers;
 mod parts;
+pub mod pprof;
+pub mod speedscope;
 pub mod svg;
 pub mod text;
 pub mod topology;

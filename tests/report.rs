@@ -10,6 +10,7 @@ use biopsy::analyze::interrupts::{Carried, DeviceInterrupts, InterruptSummary, V
 use biopsy::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use biopsy::analyze::op::{KernelClass, Op};
 use biopsy::analyze::parts::Part;
+use biopsy::analyze::profile::Unit;
 use biopsy::analyze::queues::QueueLatency;
 use biopsy::analyze::stacks::{CpuClass, ProfileSummary};
 use biopsy::analyze::stage::Stage;
@@ -17,7 +18,7 @@ use biopsy::envelope::{Cost, Envelope, Missing, ProgramCost};
 use biopsy::hist::Histogram;
 use biopsy::host::{BlockDevice, HardwareQueue, Host};
 use biopsy::load::{Fill, Job, JobResult, LoadSummary, RingWorkers, Scaled, Scaling, Target, Transfer};
-use biopsy::render::{flame, html, json, text};
+use biopsy::render::{self, flame, html, json, text};
 use biopsy::rules::{self, Summaries};
 
 const HOSTILE: &str = "</script><img src=https://evil.example onerror=\"x\" '&\u{202e}";
@@ -287,7 +288,11 @@ impl Case {
         let diagnosis = rules::diagnose(&s);
         let json = json::diagnose::object(&s, &diagnosis, [], None);
         let folded = self.profile.iter().find(|_| self.flame).map(|profile| &profile.folded);
-        let flame = folded.map(|folded| flame::inline(folded, "On-CPU", "cpu-clock, 499 Hz").unwrap());
+        let caption = flame::Caption::new("On-CPU", "cpu-clock, 499 Hz");
+        let flame = folded.map(|folded| {
+            let samples = render::folded::profile(folded, Unit::Samples);
+            flame::inline(&samples, &caption, &flame::Options::default()).unwrap()
+        });
         html::render(&html::Report {
             summaries: s,
             diagnosis: &diagnosis,

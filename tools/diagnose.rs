@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use biopsy::analyze::latency::summarize;
+use biopsy::analyze::profile::Unit;
 use biopsy::analyze::{loss, stacks};
 use biopsy::envelope::Missing;
 use biopsy::host::{Host, select};
@@ -282,7 +283,8 @@ fn picture(profile: &stacks::ProfileSummary) -> Option<String> {
         render::text::counted(profile.cpus.into(), "CPU"),
         render::text::time(profile.duration_ns),
     );
-    flame::inline(&profile.folded, "on-CPU time", &subtitle).ok()
+    let samples = render::folded::profile(&profile.folded, Unit::Samples);
+    flame::inline(&samples, &flame::Caption::new("on-CPU time", subtitle), &flame::Options::default()).ok()
 }
 
 /// The command line as a shell would take it again.

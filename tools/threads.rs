@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
+use biopsy::analyze::profile::Unit;
 use biopsy::analyze::threads::{Column, Meaning, ThreadSummary, addresses, summarize};
 use biopsy::envelope::{Envelope, Lost, Missing};
 use biopsy::host::Host;
@@ -12,7 +13,7 @@ use biopsy::host::processes;
 use biopsy::host::select;
 use biopsy::probe::threads::{Options, ThreadProbe};
 use biopsy::refusal::Refusal;
-use biopsy::render;
+use biopsy::render::{self, flame};
 use biopsy::symbols::{Scheduler, Symbolizer};
 use biopsy::wire::threads::{Reading, Sampled};
 
@@ -173,7 +174,8 @@ pub fn lost(summary: &ThreadSummary) -> Lost {
 fn picture(summary: &ThreadSummary, hz: u32) -> Result<Vec<u8>> {
     let title = "threads that ran or waited, by kernel stack";
     let subtitle = format!("{} samples in {} rounds at {hz} Hz", summary.samples, summary.rounds);
-    render::flame::svg(&summary.folded, title, &subtitle)
+    let samples = render::folded::profile(&summary.folded, Unit::Samples);
+    flame::file(&samples, &flame::Caption::new(title, subtitle), &flame::Options::default())
 }
 
 /// Too much is missing for the averages to mean what they say.

@@ -1,224 +1,227 @@
-//! Folded stacks to a flame graph (inferno).
+//! Profiles to flame graphs.
 //!
-//! Two forms. [`svg`] is a file of its own, with inferno's zoom and search. [`inline`] is one
-//! `<svg>` element for an HTML page: inferno's script finds its picture by ids and takes the first
-//! `<svg>` of the document, so it cannot serve several on a page; [`INLINE_STYLE`] and
-//! [`INLINE_SCRIPT`] stand once in the page and serve all.
+//! Two forms. [`file`] is an SVG file that works alone in a browser. [`inline`] is one `<svg>` element for an HTML
+//! page, in which [`INLINE_STYLE`] and [`INLINE_SCRIPT`] stand once and serve all pictures; the file brings the same
+//! two. Without the script both still show everything, with what a frame holds as its tooltip.
 //!
-//! Names come from strangers: whatever keys come in, only text goes out.
+//! inferno places the frames. The rest is our own: inferno's script finds its picture by ids and takes the first of
+//! the document, so that it cannot serve several, and its colours know no areas.
+//!
+//! Names come from strangers: whatever comes in, only text goes out.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::str::FromStr as _;
+pub(in crate::render) mod colours;
+mod layout;
+pub(in crate::render) mod scene;
 
-use anyhow::{Context as _, Result, ensure};
-use inferno::flamegraph::color::{BackgroundColor, Palette};
-use inferno::flamegraph::{Options, from_lines};
+use anyhow::{Result, ensure};
 
+use crate::analyze::profile::tree::{Node, Tree, narrow_name, percent};
+use crate::analyze::profile::{Area, Profile, Unit};
+use crate::render::flame::scene::{Lines, Scene, Swatch};
 use crate::render::html;
+use crate::units::{count, counted, time};
 
-/// Style of all [`inline`] pictures of a page: once, inside `<style>`.
+/// Style of all [`inline`] pictures of a page, and of [`tabs`]: once, inside `<style>`.
 pub const INLINE_STYLE: &str = include_str!("flame.css");
 
-/// Zoom for all [`inline`] pictures of a page: once, inside `<script>`, at the end of the body.
-/// Our own, not inferno's: a page that has only inline pictures needs no CDDL notice for a script.
+/// Zoom, search and tabs for all pictures of a page: once, inside `<script>`, at the end of the body.
 pub const INLINE_SCRIPT: &str = include_str!("flame.js");
 
-/// Width of a picture in its own units; a browser scales it.
-const WIDTH: usize = 1200;
+/// Bytes of frames. Where there are more, narrower parts are folded than was asked for.
+const MOST_BYTES: usize = 1_800_000;
 
-/// A flame graph as an SVG file that works alone in a browser, with zoom and search.
-///
-/// The same input gives the same bytes.
-///
-/// # Errors
-/// When there is no sample to show: an empty picture would look like an idle machine.
-pub fn svg(folded: &BTreeMap<String, u64>, title: &str, subtitle: &str) -> Result<Vec<u8>> {
-    let mut out = Vec::new();
-    draw(folded, title, subtitle, None, &mut out)?;
-    Ok(out)
+/// What a reader of the picture must know. Empty parts are left out.
+#[derive(Debug, Clone, Default)]
+pub struct Caption {
+    /// What the widths are: `on-CPU time`.
+    pub what: String,
+    /// The machine, and which part of it: `db1 · /dev/nvme0n1`.
+    pub place: String,
+    pub when: String,
+    pub kernel: String,
+    /// What was counted: `cpu-clock at 99 Hz on 2 CPUs for 5 s`.
+    pub unit: String,
+    pub samples: String,
+    /// What is missing: `none lost`.
+    pub loss: String,
+    /// Sentences that stand below.
+    pub notes: Vec<String>,
 }
 
-/// A flame graph as one `<svg>` element for the body of an HTML page. Without the script it still
-/// shows all of it, with each frame's samples as tooltip.
-///
-/// # Errors
-/// When there is no sample to show.
-pub fn inline(folded: &BTreeMap<String, u64>, title: &str, subtitle: &str) -> Result<String> {
-    let mut out = Vec::new();
-    draw(folded, "", "", Some(WIDTH), &mut out)?;
-    let text = String::from_utf8(out).context("the flame graph is not text")?;
+impl Caption {
+    /// With a title and one line below it.
+    pub fn new(what: impl Into<String>, unit: impl Into<String>) -> Caption {
+        Caption { what: what.into(), unit: unit.into(), ..Caption::default() }
+    }
 
-    // Of inferno's file we take the height and the frames. All that names something in the whole
-    // document (ids, styles, script, handlers) stands before them.
-    let height = text.split("height=\"").nth(1).and_then(|rest| rest.split('"').next());
-    let height: usize = height.and_then(|h| h.parse().ok()).context("the flame graph has no height")?;
-    let start = text.find("<svg id=\"frames\"").context("the flame graph has no frames")?;
-    let frames = text[start..].strip_suffix("</svg>").context("the flame graph does not end")?;
-    let frames = frames.replacen("id=\"frames\"", "class=\"frames\"", 1);
-
-    let (title, subtitle) = (html::escape(&plain(title)), html::escape(&plain(subtitle)));
-    let mut svg = String::with_capacity(frames.len() + 1024);
-    // `fg` is the prefix of inferno's own attributes: what each frame holds, in samples.
-    write!(
-        svg,
-        "<svg class=\"flame\" role=\"img\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         xmlns=\"http://www.w3.org/2000/svg\" xmlns:fg=\"http://github.com/jonhoo/inferno\">\
-         <text class=\"title\" x=\"50%\" y=\"20\">{title}</text>\
-         <text class=\"subtitle\" x=\"50%\" y=\"38\">{subtitle}</text>{frames}</svg>"
-    )?;
-    Ok(svg)
-}
-
-/// Draws by inferno. A fixed width also leaves its script out.
-fn draw(
-    folded: &BTreeMap<String, u64>,
-    title: &str,
-    subtitle: &str,
-    width: Option<usize>,
-    out: &mut Vec<u8>,
-) -> Result<()> {
-    let mut lines: Vec<String> = folded.iter().filter(|(_, n)| **n > 0).map(|(k, &n)| line(k, n)).collect();
-    ensure!(!lines.is_empty(), "no CPU sample to draw: the CPUs were idle, or no sample arrived");
-    lines.sort_unstable();
-
-    let mut options = Options::default();
-    options.title = plain(title);
-    options.subtitle = Some(plain(subtitle));
-    // Tells kernel (orange, by the suffix _[k]) from user frames.
-    options.colors = Palette::from_str("java").map_err(anyhow::Error::msg)?;
-    options.bgcolors = BackgroundColor::from_str("#ffffff").ok();
-    // Else colours are drawn by lot, and two pictures of one profile differ.
-    options.deterministic = true;
-    options.no_sort = true;
-    // A pixel of the picture: what is narrower cannot be seen, and would make it tall and large.
-    options.min_width = 0.1;
-    options.image_width = width;
-    options.no_javascript = width.is_some();
-    from_lines(&mut options, lines.iter().map(String::as_str), out).context("the flame graph cannot be drawn")
-}
-
-/// One line as inferno reads it: `frame;frame count`.
-fn line(key: &str, count: u64) -> String {
-    let key = plain(key);
-    // inferno takes a number at the end of a name for a count of its own (`worker 7 12` would be
-    // a difference between two profiles), and a line that begins with `# ` for a comment. A space
-    // that does not break stops both, and looks the same.
-    let key = key.trim();
-    let key = match key.rsplit_once(' ') {
-        Some((head, tail)) if tail.chars().all(|c| c.is_ascii_digit() || c == '.') => {
-            format!("{head}\u{a0}{tail}")
-        }
-        _ => key.to_string(),
-    };
-    match key.as_str() {
-        "" => format!("? {count}"),
-        "#" => format!("#\u{a0} {count}"),
-        key => match key.strip_prefix("# ") {
-            Some(rest) => format!("#\u{a0}{rest} {count}"),
-            None => format!("{key} {count}"),
-        },
+    pub(in crate::render) fn lines(&self, notes: impl IntoIterator<Item = String>) -> Lines {
+        let join = |parts: [&String; 3]| {
+            let parts: Vec<&str> = parts.into_iter().map(String::as_str).filter(|p| !p.is_empty()).collect();
+            parts.join(" · ")
+        };
+        let mut below = vec![
+            join([&self.place, &self.when, &self.kernel]),
+            join([&self.unit, &self.samples, &self.loss]),
+        ];
+        below.extend(self.notes.iter().cloned().chain(notes));
+        below.retain(|line| !line.is_empty());
+        Lines { title: self.what.clone(), below }
     }
 }
 
-/// Text without what XML cannot hold or what deceives the eye: the analysis has escaped its keys,
-/// but a recording or another caller may not have.
-fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c as u32 {
-            0xfffe | 0xffff | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0xfeff => {
-                out.extend(c.escape_unicode());
-            }
-            _ if c.is_control() => out.extend(c.escape_unicode()),
-            _ => out.push(c),
-        }
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    /// Of the picture, in its own units, which are pixels where nobody scales it.
+    pub width: u32,
+    /// What holds less than this share of the whole is folded.
+    pub min_share: f64,
+}
+
+impl Default for Options {
+    /// About the width of a page, and a pixel of it.
+    fn default() -> Options {
+        Options { width: 1200, min_share: 0.001 }
     }
+}
+
+impl Options {
+    /// A narrower one has no room for its own caption.
+    pub const LEAST_WIDTH: u32 = 300;
+
+    pub(in crate::render) fn check(&self) -> Result<()> {
+        ensure!(
+            (Options::LEAST_WIDTH..=20_000).contains(&self.width),
+            "a flame graph is {} to 20000 wide, and not {}",
+            Options::LEAST_WIDTH,
+            self.width
+        );
+        ensure!(
+            (0.0..=0.5).contains(&self.min_share),
+            "the least share that is shown is from 0 to 0.5, and not {}",
+            self.min_share
+        );
+        Ok(())
+    }
+}
+
+/// A flame graph as an SVG file that works alone in a browser: hover, click to zoom, search.
+///
+/// The same profile gives the same bytes.
+///
+/// # Errors
+/// When there is nothing to show (an empty picture would look like an idle machine), or the options are out of range.
+pub fn file(profile: &Profile, caption: &Caption, options: &Options) -> Result<Vec<u8>> {
+    Ok(scene::file(&draw(profile, caption, options)?).into_bytes())
+}
+
+/// A flame graph as one `<svg>` element for the body of an HTML page.
+///
+/// # Errors
+/// As [`file`].
+pub fn inline(profile: &Profile, caption: &Caption, options: &Options) -> Result<String> {
+    Ok(scene::inline(&draw(profile, caption, options)?))
+}
+
+/// Several pictures with a name each, as a part of an HTML page: one per tab with the script, one below the other
+/// without it and on paper.
+pub fn tabs(pictures: &[(&str, String)]) -> String {
+    let mut out = String::from("<div class=\"flames\">\n");
+    for (label, svg) in pictures {
+        out.push_str(&format!(
+            "<section class=\"pane\">\n<h3>{}</h3>\n<div class=\"flame\">{svg}</div>\n</section>\n",
+            html::escape(label)
+        ));
+    }
+    out.push_str("</div>\n");
     out
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn folded(lines: &[(&str, u64)]) -> BTreeMap<String, u64> {
-        lines.iter().map(|&(k, n)| (k.to_string(), n)).collect()
-    }
-
-    fn profile() -> BTreeMap<String, u64> {
-        folded(&[("fio;main;read_[k]", 30), ("fio;main;write_[k]", 10), ("kworker/0:1;kthread_[k]", 5)])
-    }
-
-    #[test]
-    fn no_samples_no_picture() {
-        for empty in [folded(&[]), folded(&[("a;b", 0)])] {
-            assert!(svg(&empty, "t", "s").unwrap_err().to_string().contains("no CPU sample"));
-            assert!(inline(&empty, "t", "s").is_err());
+fn draw(profile: &Profile, caption: &Caption, options: &Options) -> Result<scene::Drawn> {
+    options.check()?;
+    ensure!(
+        !profile.is_empty(),
+        match profile.unit {
+            Unit::Samples => "no sample to draw: nothing ran or waited there, or no sample arrived",
+            Unit::Nanoseconds => "no time to draw: nothing waited there, or nothing arrived",
+            Unit::Ios => "no I/O to draw: there was none, or nothing arrived",
         }
-    }
+    );
+    let unit = profile.unit;
+    let total = profile.total();
+    scene::fit(profile.tree(options.min_share), MOST_BYTES, |tree| {
+        let scene = Scene {
+            tree,
+            width: options.width,
+            name: &|node: &Node| name(profile, tree, node),
+            value: &|node: &Node| {
+                let share = 100.0 * node.total as f64 / total as f64;
+                let share = if node.total == total { "100 %".to_string() } else { format!("{share:.2} %") };
+                format!("{}, {share}", amount(unit, node.total))
+            },
+            colour: &|node: &Node| node_area(profile, node).map_or(colours::FOLDED, colours::of),
+        };
+        scene.draw(&caption.lines(folded_note(tree)), &legend(profile, tree))
+    })
+}
 
-    #[test]
-    fn a_picture_shows_names_shares_and_captions_and_is_the_same_each_time() {
-        let text = String::from_utf8(svg(&profile(), "On-CPU", "cpu-clock, 45 samples").unwrap()).unwrap();
-        for part in
-            ["<?xml", "On-CPU", "cpu-clock, 45 samples", "read (30 samples, 66.67%)", "all (45 samples"]
-        {
-            assert!(text.contains(part), "{part}");
-        }
-        assert_eq!(svg(&profile(), "a", "b").unwrap(), svg(&profile(), "a", "b").unwrap());
-    }
-
-    /// Nothing in it may reach beyond the picture: there are others on the page.
-    #[test]
-    fn an_inline_picture_names_nothing_in_the_document() {
-        let text = inline(&profile(), "On-CPU", "45 samples").unwrap();
-        assert!(text.starts_with("<svg class=\"flame\"") && text.ends_with("</svg></svg>"), "{text}");
-        for part in
-            [" id=", "<script", "<style", "onload", "<?xml", "<!DOCTYPE", "url(#", "http://www.w3.org/1999"]
-        {
-            assert!(!text.contains(part), "{part}");
-        }
-        assert!(text.contains("read (30 samples, 66.67%)") && text.contains("fg:w=\"30\""));
-        assert_eq!(text.matches("<svg").count(), 2);
-        assert!(!INLINE_SCRIPT.contains("</script") && !INLINE_STYLE.contains("</style"));
-    }
-
-    /// A process chooses its name.
-    #[test]
-    fn hostile_names_stay_text() {
-        let hostile = "<script>alert(1)</script>]]>\"'&\u{1b}[2J\u{0}\u{202e}\n\u{ffff}";
-        let lines = folded(&[(&format!("{hostile};x"), 2), (&format!("a;{hostile}"), 3)]);
-        let file = String::from_utf8(svg(&lines, hostile, hostile).unwrap()).unwrap();
-        let page = inline(&lines, hostile, hostile).unwrap();
-        for text in [&file, &page] {
-            assert!(!text.contains("<script>alert") && text.contains("&lt;script&gt;alert(1)"));
-            assert!(!text.contains("]]>\"") && !text.contains("]]>&quot;"));
-            assert!(!text.contains(['\u{1b}', '\u{0}', '\u{202e}', '\u{ffff}']));
-        }
-        // Two sections of inferno's own script, and no third.
-        assert_eq!(file.matches("]]>").count(), 2);
-    }
-
-    /// What looks like a count or a comment is a name.
-    #[test]
-    fn names_that_look_like_syntax_keep_their_samples() {
-        let lines =
-            folded(&[("worker 7", 5), ("# note;x", 6), ("v 1.5", 1), ("#", 2), (";;", 3), ("a;[u8; 8]", 4)]);
-        let text = String::from_utf8(svg(&lines, "t", "s").unwrap()).unwrap();
-        assert!(text.contains("all (21 samples, 100%)"), "{text}");
-        assert!(text.contains("worker\u{a0}7 (5 samples") && !text.contains("%; +"));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-        #[test]
-        fn any_name_gives_a_picture_with_all_samples(key in any::<String>(), other in "[ ;#0-9.a]{0,8}") {
-            let lines: BTreeMap<_, _> = [(key, 3), (other, 4)].into();
-            let all = format!("all ({} samples, 100%)", lines.values().sum::<u64>());
-            let file = String::from_utf8(svg(&lines, "t", "s").unwrap()).unwrap();
-            prop_assert!(file.contains(&all));
-            prop_assert!(inline(&lines, "t", "s").unwrap().contains(&all));
-        }
+/// The name of a node's frame.
+pub(in crate::render) fn name(profile: &Profile, tree: &Tree, node: &Node) -> String {
+    match node.frame {
+        Some(frame) => profile.frames()[frame as usize].name.clone(),
+        None if node.depth == 0 => "all".to_string(),
+        None => narrow_name(tree.min_share()),
     }
 }
+
+fn node_area(profile: &Profile, node: &Node) -> Option<Area> {
+    match node.frame {
+        Some(frame) => Some(profile.frames()[frame as usize].area),
+        None => (node.depth == 0).then_some(Area::Label),
+    }
+}
+
+fn amount(unit: Unit, value: u64) -> String {
+    match unit {
+        Unit::Samples => counted(value, "sample"),
+        Unit::Nanoseconds if value < 1_000 => format!("{} ns", count(value)),
+        Unit::Nanoseconds => time(value),
+        Unit::Ios => counted(value, "I/O"),
+    }
+}
+
+/// What folding did to the picture.
+pub(in crate::render) fn folded_note(tree: &Tree) -> Option<String> {
+    let share = tree.narrow_share();
+    (share > 0.0).then(|| {
+        format!(
+            "{} % of it is in parts narrower than {} %, which are drawn as one wherever they meet.",
+            percent(share.max(0.000_01)),
+            percent(tree.min_share())
+        )
+    })
+}
+
+/// The areas that the picture has.
+fn legend(profile: &Profile, tree: &Tree) -> Vec<Swatch> {
+    let nodes = || tree.nodes().iter().skip(1);
+    let present =
+        |area: &Area| nodes().any(|node| node.frame.is_some() && node_area(profile, node) == Some(*area));
+    let mut legend: Vec<Swatch> = (Area::ALL.iter().filter(|area| present(area)))
+        .map(|area| Swatch {
+            colour: colours::of(*area),
+            text: match area {
+                Area::Label => "thread, lock or group".to_string(),
+                Area::Stage => "stage of the I/O".to_string(),
+                area => area.name().to_string(),
+            },
+        })
+        .collect();
+    if nodes().any(|node| node.frame.is_none()) {
+        legend.push(Swatch { colour: colours::FOLDED, text: "too narrow, folded".to_string() });
+    }
+    legend
+}
+
+#[cfg(test)]
+#[path = "flame/tests.rs"]
+mod tests;

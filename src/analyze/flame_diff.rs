@@ -1,0 +1,324 @@
+//! Two profiles side by side: which frames hold more or less than before, and how sure that is.
+//!
+//! Two runs never do the same amount of work in the same time. So values are divided by something first: by the
+//! I/Os done, by the time watched, or, for shares, by all there is.
+//!
+//! How sure: a sample falls into a frame or does not, so that a frame's samples scatter like Poisson counts (shares:
+//! like binomial ones). Each side has its score interval (Wilson's for shares), which holds for few samples and for
+//! none as well, and the two are joined to one of the difference by the method of variance estimates recovery
+//! (Zou and Donner 2008; for shares that is Newcombe's of 1998). As hundreds of frames are compared and those that
+//! moved most are picked, the level is Bonferroni's: with 95 % confidence all intervals hold at once. Samples are
+//! taken as independent of each other; where they come in bursts the truth scatters more.
+
+use std::collections::HashMap;
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+
+use crate::analyze::profile::tree::{Row, Tree};
+use crate::analyze::profile::{Area, Frame, Profile, Unit};
+
+/// By what the values of the two are divided.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// By all of the profile.
+    Share,
+    /// By the I/Os that were done meanwhile.
+    Ios { before: u64, after: u64 },
+    /// By the time watched, in nanoseconds.
+    Time { before: u64, after: u64 },
+}
+
+/// One of the two.
+#[derive(Debug, Clone, Copy)]
+pub struct Side<'a> {
+    pub profile: &'a Profile,
+    /// How many measurements are behind the values: waits, sampled I/Os. Not needed for samples, which are
+    /// themselves; None: not known, and so is how sure a change is.
+    pub events: Option<u64>,
+}
+
+impl Side<'_> {
+    fn events(&self) -> Option<f64> {
+        match self.profile.unit {
+            Unit::Samples => Some(self.profile.total() as f64),
+            Unit::Nanoseconds | Unit::Ios => self.events.filter(|n| *n > 0).map(|n| n as f64),
+        }
+    }
+}
+
+/// A rate before and after.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Moved {
+    pub before: f64,
+    pub after: f64,
+    /// Between these two the true `after - before` is.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Moved {
+    pub fn change(&self) -> f64 {
+        self.after - self.before
+    }
+
+    /// Whether it is known that there is more, or that there is less.
+    pub fn is_certain(&self) -> bool {
+        self.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+    }
+}
+
+/// What became of a frame, wherever it stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    pub name: String,
+    pub area: Area,
+    /// What ended in it.
+    pub own: Moved,
+    /// What it was in, once per stack.
+    pub total: Moved,
+}
+
+/// The two, compared.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    pub unit: Unit,
+    pub basis: Basis,
+    /// All together.
+    pub all: Moved,
+    /// Every frame, the one whose own value moved most first.
+    pub changes: Vec<Change>,
+    /// The stacks of both; the values are widths, of which `before` has the part of each that was there before.
+    stacks: Profile,
+    before: Vec<u64>,
+    /// Widths per unit of the rates.
+    scale: f64,
+}
+
+/// The whole width of both together.
+const WIDTH: f64 = (1u64 << 50) as f64;
+
+/// Compares two profiles of the same unit.
+///
+/// # Errors
+/// When they are not of one unit, or one of them is empty or has nothing that it could be divided by.
+pub fn compare(before: Side<'_>, after: Side<'_>, basis: Basis) -> Result<Comparison> {
+    let unit = before.profile.unit;
+    ensure!(
+        unit == after.profile.unit,
+        "one profile counts what the other does not: they cannot be compared"
+    );
+    for (side, which) in [(before, "first"), (after, "second")] {
+        ensure!(!side.profile.is_empty(), "the {which} profile is empty: there is nothing to compare");
+    }
+    let divisors = match basis {
+        Basis::Share => (before.profile.total(), after.profile.total()),
+        Basis::Ios { before, after } | Basis::Time { before, after } => (before, after),
+    };
+    ensure!(divisors.0 > 0 && divisors.1 > 0, "no I/O or no time to divide by: compare the shares");
+    let divisors = (divisors.0 as f64, divisors.1 as f64);
+
+    let mut values: HashMap<&Frame, [Sums; 2]> = HashMap::new();
+    for (which, side) in [before, after].into_iter().enumerate() {
+        for (frame, sums) in sums(side.profile) {
+            values.entry(frame).or_default()[which] = sums;
+        }
+    }
+    let scatter = Scatter {
+        divisors,
+        totals: (before.profile.total() as f64, after.profile.total() as f64),
+        events: before.events().zip(after.events()),
+        shares: basis == Basis::Share,
+        z: quantile(1.0 - 0.05 / 2.0 / values.len() as f64),
+    };
+    let mut changes: Vec<Change> = values
+        .into_iter()
+        .map(|(frame, [before, after])| Change {
+            name: frame.name.clone(),
+            area: frame.area,
+            own: scatter.moved(before.own, after.own),
+            total: scatter.moved(before.total, after.total),
+        })
+        .collect();
+    let by = |change: &Change| (change.own.change().abs(), change.total.change().abs());
+    changes.sort_by(|a, b| {
+        let ((own, total), (own_b, total_b)) = (by(a), by(b));
+        own_b
+            .total_cmp(&own)
+            .then(total_b.total_cmp(&total))
+            .then_with(|| (&a.name, a.area).cmp(&(&b.name, b.area)))
+    });
+
+    let all = scatter.moved(before.profile.total(), after.profile.total());
+    // All of the samples is all of them: nothing scatters.
+    let all = if basis == Basis::Share { Moved { interval: None, ..all } } else { all };
+    let scale = WIDTH / (all.before + all.after);
+    let (stacks, before) = join(before.profile, after.profile, (scale / divisors.0, scale / divisors.1));
+    Ok(Comparison { unit, basis, all, changes, stacks, before, scale })
+}
+
+impl Comparison {
+    /// Frames that were in no stack before and certainly are now, most first.
+    pub fn appeared(&self) -> Vec<&Change> {
+        let mut found: Vec<&Change> = self.only(|total| (total.before, total.after)).collect();
+        found.sort_by(|a, b| b.total.after.total_cmp(&a.total.after));
+        found
+    }
+
+    /// Frames that certainly were in stacks before and are in none now, most first.
+    pub fn vanished(&self) -> Vec<&Change> {
+        let mut found: Vec<&Change> = self.only(|total| (total.after, total.before)).collect();
+        found.sort_by(|a, b| b.total.before.total_cmp(&a.total.before));
+        found
+    }
+
+    /// Those that one side alone has. Without intervals nothing is certain, and all of them count.
+    fn only(&self, sides: fn(&Moved) -> (f64, f64)) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(move |change| {
+            let (none, some) = sides(&change.total);
+            let certain = change.total.interval.is_none() || change.total.is_certain();
+            none == 0.0 && some > 0.0 && certain
+        })
+    }
+
+    /// Frames that one side alone has, but so little of that it may be chance.
+    pub fn unsure(&self) -> usize {
+        let one_side = |total: &Moved| (total.before == 0.0) != (total.after == 0.0);
+        let unsure = |total: &Moved| total.interval.is_some() && !total.is_certain();
+        self.changes.iter().filter(|change| one_side(&change.total) && unsure(&change.total)).count()
+    }
+
+    /// The stacks of both as a tree: a node is as wide as the two rates together.
+    pub fn tree(&self, min_share: f64) -> Tree {
+        let order = self.stacks.order();
+        let row = |place: &u32| {
+            let stack = &self.stacks.stacks()[*place as usize];
+            Row { frames: &stack.frames, value: stack.value, before: self.before[*place as usize] }
+        };
+        Tree::new(order.iter().map(row), min_share)
+    }
+
+    /// What the frames of the tree are called.
+    pub fn stacks(&self) -> &Profile {
+        &self.stacks
+    }
+
+    /// The rate that a width of the tree stands for.
+    pub fn rate(&self, width: u64) -> f64 {
+        width as f64 / self.scale
+    }
+}
+
+/// A frame's values of one side.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    own: u64,
+    total: u64,
+}
+
+fn sums(profile: &Profile) -> impl Iterator<Item = (&Frame, Sums)> {
+    let mut sums = vec![Sums::default(); profile.frames().len()];
+    // A recursive function is in a stack once.
+    let mut seen_in = vec![usize::MAX; sums.len()];
+    for (number, stack) in profile.stacks().iter().enumerate() {
+        for id in &stack.frames {
+            let id = *id as usize;
+            if seen_in[id] != number {
+                seen_in[id] = number;
+                sums[id].total += stack.value;
+            }
+        }
+        if let Some(leaf) = stack.frames.last() {
+            sums[*leaf as usize].own += stack.value;
+        }
+    }
+    profile.frames().iter().zip(sums).filter(|(_, sums)| sums.total > 0)
+}
+
+/// The stacks of both with their widths, and the part of each width that was there before.
+fn join(before: &Profile, after: &Profile, scales: (f64, f64)) -> (Profile, Vec<u64>) {
+    let mut joined = Profile::new(before.unit);
+    let mut widths: HashMap<Vec<u32>, [u64; 2]> = HashMap::new();
+    let mut order: Vec<Vec<u32>> = Vec::new();
+    for (which, (profile, scale)) in [(before, scales.0), (after, scales.1)].into_iter().enumerate() {
+        let ids: Vec<u32> = profile.frames().iter().map(|f| joined.frame(f.name.clone(), f.area)).collect();
+        for stack in profile.stacks() {
+            let frames: Vec<u32> = stack.frames.iter().map(|id| ids[*id as usize]).collect();
+            // What is there is never gone by rounding.
+            let width = ((stack.value as f64 * scale).round() as u64).max(1);
+            widths.entry(frames).or_insert_with_key(|frames| {
+                order.push(frames.clone());
+                [0; 2]
+            })[which] += width;
+        }
+    }
+    let mut parts = Vec::with_capacity(order.len());
+    for frames in order {
+        let [before, after] = widths[&frames];
+        joined.add(&frames, before + after);
+        parts.push(before);
+    }
+    (joined, parts)
+}
+
+/// What is needed to say how sure a change is.
+struct Scatter {
+    divisors: (f64, f64),
+    totals: (f64, f64),
+    events: Option<(f64, f64)>,
+    shares: bool,
+    z: f64,
+}
+
+impl Scatter {
+    fn moved(&self, before: u64, after: u64) -> Moved {
+        let rates = (before as f64 / self.divisors.0, after as f64 / self.divisors.1);
+        let interval = self.events.map(|events| {
+            let one = |value: u64, total: f64, events: f64, divisor: f64| {
+                // A value of this many is one event.
+                let event = total / events;
+                let count = value as f64 / event;
+                let (low, high) =
+                    if self.shares { wilson(count, events, self.z) } else { score(count, self.z) };
+                let rate = event / divisor * if self.shares { events } else { 1.0 };
+                (low * rate, high * rate)
+            };
+            let first = one(before, self.totals.0, events.0, self.divisors.0);
+            let second = one(after, self.totals.1, events.1, self.divisors.1);
+            let change = rates.1 - rates.0;
+            let down = (rates.1 - second.0).hypot(first.1 - rates.0);
+            let up = (second.1 - rates.1).hypot(rates.0 - first.0);
+            (change - down, change + up)
+        });
+        Moved { before: rates.0, after: rates.1, interval }
+    }
+}
+
+/// The score interval of a Poisson count.
+fn score(count: f64, z: f64) -> (f64, f64) {
+    let middle = count + z * z / 2.0;
+    let half = z * (count + z * z / 4.0).sqrt();
+    ((middle - half).max(0.0), middle + half)
+}
+
+/// Wilson's interval of a share of `all`.
+fn wilson(count: f64, all: f64, z: f64) -> (f64, f64) {
+    let (share, spread) = (count / all, z * z / all);
+    let middle = share + spread / 2.0;
+    let half = z * (share * (1.0 - share) / all + spread / all / 4.0).max(0.0).sqrt();
+    (((middle - half) / (1.0 + spread)).max(0.0), ((middle + half) / (1.0 + spread)).min(1.0))
+}
+
+/// Where the normal distribution has so much of itself to the left, for 0.5 and more (Abramowitz and Stegun, 26.2.23;
+/// it is off by less than 0.00045).
+fn quantile(probability: f64) -> f64 {
+    let tail = (1.0 - probability).max(f64::MIN_POSITIVE);
+    let t = (-2.0 * tail.ln()).sqrt();
+    let above = 2.515517 + t * (0.802853 + t * 0.010328);
+    let below = 1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308));
+    t - above / below
+}
+
+#[cfg(test)]
+#[path = "flame_diff_tests.rs"]
+mod tests;

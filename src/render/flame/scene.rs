@@ -1,0 +1,257 @@
+//! A placed tree with its caption and legend as SVG: the form that all flame graphs share.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use super::layout::{FRAME_HEIGHT, Placed, place};
+use super::{INLINE_SCRIPT, INLINE_STYLE};
+use crate::analyze::profile::tree::{Node, Tree};
+use crate::render::html;
+
+/// Width of a character of the 12 px monospace in which all but the title is set. Fonts differ; this is a wide one,
+/// so that nothing sticks out. The script knows it too.
+const CHARACTER: f64 = 7.25;
+/// The same for the title's 17 px.
+const TITLE_CHARACTER: f64 = 10.3;
+/// Left and right of everything; inferno's.
+const MARGIN: u32 = 10;
+/// Between two lines of text.
+const LINE: usize = 16;
+/// For the controls beside the title.
+const CONTROLS: u32 = 190;
+
+/// A colour of the legend.
+pub struct Swatch {
+    pub colour: &'static str,
+    pub text: String,
+}
+
+/// The text above a picture.
+pub struct Lines {
+    pub title: String,
+    pub below: Vec<String>,
+}
+
+/// What a picture shows of a tree.
+pub struct Scene<'a> {
+    pub tree: &'a Tree,
+    pub width: u32,
+    pub name: &'a dyn Fn(&Node) -> String,
+    /// What a frame holds, without brackets.
+    pub value: &'a dyn Fn(&Node) -> String,
+    pub colour: &'a dyn Fn(&Node) -> &'static str,
+}
+
+/// The content of the `<svg>` element, and its size.
+pub struct Drawn {
+    title: String,
+    width: u32,
+    height: usize,
+    body: String,
+    /// Bytes of `body` that are frames.
+    frames: usize,
+}
+
+/// Draws a tree, and folds more and more of it until the frames have no more than so many bytes.
+pub fn fit(mut tree: Tree, most: usize, draw: impl Fn(&Tree) -> Result<Drawn>) -> Result<Drawn> {
+    loop {
+        let drawn = draw(&tree)?;
+        // Half of all is wider than any page needs; with that no picture is too large.
+        if drawn.frames <= most || tree.min_share() >= 0.5 {
+            return Ok(drawn);
+        }
+        tree = tree.narrower((tree.min_share() * 1.25).max(0.000_1));
+    }
+}
+
+impl Scene<'_> {
+    pub fn draw(&self, caption: &Lines, legend: &[Swatch]) -> Result<Drawn> {
+        let placed = place(self.tree, self.width)?;
+        let inner = self.width - 2 * MARGIN;
+        let characters = |width: u32, character: f64| (f64::from(width) / character) as usize;
+        let mut body = String::with_capacity(placed.len() * 200 + 4096);
+
+        let mut y = 24;
+        for line in wrapped(&caption.title, characters(inner - CONTROLS, TITLE_CHARACTER)) {
+            write!(body, "<text class=\"title\" x=\"{MARGIN}\" y=\"{y}\">{line}</text>")?;
+            y += 20;
+        }
+        for line in caption.below.iter().flat_map(|line| wrapped(line, characters(inner, CHARACTER))) {
+            write!(body, "<text x=\"{MARGIN}\" y=\"{y}\">{line}</text>")?;
+            y += LINE;
+        }
+        y = self.legend(&mut body, legend, y)?;
+        let right = self.width - MARGIN;
+        write!(
+            body,
+            "<g class=\"controls\"><text class=\"unzoom hide\" x=\"{}\" y=\"22\">Reset zoom</text>\
+             <text class=\"search\" x=\"{right}\" y=\"22\">Search</text></g>",
+            right - 95
+        )?;
+
+        let top = y - 4;
+        let depth = placed.iter().map(|p| p.y).max().unwrap_or(0) + FRAME_HEIGHT;
+        write!(
+            body,
+            "<svg class=\"frames\" x=\"{MARGIN}\" y=\"{top}\" width=\"{inner}\" height=\"{depth}\">"
+        )?;
+        let before = body.len();
+        for placed in &placed {
+            self.frame(&mut body, placed, inner)?;
+        }
+        let frames = body.len() - before;
+        let height = top + depth + 24;
+        write!(
+            body,
+            "</svg><text class=\"details\" x=\"{MARGIN}\" y=\"{0}\"></text>\
+             <text class=\"matched\" x=\"{right}\" y=\"{0}\"></text>",
+            height - 8
+        )?;
+        Ok(Drawn { title: shown(&caption.title), width: self.width, height, body, frames })
+    }
+
+    fn frame(&self, body: &mut String, placed: &Placed, inner: u32) -> Result<()> {
+        let node = &self.tree.nodes()[placed.node];
+        let name = plain(&(self.name)(node));
+        let value = html::escape(&plain(&(self.value)(node)));
+        let Placed { x, width, y, start, held, .. } = placed;
+        write!(
+            body,
+            "<g><title>{} ({value})</title><rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" \
+             fill=\"{}\" data-x=\"{start}\" data-w=\"{held}\"/>",
+            html::escape(&name),
+            FRAME_HEIGHT - 1,
+            (self.colour)(node)
+        )?;
+        let percent = |text: &str| text.trim_end_matches('%').parse::<f64>();
+        let fits = ((percent(width)? / 100.0 * f64::from(inner) - 3.0) / CHARACTER).max(0.0) as usize;
+        // The script makes the text of a frame that has none, when it becomes wide enough.
+        if let Some(text) = cut(&name, fits) {
+            let x = percent(x)? + 300.0 / f64::from(inner);
+            write!(body, "<text x=\"{x:.4}%\" y=\"{}\">{}</text>", y + 12, html::escape(&text))?;
+        }
+        body.push_str("</g>");
+        Ok(())
+    }
+
+    /// Writes the legend from `y` on, and says where it ends.
+    fn legend(&self, body: &mut String, legend: &[Swatch], mut y: usize) -> Result<usize> {
+        let mut x = f64::from(MARGIN);
+        body.push_str("<g class=\"legend\">");
+        for Swatch { colour, text } in legend {
+            let width = 18.0 + CHARACTER * text.chars().count() as f64;
+            if x > f64::from(MARGIN) && x + width > f64::from(self.width - MARGIN) {
+                x = f64::from(MARGIN);
+                y += LINE;
+            }
+            write!(
+                body,
+                "<rect x=\"{x:.0}\" y=\"{}\" width=\"12\" height=\"11\" fill=\"{colour}\"/><text x=\"{:.0}\" \
+                 y=\"{y}\">{}</text>",
+                y - 10,
+                x + 17.0,
+                shown(text)
+            )?;
+            x += width + 16.0;
+        }
+        body.push_str("</g>");
+        Ok(y + LINE)
+    }
+}
+
+/// A file of its own.
+pub fn file(drawn: &Drawn) -> String {
+    let Drawn { title, width, height, body, .. } = drawn;
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg class=\"flame\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\" xmlns=\"http://www.w3.org/2000/svg\">\n<title>{title}</title>\n\
+         <style>\n{INLINE_STYLE}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{body}\n\
+         <script><![CDATA[\n{INLINE_SCRIPT}]]></script>\n</svg>\n"
+    )
+}
+
+/// An element of a page.
+pub fn inline(drawn: &Drawn) -> String {
+    let Drawn { title, width, height, body, .. } = drawn;
+    format!(
+        "<svg class=\"flame\" role=\"group\" aria-label=\"{title}\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" xmlns=\"http://www.w3.org/2000/svg\">{body}</svg>"
+    )
+}
+
+/// Text for an element.
+fn shown(text: &str) -> String {
+    html::escape(&plain(text))
+}
+
+/// Text without what XML cannot hold, or what deceives the eye.
+fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c as u32 {
+            0xfffe
+            | 0xffff
+            | 0x200b..=0x200f
+            | 0x2028..=0x202e
+            | 0x2060..=0x206f
+            | 0xfeff
+            | 0xfff9..=0xfffb => {
+                out.extend(c.escape_unicode());
+            }
+            _ if c.is_control() => out.extend(c.escape_unicode()),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// Characters of the Far East and pictures are as wide as two.
+fn cells(c: char) -> usize {
+    if (c as u32) < 0x1100 { 1 } else { 2 }
+}
+
+/// As much of a name as fits into so many characters; None: not even its beginning.
+fn cut(name: &str, fits: usize) -> Option<String> {
+    if fits < 3 {
+        return None;
+    }
+    if name.chars().map(cells).sum::<usize>() <= fits {
+        return Some(name.to_string());
+    }
+    let mut room = fits - 2;
+    let kept = name.chars().take_while(|c| {
+        let fits = cells(*c) <= room;
+        room = room.saturating_sub(cells(*c));
+        fits
+    });
+    Some(format!("{}..", kept.collect::<String>()))
+}
+
+/// A text in lines of so many characters, broken between words where it can be, each ready for an element.
+fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let text = plain(text);
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    let length = |text: &str| text.chars().map(cells).sum::<usize>();
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let mut word = word.to_string();
+        if !line.is_empty() && length(&line) + 1 + length(&word) > most {
+            lines.push(std::mem::take(&mut line));
+        }
+        // One word alone may be wider than the picture.
+        while length(&word) > most {
+            let at = word.char_indices().map(|(at, _)| at).nth((most / 2).max(1)).unwrap_or(word.len());
+            lines.push(word[..at].to_string());
+            word.drain(..at);
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(&word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines.iter().map(|line| html::escape(line)).collect()
+}

@@ -1,0 +1,156 @@
+//! Two profiles in one picture and in one table.
+
+use anyhow::Result;
+
+use crate::analyze::flame_diff::{Basis, Change, Comparison, Moved};
+use crate::analyze::profile::Unit;
+use crate::analyze::profile::tree::Node;
+use crate::render::flame::scene::{Drawn, Scene, Swatch, file as scene_file, fit, inline as scene_inline};
+use crate::render::flame::{Caption, Options, colours, folded_note, name};
+use crate::render::text::{clean, fitted, table};
+use crate::units::{counted, figure, significant};
+
+/// Bytes of frames, as of a flame graph.
+const MOST_BYTES: usize = 1_800_000;
+
+/// Frames in the table.
+const SHOWN: usize = 10;
+
+/// The stacks of both as an SVG file that works alone in a browser: a frame is as wide as both together, and its
+/// colour says what became of it.
+///
+/// # Errors
+/// When the options are out of range.
+pub fn file(comparison: &Comparison, caption: &Caption, options: &Options) -> Result<Vec<u8>> {
+    Ok(scene_file(&draw(comparison, caption, options)?).into_bytes())
+}
+
+/// The same as one `<svg>` element for the body of an HTML page.
+///
+/// # Errors
+/// As [`file`].
+pub fn inline(comparison: &Comparison, caption: &Caption, options: &Options) -> Result<String> {
+    Ok(scene_inline(&draw(comparison, caption, options)?))
+}
+
+fn draw(comparison: &Comparison, caption: &Caption, options: &Options) -> Result<Drawn> {
+    options.check()?;
+    let (factor, unit) = rate_unit(comparison);
+    let profile = comparison.stacks();
+    let sides = |node: &Node| {
+        let (before, after) = (comparison.rate(node.before), comparison.rate(node.total - node.before));
+        (factor * before, factor * after)
+    };
+    fit(comparison.tree(options.min_share), MOST_BYTES, |tree| {
+        let scene = Scene {
+            tree,
+            width: options.width,
+            name: &|node: &Node| name(profile, tree, node),
+            value: &|node: &Node| {
+                let (before, after) = sides(node);
+                let change = match (node.before, node.total - node.before) {
+                    (_, 0) => "gone".to_string(),
+                    (0, _) => "new".to_string(),
+                    _ => format!("{:+.1} %", 100.0 * (after / before - 1.0)),
+                };
+                format!("before {}, after {} {unit}, {change}", figure(before), figure(after))
+            },
+            colour: &|node: &Node| {
+                let (before, after) = sides(node);
+                colours::of_change((after - before) / (after + before))
+            },
+        };
+        let width = format!("Width: before and after together, in {unit}. Colour: what became of it.");
+        scene.draw(&caption.lines([width].into_iter().chain(folded_note(tree))), &legend())
+    })
+}
+
+fn legend() -> Vec<Swatch> {
+    let text = ["gone", "", "less", "", "the same", "", "more", "", "new"];
+    (colours::CHANGES.iter().zip(text))
+        .map(|(colour, text)| Swatch { colour, text: text.to_string() })
+        .collect()
+}
+
+/// By what a rate is multiplied to be shown, and what it is then.
+fn rate_unit(comparison: &Comparison) -> (f64, &'static str) {
+    match (comparison.basis, comparison.unit) {
+        (Basis::Share, _) => (100.0, "% of all"),
+        (Basis::Ios { .. }, Unit::Nanoseconds) => (1.0, "ns per I/O"),
+        (Basis::Ios { .. }, Unit::Samples) => (1e6, "samples per million I/Os"),
+        (Basis::Ios { .. }, Unit::Ios) => (1.0, "I/Os per I/O"),
+        // So much of it at a time.
+        (Basis::Time { .. }, Unit::Nanoseconds) => (1.0, "threads on average"),
+        (Basis::Time { .. }, Unit::Samples) => (1e9, "samples per second"),
+        (Basis::Time { .. }, Unit::Ios) => (1e9, "I/Os per second"),
+    }
+}
+
+/// The frames that moved most, and those that appeared or vanished.
+pub fn text(comparison: &Comparison) -> String {
+    let (factor, unit) = rate_unit(comparison);
+    let Moved { before, after, .. } = comparison.all;
+    let mut out = format!("{unit}: {} before, {} after", figure(factor * before), figure(factor * after));
+    if comparison.basis != Basis::Share {
+        out.push_str(&format!(" ({:+.1} %)", 100.0 * (after / before - 1.0)));
+    }
+    out.push_str("\n\n");
+    out.push_str(&format!("frames whose own part moved most, in {unit}\n"));
+    let signed =
+        |value: f64| format!("{}{}", if value < 0.0 { "-" } else { "+" }, figure((factor * value).abs()));
+    let rows: Vec<Vec<String>> = (comparison.changes.iter().filter(|c| c.own.change() != 0.0).take(SHOWN))
+        .map(|change| {
+            let Change { own, total, .. } = change;
+            let interval = match own.interval {
+                Some((low, high)) => format!("{} to {}", signed(low), signed(high)),
+                None => "not known".to_string(),
+            };
+            let certain = match (own.interval.is_some(), own.is_certain()) {
+                (false, _) => "-",
+                (true, true) => "yes",
+                (true, false) => "no",
+            };
+            vec![
+                fitted(&clean(&change.name), 50),
+                figure(factor * own.before),
+                figure(factor * own.after),
+                signed(own.change()),
+                interval,
+                certain.to_string(),
+                signed(total.change()),
+            ]
+        })
+        .collect();
+    let header = ["frame", "before", "after", "change", "95 % interval", "certain", "with callees"];
+    out.push_str(&table(&header, &rows));
+    for (found, what, side) in [
+        (comparison.appeared(), "appeared", (|total| total.after) as fn(&Moved) -> f64),
+        (comparison.vanished(), "vanished", |total| total.before),
+    ] {
+        if found.is_empty() {
+            continue;
+        }
+        out.push_str(&format!("\n{}, in {unit} with callees\n", frames(found.len(), what)));
+        for change in found.iter().take(SHOWN) {
+            let value = significant(factor * side(&change.total), 3);
+            out.push_str(&format!("  {value:>8}  {}\n", fitted(&clean(&change.name), 80)));
+        }
+        if found.len() > SHOWN {
+            out.push_str(&format!("  and {} more\n", found.len() - SHOWN));
+        }
+    }
+    let unsure = comparison.unsure();
+    if unsure > 0 {
+        let frames = counted(unsure as u64, "frame");
+        out.push_str(&format!("\n{frames} more on one side alone, too few to be more than chance\n"));
+    }
+    out
+}
+
+fn frames(count: usize, what: &str) -> String {
+    format!("{} that {what}", counted(count as u64, "frame"))
+}
+
+#[cfg(test)]
+#[path = "flame_diff_tests.rs"]
+mod tests;

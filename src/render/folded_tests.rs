@@ -1,0 +1,129 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn of(stacks: &[(&[(&str, Area)], u64)]) -> Profile {
+    let mut profile = Profile::new(Unit::Samples);
+    for (frames, value) in stacks {
+        let ids: Vec<u32> = frames.iter().map(|(name, area)| profile.frame(*name, *area)).collect();
+        profile.add(&ids, *value);
+    }
+    profile
+}
+
+#[test]
+fn a_profile_is_text_as_other_tools_read_it() {
+    let profile = of(&[
+        (&[("fio", Area::Label), ("main", Area::User), ("blk_mq_submit_bio", Area::Block)], 30),
+        (&[("fio", Area::Label), ("main", Area::User)], 5),
+        (&[("kworker/0:1", Area::Label), ("osq_lock", Area::Lock)], 2),
+    ]);
+    assert_eq!(
+        render(&profile),
+        "fio;main 5\nfio;main;blk_mq_submit_bio_[k] 30\nkworker/0:1;osq_lock_[k] 2\n"
+    );
+    assert_eq!(parse(&render(&profile), Unit::Samples).unwrap(), profile);
+    assert_eq!(render(&Profile::new(Unit::Samples)), "");
+}
+
+#[test]
+fn names_that_look_like_syntax_come_back() {
+    for (name, text) in [
+        ("a;b", "a\\x3bb"),
+        ("a\nb\r", "a\\x0ab\\x0d"),
+        ("worker 7", "worker\\x207"),
+        ("v 1.5", "v\\x201.5"),
+        (" padded ", "\\x20padded\\x20"),
+        ("\u{a0}wide\u{3000}", "\\u{a0}wide\\u{3000}"),
+        (" ", "\\x20"),
+        ("", "\\u{}"),
+        ("# no comment", "\\x23 no comment"),
+        ("fake_[k]", "fake_[k\\x5d"),
+        ("C:\\x41", "C:\\x5cx41"),
+        ("operator new [] (std::size_t)", "operator new [] (std::size_t)"),
+        ("\u{202e}evil\u{1b}[2J", "\\u{202e}evil\\x1b[2J"),
+    ] {
+        let profile = of(&[(&[(name, Area::Label), (name, Area::User)], 9)]);
+        assert_eq!(render(&profile), format!("{text};{text} 9\n"));
+        assert_eq!(parse(&render(&profile), Unit::Samples).unwrap(), profile, "{name:?}");
+    }
+    // A module's name is no mark, and a mark is taken off once.
+    let profile = of(&[(&[("fake_[k]", Area::Kernel), ("f [nvme]", Area::Kernel)], 1)]);
+    assert_eq!(render(&profile), "fake_[k]_[k];f [nvme]_[k] 1\n");
+    assert_eq!(parse(&render(&profile), Unit::Samples).unwrap(), profile);
+}
+
+#[test]
+fn text_of_other_tools_is_read() {
+    let text = "# captured on: today\r\n\r\nperf;main;[unknown] 3\r\n\
+                perf;main;inlined_[i];C:\\path\t4\nperf;read_[k];nvme_queue_rq_[k] 5\nperf;idle 0\n";
+    let profile = parse(text, Unit::Samples).unwrap();
+    let expected = of(&[
+        (&[("perf", Area::Label), ("main", Area::User), ("[unknown]", Area::User)], 3),
+        (
+            &[("perf", Area::Label), ("main", Area::User), ("inlined", Area::User), ("C:\\path", Area::User)],
+            4,
+        ),
+        (&[("perf", Area::Label), ("read", Area::Kernel), ("nvme_queue_rq", Area::Driver)], 5),
+    ]);
+    assert_eq!(profile, expected);
+}
+
+#[test]
+fn a_line_that_is_none_is_named() {
+    for (text, says) in [
+        ("a;b 1\n\na;b\n", "line 3 is not folded text: a count is missing at its end"),
+        ("a;b 1.5", "line 1 is not folded text: '1.5' is not a whole number"),
+        ("a;b -1", "line 1 is not folded text: '-1' is not a whole number"),
+        (" 7", "line 1 is not folded text: there is no stack before the count"),
+        ("a 18446744073709551616", "'18446744073709551616' is not a whole number"),
+        ("a 18446744073709551615\nb 1", "line 2 is not folded text: up to here it adds up to more than 2^64"),
+    ] {
+        let error = format!("{:#}", parse(text, Unit::Samples).unwrap_err());
+        assert!(error.ends_with(says), "{error}");
+    }
+}
+
+#[test]
+fn what_was_folded_before_is_a_profile() {
+    let folded = BTreeMap::from([("a b 7;x\\x3by;do_sys_[k]".to_string(), 3), ("a b 7".to_string(), 4)]);
+    let expected = of(&[
+        (&[("a b 7", Area::Label), ("x;y", Area::User), ("do_sys", Area::Kernel)], 3),
+        (&[("a b 7", Area::Label)], 4),
+    ]);
+    assert_eq!(profile(&folded, Unit::Samples), expected);
+}
+
+/// Any character, and more of those that mean something in a line.
+fn names() -> impl Strategy<Value = String> {
+    prop_oneof![any::<String>(), "[ ;#0-9.a\\\\xu{}\\[\\]_kijw\n\r\t\u{a0}\u{2028}]{0,12}"]
+}
+
+proptest! {
+    #[test]
+    fn any_names_come_back(stacks in prop::collection::vec(
+        (prop::collection::vec((names(), any::<bool>()), 1..6), 1..1_000_000u64), 0..8)
+    ) {
+        let mut profile = Profile::new(Unit::Nanoseconds);
+        for (frames, value) in &stacks {
+            let ids: Vec<u32> = frames.iter().enumerate().map(|(i, (name, kernel))| {
+                let user = if i == 0 { Area::Label } else { Area::User };
+                profile.frame(name.clone(), if *kernel { Area::of_kernel(name) } else { user })
+            }).collect();
+            profile.add(&ids, *value);
+        }
+        let text = render(&profile);
+        prop_assert_eq!(text.lines().count(), profile.stacks().len());
+        prop_assert_eq!(parse(&text, Unit::Nanoseconds).unwrap(), profile);
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in any::<String>(), lines in "([ -~]{0,20} ?[0-9]{0,21}\n){0,4}") {
+        for text in [text, lines] {
+            match parse(&text, Unit::Samples) {
+                Ok(profile) => prop_assert_eq!(parse(&render(&profile), Unit::Samples).unwrap().total(), profile.total()),
+                Err(error) => prop_assert!(error.to_string().starts_with("line ")),
+            }
+        }
+    }
+}
