@@ -33,7 +33,7 @@
         y: Number(rect.getAttribute("y")),
       };
     });
-    const root = frames[frames.length - 1];
+    const root = frames[0];
     let shown = root;
     let sought = null;
 

@@ -18,7 +18,6 @@ use anyhow::{Result, ensure};
 use crate::analyze::profile::tree::{Node, Tree, narrow_name, percent};
 use crate::analyze::profile::{Area, Profile, Unit};
 use crate::render::flame::scene::{Lines, Scene, Swatch};
-use crate::render::html;
 use crate::units::{count, counted, time};
 
 /// Style of all [`inline`] pictures of a page, and of [`tabs`]: once, inside `<style>`.
@@ -129,7 +128,7 @@ pub fn tabs(pictures: &[(&str, String)]) -> String {
     for (label, svg) in pictures {
         out.push_str(&format!(
             "<section class=\"pane\">\n<h3>{}</h3>\n<div class=\"flame\">{svg}</div>\n</section>\n",
-            html::escape(label)
+            scene::shown(label)
         ));
     }
     out.push_str("</div>\n");

@@ -1,1 +1,111 @@
+use super::*;
+use crate::analyze::flame_diff::{Side, compare};
+use crate::analyze::profile::{Area, Profile};
+use crate::render::folded;
 
+fn compared(before: &str, after: &str, basis: Basis) -> Comparison {
+    let [before, after] = [before, after].map(|text| folded::parse(text, Unit::Samples).unwrap());
+    let side = |profile| Side { profile, events: None };
+    compare(side(&before), side(&after), basis).unwrap()
+}
+
+/// The shape of T's: none, then mq-deadline with 2.19 times the CPU time per I/O.
+fn schedulers() -> Comparison {
+    compared(
+        "fio;get_io_u 890\nfio;blk_mq_submit_bio_[k] 1030\nfio;blk_mq_submit_bio_[k];nvme_queue_rq_[k] 480\n\
+         fio;old_way_[k] 570\n",
+        "fio;get_io_u 410\nfio;blk_mq_submit_bio_[k] 470\nfio;ktime_get_[k] 2\n\
+         fio;blk_mq_submit_bio_[k];blk_mq_do_dispatch_sched_[k];_raw_spin_lock_[k] 1848\n\
+         fio;blk_mq_submit_bio_[k];blk_mq_do_dispatch_sched_[k];nvme_queue_rq_[k] 240\n",
+        Basis::Ios { before: 11_500_000, after: 5_250_000 },
+    )
+}
+
+#[test]
+fn the_table_says_what_moved_appeared_and_vanished() {
+    let text = text(&schedulers());
+    assert!(text.starts_with("samples per million I/Os: 258 before, 566 after (+119.0 %)\n"), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[3].trim_start().starts_with("frame") && lines[3].contains("95 % interval"), "{text}");
+    let row: Vec<&str> = lines[4].split_whitespace().collect();
+    assert_eq!(row[..4], ["_raw_spin_lock", "0", "352", "+352"], "{text}");
+    assert!(row.contains(&"yes"), "{text}");
+    let get = lines.iter().find(|line| line.contains("get_io_u")).unwrap();
+    assert!(get.contains(" no "), "{text}");
+    assert!(text.contains("2 frames that appeared, in samples per million I/Os with callees\n"), "{text}");
+    assert!(text.contains("398  blk_mq_do_dispatch_sched"), "{text}");
+    assert!(text.contains("1 frame that vanished") && text.contains("49.6  old_way"), "{text}");
+    assert!(text.contains("1 frame more on one side alone, too few to be more than chance"), "{text}");
+}
+
+#[test]
+fn the_picture_says_what_became_of_each_frame() {
+    let drawn =
+        inline(&schedulers(), &Caption::new("none against mq-deadline", ""), &Options::default()).unwrap();
+    for part in [
+        "_raw_spin_lock (before 0, after 352 samples per million I/Os, new)",
+        "old_way (before 49.6, after 0 samples per million I/Os, gone)",
+        "all (before 258, after 566 samples per million I/Os, +119.0 %)",
+        "Width: before and after together, in samples per million I/Os.",
+        ">gone</text>",
+        ">new</text>",
+    ] {
+        assert!(drawn.contains(part), "{part}\n{drawn}");
+    }
+    let colour = |name: &str| {
+        let frame = drawn.split("<g><title>").find(|frame| frame.starts_with(name)).unwrap();
+        frame.split_once("fill=\"").unwrap().1[..7].to_string()
+    };
+    assert_eq!(colour("_raw_spin_lock "), colours::CHANGES[8]);
+    assert_eq!(colour("old_way "), colours::CHANGES[0]);
+    assert_eq!(colour("get_io_u "), colours::CHANGES[4]);
+    let file = file(&schedulers(), &Caption::new("x", "y"), &Options::default()).unwrap();
+    assert!(file.starts_with(b"<?xml"));
+}
+
+#[test]
+fn shares_are_percent() {
+    let text = text(&compared("a;b 1\na;c 3", "a;b 3\na;c 1", Basis::Share));
+    assert!(text.starts_with("% of all: 100 before, 100 after\n"), "{text}");
+    let b = text.lines().find(|line| line.trim_start().starts_with("b ")).unwrap();
+    assert_eq!(b.split_whitespace().collect::<Vec<_>>()[..4], ["b", "25.0", "75.0", "+50.0"], "{text}");
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let hostile = "</text><script>alert(1)</script>\u{1b}[2J\u{202e}";
+    let mut profiles = [Profile::new(Unit::Samples), Profile::new(Unit::Samples)];
+    for profile in &mut profiles {
+        let id = profile.frame(hostile, Area::Label);
+        profile.add(&[id], 100);
+    }
+    let other = profiles[1].frame(format!("{hostile}new"), Area::Label);
+    profiles[1].add(&[other], 100_000);
+    let side = |profile| Side { profile, events: None };
+    let comparison = compare(side(&profiles[0]), side(&profiles[1]), Basis::Share).unwrap();
+    let drawn = inline(&comparison, &Caption::new(hostile, hostile), &Options::default()).unwrap();
+    assert!(!drawn.contains("<script>") && drawn.contains("&lt;script&gt;"));
+    for out in [text(&comparison), drawn] {
+        assert!(!out.contains(['\u{1b}', '\u{202e}']));
+    }
+}
+
+#[test]
+fn times_without_numbers_say_that_nothing_is_known() {
+    let mut profiles = [Profile::new(Unit::Nanoseconds), Profile::new(Unit::Nanoseconds)];
+    for (profile, value) in profiles.iter_mut().zip([1_000_000, 4_000_000]) {
+        let id = profile.frame("fio", Area::Label);
+        profile.add(&[id], value);
+    }
+    let side = |profile| Side { profile, events: None };
+    for (basis, unit) in [
+        (Basis::Ios { before: 1_000, after: 1_000 }, "ns per I/O: 1000 before, 4000 after (+300.0 %)"),
+        (
+            Basis::Time { before: 1_000_000, after: 1_000_000 },
+            "threads on average: 1.00 before, 4.00 after (+300.0 %)",
+        ),
+    ] {
+        let text = text(&compare(side(&profiles[0]), side(&profiles[1]), basis).unwrap());
+        assert!(text.starts_with(unit) && text.contains("not known"), "{text}");
+    }
+}

@@ -1,1 +1,151 @@
+use std::io::Read as _;
 
+use flate2::read::GzDecoder;
+
+use super::*;
+use crate::analyze::profile::Unit;
+
+fn profile() -> Profile {
+    let mut profile = Profile::new(Unit::Samples);
+    let frames = [("fio", Area::Label), ("main", Area::User), ("nvme_queue_rq", Area::Driver)];
+    let ids: Vec<u32> = frames.iter().map(|(name, area)| profile.frame(*name, *area)).collect();
+    profile.add(&ids, 300);
+    profile.add(&ids[..2], 5);
+    profile
+}
+
+fn unpacked(file: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    GzDecoder::new(file).read_to_end(&mut out).unwrap();
+    out
+}
+
+/// A field and what it holds.
+#[derive(Debug, PartialEq)]
+enum Held {
+    Number(u64),
+    Bytes(Vec<u8>),
+}
+
+/// The fields of a message. It does not share a line with what writes them.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Held)> {
+    fn number(bytes: &mut &[u8]) -> u64 {
+        let end = bytes.iter().position(|b| b & 0x80 == 0).unwrap();
+        let (number, rest) = bytes.split_at(end + 1);
+        *bytes = rest;
+        number.iter().rev().fold(0, |value, byte| value << 7 | u64::from(byte & 0x7f))
+    }
+    let mut out = Vec::new();
+    while !bytes.is_empty() {
+        let key = number(&mut bytes);
+        let held = match key & 7 {
+            0 => Held::Number(number(&mut bytes)),
+            2 => {
+                let length = number(&mut bytes) as usize;
+                let (content, rest) = bytes.split_at(length);
+                bytes = rest;
+                Held::Bytes(content.to_vec())
+            }
+            other => panic!("wire type {other}"),
+        };
+        out.push((key >> 3, held));
+    }
+    out
+}
+
+fn all(fields: &[(u64, Held)], field: u64) -> Vec<&[u8]> {
+    let bytes = |(number, held): &'_ (u64, Held)| *number == field && matches!(held, Held::Bytes(_));
+    fields
+        .iter()
+        .filter(|f| bytes(f))
+        .map(|(_, held)| match held {
+            Held::Bytes(bytes) => bytes.as_slice(),
+            Held::Number(_) => unreachable!(),
+        })
+        .collect()
+}
+
+fn one(fields: &[(u64, Held)], field: u64) -> u64 {
+    match fields.iter().find(|(number, _)| *number == field) {
+        Some((_, Held::Number(value))) => *value,
+        other => panic!("{field}: {other:?}"),
+    }
+}
+
+#[test]
+fn samples_locations_and_functions_hold_together() {
+    let profile = profile();
+    let about = About { start_ns: 7, duration_ns: 1_000, period: Some(10_000_000), comments: vec!["db1"] };
+    let file = render(&on_cpu(&profile, 10_000_000), &about);
+    assert_eq!(render(&on_cpu(&profile, 10_000_000), &about), file);
+    let fields = fields(&unpacked(&file));
+    let strings: Vec<String> =
+        all(&fields, 6).iter().map(|s| String::from_utf8(s.to_vec()).unwrap()).collect();
+    assert_eq!(strings[0], "");
+    let mut once = strings.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), strings.len(), "a string stands in the table once");
+    let string = |id: u64| strings[id as usize].as_str();
+
+    let types: Vec<(&str, &str)> = (all(&fields, 1).iter())
+        .map(|t| (string(one(&self::fields(t), 1)), string(one(&self::fields(t), 2))))
+        .collect();
+    assert_eq!(types, [("samples", "count"), ("cpu", "nanoseconds")]);
+    let functions: Vec<(u64, &str)> = (all(&fields, 5).iter())
+        .map(|f| (one(&self::fields(f), 1), string(one(&self::fields(f), 2))))
+        .collect();
+    assert_eq!(functions, [(1, "fio"), (2, "main"), (3, "nvme_queue_rq")]);
+    let locations = all(&fields, 4);
+    assert_eq!(locations.len(), 3);
+    for (id, location) in (1..).zip(locations) {
+        let location = self::fields(location);
+        let line = self::fields(all(&location, 4)[0]);
+        assert_eq!((one(&location, 1), one(&line, 1)), (id, id));
+        assert_eq!(one(&location, 2), if id == 3 { 1 } else { 2 }, "the kernel's is another mapping");
+    }
+    // Leaf first; 300 is two bytes long, and the times longer.
+    let samples: Vec<Vec<(u64, Held)>> = all(&fields, 2).iter().map(|s| self::fields(s)).collect();
+    assert_eq!(all(&samples[0], 1), [[2, 1]]);
+    assert_eq!(all(&samples[1], 1), [[3, 2, 1]]);
+    let mut values = Message::default();
+    [300, 3_000_000_000].iter().for_each(|v| values.varint(*v));
+    assert_eq!(all(&samples[1], 2), [values.0.as_slice()]);
+    assert_eq!((one(&fields, 9), one(&fields, 10), one(&fields, 12)), (7, 1_000, 10_000_000));
+    assert_eq!((string(one(&fields, 13)), string(one(&fields, 14))), ("db1", "cpu"));
+}
+
+#[test]
+fn two_profiles_are_joined_by_name() {
+    let mut delay = Profile::new(Unit::Nanoseconds);
+    // Numbered otherwise, and with a stack that the other has not.
+    for name in ["other", "main", "fio"] {
+        delay.frame(name, if name == "fio" { Area::Label } else { Area::User });
+    }
+    delay.add(&[2, 1], 70);
+    delay.add(&[0], 9);
+    let file = render(&contentions(&profile(), &delay), &About::default());
+    let fields = fields(&unpacked(&file));
+    let values: Vec<Vec<u8>> = all(&fields, 2).iter().map(|s| all(&self::fields(s), 2)[0].to_vec()).collect();
+    assert_eq!(values[0], [5, 70]);
+    assert_eq!(values[2], [0, 9]);
+    assert_eq!(values.len(), 3);
+}
+
+#[test]
+fn a_profile_of_nothing_is_a_file() {
+    let empty = Profile::new(Unit::Nanoseconds);
+    let fields = fields(&unpacked(&render(&off_cpu(&empty), &About::default())));
+    assert!(all(&fields, 2).is_empty() && all(&fields, 1).len() == 1);
+}
+
+#[test]
+fn no_value_is_negative() {
+    let mut huge = Profile::new(Unit::Samples);
+    let id = huge.frame("a", Area::User);
+    huge.add(&[id], u64::MAX);
+    let fields = fields(&unpacked(&render(&on_cpu(&huge, 1_000), &About::default())));
+    let mut values = Message::default();
+    [i64::MAX as u64; 2].iter().for_each(|v| values.varint(*v));
+    assert_eq!(all(&self::fields(all(&fields, 2)[0]), 2), [values.0.as_slice()]);
+}

@@ -33,7 +33,7 @@ const LEAST_PIXELS: f64 = 0.2;
 /// Height of a frame with the gap to the next.
 pub const FRAME_HEIGHT: usize = 16;
 
-/// Places the nodes in a picture of such a width, the root of all last.
+/// Places the nodes in a picture of such a width, the root of all first and each frame before those that stand on it.
 pub fn place(tree: &Tree, width: u32) -> Result<Vec<Placed>> {
     let total = tree.nodes()[0].total;
     let shift = (total.max(1).ilog2() + 1).saturating_sub(52);
@@ -68,7 +68,7 @@ pub fn place(tree: &Tree, width: u32) -> Result<Vec<Placed>> {
         .context("the flame graph cannot be drawn")?;
     let text = String::from_utf8(out).context("the flame graph is not text")?;
     let placed = read_back(&text, tree.nodes().len()).context("inferno's flame graph is not as expected")?;
-    ensure!(placed.last().is_some_and(|p| p.node == 0), "inferno's flame graph has no root");
+    ensure!(placed.first().is_some_and(|p| p.node == 0), "inferno's flame graph has no root");
     Ok(placed)
 }
 
@@ -95,5 +95,6 @@ fn read_back(text: &str, nodes: usize) -> Option<Vec<Placed>> {
     }
     let top = placed.iter().map(|p| p.y).min()?;
     placed.iter_mut().for_each(|p| p.y -= top);
+    placed.sort_unstable_by_key(|p| p.node);
     Some(placed)
 }

@@ -140,20 +140,21 @@ impl Scene<'_> {
         let mut x = f64::from(MARGIN);
         body.push_str("<g class=\"legend\">");
         for Swatch { colour, text } in legend {
-            let width = 18.0 + CHARACTER * text.chars().count() as f64;
+            let width = 17.0 + CHARACTER * text.chars().count() as f64;
             if x > f64::from(MARGIN) && x + width > f64::from(self.width - MARGIN) {
                 x = f64::from(MARGIN);
                 y += LINE;
             }
             write!(
                 body,
-                "<rect x=\"{x:.0}\" y=\"{}\" width=\"12\" height=\"11\" fill=\"{colour}\"/><text x=\"{:.0}\" \
-                 y=\"{y}\">{}</text>",
-                y - 10,
-                x + 17.0,
-                shown(text)
+                "<rect x=\"{x:.0}\" y=\"{}\" width=\"12\" height=\"11\" fill=\"{colour}\"/>",
+                y - 10
             )?;
-            x += width + 16.0;
+            if !text.is_empty() {
+                write!(body, "<text x=\"{:.0}\" y=\"{y}\">{}</text>", x + 17.0, shown(text))?;
+            }
+            // Without a word it is a step between two that have one.
+            x += if text.is_empty() { 14.0 } else { width + 16.0 };
         }
         body.push_str("</g>");
         Ok(y + LINE)
@@ -181,7 +182,7 @@ pub fn inline(drawn: &Drawn) -> String {
 }
 
 /// Text for an element.
-fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     html::escape(&plain(text))
 }
 
