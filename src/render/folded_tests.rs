@@ -127,3 +127,45 @@ proptest! {
         }
     }
 }
+
+/// inferno reads what is written here as what it is, whatever the names are: no line is dropped, and no part of a
+/// name is a count or a frame.
+#[test]
+fn inferno_reads_the_same_stacks() {
+    let names = [
+        "a;b",
+        "a\nb",
+        "worker 7",
+        "v 1.5",
+        " padded ",
+        "\u{a0}wide\u{3000}",
+        " ",
+        "",
+        "# no comment",
+        "fake_[k]",
+        "C:\\x41",
+        "7",
+        "\u{202e}evil\u{1b}[2J",
+        "--",
+        "operator new [] (unsigned long)",
+    ];
+    let mut profile = Profile::new(Unit::Samples);
+    for (value, name) in (1..).zip(names) {
+        for area in [Area::Label, Area::Kernel] {
+            let ids = [profile.frame(name, area), profile.frame(name, Area::User), profile.frame(name, area)];
+            profile.add(&ids, value);
+            profile.add(&ids[..1], 1);
+        }
+    }
+    let text = render(&profile);
+    let mut out = Vec::new();
+    let mut options = inferno::flamegraph::Options::default();
+    options.min_width = 0.0;
+    inferno::flamegraph::from_lines(&mut options, text.lines(), &mut out).unwrap();
+    let picture = String::from_utf8(out).unwrap();
+    assert!(picture.contains(&format!("all ({} samples, 100%)", profile.total())));
+    // Without a change in percent, which is what two counts in a line would give.
+    assert!(!picture.contains("%; "));
+    let frames = picture.matches("<g><title>").count();
+    assert_eq!(frames, 1 + names.len() * 2 * 3);
+}

@@ -1,5 +1,5 @@
 //! The report: one self-contained HTML file. No network, no script of its own, readable from
-//! `file://`, on paper, and in light and dark. Only the flame graph brings a script, for its zoom.
+//! `file://`, on paper, and in light and dark. Only the flame graph brings a script, for its zoom and search.
 
 mod charts;
 mod findings;
@@ -223,15 +223,15 @@ fn flame_graph(report: &Report<'_>) -> String {
     let note = note.map(|note| format!(" {}.", escape(note.trim_end_matches('.')))).unwrap_or_default();
     format!(
         "<p class=\"soft small\">Busy CPU time by stack, idle time left out: the wider, the more. A click on a frame \
-         widens it, a click on the lowest shows all.{note}</p>\n<div class=\"flame\">{svg}</div>\n"
+         widens it, a click on the lowest shows all; Search marks frames by name.{note}</p>\n\
+         <div class=\"flame\">{svg}</div>\n"
     )
 }
 
 fn footer(report: &Report<'_>) -> String {
     let notice = if report.flame.is_some() {
-        "<p>The flame graph is drawn by inferno, which is under the Common Development and Distribution License 1.0 \
-         (CDDL-1.0), as is the script in pictures that it makes for a file of their own. Its source is the crate \
-         inferno.</p>\n"
+        "<p>The flame graph is laid out by inferno, which is under the Common Development and Distribution License 1.0 \
+         (CDDL-1.0). Its source is the crate inferno; nothing of it stands in this page.</p>\n"
     } else {
         ""
     };
