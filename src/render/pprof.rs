@@ -174,12 +174,15 @@ fn file_name(area: Area) -> String {
     format!("[{}]", area.name())
 }
 
+/// A stack, root first, and a value per column.
+type Joined = (Vec<u32>, Vec<u64>);
+
 /// All frames of all columns, and all stacks with a value per column, in the order of the first.
-fn join<'a>(columns: &[Column<'a>]) -> (Vec<&'a Frame>, Vec<(Vec<u32>, Vec<u64>)>) {
+fn join<'a>(columns: &[Column<'a>]) -> (Vec<&'a Frame>, Vec<Joined>) {
     let mut frames: Vec<&Frame> = Vec::new();
     let mut ids: HashMap<&Frame, u32> = HashMap::new();
     let mut places: HashMap<Vec<u32>, usize> = HashMap::new();
-    let mut rows: Vec<(Vec<u32>, Vec<u64>)> = Vec::new();
+    let mut rows: Vec<Joined> = Vec::new();
     for (i, column) in columns.iter().enumerate() {
         for stack in column.profile.sorted() {
             let stack_ids: Vec<u32> = (column.profile.named(stack))

@@ -8,14 +8,14 @@ pub const FOLDED: &str = "#b6b6b6";
 pub fn of(area: Area) -> &'static str {
     match area {
         Area::Label => "#ededed",
-        Area::User => "#f0e442",
+        Area::User => "#efe442",
         Area::Kernel => "#e69f00",
-        Area::Block => "#8fd6e6",
-        Area::Driver => "#54a3ce",
-        Area::Interrupt => "#cb77a5",
-        Area::Reclaim => "#26bb63",
-        Area::Lock => "#dd653a",
-        Area::Stage => "#d8b0fa",
+        Area::Block => "#94e1f1",
+        Area::Driver => "#4aa6d1",
+        Area::Interrupt => "#c77ea8",
+        Area::Reclaim => "#2bbd5b",
+        Area::Lock => "#e25739",
+        Area::Stage => "#d6aefb",
     }
 }
 
@@ -50,6 +50,12 @@ mod tests {
         let y = f(0.2126 * r + 0.7152 * g + 0.0722 * b);
         let z = f((0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.08883);
         [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
+    }
+
+    /// Rec. 601, of 255.
+    fn luma(colour: &str) -> f64 {
+        let channel = |i: usize| f64::from(u8::from_str_radix(&colour[i..i + 2], 16).unwrap());
+        0.299 * channel(1) + 0.587 * channel(3) + 0.114 * channel(5)
     }
 
     /// How eyes see that lack a kind of cones (Machado, Oliveira, Fernandes 2009, severity 1), and those that do not.
@@ -90,6 +96,9 @@ mod tests {
             for b in &colours[i + 1..] {
                 let grey = (lab(linear(a))[0] - lab(linear(b))[0]).abs();
                 assert!(grey > 2.5, "{a} and {b} in grey: {grey}");
+                // Printers and converters make grey in this way as well.
+                let grey = (luma(a) - luma(b)).abs();
+                assert!(grey > 8.5, "{a} and {b} in grey: {grey}");
                 for eye in &EYES {
                     let distance = distance(lab(seen(linear(a), eye)), lab(seen(linear(b), eye)));
                     assert!(distance > 12.0, "{a} and {b}: {distance}");
