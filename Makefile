@@ -12,7 +12,7 @@ help:
 	@echo "make demo-vm  the same inside a virtual machine with an emulated NVMe drive"
 	@echo "make build    $(BIOPSY), one static file"
 	@echo "make test     all tests; make lint and make vmtest are parts of it"
-	@echo "make bench    what the probes cost"
+	@echo "make bench    what the probes cost, and the pictures"
 	@echo "make clean    remove what was built (fetched kernels stay in the cache)"
 
 build:
@@ -48,6 +48,7 @@ bench: build
 	@cargo bench --locked --bench overhead
 	@cargo bench --locked --bench loss
 	@cargo bench --locked --bench ring
+	@cargo bench --locked --bench flame
 
 clean:
 	@cargo clean

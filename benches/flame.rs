@@ -2,7 +2,7 @@
 //! frames' ids to the bytes of an SVG file. Seconds, and the most memory that was held at once.
 //!
 //! The stacks are the worst that a machine can give: they part early and share little. `$SAMPLES` and `$STACKS`
-//! choose other numbers, `$PICTURE` a file to leave the picture in. It fails above 2 s, 300 MB or 2 MB of picture.
+//! choose other numbers, `$PICTURE` a file to leave the picture in. It fails above 2 s of CPU time, 300 MB or 2 MB of picture.
 
 use std::time::Instant;
 
@@ -47,6 +47,18 @@ fn stack(number: u64, functions: &[u32], into: &mut [u32; DEPTH]) {
     }
 }
 
+/// CPU time of this process in seconds. There is one thread, so that this is what the clock shows where a CPU is free.
+fn cpu_seconds() -> f64 {
+    // SAFETY: the kernel fills a struct of integers, for which zero is a value.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
 /// The most memory that this process held, in KiB.
 fn most_memory() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
@@ -69,19 +81,19 @@ fn main() -> Result<()> {
     let added = start.elapsed().as_secs_f64();
     let caption = Caption::new("benchmark", format!("{samples} samples of {stacks} stacks"));
     let picture = flame::file(&profile, &caption, &Options::default())?;
-    let all = start.elapsed().as_secs_f64();
+    let (all, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds());
 
     let memory = most_memory()?;
     println!("samples   {samples}, {} different stacks, {DEPTH} deep", profile.stacks().len());
     println!("added in  {added:.2} s");
     println!("drawn in  {:.2} s", all - added);
-    println!("together  {all:.2} s");
+    println!("together  {all:.2} s, of which {cpu:.2} s on a CPU");
     println!("memory    {:.0} MB at most", memory as f64 * 1024.0 / 1e6);
     println!("picture   {:.2} MB", picture.len() as f64 / 1e6);
     if let Ok(path) = std::env::var("PICTURE") {
         std::fs::write(path, &picture)?;
     }
-    ensure!(all <= SECONDS, "slower than {SECONDS} s");
+    ensure!(cpu <= SECONDS, "slower than {SECONDS} s");
     ensure!(memory <= MEMORY_KIB, "more memory than {MEMORY_KIB} KiB");
     ensure!(picture.len() <= PICTURE, "a larger picture than {PICTURE} bytes");
     Ok(())
