@@ -184,7 +184,7 @@ fn hostile_names_are_raw_in_the_table_and_escaped_in_folded_lines() {
     let mut s = Stacks::new(Sampler::CpuClock);
     let comm = b"a;b\n\x1b[2J\\\xff";
     s.add((comm, 7, 0), &[], &["<[u8; 8]>::x"], Tally { samples: 1, period: 0 });
-    s.names.user.values_mut().for_each(|v| *v = vec!["<[u8; 8]>::\u{202e}x".to_string()]);
+    s.names.user.values_mut().for_each(|v| *v = vec!["<[u8; 8]>::\u{202e}x".to_string()].into());
     let summary = summarize(&s.raw, &s.names);
     let key = summary.folded.keys().next().unwrap();
     assert_eq!(key, "a\\x3bb\\x0a\\x1b[2J\\x5c\\xff;<[u8\\x3b 8]>::\\u{202e}x");

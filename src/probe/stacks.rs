@@ -1,6 +1,7 @@
 //! The on-CPU sampler: a program on a perf event of each CPU, and a thread that empties its ring.
 
 use std::cell::{Cell, RefCell};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::mem::MaybeUninit;
@@ -14,6 +15,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{ErrorKind, Link, MapCore, RingBufferBuilder, libbpf_sys};
 
+use crate::host::mapped::Mapped;
 use crate::probe::{btf, perf_event};
 use crate::refusal::Refusal;
 use crate::wire::stacks::{RawProfile, Sample, SampleHead, Sampler, Tally, decode};
@@ -131,9 +133,12 @@ fn run(frequency: u64, ready: &Sender<Sampler>, stopped: &Receiver<()>) -> Resul
     builder.add(&skeleton.maps.stack_ring, |bytes| {
         match decode(bytes) {
             Ok((sample, period)) => {
-                memory.borrow_mut().note(&sample);
                 let mut samples = samples.borrow_mut();
-                let tally = samples.entry(sample).or_default();
+                let entry = samples.entry(sample);
+                if let Entry::Vacant(new) = &entry {
+                    memory.borrow_mut().note(new.key());
+                }
+                let tally = entry.or_default();
                 tally.samples += 1;
                 tally.period = tally.period.saturating_add(period);
             }
@@ -173,7 +178,7 @@ fn run(frequency: u64, ready: &Sender<Sampler>, stopped: &Receiver<()>) -> Resul
         duration_ns: duration.as_nanos() as u64,
         idle_ns: idle_before.zip(idle_after).map(|(a, b)| b.saturating_sub(a)),
         samples: samples.into_inner(),
-        maps: memory.into_inner().text,
+        maps: memory.into_inner().mapped,
         lost: dropped + damaged,
         damaged,
         map_bytes,
@@ -182,37 +187,61 @@ fn run(frequency: u64, ready: &Sender<Sampler>, stopped: &Receiver<()>) -> Resul
     })
 }
 
-/// The memory maps of the sampled processes, read while they live: a command under test has ended
-/// by the time that its frames are to be named.
+/// Which processes to look into while they live.
 #[derive(Debug, Default)]
 struct Maps {
-    text: HashMap<u32, Vec<u8>>,
+    mapped: Mapped,
+    /// Under each of their names: who has another has called exec.
     seen: HashSet<(u32, [u8; 16])>,
-    wanted: Vec<u32>,
+    wanted: HashSet<u32>,
+    /// Processes with addresses outside of what is known of them, and the looks until the next try.
+    unknown: HashMap<u32, Retry>,
+}
+
+/// Most of these are chance numbers on the stacks of code without frame pointers, which no look explains: each try that
+/// does not help doubles the time to the next.
+#[derive(Debug, Default)]
+struct Retry {
+    asked: bool,
+    /// In looks.
+    wait: u32,
+    left: u32,
 }
 
 impl Maps {
-    /// A bound on what a machine that starts thousands of processes a second can cost.
-    const MOST: usize = 4096;
+    /// The longest wait, in looks: with one every 50 ms it is 3 s.
+    const LONGEST: u32 = 64;
 
-    /// Takes note of a process that is new, or has another name: it may have called exec.
+    /// Takes note of a stack that was not seen before: of a process that is new, has another name, or is at a place
+    /// that it did not have (a library loaded since, or code that it made).
     fn note(&mut self, sample: &Sample) {
-        let known = self.seen.len() >= Self::MOST || sample.user().is_empty();
-        if !known && self.seen.insert((sample.pid, sample.comm)) {
-            self.wanted.push(sample.pid);
+        if sample.user().is_empty() {
+            return;
+        }
+        if self.seen.len() < Mapped::MOST_PROCESSES && self.seen.insert((sample.pid, sample.comm)) {
+            self.wanted.insert(sample.pid);
+            return;
+        }
+        if self.wanted.contains(&sample.pid) || self.mapped.generations(sample.pid).is_empty() {
+            return;
+        }
+        if !sample.user().iter().all(|address| self.mapped.covers(sample.pid, *address)) {
+            self.unknown.entry(sample.pid).or_default().asked = true;
         }
     }
 
     fn read(&mut self) {
-        self.wanted.sort_unstable();
-        self.wanted.dedup();
-        for pid in self.wanted.drain(..) {
-            // Empty for a process on its way out: what was read before is better.
-            if let Ok(maps) = fs::read(format!("/proc/{pid}/maps"))
-                && !maps.is_empty()
-            {
-                self.text.insert(pid, maps);
+        for (pid, retry) in &mut self.unknown {
+            retry.left = retry.left.saturating_sub(1);
+            if retry.asked && retry.left == 0 {
+                retry.wait = (retry.wait * 2).clamp(1, Self::LONGEST);
+                *retry = Retry { asked: false, left: retry.wait, wait: retry.wait };
+                self.wanted.insert(*pid);
             }
+        }
+        for pid in self.wanted.drain() {
+            // Gone already, or not ours to see: what was read before stays.
+            let _ = self.mapped.read(Path::new("/"), pid);
         }
     }
 }

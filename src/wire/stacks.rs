@@ -6,6 +6,7 @@ use std::fmt;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::task_name;
+use crate::host::mapped::Mapped;
 
 /// The most frames that the kernel side asks for, of each stack (`STACK_FRAMES`).
 pub const MAX_FRAMES: usize = 127;
@@ -218,9 +219,9 @@ pub struct RawProfile {
     /// Idle time of all CPUs in the window, as the kernel accounts it.
     pub idle_ns: Option<u64>,
     pub samples: HashMap<Sample, Tally>,
-    /// `/proc/PID/maps` of each process, as it was when it was first sampled under its last name:
-    /// what names the frames of a process that has ended since.
-    pub maps: HashMap<u32, Vec<u8>>,
+    /// What the sampled processes had mapped, read while they lived: what names the frames of one that has ended
+    /// since.
+    pub maps: Mapped,
     /// Samples that did not reach us: no room in the ring, or damaged.
     pub lost: u64,
     /// Of `lost`: records that could not be decoded. Always 0, unless the two sides differ.

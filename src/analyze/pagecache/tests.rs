@@ -201,7 +201,7 @@ fn profile(samples: HashMap<Sample, Tally>) -> RawProfile {
         duration_ns: 1_000_000_000,
         idle_ns: None,
         samples,
-        maps: HashMap::new(),
+        maps: Default::default(),
         lost: 0,
         damaged: 0,
         map_bytes: 0,

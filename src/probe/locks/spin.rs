@@ -147,7 +147,7 @@ mod tests {
                 (at(&[other, slow]), tally(5)),
                 (at(&[]), tally(7)),
             ]),
-            maps: HashMap::new(),
+            maps: Default::default(),
             lost: 1,
             damaged: 0,
             map_bytes: 0,

@@ -1,0 +1,51 @@
+//! Names from an ELF file's symbol table and line tables (blazesym). Runs in a child process: see [`super::child`].
+
+use std::path::{Path, PathBuf};
+
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{Builder, Input, Symbolized, Symbolizer};
+
+use super::demangle::readable;
+
+/// The most names that one address has: a function and what was inlined into it.
+const MOST_NAMES: usize = 100;
+
+/// A reader of one file: what it has read goes with it.
+pub(super) struct Reader {
+    inner: Symbolizer,
+    path: PathBuf,
+    /// Whether its DWARF is worth a try.
+    debug: bool,
+}
+
+impl Reader {
+    pub fn new(path: &Path, debug: bool) -> Self {
+        // A file that is named by its descriptor cannot become another one, so that it need not be looked at again.
+        // Other files are searched by build-id beforehand: a name in the file would be a stranger's choice.
+        let inner = Symbolizer::builder();
+        let inner: Builder = inner.enable_auto_reload(false).enable_demangling(false).set_debug_dirs(NONE);
+        Self { inner: inner.build(), path: path.to_path_buf(), debug }
+    }
+
+    /// Names at an address of the file's own tables, outermost first; none where it has no function there.
+    pub fn names(&self, address: u64) -> Vec<String> {
+        // A function without a name in the DWARF may have one in the symbol table, and damaged DWARF comes with an
+        // intact one.
+        let found = self.debug.then(|| self.look(address, true)).unwrap_or_default();
+        if found.is_empty() { self.look(address, false) } else { found }
+    }
+
+    fn look(&self, address: u64, debug: bool) -> Vec<String> {
+        let mut elf = Elf::new(&self.path);
+        elf.debug_syms = debug;
+        let found = self.inner.symbolize_single(&Source::Elf(elf), Input::VirtOffset(address));
+        let Ok(Symbolized::Sym(symbol)) = found else { return Vec::new() };
+        if symbol.name.is_empty() {
+            return Vec::new();
+        }
+        let inlined = symbol.inlined.iter().map(|f| readable(&f.name)).filter(|name| !name.is_empty());
+        [readable(&symbol.name)].into_iter().chain(inlined).take(MOST_NAMES).collect()
+    }
+}
+
+const NONE: Option<[PathBuf; 0]> = Some([]);

@@ -1,0 +1,185 @@
+//! Files that wait for names of places in them: each file is read once, however many processes have it mapped.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::child::{self, Bounds, Job};
+use crate::host::elf::{BuildId, Elf};
+use crate::host::mapped::{FileId, MappedFile, Owner, open_regular};
+
+/// The names at a place: a function and what was inlined into it, outermost first. One list serves all processes.
+pub(super) type Named = Arc<[String]>;
+
+/// Which file: two processes have the same when this is equal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Key {
+    /// The same build-id, made by the same user: anybody can write any build-id into a file of his, with names of his.
+    Built(BuildId, Owner),
+    File(FileId),
+}
+
+/// Names that are known, by file and by address in its own tables; empty where there are none. They stay for the next
+/// call.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    names: HashMap<Key, HashMap<u64, Named>>,
+    number: usize,
+}
+
+impl Known {
+    /// More are forgotten: a live view may run for days.
+    const MOST: usize = 1 << 20;
+
+    pub fn get(&self, key: &Key, address: u64) -> Option<&Named> {
+        self.names.get(key)?.get(&address)
+    }
+
+    fn insert(&mut self, key: &Key, address: u64, names: Named) {
+        self.number += 1;
+        self.names.entry(key.clone()).or_default().insert(address, names);
+    }
+}
+
+/// Files with places that wait for names.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    wanted: BTreeMap<Key, Wanted>,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    file: Arc<MappedFile>,
+    addresses: BTreeSet<u64>,
+}
+
+/// Why places of a file have no names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Failures {
+    /// Number of files that are damaged, or took too long.
+    pub files: usize,
+    pub refused: Option<String>,
+}
+
+/// Where distributions keep debug files, by build-id.
+const DEBUG_FOLDERS: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
+
+impl Files {
+    /// Which file it is.
+    pub fn key(file: &MappedFile) -> Key {
+        match file.build_id() {
+            Some(id) => Key::Built(id.clone(), file.owner()),
+            None => Key::File(file.id()),
+        }
+    }
+
+    /// Asks for a name; nothing happens where it is known.
+    pub fn want(&mut self, file: &Arc<MappedFile>, key: &Key, address: u64, known: &Known) {
+        if known.get(key, address).is_none() {
+            let new = || Wanted { file: Arc::clone(file), addresses: BTreeSet::new() };
+            self.wanted.entry(key.clone()).or_insert_with(new).addresses.insert(address);
+        }
+    }
+
+    /// Finds all names that were asked for.
+    pub fn name(self, known: &mut Known, bounds: Bounds) -> Failures {
+        if known.number > Known::MOST {
+            *known = Known::default();
+        }
+        let mut failures = Failures::default();
+        let debug: Vec<Option<File>> =
+            self.wanted.keys().map(|key| if let Key::Built(id, _) = key { debug_file(id) } else { None }).collect();
+        // The debug file knows more; where it has no name, the file itself may.
+        let (mut jobs, mut of) = (Vec::new(), Vec::new());
+        for ((key, wanted), debug) in self.wanted.iter().zip(&debug) {
+            let addresses: Vec<u64> = wanted.addresses.iter().copied().collect();
+            if let Some(debug) = debug {
+                of.push(key);
+                jobs.push(Job { file: debug.as_fd(), debug: true, addresses });
+            } else if let Some(job) = own(wanted, addresses) {
+                of.push(key);
+                jobs.push(job);
+            }
+        }
+        let mut rest = BTreeMap::new();
+        run(&jobs, &of, known, bounds, &mut failures, |key, address| {
+            rest.entry(key.clone()).or_insert_with(Vec::new).push(address);
+        });
+        let (mut jobs, mut of) = (Vec::new(), Vec::new());
+        for ((key, wanted), _) in self.wanted.iter().zip(&debug).filter(|(_, debug)| debug.is_some()) {
+            if let Some(job) = rest.remove(key).and_then(|addresses| own(wanted, addresses)) {
+                of.push(key);
+                jobs.push(job);
+            }
+        }
+        run(&jobs, &of, known, bounds, &mut failures, |_, _| {});
+        failures
+    }
+}
+
+/// The file itself, when it still is what it was. Who follows a link in it to a debug file opens what a stranger chose:
+/// a file with one is read without DWARF (distributions put one into every binary that has no DWARF of its own).
+fn own(wanted: &Wanted, addresses: Vec<u64>) -> Option<Job<'_>> {
+    let debug = wanted.file.elf().is_some_and(|elf| !elf.points_elsewhere);
+    Some(Job { file: wanted.file.unchanged()?.as_fd(), debug, addresses })
+}
+
+fn run(
+    jobs: &[Job<'_>],
+    of: &[&Key],
+    known: &mut Known,
+    bounds: Bounds,
+    failures: &mut Failures,
+    mut unnamed: impl FnMut(&Key, u64),
+) {
+    let answers = child::names(jobs, bounds);
+    failures.files += answers.failed.len();
+    failures.refused = failures.refused.take().or(answers.refused.map(|error| error.to_string()));
+    for ((job, key), names) in jobs.iter().zip(of).zip(answers.names) {
+        for (address, names) in job.addresses.iter().zip(names) {
+            if names.is_empty() {
+                unnamed(key, *address);
+            }
+            known.insert(key, *address, names.into());
+        }
+    }
+}
+
+/// The debug file of a build-id, from the folders of the distribution.
+pub(super) fn debug_file(id: &BuildId) -> Option<File> {
+    DEBUG_FOLDERS.iter().find_map(|folder| debug_file_in(Path::new(folder), id))
+}
+
+fn debug_file_in(folder: &Path, id: &BuildId) -> Option<File> {
+    let hex = id.to_string();
+    let (first, rest) = hex.split_at(2);
+    let path = PathBuf::from(folder).join(".build-id").join(first).join(format!("{rest}.debug"));
+    let file = open_regular(&path, true)?;
+    (Elf::read(&file)?.build_id.as_ref() == Some(id)).then_some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_debug_file_is_one_of_the_same_build() {
+        let folder = std::env::temp_dir().join(format!("biopsy-debug-{}", std::process::id()));
+        let own = File::open("/proc/self/exe").unwrap();
+        // Some linkers write none; then there is nothing to be found by.
+        if let Some(id) = Elf::read(&own).unwrap().build_id {
+            let hex = id.to_string();
+            let there = folder.join(".build-id").join(&hex[..2]);
+            std::fs::create_dir_all(&there).unwrap();
+            let path = there.join(format!("{}.debug", &hex[2..]));
+            assert!(debug_file_in(&folder, &id).is_none());
+            std::fs::write(&path, "another").unwrap();
+            assert!(debug_file_in(&folder, &id).is_none());
+            std::fs::copy("/proc/self/exe", &path).unwrap();
+            assert!(debug_file_in(&folder, &id).is_some());
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Names of code that a process made itself, as it tells them: lines of `/tmp/perf-PID.map`.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+
+/// A runtime that makes code for days may have written gigabytes.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// The functions that a process says it made.
+#[derive(Debug, Default)]
+pub(super) struct PerfMap {
+    text: Vec<u8>,
+    functions: Vec<Function>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Function {
+    start: u64,
+    bytes: u64,
+    name: Range<u32>,
+}
+
+impl PerfMap {
+    /// What is in the file now: it grows while its process lives, and the newest is at its end.
+    pub fn read(file: &File) -> Self {
+        let end = file.metadata().map_or(0, |meta| meta.len());
+        let from = end.saturating_sub(MOST_BYTES);
+        let mut text = vec![0; (end - from) as usize];
+        match file.read_exact_at(&mut text, from) {
+            Ok(()) => Self::of(text),
+            Err(_) => Self::default(),
+        }
+    }
+
+    fn of(text: Vec<u8>) -> Self {
+        let mut functions = Vec::new();
+        let mut at = 0;
+        for line in text.split(|&b| b == b'\n') {
+            functions.extend(Function::of(line, at));
+            at += line.len() + 1;
+        }
+        // Equal ones stay in the order of the file.
+        functions.sort_by_key(|f: &Function| f.start);
+        Self { text, functions }
+    }
+
+    /// The function at an address. Memory of code that was thrown away is used again: the later line holds.
+    pub fn name(&self, address: u64) -> Option<String> {
+        /// A stranger may write a million functions over each other.
+        const LOOKS: usize = 1000;
+        let behind = self.functions.partition_point(|f| f.start <= address);
+        let over = self.functions[..behind].iter().rev().take(LOOKS);
+        let found = over.filter(|f| address - f.start < f.bytes).max_by_key(|f| f.name.start)?;
+        let name = &self.text[found.name.start as usize..found.name.end as usize];
+        Some(super::demangle::readable(&String::from_utf8_lossy(name)))
+    }
+}
+
+impl Function {
+    /// `7f0012345678 1a0 LazyCompile:*main /app/index.js:3`, with any name.
+    fn of(line: &[u8], at: usize) -> Option<Self> {
+        let mut fields = line.splitn(3, |&b| b == b' ');
+        let mut hex = || {
+            let field = std::str::from_utf8(fields.next()?).ok()?;
+            u64::from_str_radix(field.strip_prefix("0x").unwrap_or(field), 16).ok()
+        };
+        let (start, bytes) = (hex()?, hex()?);
+        let name = fields.next()?;
+        let end = (at + line.len()) as u32;
+        let name = end - name.len() as u32..end;
+        (bytes > 0 && !name.is_empty()).then_some(Self { start, bytes, name })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_names_its_own_code() {
+        let map = PerfMap::of(
+            b"1000 20 one\n2000 10 Lazy:*two a.js:3\nbad\n3000 0 empty\n0x4000 0x10 four\n1010 10 later\n".to_vec(),
+        );
+        let name = |at| map.name(at);
+        assert_eq!(name(0x1000).as_deref(), Some("one"));
+        assert_eq!(name(0x1018).as_deref(), Some("later"), "the same memory, used again");
+        assert_eq!(name(0x200f).as_deref(), Some("Lazy:*two a.js:3"));
+        assert_eq!(name(0x4001).as_deref(), Some("four"));
+        assert_eq!([name(0x2010), name(0x3000), name(0)], [None, None, None]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn damage_never_panics(text in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300), at: u64) {
+            PerfMap::of(text).name(at);
+        }
+    }
+}

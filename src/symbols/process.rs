@@ -1,0 +1,197 @@
+//! What the addresses of a process mean: which file, where in it, or what code it made itself.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write as _};
+use std::os::fd::FromRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::files::Key;
+use super::perf_map::PerfMap;
+use super::place::Place;
+use crate::host::elf::Elf;
+use crate::host::mapped::{self, FileId, Generation, Mapped, MappedFile, Mapping};
+
+/// What an address of a process is.
+#[derive(Debug, Clone)]
+pub(super) enum Meaning {
+    /// Nothing was mapped there, or no code.
+    Nothing,
+    /// The process called exec while it was looked at, and the address is in both programs.
+    Ambiguous,
+    /// Code that the process made, and named.
+    Made(String),
+    Place {
+        place: Place,
+        /// The file to look into; none where it is gone, or no longer the one that ran.
+        file: Option<(Key, Arc<MappedFile>)>,
+    },
+}
+
+/// Looks addresses up in what was kept of processes, and in what lives.
+#[derive(Debug)]
+pub(super) struct Processes<'a> {
+    kept: &'a Mapped,
+    live: Mapped,
+    /// Files that nobody held open, by path: opened once.
+    opened: HashMap<FileId, Option<Arc<MappedFile>>>,
+    paths: HashMap<Arc<[u8]>, Arc<str>>,
+    vdso: &'a Vdso,
+    /// Some process' mappings may not be read.
+    pub refused: bool,
+    pub ambiguous: usize,
+}
+
+impl<'a> Processes<'a> {
+    pub fn new(kept: &'a Mapped, vdso: &'a Vdso) -> Self {
+        Self {
+            kept,
+            live: Mapped::default(),
+            opened: HashMap::new(),
+            paths: HashMap::new(),
+            vdso,
+            refused: false,
+            ambiguous: 0,
+        }
+    }
+
+    /// What each of the addresses of a process means.
+    pub fn meanings(&mut self, pid: u32, addresses: &BTreeSet<u64>) -> Vec<(u64, Meaning)> {
+        let kept = self.kept.generations(pid);
+        // A process that began at another time only has the number of the one that was sampled.
+        let same = kept.last().is_none_or(|last| {
+            last.began.is_none() || last.began == mapped::began(&mapped::folder(pid))
+        });
+        let unknown = kept.is_empty() || !addresses.iter().all(|address| self.kept.covers(pid, *address));
+        let made = kept.iter().any(|generation| generation.perf_map.is_some());
+        if same && (unknown || made) {
+            let read = self.live.read(Path::new("/"), pid);
+            self.refused |= kept.is_empty()
+                && read.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+        }
+        let kept = self.kept.generations(pid).iter().map(|generation| (generation, true)).rev();
+        let live = self.live.generations(pid).to_vec();
+        let all: Vec<(&Generation, bool)> = live.iter().map(|generation| (generation, false)).chain(kept).collect();
+        let maps: Vec<PerfMap> = all
+            .iter()
+            .filter_map(|(generation, _)| generation.perf_map.as_ref()?.file())
+            .map(PerfMap::read)
+            .collect();
+        addresses.iter().map(|&address| (address, self.meaning(address, &all, &maps))).collect()
+    }
+
+    fn meaning(&mut self, address: u64, all: &[(&Generation, bool)], maps: &[PerfMap]) -> Meaning {
+        let mut found: Option<(&Mapping, bool)> = None;
+        for (generation, kept) in all {
+            let Some(mapping) = generation.find(address) else { continue };
+            match found {
+                None => found = Some((mapping, *kept)),
+                Some((other, _)) if other.same_place(mapping, address) => {
+                    // The file that was opened while it was sampled is the surer one.
+                    if *kept {
+                        found = Some((mapping, true));
+                    }
+                }
+                Some(_) => {
+                    self.ambiguous += 1;
+                    return Meaning::Ambiguous;
+                }
+            }
+        }
+        if !found.is_some_and(|(mapping, _)| mapping.is_file() && !mapping.is_made())
+            && let Some(name) = maps.iter().find_map(|map| map.name(address))
+        {
+            return Meaning::Made(name);
+        }
+        match found {
+            Some((mapping, kept)) => self.place(mapping, kept, address),
+            None => Meaning::Nothing,
+        }
+    }
+
+    fn place(&mut self, mapping: &Mapping, kept: bool, address: u64) -> Meaning {
+        let file = match mapping.is_file() {
+            true => {
+                let source = if kept { self.kept } else { &self.live };
+                let known = source.file(mapping.file_id()).cloned();
+                known.or_else(|| self.opened(mapping))
+            }
+            false => self.vdso.of(mapping),
+        };
+        let offset = match mapping.is_special() {
+            true => address - mapping.start,
+            false => mapping.offset_of(address),
+        };
+        let path = self.paths.entry(Arc::clone(&mapping.path));
+        let path = path.or_insert_with_key(|path| String::from_utf8_lossy(path).into());
+        let elf = file.as_ref().and_then(|file| file.elf());
+        let place = Place {
+            build_id: elf.and_then(|elf| elf.build_id.clone()),
+            file: Arc::clone(path),
+            offset,
+            address: elf.and_then(|elf| elf.address(offset)),
+        };
+        let file = file.map(|file| (super::files::Files::key(&file), file));
+        Meaning::Place { place, file }
+    }
+
+    /// The file that now has the path of a mapping, when it is the mapped one.
+    fn opened(&mut self, mapping: &Mapping) -> Option<Arc<MappedFile>> {
+        let id = mapping.file_id();
+        let open = || {
+            let path = Path::new(std::ffi::OsStr::from_bytes(&mapping.path));
+            let file = MappedFile::new(mapped::open_regular(path, true)?)?;
+            (file.id() == id).then(|| Arc::new(file))
+        };
+        self.opened.entry(id).or_insert_with(open).clone()
+    }
+}
+
+/// The code that the kernel maps into every process: the same in all of them, so that our own can be read.
+#[derive(Debug)]
+pub(super) struct Vdso {
+    file: Option<Arc<MappedFile>>,
+    bytes: u64,
+}
+
+impl Vdso {
+    pub fn read() -> Self {
+        let maps = mapped::mappings(&fs::read("/proc/self/maps").unwrap_or_default());
+        let own = maps.iter().find(|mapping| &*mapping.path == b"[vdso]");
+        let file = own.and_then(|own| {
+            // SAFETY: the kernel mapped these bytes to be read, and nobody unmaps them.
+            let image = unsafe {
+                std::slice::from_raw_parts(own.start as usize as *const u8, (own.end - own.start) as usize)
+            };
+            Elf::of(image)?;
+            MappedFile::new(in_memory(image)?).map(Arc::new)
+        });
+        Self { file, bytes: own.map_or(0, |own| own.end - own.start) }
+    }
+
+    pub fn file(&self) -> Option<&Arc<MappedFile>> {
+        self.file.as_ref()
+    }
+
+    /// Ours, where a mapping is the same. That of a 32-bit process is another, and lies below 4 GiB.
+    fn of(&self, mapping: &Mapping) -> Option<Arc<MappedFile>> {
+        let same = &*mapping.path == b"[vdso]"
+            && mapping.end - mapping.start == self.bytes
+            && mapping.start >= 1 << 32;
+        same.then(|| self.file.clone()).flatten()
+    }
+}
+
+fn in_memory(bytes: &[u8]) -> Option<File> {
+    // SAFETY: a name that ends in zero; the result is looked at.
+    let fd = unsafe { libc::memfd_create(c"biopsy-vdso".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: just opened, and nobody else has it.
+    let mut file = unsafe { File::from_raw_fd(fd) };
+    file.write_all(bytes).ok()?;
+    Some(file)
+}

@@ -1,0 +1,87 @@
+//! Names of this very process.
+
+use super::*;
+use std::fs;
+
+#[inline(never)]
+fn findable() -> u64 {
+    std::hint::black_box(1)
+}
+
+fn here() -> u64 {
+    findable as fn() -> u64 as usize as u64 + u64::from(findable() == 2)
+}
+
+/// A process that cannot live: above the highest pid that Linux gives.
+const ENDED: u32 = 1 << 30;
+
+#[test]
+fn own_functions_have_names_and_nothing_is_dropped() {
+    let (here, pid) = (here(), std::process::id());
+    let user = BTreeMap::from([(pid, BTreeSet::from([here, 1])), (ENDED, BTreeSet::from([here]))]);
+    let addresses = Addresses { user, ..Addresses::default() };
+    let names = Symbolizer::new().names(&addresses);
+    assert!(names.user(pid, here)[0].ends_with("tests::findable"), "{:?}", names.user(pid, here));
+    assert_eq!(names.user(pid, 1), [UNKNOWN]);
+    assert_eq!(names.user(ENDED, here), [UNKNOWN]);
+    assert!(names.user(pid, 2).is_empty(), "was not asked for");
+    assert!(names.place(pid, here).unwrap().address.is_some() && names.place(pid, 1).is_none());
+}
+
+/// What was kept names the frames of a process that has ended.
+#[test]
+fn a_process_that_has_ended_is_named_by_its_files() {
+    let here = here();
+    let user = BTreeMap::from([(ENDED, BTreeSet::from([here, 1]))]);
+    let mut addresses = Addresses { user, ..Addresses::default() };
+    addresses.maps.insert(ENDED, &fs::read("/proc/self/maps").unwrap());
+    let names = Symbolizer::new().names(&addresses);
+    assert!(names.user(ENDED, here)[0].contains("findable"), "{names:?}");
+    assert_eq!(names.user(ENDED, 1), [UNKNOWN]);
+
+    // Another file under the same path: its symbols would be lies.
+    let line = format!("{here:x}-{:x} r-xp 00002000 fe:01 1  /proc/self/exe\n", here + 16);
+    addresses.maps = Mapped::default();
+    addresses.maps.insert(ENDED, line.as_bytes());
+    assert_eq!(Symbolizer::new().names(&addresses).user(ENDED, here), ["[exe]+0x2000"]);
+
+    // And two programs one after the other, both with code there.
+    addresses.maps.insert(ENDED, line.replace("exe", "other").as_bytes());
+    let names = Symbolizer::new().names(&addresses);
+    assert_eq!(names.user(ENDED, here), [UNKNOWN]);
+    assert_eq!(names.missing[0].reason, "ambiguous");
+}
+
+#[test]
+fn a_place_is_named_again_by_its_build_id() {
+    let (here, pid) = (here(), std::process::id());
+    let user = BTreeMap::from([(pid, BTreeSet::from([here]))]);
+    let symbolizer = Symbolizer::new();
+    let names = symbolizer.names(&Addresses { user, ..Addresses::default() });
+    let place = names.place(pid, here).unwrap().clone();
+    let strange = Place { build_id: BuildId::new(&[7; 20]), ..place.clone() };
+    let nameless = Place { build_id: None, ..place.clone() };
+    let again = Symbolizer::new().name_places(&[strange, place.clone(), nameless]);
+    let label = place.label();
+    assert_eq!([&again[0][0], &again[2][0]], [&label, &label]);
+    if place.build_id.is_some() {
+        assert_eq!(*again[1], *names.user(pid, here));
+    }
+}
+
+/// The vdso has names, in a process of which only its mappings were kept, too.
+#[test]
+fn the_vdso_has_names() {
+    let maps = fs::read("/proc/self/maps").unwrap();
+    let mappings = crate::host::mapped::mappings(&maps);
+    let Some(vdso) = mappings.iter().find(|m| &*m.path == b"[vdso]") else {
+        println!("skipped: this machine has none");
+        return;
+    };
+    let user = BTreeMap::from([(ENDED, (vdso.start..vdso.end).step_by(16).collect())]);
+    let mut addresses = Addresses { user, ..Addresses::default() };
+    addresses.maps.insert(ENDED, &maps);
+    let names = Symbolizer::new().names(&addresses);
+    assert!(names.user.values().any(|n| n[0].contains("vdso_clock_gettime")), "{:?}", names.user);
+    assert!(names.user.values().all(|n| n[0] != UNKNOWN));
+}
