@@ -29,3 +29,4 @@ pub mod sweep;
 pub mod threads;
 pub mod top;
 pub mod trace;
+pub mod unwinding;

@@ -40,7 +40,10 @@ impl Reader {
         elf.debug_syms = debug;
         let found = self.inner.symbolize_single(&Source::Elf(elf), Input::VirtOffset(address));
         let Ok(Symbolized::Sym(symbol)) = found else { return Vec::new() };
-        if symbol.name.is_empty() {
+        // Linkers give functions that they threw away the address 0 (or 1) in the DWARF, with all their length: they
+        // would cover the first real ones.
+        let thrown_away = debug && symbol.addr <= 1 && symbol.size.is_some();
+        if symbol.name.is_empty() || thrown_away {
             return Vec::new();
         }
         let inlined = symbol.inlined.iter().map(|f| readable(&f.name)).filter(|name| !name.is_empty());

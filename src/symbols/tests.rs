@@ -82,6 +82,6 @@ fn the_vdso_has_names() {
     let mut addresses = Addresses { user, ..Addresses::default() };
     addresses.maps.insert(ENDED, &maps);
     let names = Symbolizer::new().names(&addresses);
-    assert!(names.user.values().any(|n| n[0].contains("vdso_clock_gettime")), "{:?}", names.user);
+    assert!(names.user.values().any(|n| n[0].contains("clock_gettime")));
     assert!(names.user.values().all(|n| n[0] != UNKNOWN));
 }
