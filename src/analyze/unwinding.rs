@@ -33,7 +33,7 @@ pub enum Ending {
     Lost,
     /// At the most frames that the sampler takes.
     Full,
-    /// The kernel could not take it.
+    /// The kernel could not take it: of a thread that is about to end there is no memory to read.
     Failed,
     /// Nobody can tell: its outermost frame has no name, or the process' mappings were never read.
     Unjudged,
@@ -42,7 +42,12 @@ pub enum Ending {
 impl Ending {
     /// Frames are missing or wrong for sure (as far as the names are right).
     pub fn is_cut(self) -> bool {
-        matches!(self, Self::Short | Self::Lost | Self::Full | Self::Failed)
+        matches!(self, Self::Short | Self::Lost | Self::Full)
+    }
+
+    /// There is something to judge.
+    fn is_judged(self) -> bool {
+        !matches!(self, Self::Failed | Self::Unjudged)
     }
 }
 
@@ -55,38 +60,57 @@ pub struct Unwinding {
 }
 
 impl Unwinding {
-    /// Samples with a user stack.
+    /// Samples of user threads.
     pub fn samples(&self) -> u64 {
         self.endings.values().sum()
     }
 
-    pub fn cut(&self) -> u64 {
-        self.endings.iter().filter(|(ending, _)| ending.is_cut()).map(|(_, n)| n).sum()
+    fn sum(&self, which: impl Fn(Ending) -> bool) -> u64 {
+        self.endings.iter().filter(|(ending, _)| which(**ending)).map(|(_, n)| n).sum()
     }
 
-    pub fn unjudged(&self) -> u64 {
-        self.endings.get(&Ending::Unjudged).copied().unwrap_or(0)
+    pub fn cut(&self) -> u64 {
+        self.sum(Ending::is_cut)
+    }
+
+    /// Cut or not is known of these.
+    pub fn judged(&self) -> u64 {
+        self.sum(Ending::is_judged)
     }
 
     /// Cut ones among those that can be judged, percent; None without any.
     pub fn cut_percent(&self) -> Option<f64> {
-        let judged = self.samples() - self.unjudged();
+        let judged = self.judged();
         (judged > 0).then(|| 100.0 * self.cut() as f64 / judged as f64)
     }
 
-    /// One sentence for a picture's foot; None where nothing is cut and nothing unjudged.
+    /// One sentence for a picture's foot; None where all stacks are whole.
     pub fn note(&self) -> Option<String> {
-        let (all, cut, unjudged) = (self.samples(), self.cut(), self.unjudged());
-        let begin = match (self.cut_percent(), cut, unjudged) {
-            (_, 0, 0) => return None,
-            (Some(percent), 1.., _) => format!(
-                "{cut} of {} user stacks ({percent:.0} %) are cut: code without frame pointers hides its callers",
-                all - unjudged
-            ),
-            _ => "no user stack is known to be cut".to_string(),
-        };
-        let rest = format!("{unjudged} more cannot be judged, their programs have no symbols");
-        Some(if unjudged > 0 { format!("{begin}; {rest}") } else { begin })
+        let of = |ending| self.sum(|other| other == ending);
+        let (judged, hidden, full) = (self.judged(), of(Ending::Short) + of(Ending::Lost), of(Ending::Full));
+        let percent = |n: u64| 100.0 * n as f64 / judged as f64;
+        let mut parts = Vec::new();
+        if hidden > 0 {
+            parts.push(format!(
+                "{hidden} of {judged} user stacks ({:.0} %) are cut: code without frame pointers hides its callers",
+                percent(hidden)
+            ));
+        }
+        if full > 0 {
+            let percent = percent(full);
+            parts.push(format!(
+                "{full} ({percent:.0} %) have more frames than the {MAX_FRAMES} that are taken"
+            ));
+        }
+        for (n, why) in [
+            (of(Ending::Unjudged), "cannot be judged: their programs have no symbols"),
+            (of(Ending::Failed), "could not be taken"),
+        ] {
+            if n > 0 {
+                parts.push(format!("{n} {why}"));
+            }
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
 
@@ -95,8 +119,8 @@ pub fn unwinding(raw: &RawProfile, names: &Names) -> Unwinding {
     let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
     let mut all = Unwinding::default();
     for (sample, tally) in &raw.samples {
-        // The idle task and kernel threads have none.
-        if sample.pid == 0 || sample.flags & KTHREAD != 0 {
+        // The idle task, kernel threads and io_uring's workers have none.
+        if sample.pid == 0 || sample.flags & KTHREAD != 0 || sample.comm_bytes().starts_with(b"iou-wrk-") {
             continue;
         }
         let (ending, outermost) = ending(sample, names);
@@ -113,7 +137,6 @@ pub fn unwinding(raw: &RawProfile, names: &Names) -> Unwinding {
 /// How one user stack ends, and the name of the outermost frame that is one.
 pub fn ending<'a>(sample: &Sample, names: &'a Names) -> (Ending, Option<&'a str>) {
     if sample.flags & USER_FAILED != 0 || sample.user().is_empty() {
-        // A thread in the kernel of a program that has ended has no memory to take a stack from.
         return (Ending::Failed, None);
     }
     let mut outermost = None;
@@ -195,7 +218,8 @@ mod tests {
 
     /// A stack, leaf first, by the names of its frames.
     fn stack(names: &mut Names, user: &[&str], flags: u32) -> Sample {
-        let addresses: Vec<u64> = (0..user.len() as u64).map(|i| 0x1000 * (names.user.len() as u64 + i + 1)).collect();
+        let addresses: Vec<u64> =
+            (0..user.len() as u64).map(|i| 0x1000 * (names.user.len() as u64 + i + 1)).collect();
         let sample = Sample::new(7, 7, flags, b"x", &[], &addresses);
         for (address, name) in sample.user_lookups().zip(user) {
             names.user.insert((7, address), [name.to_string()].into());
@@ -215,10 +239,20 @@ mod tests {
 
     #[test]
     fn a_stack_that_begins_where_threads_begin_is_whole() {
-        for root in ["_start", "__libc_start_main_impl", "__libc_start_main@@GLIBC_2.34", "clone3", "runtime.goexit.abi0"] {
+        for root in [
+            "_start",
+            "__libc_start_main_impl",
+            "__libc_start_main@@GLIBC_2.34",
+            "clone3",
+            "runtime.goexit.abi0",
+        ] {
             assert_eq!(judge(&["leaf", "main", root]), Ending::Root, "{root}");
         }
-        assert_eq!(judge(&["leaf", "main", "_start", UNKNOWN]), Ending::Root, "what lies behind the last frame");
+        assert_eq!(
+            judge(&["leaf", "main", "_start", UNKNOWN]),
+            Ending::Root,
+            "what lies behind the last frame"
+        );
     }
 
     #[test]
@@ -229,7 +263,7 @@ mod tests {
         assert_eq!(judge(&["my_start", "clone_file"]), Ending::Short, "only whole names");
         let deep = vec!["recurse"; MAX_FRAMES];
         assert_eq!(judge(&deep), Ending::Full);
-        assert!([Ending::Short, Ending::Lost, Ending::Full, Ending::Failed].iter().all(|e| e.is_cut()));
+        assert!([Ending::Short, Ending::Lost, Ending::Full].iter().all(|e| e.is_cut()));
     }
 
     #[test]
@@ -265,11 +299,15 @@ mod tests {
         add(&["[x]+0x1"], 0, 5);
         add(&[], KTHREAD, 1000);
         let found = unwinding(&raw, &names);
-        assert_eq!((found.samples(), found.cut(), found.unjudged()), (105, 40, 5));
-        assert_eq!(found.cut_percent(), Some(40.0));
+        assert_eq!((found.samples(), found.judged(), found.cut()), (105, 90, 30));
+        assert_eq!(found.cut_percent().map(f64::round), Some(33.0));
         assert_eq!(found.at, [("main".to_string(), 30)]);
         let note = found.note().unwrap();
-        assert!(note.starts_with("40 of 100 user stacks (40 %) are cut") && note.contains("5 more"), "{note}");
+        assert!(note.starts_with("30 of 90 user stacks (33 %) are cut"), "{note}");
+        assert!(
+            note.ends_with("5 cannot be judged: their programs have no symbols; 10 could not be taken"),
+            "{note}"
+        );
         assert_eq!(Unwinding::default().note(), None);
         assert_eq!(Unwinding::default().cut_percent(), None);
     }

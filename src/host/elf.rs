@@ -19,8 +19,7 @@ impl BuildId {
 
     /// From the hexadecimal digits of [`fmt::Display`].
     pub fn parse(hex: &str) -> Option<Self> {
-        let digits: Vec<u8> =
-            hex.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
+        let digits: Vec<u8> = hex.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
         let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |a, d| a << 4 | d)).collect();
         (digits.len() % 2 == 0).then(|| Self::new(&bytes)).flatten()
     }

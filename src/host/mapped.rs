@@ -86,8 +86,7 @@ impl Mapped {
             return Err(io::Error::new(ErrorKind::QuotaExceeded, "too many processes"));
         }
         let text = fs::read(folder.join("maps"))?;
-        let mut generation =
-            Generation { began: began(&folder), mappings: mappings(&text), perf_map: None };
+        let mut generation = Generation { began: began(&folder), mappings: mappings(&text), perf_map: None };
         // Empty for a process on its way out: what was read before is better.
         if generation.mappings.is_empty() {
             return Err(ErrorKind::NotFound.into());
@@ -237,8 +236,9 @@ mod tests {
             mapped.insert(1, format!("1000-2000 r-xp 0 fe:01 {inode} /x").as_bytes());
         }
         assert_eq!((mapped.generations(1).len(), mapped.mappings), (8, 8));
-        let many: Vec<u8> =
-            (1..300_000u64).flat_map(|i| format!("{i:x}000-{i:x}800 r-xp 0 fe:01 1 /x\n").into_bytes()).collect();
+        let many: Vec<u8> = (1..300_000u64)
+            .flat_map(|i| format!("{i:x}000-{i:x}800 r-xp 0 fe:01 1 /x\n").into_bytes())
+            .collect();
         mapped.insert(2, &many);
         mapped.insert(3, &many);
         assert!(mapped.mappings <= Mapped::MOST_MAPPINGS);

@@ -276,7 +276,9 @@ fn confine(jobs: &[Job<'_>], bounds: Bounds, data: u64, parent: u32, pipe: RawFd
     for (last, end) in kept.iter().zip(ends) {
         if *last < end {
             // SAFETY: closes numbers that nothing in this child uses; no owner of them runs again. (Linux 5.9.)
-            unsafe { libc::syscall(libc::SYS_close_range, *last as libc::c_uint + 1, end as libc::c_uint, 0) };
+            unsafe {
+                libc::syscall(libc::SYS_close_range, *last as libc::c_uint + 1, end as libc::c_uint, 0)
+            };
         }
     }
 }

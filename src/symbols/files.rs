@@ -89,8 +89,11 @@ impl Files {
             *known = Known::default();
         }
         let mut failures = Failures::default();
-        let debug: Vec<Option<File>> =
-            self.wanted.keys().map(|key| if let Key::Built(id, _) = key { debug_file(id) } else { None }).collect();
+        let debug: Vec<Option<File>> = self
+            .wanted
+            .keys()
+            .map(|key| if let Key::Built(id, _) = key { debug_file(id) } else { None })
+            .collect();
         // The debug file knows more; where it has no name, the file itself may.
         let (mut jobs, mut of) = (Vec::new(), Vec::new());
         for ((key, wanted), debug) in self.wanted.iter().zip(&debug) {

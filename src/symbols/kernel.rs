@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn aliases_are_chosen_as_perf_does() {
-        let lines = "1000 W weak_long_name\n1000 t local_name\n1000 T __sys_name\n1000 T sys_name\n1000 T _x\n";
+        let lines =
+            "1000 W weak_long_name\n1000 t local_name\n1000 T __sys_name\n1000 T sys_name\n1000 T _x\n";
         assert_eq!(kernel(lines).name(0x1000).as_deref(), Some("sys_name"));
     }
 

@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn a_process_names_its_own_code() {
         let map = PerfMap::of(
-            b"1000 20 one\n2000 10 Lazy:*two a.js:3\nbad\n3000 0 empty\n0x4000 0x10 four\n1010 10 later\n".to_vec(),
+            b"1000 20 one\n2000 10 Lazy:*two a.js:3\nbad\n3000 0 empty\n0x4000 0x10 four\n1010 10 later\n"
+                .to_vec(),
         );
         let name = |at| map.name(at);
         assert_eq!(name(0x1000).as_deref(), Some("one"));

@@ -33,7 +33,8 @@ mod tests {
 
     #[test]
     fn a_place_that_nobody_names_says_where_it_is() {
-        let label = |file: &str| Place { build_id: None, file: file.into(), offset: 0x1f, address: None }.label();
+        let label =
+            |file: &str| Place { build_id: None, file: file.into(), offset: 0x1f, address: None }.label();
         assert_eq!(label("/usr/lib/libx.so.6"), "[libx.so.6]+0x1f");
         assert_eq!(label("[vdso]"), "[vdso]+0x1f");
         assert_eq!(label(""), "[anon]+0x1f");

@@ -61,19 +61,20 @@ impl<'a> Processes<'a> {
     pub fn meanings(&mut self, pid: u32, addresses: &BTreeSet<u64>) -> Vec<(u64, Meaning)> {
         let kept = self.kept.generations(pid);
         // A process that began at another time only has the number of the one that was sampled.
-        let same = kept.last().is_none_or(|last| {
-            last.began.is_none() || last.began == mapped::began(&mapped::folder(pid))
-        });
+        let same = kept
+            .last()
+            .is_none_or(|last| last.began.is_none() || last.began == mapped::began(&mapped::folder(pid)));
         let unknown = kept.is_empty() || !addresses.iter().all(|address| self.kept.covers(pid, *address));
         let made = kept.iter().any(|generation| generation.perf_map.is_some());
         if same && (unknown || made) {
             let read = self.live.read(Path::new("/"), pid);
-            self.refused |= kept.is_empty()
-                && read.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+            self.refused |=
+                kept.is_empty() && read.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
         }
         let kept = self.kept.generations(pid).iter().map(|generation| (generation, true)).rev();
         let live = self.live.generations(pid).to_vec();
-        let all: Vec<(&Generation, bool)> = live.iter().map(|generation| (generation, false)).chain(kept).collect();
+        let all: Vec<(&Generation, bool)> =
+            live.iter().map(|generation| (generation, false)).chain(kept).collect();
         let maps: Vec<PerfMap> = all
             .iter()
             .filter_map(|(generation, _)| generation.perf_map.as_ref()?.file())

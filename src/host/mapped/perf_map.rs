@@ -46,7 +46,8 @@ mod tests {
         fs::create_dir_all(folder.join("root/tmp")).unwrap();
         // SAFETY: takes nothing and cannot fail.
         let me = unsafe { libc::geteuid() };
-        fs::write(folder.join("status"), format!("Name:\tx\nUid:\t{me}\t{me}\t{me}\t{me}\nNStgid:\t7\t3\n")).unwrap();
+        fs::write(folder.join("status"), format!("Name:\tx\nUid:\t{me}\t{me}\t{me}\t{me}\nNStgid:\t7\t3\n"))
+            .unwrap();
         let map = folder.join("root/tmp/perf-3.map");
         fs::write(&map, "1000 10 f\n").unwrap();
         fs::set_permissions(&map, fs::Permissions::from_mode(0o644)).unwrap();
