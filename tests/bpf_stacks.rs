@@ -1,13 +1,17 @@
 //! The on-CPU sampler on the real kernel: needs root. Skips, and says why, where it is refused.
 
+mod programs;
+
 use std::thread;
 use std::time::{Duration, Instant};
 
 use biopsy::analyze::stacks::{CpuClass, ProfileSummary, addresses, summarize};
+use biopsy::analyze::unwinding::{Ending, unwinding};
 use biopsy::probe::stacks::StacksProbe;
 use biopsy::refusal::Refusal;
 use biopsy::symbols::Symbolizer;
-use biopsy::wire::stacks::{RawProfile, Sampler};
+use biopsy::wire::stacks::{RawProfile, Sample, Sampler};
+use programs::{Folder, Running};
 
 const FREQUENCY: u64 = 499;
 
@@ -180,4 +184,42 @@ fn idle_time_is_nobodys() {
     // The account moves in ticks of 10 ms per CPU, and the samples are few.
     assert!(idle.abs_diff(account) < 250_000_000, "{idle} ns by samples, {account} by the kernel");
     assert_eq!(raw.sampler == Sampler::CpuClock, summary.sampler_note.is_some());
+}
+
+/// A program that ended before anybody asked for names, and whose file is gone: it was held open while it ran. Its stacks
+/// begin where programs begin, and so do not count as cut.
+#[test]
+fn a_program_that_is_gone_has_names() {
+    const SPIN: &str = "#include <stdio.h>\n\
+        volatile unsigned long sink;\n\
+        __attribute__((noinline)) void spin_in_the_gone(void) { for (int i = 0; i < 1000; i++) sink += i; }\n\
+        int main(void) { printf(\"1\\n\"); fflush(stdout); for (;;) spin_in_the_gone(); }\n";
+    let folder = Folder::new("gone");
+    folder.compile("gone-by-now", SPIN, &["-O1", "-g", "-fno-omit-frame-pointer"]);
+    let Some(probe) = attach("a_program_that_is_gone_has_names") else { return };
+    let run = Running::start(&folder, "gone-by-now");
+    let pid = run.pid();
+    thread::sleep(Duration::from_millis(700));
+    std::fs::remove_file(folder.path("gone-by-now")).unwrap();
+    run.kill();
+    let raw = probe.finish().unwrap();
+    let names = Symbolizer::new().names(&addresses(&raw));
+    let of = |keep: &dyn Fn(&str) -> bool| -> u64 {
+        let own = raw.samples.iter().filter(|(sample, _)| sample.pid == pid && !sample.user().is_empty());
+        let leaf =
+            |sample: &Sample| sample.user_lookups().next().and_then(|at| names.user(pid, at).last().cloned());
+        own.filter(|(sample, _)| leaf(sample).is_some_and(|name| keep(&name)))
+            .map(|(_, tally)| tally.samples)
+            .sum()
+    };
+    let (all, named) = (of(&|_| true), of(&|name| name == "spin_in_the_gone"));
+    println!("{named} of {all} samples");
+    assert!(all > 50 && named * 10 > all * 9, "{named} of {all}");
+
+    let mut own = raw.clone();
+    own.samples.retain(|sample, _| sample.pid == pid);
+    let judged = unwinding(&own, &names);
+    println!("{:?} {:?}", judged.endings, judged.note());
+    let whole = judged.endings.get(&Ending::Root).copied().unwrap_or(0);
+    assert!(whole * 10 > judged.samples() * 8, "{judged:?}");
 }

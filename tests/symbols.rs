@@ -443,3 +443,74 @@ fn damaged_files_give_an_answer() {
     println!("{named} of {} addresses had names, in {:?}", 150 * 64, start.elapsed());
     assert!(named > 1000, "the damage left nothing to read");
 }
+
+/// How long a hundred thousand places take, and what memory: `cargo test --release --test symbols -- --ignored
+/// --nocapture speed`. The files are this test and the largest programs of the machine that has built it.
+#[test]
+#[ignore = "a measurement, for an idle machine"]
+fn speed() {
+    let own = std::env::current_exe().unwrap();
+    let compiler = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap();
+    let library = Path::new(String::from_utf8(compiler.stdout).unwrap().trim()).join("lib");
+    let driver = fs::read_dir(library).unwrap().flatten().map(|entry| entry.path());
+    let driver = driver.filter(|path| path.to_string_lossy().contains("librustc_driver"));
+    let files: Vec<_> =
+        [own].into_iter().chain(driver).chain(["/usr/bin/perf".into()]).filter(|f| f.exists()).collect();
+    let each = 100_000 / files.len() as u64;
+    let pid = 1 << 30;
+    let (mut lines, mut addresses, mut start) = (String::new(), BTreeSet::new(), 0x1000_0000_0000u64);
+    for file in &files {
+        let output = Command::new("readelf").arg("-lW").arg(file).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let code = text.lines().find(|line| line.contains("LOAD") && line.contains(" R E ")).unwrap();
+        let words: Vec<&str> = code.split_whitespace().collect();
+        let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
+        let (offset, bytes) = (hex(words[1]), hex(words[4]));
+        let meta = fs::metadata(file).unwrap();
+        let device = (libc::major(meta.dev()), libc::minor(meta.dev()));
+        let end = start + bytes;
+        lines += &format!(
+            "{start:x}-{end:x} r-xp {offset:x} {:x}:{:x} {} {}\n",
+            device.0,
+            device.1,
+            meta.ino(),
+            file.canonicalize().unwrap().display()
+        );
+        println!("{}: {} MB, {} MB of code", file.display(), meta.len() >> 20, bytes >> 20);
+        addresses.extend((0..each).map(|i| start + i * (bytes / each)));
+        start += 0x1000_0000_0000;
+    }
+    for processes in [1u32, 20] {
+        let mut mapped = Mapped::default();
+        (0..processes).for_each(|i| mapped.insert(pid + i, lines.as_bytes()));
+        let user = (0..processes).map(|i| (pid + i, addresses.clone())).collect();
+        let wanted = Addresses { user, maps: mapped, ..Addresses::default() };
+        let symbolizer = Symbolizer::new();
+        let begin = Instant::now();
+        let names = symbolizer.names(&wanted);
+        let first = begin.elapsed();
+        let begin = Instant::now();
+        let again = symbolizer.names(&wanted);
+        let named = names.user.values().filter(|name| !name[0].starts_with('[')).count();
+        println!(
+            "{processes} processes: {} addresses, {named} with names, {} lists: {first:?}, again {:?}; resident {} MB, children at most {} MB",
+            names.user.len(),
+            names.user.values().map(Arc::as_ptr).collect::<std::collections::HashSet<_>>().len(),
+            begin.elapsed(),
+            resident(libc::RUSAGE_SELF) >> 10,
+            resident(libc::RUSAGE_CHILDREN) >> 10,
+        );
+        println!("{:?}", names.missing);
+        assert_eq!(names.user, again.user);
+    }
+}
+
+/// The most memory that was resident at once, in KiB.
+fn resident(who: libc::c_int) -> i64 {
+    // SAFETY: an rusage is numbers only, and it is written by the call.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(who, &raw mut usage);
+        usage.ru_maxrss
+    }
+}

@@ -121,9 +121,9 @@ fn one_child(
         -1 => Err(std::io::Error::last_os_error()),
         0 => {
             // What unwinds out of here would run the parent's code a second time.
-            let _ = catch_unwind(AssertUnwindSafe(|| child(jobs, from, bounds, data, parent, write)));
+            let whole = catch_unwind(AssertUnwindSafe(|| child(jobs, from, bounds, data, parent, write)));
             // SAFETY: ends this process at once; nothing of the parent's is flushed or run.
-            unsafe { libc::_exit(1) }
+            unsafe { libc::_exit(i32::from(whole.is_err())) }
         }
         pid => {
             drop(write);

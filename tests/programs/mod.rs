@@ -1,4 +1,5 @@
-//! Programs that are compiled for a test, and run until it is over.
+//! Programs that are compiled for a test, and run until it is over. Each test file uses a part of this.
+#![allow(dead_code)]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -122,6 +123,11 @@ impl Running {
             (hex(start)..hex(end)).contains(&address).then(|| address - hex(start) + hex(words[2]))
         };
         self.maps.lines().find_map(line).unwrap()
+    }
+
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     pub fn end(&mut self) {
