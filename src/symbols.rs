@@ -17,6 +17,7 @@ mod perf_map;
 mod place;
 mod process;
 mod scheduler;
+mod table;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -116,6 +116,24 @@ fn a_stripped_library_has_the_names_that_it_exports() {
     assert_eq!(names.user(run.pid(), run.addresses[1]), [format!("[libtold.so]+{:#x}", place.offset)]);
 }
 
+/// Fedora and its kin pack the symbol table into a section of its own kind; the names that are told to others stay
+/// where they were.
+#[test]
+fn a_section_that_cannot_be_unpacked_hides_no_other() {
+    let folder = Folder::new("packed");
+    let text = format!("{WORK}{MAIN}").replace("static void *", "void *");
+    folder.compile("whole", &text, &["-O2", "-s", "-rdynamic"]);
+    fs::write(folder.path("packed"), b"\xfd7zXZ\0not really").unwrap();
+    let section = format!(".gnu_debugdata={}", folder.path("packed").display());
+    let (whole, packed) = (folder.path("whole"), folder.path("with-packed"));
+    let status = Command::new("objcopy").args(["--add-section", &section]).args([&whole, &packed]).status();
+    assert!(status.unwrap().success());
+    let run = Running::start(&folder, "with-packed");
+    let names = names(run.pid(), &run.addresses, Mapped::default());
+    assert_eq!(names.user(run.pid(), run.addresses[0]), ["first"]);
+    assert_eq!(names.user(run.pid(), run.addresses[1]), ["second"]);
+}
+
 #[test]
 fn names_of_other_languages_are_as_in_the_source() {
     let folder = Folder::new("languages");

@@ -19,7 +19,8 @@ pub use mapping::{Mapping, mappings};
 /// The mappings of processes, and the files in them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Mapped {
-    processes: HashMap<u32, Vec<Generation>>,
+    /// Shared by the copies of a profile.
+    processes: HashMap<u32, Arc<Vec<Generation>>>,
     files: HashMap<FileId, Arc<MappedFile>>,
     mappings: usize,
     /// Files that are open now.
@@ -124,7 +125,7 @@ impl Mapped {
                 None => {}
             }
         }
-        if generation.mappings.iter().any(|m| !m.is_file() && !m.is_special())
+        if generation.mappings.iter().any(|m| (!m.is_file() || m.is_made()) && !m.is_special())
             && self.open < Self::MOST_FILES.min(file::limit())
         {
             generation.perf_map = perf_map::of_process(&folder, pid).map(Arc::new);
@@ -140,7 +141,7 @@ impl Mapped {
     }
 
     fn put(&mut self, pid: u32, generation: Generation) {
-        let generations = self.processes.entry(pid).or_default();
+        let generations = Arc::make_mut(self.processes.entry(pid).or_default());
         let before: usize = generations.iter().map(|g| g.mappings.len()).sum();
         if self.mappings - before + generation.mappings.len() > Self::MOST_MAPPINGS {
             return;
@@ -156,7 +157,7 @@ impl Mapped {
 
     /// What is known of a process, oldest first.
     pub fn generations(&self, pid: u32) -> &[Generation] {
-        self.processes.get(&pid).map_or(&[], Vec::as_slice)
+        self.processes.get(&pid).map_or(&[], |generations| generations.as_slice())
     }
 
     /// Whether an address of a process lies in a mapping with code that is known.

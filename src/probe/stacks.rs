@@ -188,6 +188,9 @@ fn run(frequency: u64, ready: &Sender<Sampler>, stopped: &Receiver<()>) -> Resul
 }
 
 /// Which processes to look into while they live.
+///
+/// A sample of a process that calls exec before the next look (50 ms) is looked up in the new program. Its addresses are
+/// elsewhere there, with ASLR, and get no name; of programs that are linked to a fixed address they may get a wrong one.
 #[derive(Debug, Default)]
 struct Maps {
     mapped: Mapped,

@@ -179,7 +179,11 @@ fn listen(
             1 => {}
             _ => return false,
         }
-        let Ok(bytes) = pipe.read(&mut buffer) else { return false };
+        let bytes = match pipe.read(&mut buffer) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(_) => return false,
+        };
         unread.extend_from_slice(&buffer[..bytes]);
         let mut taken = 0;
         while let Some((answer, length)) = decode(&unread[taken..]) {

@@ -1,11 +1,13 @@
 //! Names from an ELF file's symbol table and line tables (blazesym). Runs in a child process: see [`super::child`].
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Builder, Input, Symbolized, Symbolizer};
 
 use super::demangle::readable;
+use super::table::Table;
 
 /// The most names that one address has: a function and what was inlined into it.
 const MOST_NAMES: usize = 100;
@@ -16,6 +18,8 @@ pub(super) struct Reader {
     path: PathBuf,
     /// Whether its DWARF is worth a try.
     debug: bool,
+    /// Read when blazesym gives up.
+    table: OnceCell<Table>,
 }
 
 impl Reader {
@@ -24,7 +28,7 @@ impl Reader {
         // Other files are searched by build-id beforehand: a name in the file would be a stranger's choice.
         let inner = Symbolizer::builder();
         let inner: Builder = inner.enable_auto_reload(false).enable_demangling(false).set_debug_dirs(NONE);
-        Self { inner: inner.build(), path: path.to_path_buf(), debug }
+        Self { inner: inner.build(), path: path.to_path_buf(), debug, table: OnceCell::new() }
     }
 
     /// Names at an address of the file's own tables, outermost first; none where it has no function there.
@@ -39,7 +43,15 @@ impl Reader {
         let mut elf = Elf::new(&self.path);
         elf.debug_syms = debug;
         let found = self.inner.symbolize_single(&Source::Elf(elf), Input::VirtOffset(address));
-        let Ok(Symbolized::Sym(symbol)) = found else { return Vec::new() };
+        let symbol = match found {
+            Ok(Symbolized::Sym(symbol)) => symbol,
+            Ok(_) => return Vec::new(),
+            Err(_) if debug => return Vec::new(),
+            Err(_) => {
+                let table = self.table.get_or_init(|| Table::read(&self.path));
+                return table.name(address).map(|name| readable(&name)).into_iter().collect();
+            }
+        };
         // Linkers give functions that they threw away the address 0 (or 1) in the DWARF, with all their length: they
         // would cover the first real ones.
         let thrown_away = debug && symbol.addr <= 1 && symbol.size.is_some();

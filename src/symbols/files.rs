@@ -18,7 +18,8 @@ pub(super) type Named = Arc<[String]>;
 pub(super) enum Key {
     /// The same build-id, made by the same user: anybody can write any build-id into a file of his, with names of his.
     Built(BuildId, Owner),
-    File(FileId),
+    /// As it was at a time: without a build-id only its size and time tell another content.
+    File(FileId, (u64, i64, i64)),
 }
 
 /// Names that are known, by file and by address in its own tables; empty where there are none. They stay for the next
@@ -71,7 +72,7 @@ impl Files {
     pub fn key(file: &MappedFile) -> Key {
         match file.build_id() {
             Some(id) => Key::Built(id.clone(), file.owner()),
-            None => Key::File(file.id()),
+            None => Key::File(file.id(), file.stamp()),
         }
     }
 

@@ -129,6 +129,33 @@ mod tests {
         assert_eq!(kernel(lines).name(0x1000).as_deref(), Some("sys_name"));
     }
 
+    /// The list of the running kernel: each function by its first byte, and by its second.
+    #[test]
+    fn the_running_kernel_names_itself() {
+        let kernel = Kernel::read();
+        if kernel.is_empty() {
+            println!("skipped: /proc/kallsyms shows no addresses here");
+            return;
+        }
+        let text = String::from_utf8_lossy(&kernel.text).into_owned();
+        let mut at: std::collections::BTreeMap<u64, Vec<&str>> = Default::default();
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            at.entry(u64::from_str_radix(words[0], 16).unwrap()).or_default().push(words[2]);
+        }
+        let mut checked = 0;
+        for symbol in kernel.symbols.iter().filter(|symbol| symbol.is_code()) {
+            let names = &at[&symbol.address];
+            let first = kernel.name(symbol.address).unwrap();
+            assert!(names.contains(&first.as_str()), "{first} is not in {names:?}");
+            if !at.contains_key(&(symbol.address + 1)) {
+                assert_eq!(kernel.name(symbol.address + 1), Some(first));
+            }
+            checked += 1;
+        }
+        assert!(checked > 10_000, "only {checked}");
+    }
+
     /// kptr_restrict: the list is there, and all addresses are 0.
     #[test]
     fn a_hidden_list_names_nothing() {

@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt as _;
 
 /// A runtime that makes code for days may have written gigabytes.
 const MOST_BYTES: u64 = 64 << 20;
+/// And in lines of a few bytes, which would take more memory than the file. The newest are kept.
+const MOST_FUNCTIONS: usize = 1 << 20;
 
 /// The functions that a process says it made.
 #[derive(Debug, Default)]
@@ -39,7 +41,11 @@ impl PerfMap {
         for line in text.split(|&b| b == b'\n') {
             functions.extend(Function::of(line, at));
             at += line.len() + 1;
+            if functions.len() >= 2 * MOST_FUNCTIONS {
+                functions.drain(..MOST_FUNCTIONS);
+            }
         }
+        functions.drain(..functions.len().saturating_sub(MOST_FUNCTIONS));
         // Equal ones stay in the order of the file.
         functions.sort_by_key(|f: &Function| f.start);
         Self { text, functions }

@@ -116,8 +116,16 @@ impl<'a> Processes<'a> {
         let file = match mapping.is_file() {
             true => {
                 let source = if kept { self.kept } else { &self.live };
-                let known = source.file(mapping.file_id()).cloned();
-                known.or_else(|| self.opened(mapping))
+                match source.file(mapping.file_id()).cloned() {
+                    // Too many were open: what has its path now may still be the one.
+                    Some(closed) if !closed.is_open() => {
+                        let now = self.opened(mapping);
+                        let same = now.filter(|now| now.file().is_some_and(|file| closed.is_still(file)));
+                        Some(same.unwrap_or(closed))
+                    }
+                    Some(open) => Some(open),
+                    None => self.opened(mapping),
+                }
             }
             false => self.vdso.of(mapping),
         };

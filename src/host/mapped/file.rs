@@ -88,6 +88,11 @@ impl MappedFile {
         self.owner
     }
 
+    /// Changes with the content.
+    pub fn stamp(&self) -> (u64, i64, i64) {
+        (self.size, self.modified.0, self.modified.1)
+    }
+
     /// The open file as it is now.
     pub fn file(&self) -> Option<&File> {
         self.file.as_ref()
