@@ -21,7 +21,7 @@ mod table;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use crate::host::elf::BuildId;
@@ -79,17 +79,36 @@ impl Names {
 }
 
 /// Finds names. Keeps those that it has found, so that the next call is quick.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Symbolizer {
     kernel: OnceCell<Kernel>,
     vdso: OnceCell<Vdso>,
     known: RefCell<Known>,
+    debug_folders: Vec<PathBuf>,
     bounds: Bounds,
+}
+
+impl Default for Symbolizer {
+    fn default() -> Self {
+        Self::with_debug_folders(files::DEBUG_FOLDERS.map(PathBuf::from).to_vec())
+    }
 }
 
 impl Symbolizer {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Looks for debug files by build-id (`FOLDER/.build-id/ab/cdef.debug`) in folders of one's own. They must be out of
+    /// strangers' reach: what is in them names everybody's frames.
+    pub fn with_debug_folders(debug_folders: Vec<PathBuf>) -> Self {
+        Self {
+            kernel: OnceCell::new(),
+            vdso: OnceCell::new(),
+            known: RefCell::default(),
+            debug_folders,
+            bounds: Bounds::default(),
+        }
     }
 
     /// Reads the kernel's symbols now. For who has BPF programs loaded that will be gone when names are asked for: their
@@ -148,7 +167,7 @@ impl Symbolizer {
                 }
             }
         }
-        let failures = files.name(&mut known, self.bounds);
+        let failures = files.name(&mut known, &self.debug_folders, self.bounds);
         let mut labels: HashMap<&Place, Arc<[String]>> = HashMap::new();
         for (at, key) in waiting {
             let place = &names.places[&at];
@@ -187,7 +206,7 @@ impl Symbolizer {
                 Some((key, address))
             }));
         }
-        files.name(&mut known, self.bounds);
+        files.name(&mut known, &self.debug_folders, self.bounds);
         let named = places.iter().zip(wanted).map(|(place, wanted)| {
             let found = wanted.and_then(|(key, address)| known.get(&key, address));
             found.filter(|names| !names.is_empty()).map_or_else(|| [place.label()].into(), Arc::clone)
@@ -203,7 +222,7 @@ impl Symbolizer {
         }
         let at_path = open_regular(Path::new(path), true).and_then(MappedFile::new);
         let same = at_path.filter(|file| file.build_id() == Some(id));
-        same.or_else(|| MappedFile::new(files::debug_file(id)?)).map(Arc::new)
+        same.or_else(|| MappedFile::new(files::debug_file(&self.debug_folders, id)?)).map(Arc::new)
     }
 }
 

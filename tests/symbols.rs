@@ -142,7 +142,6 @@ fn names_of_other_languages_are_as_in_the_source() {
         "static void *first(void) {",
         "void *first(void) __asm__(\"_ZN3app6WorkerIiE3runEPKc\");\nvoid *first(void) {",
     );
-    let work = work.replace("__attribute__((noinline)) void *first", "__attribute__((noinline)) void *first");
     folder.compile("cpp", &format!("{work}{MAIN}"), &["-O2"]);
     let run = Running::start(&folder, "cpp");
     assert_eq!(
@@ -296,8 +295,39 @@ fn code_that_a_program_made_has_the_names_that_it_tells() {
     check(&names(run.pid(), &run.addresses, kept));
 }
 
-/// The debug folder of the distribution knows what the stripped file does not. Ours cannot be put there: this is the C
-/// library, where its debug file is installed.
+/// Distributions strip their programs, and keep what they took out in a folder, by build-id. It names a program that has
+/// ended and is deleted, too: what is left of that is its build-id.
+#[test]
+fn a_debug_file_names_a_stripped_program() {
+    let folder = Folder::new("debug");
+    folder.compile("whole", &format!("{WORK}{MAIN}"), &["-g", "-O2"]);
+    let id = folder.build_id("whole").unwrap();
+    let there = folder.path(&format!("debug/.build-id/{}", &id[..2]));
+    fs::create_dir_all(&there).unwrap();
+    let (whole, stripped) = (folder.path("whole"), folder.path("stripped"));
+    let debug = there.join(format!("{}.debug", &id[2..]));
+    for (how, to) in [("--only-keep-debug", &debug), ("--strip-all", &stripped)] {
+        assert!(Command::new("objcopy").arg(how).arg(&whole).arg(to).status().unwrap().success());
+    }
+    let mut run = Running::start(&folder, "stripped");
+    let (pid, at) = (run.pid(), run.addresses.clone());
+    let kept = kept(pid);
+    let symbolizer = Symbolizer::with_debug_folders(vec![folder.path("debug")]);
+    let user = BTreeMap::from([(pid, at.iter().copied().collect())]);
+    let names = symbolizer.names(&Addresses { user, maps: kept, ..Addresses::default() });
+    assert_eq!(
+        (names.user(pid, at[0]), names.user(pid, at[1])),
+        (&["first".into()][..], &["second".into(), "swallowed".into()][..])
+    );
+    run.end();
+    fs::remove_file(&stripped).unwrap();
+    fs::remove_file(&whole).unwrap();
+    let places = [names.place(pid, at[1]).unwrap().clone()];
+    let again = Symbolizer::with_debug_folders(vec![folder.path("debug")]).name_places(&places);
+    assert_eq!(*again[0], ["second", "swallowed"]);
+    assert_eq!(*Symbolizer::with_debug_folders(vec![]).name_places(&places)[0], [places[0].label()]);
+}
+
 #[test]
 fn places_are_named_again_from_the_file_with_their_build_id() {
     let folder = Folder::new("again");

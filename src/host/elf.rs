@@ -21,7 +21,7 @@ impl BuildId {
     pub fn parse(hex: &str) -> Option<Self> {
         let digits: Vec<u8> = hex.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
         let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |a, d| a << 4 | d)).collect();
-        (digits.len() % 2 == 0).then(|| Self::new(&bytes)).flatten()
+        digits.len().is_multiple_of(2).then(|| Self::new(&bytes)).flatten()
     }
 
     pub fn bytes(&self) -> &[u8] {

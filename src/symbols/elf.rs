@@ -35,7 +35,7 @@ impl Reader {
     pub fn names(&self, address: u64) -> Vec<String> {
         // A function without a name in the DWARF may have one in the symbol table, and damaged DWARF comes with an
         // intact one.
-        let found = self.debug.then(|| self.look(address, true)).unwrap_or_default();
+        let found = if self.debug { self.look(address, true) } else { Vec::new() };
         if found.is_empty() { self.look(address, false) } else { found }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::child::{self, Bounds, Job};
@@ -65,7 +65,7 @@ pub(super) struct Failures {
 }
 
 /// Where distributions keep debug files, by build-id.
-const DEBUG_FOLDERS: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
+pub(super) const DEBUG_FOLDERS: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
 
 impl Files {
     /// Which file it is.
@@ -85,16 +85,16 @@ impl Files {
     }
 
     /// Finds all names that were asked for.
-    pub fn name(self, known: &mut Known, bounds: Bounds) -> Failures {
+    pub fn name(self, known: &mut Known, folders: &[PathBuf], bounds: Bounds) -> Failures {
         if known.number > Known::MOST {
             *known = Known::default();
         }
         let mut failures = Failures::default();
-        let debug: Vec<Option<File>> = self
-            .wanted
-            .keys()
-            .map(|key| if let Key::Built(id, _) = key { debug_file(id) } else { None })
-            .collect();
+        let debug_of = |key: &Key| match key {
+            Key::Built(id, _) => debug_file(folders, id),
+            Key::File(..) => None,
+        };
+        let debug: Vec<Option<File>> = self.wanted.keys().map(debug_of).collect();
         // The debug file knows more; where it has no name, the file itself may.
         let (mut jobs, mut of) = (Vec::new(), Vec::new());
         for ((key, wanted), debug) in self.wanted.iter().zip(&debug) {
@@ -151,17 +151,15 @@ fn run(
     }
 }
 
-/// The debug file of a build-id, from the folders of the distribution.
-pub(super) fn debug_file(id: &BuildId) -> Option<File> {
-    DEBUG_FOLDERS.iter().find_map(|folder| debug_file_in(Path::new(folder), id))
-}
-
-fn debug_file_in(folder: &Path, id: &BuildId) -> Option<File> {
+/// The debug file of a build-id, from folders that are laid out as those of a distribution.
+pub(super) fn debug_file(folders: &[PathBuf], id: &BuildId) -> Option<File> {
     let hex = id.to_string();
     let (first, rest) = hex.split_at(2);
-    let path = PathBuf::from(folder).join(".build-id").join(first).join(format!("{rest}.debug"));
-    let file = open_regular(&path, true)?;
-    (Elf::read(&file)?.build_id.as_ref() == Some(id)).then_some(file)
+    folders.iter().find_map(|folder| {
+        let path = folder.join(".build-id").join(first).join(format!("{rest}.debug"));
+        let file = open_regular(&path, true)?;
+        (Elf::read(&file)?.build_id.as_ref() == Some(id)).then_some(file)
+    })
 }
 
 #[cfg(test)]
@@ -178,11 +176,11 @@ mod tests {
             let there = folder.join(".build-id").join(&hex[..2]);
             std::fs::create_dir_all(&there).unwrap();
             let path = there.join(format!("{}.debug", &hex[2..]));
-            assert!(debug_file_in(&folder, &id).is_none());
+            assert!(debug_file(std::slice::from_ref(&folder), &id).is_none());
             std::fs::write(&path, "another").unwrap();
-            assert!(debug_file_in(&folder, &id).is_none());
+            assert!(debug_file(std::slice::from_ref(&folder), &id).is_none());
             std::fs::copy("/proc/self/exe", &path).unwrap();
-            assert!(debug_file_in(&folder, &id).is_some());
+            assert!(debug_file(std::slice::from_ref(&folder), &id).is_some());
             std::fs::remove_dir_all(&folder).unwrap();
         }
     }

@@ -118,7 +118,9 @@ mod tests {
             bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
             bytes[40..48].copy_from_slice(&64u64.to_le_bytes());
             bytes[58..62].copy_from_slice(&[64, 0, 7, 0]);
-            bytes.get_mut(68..72).map(|kind| kind.copy_from_slice(&SYMTAB.to_le_bytes()));
+            if let Some(kind) = bytes.get_mut(68..72) {
+                kind.copy_from_slice(&SYMTAB.to_le_bytes());
+            }
             let path = std::env::temp_dir().join(format!("biopsy-table-{}", std::process::id()));
             std::fs::write(&path, &bytes).unwrap();
             Table::read(&path).name(at);
