@@ -1,12 +1,12 @@
 //! Names for addresses: of the kernel by its own list, of processes by the files that they have mapped.
 //!
-//! What comes out is text from binaries, from `/tmp/perf-PID.map` and from process names: written by strangers, and not
-//! yet escaped.
+//! What comes out is text from binaries, from `/tmp/perf-PID.map` and from process names: written by strangers, and
+//! not yet escaped.
 //!
-//! An address of a process becomes a [`Place`] first, which means the same in every process and on every machine. Each
-//! place is named once, from the file that was mapped: the open descriptor of it where somebody read the process'
-//! mappings while it lived ([`Mapped`]), else what has its path now and is the same by inode and device. Files are read
-//! in a child process, for a damaged one can end whoever reads it.
+//! An address of a process becomes a [`Place`] first, which means the same in every process and on every machine.
+//! Each place is named once, from the file that was mapped: the open descriptor of it where somebody read the
+//! process' mappings while it lived ([`Mapped`]), else what has its path now and is the same by inode and device.
+//! Files are read in a child process, for a damaged one can end whoever reads it.
 
 mod child;
 mod demangle;
@@ -99,8 +99,8 @@ impl Symbolizer {
         Self::default()
     }
 
-    /// Looks for debug files by build-id (`FOLDER/.build-id/ab/cdef.debug`) in folders of one's own. They must be out of
-    /// strangers' reach: what is in them names everybody's frames.
+    /// Looks for debug files by build-id (`FOLDER/.build-id/ab/cdef.debug`) in folders of one's own. They must be
+    /// out of strangers' reach: what is in them names everybody's frames.
     pub fn with_debug_folders(debug_folders: Vec<PathBuf>) -> Self {
         Self {
             kernel: OnceCell::new(),
@@ -111,8 +111,8 @@ impl Symbolizer {
         }
     }
 
-    /// Reads the kernel's symbols now. For who has BPF programs loaded that will be gone when names are asked for: their
-    /// memory belongs to others then.
+    /// Reads the kernel's symbols now. For who has BPF programs loaded that will be gone when names are asked for:
+    /// their memory belongs to others then.
     pub fn read_kernel(&self) {
         self.kernel.get_or_init(Kernel::read);
     }

@@ -73,8 +73,8 @@ fn thread_ns() -> u64 {
 }
 
 /// A busy thread per CPU for a second: the samples must give them the CPU time that the scheduler gave
-/// them (other processes may take a part), by name and function; and a timer must have ticked as often as it was told to. One per CPU, for a
-/// timer may leave out CPUs that are idle.
+/// them (other processes may take a part), by name and function; and a timer must have ticked as often as it was
+/// told to. One per CPU, for a timer may leave out CPUs that are idle.
 #[test]
 fn busy_threads_are_found_by_name_and_function() {
     let Some(probe) = attach("busy_threads_are_found_by_name_and_function") else { return };
@@ -186,8 +186,8 @@ fn idle_time_is_nobodys() {
     assert_eq!(raw.sampler == Sampler::CpuClock, summary.sampler_note.is_some());
 }
 
-/// A program that ended before anybody asked for names, and whose file is gone: it was held open while it ran. Its stacks
-/// begin where programs begin, and so do not count as cut.
+/// A program that ended before anybody asked for names, and whose file is gone: it was held open while it ran. Its
+/// stacks begin where programs begin, and so do not count as cut.
 #[test]
 fn a_program_that_is_gone_has_names() {
     const SPIN: &str = "#include <stdio.h>\n\

@@ -37,7 +37,11 @@ const WORK: &str = r#"
 #include <stdio.h>
 #include <unistd.h>
 __attribute__((noinline)) void *here(void) { return (char *)__builtin_return_address(0) - 1; }
-static inline __attribute__((always_inline)) void *swallowed(void) { void *at = here(); __asm__ volatile(""); return at; }
+static inline __attribute__((always_inline)) void *swallowed(void) {
+    void *at = here();
+    __asm__ volatile("");
+    return at;
+}
 __attribute__((noinline)) static void *first(void) { void *at = here(); __asm__ volatile(""); return at; }
 __attribute__((noinline)) static void *second(void) { void *at = swallowed(); __asm__ volatile(""); return at; }
 "#;
@@ -99,7 +103,8 @@ fn a_stripped_program_is_named_by_its_places() {
 fn a_stripped_library_has_the_names_that_it_exports() {
     let folder = Folder::new("library");
     let library = format!(
-        "{WORK}void *told(void) {{ void *at = here(); __asm__ volatile(\"\"); return at; }}\nvoid *hidden(void) {{ return first(); }}"
+        "{WORK}void *told(void) {{ void *at = here(); __asm__ volatile(\"\"); return at; }}\n\
+         void *hidden(void) {{ return first(); }}"
     );
     folder.compile("libtold.so", &library, &["-O2", "-shared", "-fPIC", "-s"]);
     let main = format!(
@@ -152,10 +157,20 @@ fn names_of_other_languages_are_as_in_the_source() {
     folder.compile_rust(
         "rusty",
         "use std::io::{Read, Write};
-         mod deep { pub struct Thing<T>(pub T);
-           impl<T: Copy + std::ops::Add<Output = T>> Thing<T> { #[inline(never)] pub fn work(&self) -> T { std::hint::black_box(self.0) + self.0 } } }
-         fn main() { let f = deep::Thing::<u64>::work as fn(&deep::Thing<u64>) -> u64; f(&deep::Thing(2));
-           println!(\"{:#x} {:#x}\", f as usize + 1, f as usize + 1); std::io::stdout().flush().unwrap(); let _ = std::io::stdin().read(&mut [0]); }",
+         mod deep {
+             pub struct Thing<T>(pub T);
+             impl<T: Copy + std::ops::Add<Output = T>> Thing<T> {
+                 #[inline(never)]
+                 pub fn work(&self) -> T { std::hint::black_box(self.0) + self.0 }
+             }
+         }
+         fn main() {
+             let f = deep::Thing::<u64>::work as fn(&deep::Thing<u64>) -> u64;
+             f(&deep::Thing(2));
+             println!(\"{:#x}\", f as usize + 1);
+             std::io::stdout().flush().unwrap();
+             let _ = std::io::stdin().read(&mut [0]);
+         }",
     );
     let run = Running::start(&folder, "rusty");
     let rust = names(run.pid(), &run.addresses, Mapped::default());
@@ -295,8 +310,8 @@ fn code_that_a_program_made_has_the_names_that_it_tells() {
     check(&names(run.pid(), &run.addresses, kept));
 }
 
-/// Distributions strip their programs, and keep what they took out in a folder, by build-id. It names a program that has
-/// ended and is deleted, too: what is left of that is its build-id.
+/// Distributions strip their programs, and keep what they took out in a folder, by build-id. It names a program that
+/// has ended and is deleted, too: what is left of that is its build-id.
 #[test]
 fn a_debug_file_names_a_stripped_program() {
     let folder = Folder::new("debug");
@@ -541,7 +556,8 @@ fn speed() {
         let again = symbolizer.names(&wanted);
         let named = names.user.values().filter(|name| !name[0].starts_with('[')).count();
         println!(
-            "{processes} processes: {} addresses, {named} with names, {} lists: {first:?}, again {:?}; resident {} MB, children at most {} MB",
+            "{processes} processes: {} addresses, {named} with names, {} lists: {first:?}, again {:?}; \
+             resident {} MB, children at most {} MB",
             names.user.len(),
             names.user.values().map(Arc::as_ptr).collect::<std::collections::HashSet<_>>().len(),
             begin.elapsed(),

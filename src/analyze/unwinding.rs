@@ -1,13 +1,13 @@
 //! How many user stacks are whole.
 //!
-//! The kernel follows frame pointers. Code without them (most distributions' libraries) leaves whatever it likes in that
-//! register, so that the chain ends early, jumps over callers, or runs off into numbers that are no code at all.
+//! The kernel follows frame pointers. Code without them (most distributions' libraries) leaves whatever it likes in
+//! that register, so that the chain ends early, jumps over callers, or runs off into numbers that are no code at all.
 //!
 //! What can be proven, and what is a guess:
 //!
-//! - A frame outside of every mapping with code is no frame: the chain had been lost before it ([`Ending::Lost`]). That
-//!   is proof, where the process' mappings were read while it lived. Code that a process made and unmapped since looks
-//!   the same; and what was never read is not judged at all ([`Ending::Unjudged`]).
+//! - A frame outside of every mapping with code is no frame: the chain had been lost before it ([`Ending::Lost`]).
+//!   That is proof, where the process' mappings were read while it lived. Code that a process made and unmapped since
+//!   looks the same; and what was never read is not judged at all ([`Ending::Unjudged`]).
 //! - A stack of as many frames as the sampler takes was cut by us, not by the code ([`Ending::Full`]).
 //! - A stack whose outermost frame is where threads begin is whole at its end ([`Ending::Root`]). A caller may be
 //!   missing in the middle all the same: a function without frame pointers that leaves the register alone hides its
@@ -55,7 +55,8 @@ impl Ending {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unwinding {
     pub endings: BTreeMap<Ending, u64>,
-    /// Of the cut ones: by the name of the outermost frame that is one, most first. Where to switch frame pointers on.
+    /// Of the cut ones: by the name of the outermost frame that is one, most first. Where to switch frame pointers
+    /// on.
     pub at: Vec<(String, u64)>,
 }
 

@@ -270,7 +270,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damage_never_panics(at in proptest::collection::vec((0usize..372, any::<u8>()), 0..12), cut in 0usize..372) {
+        fn damage_never_panics(
+            at in proptest::collection::vec((0usize..372, any::<u8>()), 0..12),
+            cut in 0usize..372,
+        ) {
             let mut file = small();
             at.iter().for_each(|(at, byte)| file[*at] = *byte);
             file.truncate(372 - cut);

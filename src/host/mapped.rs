@@ -1,7 +1,7 @@
 //! What processes have mapped: read while they live, kept for when they have ended.
 //!
-//! A command under test has ended by the time that its frames are to be named. So the list of its mappings is kept, and
-//! the files in it stay open: a file that was deleted or replaced since is still the one that ran.
+//! A command under test has ended by the time that its frames are to be named. So the list of its mappings is kept,
+//! and the files in it stay open: a file that was deleted or replaced since is still the one that ran.
 
 mod file;
 mod mapping;

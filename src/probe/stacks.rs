@@ -189,8 +189,9 @@ fn run(frequency: u64, ready: &Sender<Sampler>, stopped: &Receiver<()>) -> Resul
 
 /// Which processes to look into while they live.
 ///
-/// A sample of a process that calls exec before the next look (50 ms) is looked up in the new program. Its addresses are
-/// elsewhere there, with ASLR, and get no name; of programs that are linked to a fixed address they may get a wrong one.
+/// A sample of a process that calls exec before the next look (50 ms) is looked up in the new program. Its addresses
+/// are elsewhere there, with ASLR, and get no name; of programs that are linked to a fixed address they may get a
+/// wrong one.
 #[derive(Debug, Default)]
 struct Maps {
     mapped: Mapped,
@@ -201,8 +202,8 @@ struct Maps {
     unknown: HashMap<u32, Retry>,
 }
 
-/// Most of these are chance numbers on the stacks of code without frame pointers, which no look explains: each try that
-/// does not help doubles the time to the next.
+/// Most of these are chance numbers on the stacks of code without frame pointers, which no look explains: each try
+/// that does not help doubles the time to the next.
 #[derive(Debug, Default)]
 struct Retry {
     asked: bool,

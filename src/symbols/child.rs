@@ -1,14 +1,14 @@
 //! A child process that reads strangers' ELF files and DWARF.
 //!
-//! A damaged or hostile file can bring any reader down, and blazesym's is no exception: nested inlined functions recurse
-//! as deep as the file nests them (a stack overflow kills the process, no handler helps), a compressed section claims
-//! any size, sums overflow, and a mapped file that somebody shortens is a SIGBUS. biopsy runs as root on a machine in
-//! trouble, so that none of this may end it. A child has bounds on memory and time, and when it dies, only the names of
-//! the file that it was reading are lost.
+//! A damaged or hostile file can bring any reader down, and blazesym's is no exception: nested inlined functions
+//! recurse as deep as the file nests them (a stack overflow kills the process, no handler helps), a compressed
+//! section claims any size, sums overflow, and a mapped file that somebody shortens is a SIGBUS. biopsy runs as root
+//! on a machine in trouble, so that none of this may end it. A child has bounds on memory and time, and when it
+//! dies, only the names of the file that it was reading are lost.
 //!
-//! It is a plain `fork`, without a program of its own: the files are open already. It takes no lock that another thread
-//! could hold (glibc keeps its allocator usable across fork), and if it waited for one nevertheless, its time would run
-//! out.
+//! It is a plain `fork`, without a program of its own: the files are open already. It takes no lock that another
+//! thread could hold (glibc keeps its allocator usable across fork), and if it waited for one nevertheless, its time
+//! would run out.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, ErrorKind, Read as _, Write as _};

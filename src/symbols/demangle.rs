@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-/// The most bytes of a name. Few come near; a name that refers to itself a hundred times over unfolds to more than any
-/// memory holds.
+/// The most bytes of a name. Few come near; a name that refers to itself a hundred times over unfolds to more than
+/// any memory holds.
 pub(super) const MOST: usize = 4096;
 
 /// The name as in the source: Rust without the hash, C++ without parameters (as perf shows both). What is of neither

@@ -16,7 +16,8 @@ pub(super) type Named = Arc<[String]>;
 /// Which file: two processes have the same when this is equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Key {
-    /// The same build-id, made by the same user: anybody can write any build-id into a file of his, with names of his.
+    /// The same build-id, made by the same user: anybody can write any build-id into a file of his, with names of
+    /// his.
     Built(BuildId, Owner),
     /// As it was at a time: without a build-id only its size and time tell another content.
     File(FileId, (u64, i64, i64)),
@@ -123,8 +124,9 @@ impl Files {
     }
 }
 
-/// The file itself, when it still is what it was. Who follows a link in it to a debug file opens what a stranger chose:
-/// a file with one is read without DWARF (distributions put one into every binary that has no DWARF of its own).
+/// The file itself, when it still is what it was. Who follows a link in it to a debug file opens what a stranger
+/// chose: a file with one is read without DWARF (distributions put one into every binary that has no DWARF of its
+/// own).
 fn own(wanted: &Wanted, addresses: Vec<u64>) -> Option<Job<'_>> {
     let debug = wanted.file.elf().is_some_and(|elf| !elf.points_elsewhere);
     Some(Job { file: wanted.file.unchanged()?.as_fd(), debug, addresses })

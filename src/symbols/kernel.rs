@@ -26,8 +26,8 @@ struct Symbol {
 }
 
 impl Kernel {
-    /// How far behind its symbol an address may be. What is further away is in a hole: of a program that was unloaded,
-    /// or where the list has a gap. No function of a distribution's kernel is larger.
+    /// How far behind its symbol an address may be. What is further away is in a hole: of a program that was
+    /// unloaded, or where the list has a gap. Functions of more than a few pages are rare.
     const LARGEST: u64 = 256 << 10;
     /// The same for what comes and goes: behind the last one of a module or of BPF there is no border.
     const LARGEST_TRANSIENT: u64 = 64 << 10;

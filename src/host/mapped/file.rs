@@ -146,7 +146,8 @@ pub(super) fn of_process(folder: &Path, mapping: &Mapping) -> Option<MappedFile>
     if let Some(file) = open_regular(&link, true) {
         return MappedFile::new(file);
     }
-    // Without CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE: by its path, as the process sees it. Something else may be there.
+    // Without CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE: by its path, as the process sees it. Something else may be
+    // there.
     if mapping.deleted {
         return None;
     }

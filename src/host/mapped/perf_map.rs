@@ -6,8 +6,8 @@ use std::path::Path;
 use super::file::{MappedFile, open_regular};
 
 /// Opens the map of a process, with the number that the process knows itself by, in the file system that it sees.
-/// None where another user could have written it: `/tmp` is open to all, and a stranger's file would name what runs as
-/// root.
+/// None where another user could have written it: `/tmp` is open to all, and a stranger's file would name what runs
+/// as root.
 pub(super) fn of_process(folder: &Path, pid: u32) -> Option<MappedFile> {
     let status = fs::read_to_string(folder.join("status")).ok()?;
     let name = format!("root/tmp/perf-{}.map", innermost(&status).unwrap_or(pid));
