@@ -21,6 +21,13 @@ int BPF_PROG(lock_baseline, void *lock, unsigned int flags)
 	return 0;
 }
 
+/* The same beside the program of blocked tasks. */
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(switch_baseline)
+{
+	return 0;
+}
+
 /*
  * One clock read on each event that begins or ends a stage: what no tool that stamps these events
  * can go below. For the benchmark.

@@ -167,6 +167,17 @@ static __always_inline __u32 cpu_of(struct task_struct *task)
 	return ((struct task_struct___cpu *)task)->cpu;
 }
 
+struct vhost_task {
+} CORE;
+
+/* Of the flags of a task: it never runs in user mode. */
+static __always_inline int has_no_user_side(__u32 flags)
+{
+	if (flags & (PF_KTHREAD | PF_IO_WORKER))
+		return 1;
+	return bpf_core_type_exists(struct vhost_task) && flags & PF_USER_WORKER;
+}
+
 static __always_inline __u32 fua_flag(void)
 {
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_FUA);

@@ -237,14 +237,37 @@ struct thread_info {
 /* TS_COMPAT of x86: a macro, so not in BTF. */
 #define THREAD_STATUS_COMPAT 0x0002
 
+struct rq {
+	/* The time by the clock of its CPU, as of its last change; a long way from the others. */
+	__u64 clock;
+} CORE;
+
+struct cfs_rq {
+	/* With CONFIG_FAIR_GROUP_SCHED. */
+	struct rq *rq;
+} CORE;
+
 struct sched_entity {
 	/* When its time was last added up: for one that does not run, when it left the CPU. */
 	__u64 exec_start;
+	/* Its time on CPUs, up to then. */
+	__u64 sum_exec_runtime;
+	/* With CONFIG_FAIR_GROUP_SCHED: of the CPU that it is on, or waits for. */
+	struct cfs_rq *cfs_rq;
+} CORE;
+
+/* With CONFIG_SCHED_INFO. */
+struct sched_info {
+	/* How long it has waited for CPUs, all in all but for the wait that goes on. */
+	unsigned long long run_delay;
+	/* By the clock of its run queue, since when it waits for a CPU; 0: it does not. */
+	unsigned long long last_queued;
 } CORE;
 
 struct task_struct {
 	struct thread_info thread_info;
 	struct sched_entity se;
+	struct sched_info sched_info;
 	/* Since 2f064a59a11f (5.14); `state` before. */
 	unsigned int __state;
 	int exit_state;

@@ -42,9 +42,6 @@ struct {
 /* Since 5f220be21418 (5.16), with PREEMPT_RT; in 5.10 beyond all states. */
 #define TASK_RTLOCK_WAIT 0x1000
 
-struct vhost_task {
-} CORE;
-
 /* Too large for the BPF stack. One is enough: user space asks for one round at a time, and the
  * event that runs besides does not touch it. */
 struct scratch {
@@ -90,13 +87,6 @@ static __always_inline int is_asleep(__u32 state)
 		/* An idle kernel thread. */
 		return !!(state & TASK_NOLOAD);
 	return !(state & TASK_RTLOCK_WAIT);
-}
-
-static __always_inline int has_no_user_side(__u32 flags)
-{
-	if (flags & (PF_KTHREAD | PF_IO_WORKER))
-		return 1;
-	return bpf_core_type_exists(struct vhost_task) && flags & PF_USER_WORKER;
 }
 
 /* THREAD_SIZE of x86-64. */

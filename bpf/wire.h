@@ -716,5 +716,6 @@ _Static_assert(sizeof(struct stack_counters) == 16, "src/wire/stacks.rs mirrors 
 #include "wire/locks.h"
 #include "wire/pagecache.h"
 #include "wire/threads.h"
+#include "wire/blocked.h"
 
 #endif

@@ -1,5 +1,6 @@
 //! Kernel bytes and host facts to summaries: one mergeable summary per concern. Pure.
 
+pub mod blocked;
 pub mod cliff;
 pub mod counting;
 pub mod cpu;

@@ -3,6 +3,7 @@
 //! Everything here ends with the process: links and maps are file descriptors, nothing is pinned,
 //! nothing else is changed.
 
+pub mod blocked;
 pub mod btf;
 pub mod cost;
 pub mod cpu;
@@ -21,11 +22,13 @@ pub mod pagecache;
 mod perf_event;
 pub mod plan;
 pub mod preflight;
+pub mod reclaim;
 mod skel;
 pub mod stacks;
 mod syscalls;
 pub mod threads;
 pub mod verifier;
+mod waits;
 
 use std::time::{Duration, Instant};
 

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::symbols::{Addresses, Names, UNKNOWN};
+use crate::wire::blocked::NO_USER;
 use crate::wire::stacks::{KERNEL_FAILED, KTHREAD, MAX_FRAMES, RawProfile, Sample, Sampler, Tally};
 
 /// Where a sample was taken.
@@ -220,8 +221,11 @@ fn interrupt(name: &str) -> Option<CpuClass> {
     }
 }
 
+/// Where the user's frames would stand.
+pub const NOT_TAKEN: &str = "[user stack not taken]";
+
 /// `comm;root;...;leaf`, user frames below kernel frames.
-fn fold(sample: &Sample, names: &Names) -> String {
+pub(crate) fn fold(sample: &Sample, names: &Names) -> String {
     let mut out = String::with_capacity(256);
     escape(sample.comm_bytes(), &mut out);
     // Code without frame pointers gives chance addresses, a hundred at a time. A run of frames that
@@ -237,6 +241,9 @@ fn fold(sample: &Sample, names: &Names) -> String {
         escape(name.as_bytes(), &mut out);
         out.push_str(suffix);
     };
+    if sample.flags & NO_USER != 0 {
+        frame(NOT_TAKEN, "");
+    }
     if sample.user().len() == MAX_FRAMES {
         frame("[truncated]", "");
     }

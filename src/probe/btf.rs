@@ -230,6 +230,12 @@ impl KernelBtf {
         self.vmlinux.type_by_name::<Func<'_>>("bpf_iter_task_new").is_some()
     }
 
+    /// Whether sched_switch says in which state a task leaves its CPU; since fa2c3254d7cf (5.18), where it came with
+    /// 9c2136be0878 to the end.
+    pub fn switch_tells_state(&self) -> bool {
+        self.prototype("sched_switch").is_some_and(|all| all.len() > 3)
+    }
+
     fn place(&self, event: &str, wanted: &str) -> Result<u32> {
         let found = self.prototype(event).and_then(|arguments| place(&arguments, wanted));
         Ok(found.ok_or_else(|| {

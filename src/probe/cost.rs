@@ -52,6 +52,7 @@ pub enum Beside {
     #[default]
     Ios,
     Locks,
+    Switches,
 }
 
 /// The empty program, loaded and not attached.
@@ -75,6 +76,7 @@ impl Baseline {
         let mut open = BaselineSkelBuilder::default().open(libbpf::object_place()).ok()?;
         open.progs.baseline.set_autoload(what == Beside::Ios);
         open.progs.lock_baseline.set_autoload(what == Beside::Locks);
+        open.progs.switch_baseline.set_autoload(what == Beside::Switches);
         Some(Self(open.load().ok()?, what))
     }
 
@@ -82,6 +84,7 @@ impl Baseline {
         match self.1 {
             Beside::Ios => &self.0.progs.baseline,
             Beside::Locks => &self.0.progs.lock_baseline,
+            Beside::Switches => &self.0.progs.switch_baseline,
         }
     }
 

@@ -180,6 +180,9 @@ const LOCKS: &[Known] = &[
     optional("lock_end", "contention_end", "waits for locks are not timed"),
 ];
 
+/// What only `flame` attaches; in reclaim it follows events that `locks` follows as well.
+const WAITS: &[Known] = &[optional("blocked_switch", "sched_switch", "time off the CPU is not seen")];
+
 /// Its programs have no twins for a kernel that types no arguments.
 pub const NO_INTERRUPTS_BY_FILE: &str =
     "with a BTF file the kernel types no arguments, and interrupts are not followed";
@@ -187,6 +190,9 @@ pub const NO_INTERRUPTS_BY_FILE: &str =
 /// Nor have those of locks.
 pub const NO_LOCKS_BY_FILE: &str =
     "with a BTF file the kernel types no arguments, and locks are not followed";
+/// The same of what follows tasks that sleep.
+pub const NO_WAITS_BY_FILE: &str =
+    "with a BTF file the kernel types no arguments, and blocked tasks are not followed";
 /// The same of what follows the page cache.
 pub const NO_RECLAIM_BY_FILE: &str =
     "with a BTF file the kernel types no arguments, and reclaim is not followed";
@@ -207,7 +213,7 @@ const LOCKED: &str = "this kernel is locked down (confidentiality), which forbid
                       kernel memory by BPF";
 const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown=integrity is no hindrance";
 
-const ALL: [&[Known]; 5] = [LATENCY, DETAIL, INTERRUPTS, LOCKS, PAGECACHE];
+const ALL: [&[Known]; 6] = [LATENCY, DETAIL, INTERRUPTS, LOCKS, PAGECACHE, WAITS];
 
 /// Refuses what cannot work, before anything is made or attached.
 pub fn permit(root: &Path) -> Result<()> {
@@ -277,6 +283,10 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
     if of_pagecache && btf::file().is_some() {
         return state(State::Missing, lost(NO_RECLAIM_BY_FILE), None);
     }
+    let of_waits = WAITS.iter().any(|other| other.program == known.program);
+    if of_waits && btf::file().is_some() {
+        return state(State::Missing, lost(NO_WAITS_BY_FILE), None);
+    }
     if of_locks && !btf.event(known.event, None).is_there() {
         let remedy = "use Linux 5.19 or newer";
         return state(State::Missing, lost("this kernel does not have the event"), Some(remedy));
@@ -324,6 +334,7 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
         let loaded = match known.program {
             name if of_interrupts => try_load_interrupts(name),
             name if of_locks => try_load_locks(name),
+            name if of_waits => super::blocked::try_load(name, btf),
             name if of_pagecache => super::pagecache::try_load(name, btf),
             name => try_load(name, btf),
         };

@@ -9,6 +9,12 @@ mod generated {
     pub mod latency_old {
         include!(concat!(env!("OUT_DIR"), "/latency_old.skel.rs"));
     }
+    pub mod blocked {
+        include!(concat!(env!("OUT_DIR"), "/blocked.skel.rs"));
+    }
+    pub mod reclaim {
+        include!(concat!(env!("OUT_DIR"), "/reclaim.skel.rs"));
+    }
     pub mod interrupts {
         include!(concat!(env!("OUT_DIR"), "/interrupts.skel.rs"));
     }
@@ -29,11 +35,12 @@ mod generated {
     }
 }
 
-pub use generated::{baseline, interrupts, latency, locks, pagecache, paths, threads};
+pub use generated::{baseline, blocked, interrupts, latency, locks, pagecache, paths, reclaim, threads};
 
 use self::generated::latency_old;
 
 use super::{btf, libbpf};
+use crate::wire::blocked::{Sum, WireSleeper, WireWaitKey, WireWaitProcess, WireWaitStack, WireWaitsRow};
 use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 use crate::wire::generator::WireGenerator;
 use crate::wire::groups::{WireGroup, WireGroupKey};
@@ -69,6 +76,8 @@ pub const OBJECTS: &[(&str, &[u8])] = &[
     compiled!("baseline"),
     compiled!("stacks"),
     compiled!("threads"),
+    compiled!("blocked"),
+    compiled!("reclaim"),
 ];
 
 /// The programs of interrupts.bpf.c.
@@ -171,3 +180,11 @@ same_layout!(WireReadahead, pagecache::types::wire_readahead: calls asked reads 
 same_layout!(WirePath, paths::types::wire_path: calls ns spins spin_ns);
 same_layout!(WireThread, threads::types::wire_thread: pid tid state exit_state flags syscall frames device lower cgroup
     last_ran comm);
+same_layout!(Sum, blocked::types::wire_sum: count ns);
+same_layout!(WireWaitsRow, blocked::types::wire_waits_row: all io uninterruptible brief bare before queued_ns events
+    filtered unkept unmatched stacks full over stack_ns threshold most_threshold period_began period_ns raise_at
+    unnamed);
+same_layout!(WireWaitKey, blocked::types::wire_wait_key: hash pid flags);
+same_layout!(WireWaitStack, blocked::types::wire_wait_stack: waits ns sure_ns samples kernel_frames user_frames comm ips);
+same_layout!(WireWaitProcess, blocked::types::wire_wait_process: pid comm);
+same_layout!(WireSleeper, blocked::types::wire_sleeper: began run_delay ran longest threshold all key chance flags process);

@@ -8,7 +8,7 @@ use libbpf_rs::{AsRawLibbpf, Object, ObjectBuilder, OpenObject, libbpf_sys};
 
 use super::btf::KernelBtf;
 use super::libbpf;
-use super::skel::{self, interrupts, latency, locks, pagecache, paths, threads};
+use super::skel::{self, blocked, interrupts, latency, locks, pagecache, paths, reclaim, threads};
 use crate::host::abilities::VerifiedProgram;
 
 /// The log holds the verifier's totals only (BPF_LOG_STATS), which are a few lines.
@@ -147,6 +147,21 @@ fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Res
         let constants = unsafe { &mut *bytes.as_mut_ptr().cast::<pagecache::types::rodata>() };
         constants.config.nodes = 2;
         constants.config.lru_argument = btf.lru_argument();
+        return Ok(());
+    }
+    if name == "blocked" || name == "reclaim" {
+        anyhow::ensure!(
+            bytes.len() == size_of::<blocked::types::rodata>()
+                && bytes.len() == size_of::<reclaim::types::rodata>(),
+            "other constants than those known"
+        );
+        // SAFETY: as below, with the struct of these objects, which have the same constants.
+        let constants = unsafe { &mut *bytes.as_mut_ptr().cast::<blocked::types::rodata>() };
+        constants.config.cpus = 1;
+        (constants.config.period_ns, constants.config.budget_ns) = (1, 1);
+        constants.config.want_filter = u32::MAX;
+        constants.config.want_user = 1;
+        constants.config.has_state = btf.switch_tells_state().into();
         return Ok(());
     }
     if name == "paths" {

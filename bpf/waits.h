@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Time by stack: a table that keeps every distinct stack with the time that was spent in it, and a
+ * budget for taking stacks. For the programs of blocked tasks and of reclaim.
+ *
+ * A row and a place to take a stack to belong to one program on one CPU. The kernel does not run a
+ * program inside itself there, so that nothing else touches them, also where programs can be
+ * preempted (7.x).
+ */
+#ifndef BIOPSY_WAITS_H
+#define BIOPSY_WAITS_H
+
+#include "kernel.h"
+#include "compat.h"
+#include "wire.h"
+#include "cgroups.h"
+
+/* Written once, between open and load. */
+const volatile struct wire_waits_config config = {};
+
+/* Opens and closes the window for all programs at once. */
+volatile __u32 running = 0;
+
+/* Our own process, as the kernel numbers it. */
+__u32 ours = 0;
+
+#define STACK_BYTES (STACK_FRAMES * sizeof(__u64))
+
+/* User space sets the sizes. Made in advance: where these programs run nobody may wait for memory.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct wire_wait_key);
+	__type(value, struct wire_wait_stack);
+} wait_stacks SEC(".maps");
+
+/* Who waited, exactly; with a sum of 0 as soon as there is a stack, for whoever reads the memory
+ * maps of processes while they live. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct wire_wait_process);
+	__type(value, struct wire_sum);
+} wait_processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_waits_row);
+} wait_rows SEC(".maps");
+
+struct wait_scratch {
+	struct wire_wait_key key;
+	struct wire_wait_stack stack;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wait_scratch);
+} wait_scratch SEC(".maps");
+
+struct comm {
+	char bytes[16];
+};
+
+/* What was named, of each kind; user space fills them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u8);
+} wanted_pids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct comm);
+	__type(value, __u8);
+} wanted_comms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u8);
+} wanted_cgroups SEC(".maps");
+
+static __always_inline __u64 waiter_cgroup(struct task_struct *task)
+{
+	if (config.unified_cgroups ||
+	    !bpf_core_enum_value_exists(enum cgroup_subsys_id, io_cgrp_id))
+		return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+	return group_of(task, io_cgrp_id);
+}
+
+/* Whether a task is among those that were named. */
+static __always_inline int is_wanted(struct task_struct *task)
+{
+	if (config.want_filter & FILTER_PID) {
+		__u32 pid = BPF_CORE_READ(task, tgid);
+
+		if (!bpf_map_lookup_elem(&wanted_pids, &pid))
+			return 0;
+	}
+	if (config.want_filter & FILTER_COMM) {
+		struct comm comm = {};
+
+		BPF_CORE_READ_STR_INTO(&comm.bytes, task, comm);
+		if (!bpf_map_lookup_elem(&wanted_comms, &comm))
+			return 0;
+	}
+	if (config.want_filter & FILTER_CGROUP) {
+		__u64 cgroup = waiter_cgroup(task);
+
+		if (!bpf_map_lookup_elem(&wanted_cgroups, &cgroup))
+			return 0;
+	}
+	return 1;
+}
+
+static __always_inline void sum_up(struct wire_sum *sum, __u64 count, __u64 ns)
+{
+	sum->count += count;
+	sum->ns += ns;
+}
+
+/* The threshold never goes below, once it is up: a clock read's time. */
+#define LEAST_THRESHOLD 256
+/* Far beyond what any budget asks for. */
+#define MOST_THRESHOLD (1ull << 32)
+/* Of a period's budget, when the load is suddenly another: then the rest of the period has no
+ * stacks. */
+#define MOST_BUDGETS 4
+
+/* A new period: more may be sampled, or less. */
+static __always_inline void begin_period(struct wire_waits_row *row, __u64 now)
+{
+	if (now - row->period_began < config.period_ns)
+		return;
+	row->period_began = now;
+	if (row->period_ns < config.budget_ns / 2)
+		row->threshold = row->threshold > LEAST_THRESHOLD ? row->threshold / 2 : 0;
+	row->period_ns = 0;
+	row->raise_at = config.budget_ns;
+}
+
+/* Long waits are few, and would be missed most: they may overspend once more. */
+static __always_inline int is_over_budget(struct wire_waits_row *row, __u64 length)
+{
+	__u64 most = length >= config.period_ns / 2 ? 2 * MOST_BUDGETS : MOST_BUDGETS;
+
+	return row->period_ns >= most * config.budget_ns;
+}
+
+/* What a stack took; the threshold goes up each time that another budget is spent within a period.
+ */
+static __always_inline void spend(struct wire_waits_row *row, __u64 ns)
+{
+	__u64 threshold = row->threshold;
+
+	row->stack_ns += ns;
+	row->period_ns += ns;
+	if (row->period_ns < row->raise_at)
+		return;
+	row->raise_at += config.budget_ns;
+	if (threshold < MOST_THRESHOLD)
+		row->threshold = threshold < LEAST_THRESHOLD ? LEAST_THRESHOLD : 2 * threshold;
+	if (row->threshold > MOST_THRESHOLD)
+		row->threshold = MOST_THRESHOLD;
+	if (row->most_threshold < row->threshold)
+		row->most_threshold = row->threshold;
+}
+
+/* From where on every wait has its stack. */
+static __always_inline __u64 threshold_of(struct wire_waits_row *row)
+{
+	return row->threshold > config.least_ns ? row->threshold : config.least_ns;
+}
+
+/* Chances are in parts of it. */
+#define SURE (1ull << 32)
+/* At most for so many waits one may stand. */
+#define MOST_WEIGHT (1u << 16)
+
+/* In proportion to a length: how likely it is taken. */
+static __always_inline __u64 chance_of(__u64 length, __u64 threshold)
+{
+	__u64 chance;
+
+	if (length >= threshold || length >= MOST_THRESHOLD)
+		return SURE;
+	chance = (length << 32) / threshold;
+	return chance < SURE / MOST_WEIGHT ? SURE / MOST_WEIGHT : chance;
+}
+
+/* Whether it is. */
+static __always_inline int is_lucky(__u64 chance)
+{
+	return chance >= SURE || bpf_get_prandom_u32() < chance;
+}
+
+/* For how many waits like it one stands that was as likely, in 256ths. */
+static __always_inline __u64 weight_of(__u64 chance)
+{
+	return chance >= SURE ? 256 : (256ull << 32) / (chance | 1);
+}
+
+/* The time goes to a stack that was kept. */
+static __always_inline int credit(const struct wire_wait_key *key, __u64 waits, __u64 ns)
+{
+	struct wire_wait_stack *stack = bpf_map_lookup_elem(&wait_stacks, key);
+
+	if (!stack)
+		return 0;
+	__sync_fetch_and_add(&stack->waits, waits);
+	__sync_fetch_and_add(&stack->ns, ns);
+	__sync_fetch_and_add(&stack->samples, 1);
+	if (waits == 256)
+		__sync_fetch_and_add(&stack->sure_ns, ns);
+	return 1;
+}
+
+/* Adds waits to those of a process; nothing is a wait of whom there is a stack. */
+static __always_inline void name_waits(struct wire_waits_row *row,
+				       const struct wire_wait_process *process, __u64 count,
+				       __u64 ns)
+{
+	struct wire_sum *sum = bpf_map_lookup_elem(&wait_processes, process);
+
+	if (!sum) {
+		struct wire_sum none = {};
+
+		/* Another CPU may have been first. */
+		bpf_map_update_elem(&wait_processes, process, &none, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&wait_processes, process);
+	}
+	if (!sum) {
+		row->unnamed += count;
+		return;
+	}
+	if (count) {
+		__sync_fetch_and_add(&sum->count, count);
+		__sync_fetch_and_add(&sum->ns, ns);
+	}
+}
+
+static __always_inline void name_waits_of(struct wire_waits_row *row, struct task_struct *task,
+					  __u64 count, __u64 ns)
+{
+	struct wire_wait_process process = {.pid = BPF_CORE_READ(task, tgid)};
+
+	BPF_CORE_READ_STR_INTO(&process.comm, task, comm);
+	name_waits(row, &process, count, ns);
+}
+
+/* Gives the stack that was taken its place in the table; 0: there is no room. */
+static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch *s, __u32 pid,
+				__u32 flags)
+{
+	__u32 frames = s->stack.kernel_frames + s->stack.user_frames;
+	__u64 *name = (__u64 *)s->stack.comm;
+	struct wire_wait_process process = {.pid = pid};
+	__u64 one, two;
+
+	one = (name[0] + frames) * 0x9e3779b97f4a7c15ull;
+	two = (name[1] ^ s->stack.kernel_frames) * 0xc2b2ae3d27d4eb4full;
+	for (__u32 i = 0; i < 2 * STACK_FRAMES; i++) {
+		if (i >= frames)
+			break;
+		one = (one ^ s->stack.ips[i]) * 0x9e3779b97f4a7c15ull;
+		one ^= one >> 29;
+		two = (two + s->stack.ips[i]) * 0xc2b2ae3d27d4eb4full;
+		two ^= two >> 31;
+	}
+	s->key.hash[0] = one;
+	s->key.hash[1] = two;
+	s->key.pid = pid;
+	s->key.flags = flags;
+	if (bpf_map_lookup_elem(&wait_stacks, &s->key))
+		return 1;
+	s->stack.waits = 0;
+	s->stack.ns = 0;
+	s->stack.samples = 0;
+	s->stack.sure_ns = 0;
+	/* Another CPU may have been first. */
+	if (bpf_map_update_elem(&wait_stacks, &s->key, &s->stack, BPF_NOEXIST) &&
+	    !bpf_map_lookup_elem(&wait_stacks, &s->key))
+		return 0;
+	if (s->stack.user_frames) {
+		__builtin_memcpy(process.comm, s->stack.comm, sizeof(process.comm));
+		name_waits(row, &process, 0, 0);
+	}
+	return 1;
+}
+
+/* Takes both stacks of the current task, which `task` is; 0: they found no room. */
+static __always_inline int take_current(void *ctx, struct wire_waits_row *row,
+					struct task_struct *task, struct wait_scratch *s,
+					__u32 flags)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	long kernel, user = 0;
+
+	kernel = bpf_get_stack(ctx, s->stack.ips, STACK_BYTES, 0);
+	if (kernel < 0) {
+		flags |= STACK_KERNEL_FAILED;
+		kernel = 0;
+	}
+	if (has_no_user_side(BPF_CORE_READ(task, flags))) {
+		flags |= STACK_KTHREAD;
+	} else if (config.want_user) {
+		user = bpf_get_stack(ctx, (void *)s->stack.ips + kernel, STACK_BYTES,
+				     BPF_F_USER_STACK);
+		if (user < 0) {
+			flags |= STACK_USER_FAILED;
+			user = 0;
+		}
+	} else {
+		flags |= WAIT_NO_USER;
+	}
+	s->stack.kernel_frames = kernel / sizeof(__u64);
+	s->stack.user_frames = user / sizeof(__u64);
+	bpf_get_current_comm(s->stack.comm, sizeof(s->stack.comm));
+	return keep(row, s, id >> 32, flags);
+}
+
+/* Called by user space, never attached: who we are. */
+SEC("raw_tp")
+int who_we_are(void *ctx)
+{
+	ours = bpf_get_current_pid_tgid() >> 32;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What crosses the line of time by stack: of blocked tasks, and of reclaim. Included by wire.h
+ * alone. */
+#ifndef BIOPSY_WIRE_BLOCKED_H
+#define BIOPSY_WIRE_BLOCKED_H
+
+/* Beside those of enum stack_flags: what kind of wait it was. */
+enum wire_wait_flags {
+	/* The kernel counts the task as one that waits for I/O (in_iowait). */
+	WAIT_IO = 16,
+	/* No signal wakes it (state D), and it is no idle kernel thread. */
+	WAIT_UNINTERRUPTIBLE = 32,
+	/* It was known only at its end that this wait was to have a stack: there the user side is
+	   not at hand. */
+	WAIT_NO_USER = 64,
+	/* Of reclaim: enum wire_reclaim_kind + 1, from this bit on. */
+	WAIT_RECLAIM_SHIFT = 8,
+};
+
+/* Written once, between open and load. */
+struct wire_waits_config {
+	/* Rows of one program. */
+	__u32 cpus;
+	/* FILTER_*. */
+	__u32 want_filter;
+	/* Groups are those of v2. */
+	__u32 unified_cgroups;
+	/* Only waits for I/O. */
+	__u32 want_io;
+	/* Our own threads as well. */
+	__u32 want_ours;
+	/* The user's side of stacks. */
+	__u32 want_user;
+	/* The fourth argument of sched_switch is the state in which the task leaves (5.18). */
+	__u32 has_state;
+	__u32 pad;
+	/* Shorter ones have no stacks. */
+	__u64 least_ns;
+	/* What the stacks of a CPU may take of each period. */
+	__u64 budget_ns;
+	__u64 period_ns;
+};
+_Static_assert(sizeof(struct wire_waits_config) == 56, "wire_waits_config");
+
+/* Waits of one kind, ended. */
+struct wire_sum {
+	__u64 count;
+	__u64 ns;
+};
+_Static_assert(sizeof(struct wire_sum) == 16, "wire_sum");
+
+/* Of one program on one CPU. Only that one writes it. */
+struct wire_waits_row {
+	/* All that were asked for, with a stack or without. */
+	struct wire_sum all;
+	/* Of those: of I/O by the kernel's mark; of the others those that no signal ends. */
+	struct wire_sum io;
+	struct wire_sum uninterruptible;
+	/* Shorter than what may have a stack. */
+	struct wire_sum brief;
+	/* That should have had a stack and have none, or for which such ones stand. */
+	struct wire_sum bare;
+	/* Whose begin lies before the window, where that was seen. */
+	struct wire_sum before;
+	/* Behind a wait: until the task that was woken got a CPU. */
+	__u64 queued_ns;
+	/* Events, and those that were not of whom was asked for. */
+	__u64 events;
+	__u64 filtered;
+	/* Tasks that found no room in the table of those that sleep, each time. */
+	__u64 unkept;
+	/* Of reclaim: ends without a begin. Of tasks: ends that had no event, and are known from
+	   the account of the task. */
+	__u64 unmatched;
+	/* Stacks taken, and why those that stand in no row do not. */
+	__u64 stacks;
+	__u64 full;
+	__u64 over;
+	/* What the stacks took. */
+	__u64 stack_ns;
+	/* Waits below it are sampled; 0: none are left out. */
+	__u64 threshold;
+	__u64 most_threshold;
+	__u64 period_began;
+	__u64 period_ns;
+	/* Of the period, when the threshold goes up. */
+	__u64 raise_at;
+	/* Waits whose process found no room in its table. */
+	__u64 unnamed;
+	__u64 pad[5];
+};
+_Static_assert(sizeof(struct wire_waits_row) == 256, "wire_waits_row");
+
+struct wire_wait_key {
+	/* Of all frames and of the thread's name: two sums of the same, which do not collide both.
+	 */
+	__u64 hash[2];
+	__u32 pid;
+	/* enum stack_flags, enum wire_wait_flags. */
+	__u32 flags;
+};
+_Static_assert(sizeof(struct wire_wait_key) == 24, "wire_wait_key");
+
+/* One way to wait. */
+struct wire_wait_stack {
+	/* Estimates where waits were left out; waits in 256ths. */
+	__u64 waits;
+	__u64 ns;
+	/* Of the time: waits that were sure to have a stack, which is no estimate. */
+	__u64 sure_ns;
+	/* Waits that are in it; of one whose end nobody has seen there is none yet. */
+	__u64 samples;
+	__u32 kernel_frames;
+	__u32 user_frames;
+	char comm[16]; /* written by strangers: any bytes */
+	/* The kernel's, then the user's, each leaf first. */
+	__u64 ips[2 * STACK_FRAMES];
+};
+_Static_assert(sizeof(struct wire_wait_stack) == 56 + 16 * STACK_FRAMES, "wire_wait_stack");
+
+/* Threads of one name in a process, whose waits that may have stacks are summed up exactly. */
+struct wire_wait_process {
+	__u32 pid;
+	char comm[16];
+};
+_Static_assert(sizeof(struct wire_wait_process) == 20, "wire_wait_process");
+
+/* What a thread was in when it left its CPU. */
+struct wire_sleeper {
+	/* When; 0: it runs, or nobody asks. */
+	__u64 began;
+	/* How long it had waited for CPUs until then, and been on them, all in all. */
+	__u64 run_delay;
+	__u64 ran;
+	/* How long it slept at most, of late. */
+	__u64 longest;
+	/* From where on its wait is sure to have a stack, as of when it left. */
+	__u64 threshold;
+	/* Its waits that have ended and may have had a stack. */
+	struct wire_sum all;
+	/* Where SLEEPER_STACK is set. */
+	struct wire_wait_key key;
+	/* How likely a stack was taken, in parts of 2^32; 2^32 - 1 stands for all. */
+	__u32 chance;
+	/* enum wire_sleeper_flags, with the flags of its wait. */
+	__u32 flags;
+	/* Whose thread it is, and what that was called when it was first seen. */
+	struct wire_wait_process process;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct wire_sleeper) == 112, "wire_sleeper");
+
+enum wire_sleeper_flags {
+	SLEEPER_STACK = 1 << 16,
+	/* By chance it was to have one. */
+	SLEEPER_CHOSEN = 1 << 17,
+	/* It slept already when the window began. */
+	SLEEPER_BEFORE = 1 << 18,
+};
+
+#endif

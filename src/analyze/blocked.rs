@@ -1,0 +1,308 @@
+//! Time off the CPU and in reclaim, by stack.
+
+use std::collections::BTreeMap;
+
+use super::stacks::{escape, fold};
+use crate::symbols::{Addresses, Names, UNKNOWN};
+use crate::wire::blocked::{
+    Followed, IO, Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, UNINTERRUPTIBLE, Waits,
+};
+use crate::wire::pagecache::Kind;
+use crate::wire::stacks::{KERNEL_FAILED, Sample, USER_FAILED};
+
+/// A window's time by stack, with names.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct BlockedSummary {
+    pub followed: Followed,
+    pub duration_ns: u64,
+    pub cpus: u32,
+    /// `comm;frame;...;leaf` to ns; kernel frames end in `_[k]`. Where waits were left out it is an estimate, scaled
+    /// to what was counted of each process; what has no stack at all stands at [`NO_STACK`].
+    pub folded: BTreeMap<String, u64>,
+    /// By the stacks alone, before they are scaled.
+    pub sampled: Waits,
+    /// Of `folded`: time without any stack.
+    pub no_stack_ns: u64,
+    /// What was counted, exactly.
+    pub totals: Totals,
+    pub lost: Lost,
+    /// Waits below it, ns, were sampled at some time; 0: all have their stack.
+    pub threshold_ns: u64,
+    /// Waits below it, ns, were not to have a stack.
+    pub least_ns: u64,
+    /// Of `folded`: time of stacks whose user side was not taken, or could not be, although there is one.
+    pub no_user_ns: u64,
+    pub user_failed_ns: u64,
+    /// Likewise: time without a kernel side, which each of them should have.
+    pub kernel_failed_ns: u64,
+    /// Likewise: waits for I/O by the kernel's mark, and of the others those that no signal ends.
+    pub io_ns: u64,
+    pub uninterruptible_ns: u64,
+    /// Time per thread name and process, most first; exact where the kernel lets a program go through its threads.
+    pub top: Vec<(String, u32, u64)>,
+    /// Distinct stacks, as addresses.
+    pub distinct: usize,
+}
+
+impl BlockedSummary {
+    /// Of the time that was counted and may have stacks: the part that `folded` stands for. Near 1 unless stacks were
+    /// lost; None where there was no such time.
+    pub fn coverage(&self) -> Option<f64> {
+        let due = self.totals.all.ns.saturating_sub(self.totals.brief.ns);
+        (due > 0).then(|| self.sampled.ns as f64 / due as f64)
+    }
+
+    /// Whether the widths are estimates.
+    pub fn is_sampled(&self) -> bool {
+        self.threshold_ns > 0
+    }
+}
+
+/// The addresses that need names.
+pub fn addresses(raw: &RawBlocked) -> Addresses {
+    let mut out = Addresses { maps: raw.maps.clone(), ..Addresses::default() };
+    for sample in raw.samples.keys() {
+        out.kernel.extend(sample.kernel_lookups());
+        if !sample.user().is_empty() {
+            out.user.entry(sample.pid).or_default().extend(sample.user_lookups());
+        }
+    }
+    out
+}
+
+/// Folds the stacks of a window.
+pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
+    let mut summary = BlockedSummary {
+        followed: raw.followed,
+        duration_ns: raw.duration_ns,
+        cpus: raw.cpus,
+        sampled: raw.sampled(),
+        totals: raw.totals.clone(),
+        lost: raw.lost,
+        threshold_ns: raw.threshold_ns,
+        least_ns: raw.least_ns,
+        distinct: raw.samples.len(),
+        ..BlockedSummary::default()
+    };
+    let text = |comm: &[u8]| String::from_utf8_lossy(comm).into_owned();
+    let mut by_thread: BTreeMap<(String, u32), u64> = BTreeMap::new();
+    for (sample, ns) in scaled(raw) {
+        *summary.folded.entry(fold(&watched(sample, names), names)).or_default() += ns;
+        if raw.processes.is_empty() {
+            *by_thread.entry((text(sample.comm_bytes()), sample.pid)).or_default() += ns;
+        }
+        let is = |flag| sample.flags & flag != 0;
+        let mut add = |sum: fn(&mut BlockedSummary) -> &mut u64, to| {
+            if to {
+                *sum(&mut summary) += ns;
+            }
+        };
+        add(|all| &mut all.no_user_ns, is(NO_USER));
+        add(|all| &mut all.user_failed_ns, is(USER_FAILED));
+        add(|all| &mut all.kernel_failed_ns, is(KERNEL_FAILED));
+        add(|all| &mut all.io_ns, is(IO));
+        add(|all| &mut all.uninterruptible_ns, is(UNINTERRUPTIBLE));
+    }
+    for ((_, comm), ns) in without_stack(raw) {
+        let mut key = String::new();
+        escape(&comm, &mut key);
+        *summary.folded.entry(format!("{key};{NO_STACK}")).or_default() += ns;
+        summary.no_stack_ns += ns;
+    }
+    for ((pid, comm), sum) in &raw.processes {
+        *by_thread.entry((text(comm), *pid)).or_default() += sum.ns;
+    }
+    summary.top = by_thread.into_iter().map(|((comm, pid), ns)| (comm, pid, ns)).collect();
+    summary.top.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (&a.0, a.1).cmp(&(&b.0, b.1))));
+    summary
+}
+
+/// What of a process's time the stacks stand for: for sure, and by chance.
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    counted: u64,
+    sure: u64,
+    estimated: u64,
+}
+
+impl Share {
+    /// What was left to chance, over what chance made of it.
+    fn factor(self) -> f64 {
+        match (self.counted, self.estimated) {
+            // Nobody counted.
+            (0, _) | (_, 0) => 1.0,
+            (counted, estimated) => counted.saturating_sub(self.sure) as f64 / estimated as f64,
+        }
+    }
+}
+
+fn shares(raw: &RawBlocked) -> BTreeMap<u32, Share> {
+    let mut shares: BTreeMap<u32, Share> = BTreeMap::new();
+    for (sample, waits) in &raw.samples {
+        let share = shares.entry(sample.pid).or_default();
+        share.sure += waits.sure_ns;
+        share.estimated += waits.ns.saturating_sub(waits.sure_ns);
+    }
+    for ((pid, _), sum) in &raw.processes {
+        shares.entry(*pid).or_default().counted += sum.ns;
+    }
+    shares
+}
+
+/// The time of each stack, ns. What is an estimate is scaled so that each process has the time that was counted of
+/// it: to take a stack takes longer than many a wait, which is another one for it.
+pub fn scaled(raw: &RawBlocked) -> impl Iterator<Item = (&Sample, u64)> {
+    let shares = shares(raw);
+    raw.samples.iter().map(move |(sample, waits)| {
+        let factor = shares.get(&sample.pid).copied().unwrap_or_default().factor();
+        let estimated = waits.ns.saturating_sub(waits.sure_ns) as f64 * factor;
+        (sample, waits.sure_ns + estimated.round() as u64)
+    })
+}
+
+/// Time that was counted of processes whose stacks do not stand for it, by process and name of the thread.
+pub fn without_stack(raw: &RawBlocked) -> BTreeMap<(u32, Vec<u8>), u64> {
+    let mut left = BTreeMap::new();
+    for (pid, share) in shares(raw) {
+        if share.estimated > 0 || share.counted <= share.sure {
+            continue;
+        }
+        let part = (share.counted - share.sure) as f64 / share.counted as f64;
+        for ((_, comm), sum) in raw.processes.range((pid, Vec::new())..(pid + 1, Vec::new())) {
+            left.insert((pid, comm.clone()), (sum.ns as f64 * part).round() as u64);
+        }
+    }
+    left
+}
+
+/// Where the frames of a wait without a stack would stand.
+pub const NO_STACK: &str = "[stack not taken]";
+
+/// The same stack without what stands there since it is watched: the scheduler's own function is the leaf, or of
+/// reclaim the one that reclaims.
+pub fn watched(sample: &Sample, names: &Names) -> Sample {
+    let lookups: Vec<u64> = sample.kernel_lookups().collect();
+    let name = |address| names.kernel(address).first().map_or(UNKNOWN, String::as_str);
+    let is_kswapd = reclaim_of(sample) == Some(Kind::Kswapd);
+    // What is above our program has no name any more once it is gone, so the last frame of the event's counts.
+    let event = lookups.iter().take(MOST_WATCHING).rposition(|address| is_event(name(*address)));
+    let begin = event.map_or(0, |at| at + 1);
+    let way_out = |address: &&u64| is_kswapd && WAY_OUT.contains(&name(**address));
+    let own = begin + lookups[begin..].iter().take_while(way_out).count();
+    // Without names nothing can be told apart.
+    if own == 0 || own == lookups.len() {
+        return sample.clone();
+    }
+    let mut kernel = sample.kernel()[own..].to_vec();
+    // It is the leaf now, and a leaf is looked up as it is.
+    kernel[0] = lookups[own];
+    Sample::new(sample.pid, sample.tid, sample.flags, sample.comm_bytes(), &kernel, sample.user())
+}
+
+/// Frames between an event and what asks for the stack, at most: the program, a trampoline and the event's own.
+const MOST_WATCHING: usize = 8;
+
+/// A function that runs the programs of an event.
+fn is_event(name: &str) -> bool {
+    ["bpf_trace_run", "__bpf_trace_", "__traceiter_"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Where kswapd has come to when a run of its is known to have ended.
+const WAY_OUT: [&str; 2] = ["kswapd_try_to_sleep", "prepare_kswapd_sleep"];
+
+/// Who reclaims; None for a wait.
+pub fn reclaim_of(sample: &Sample) -> Option<Kind> {
+    let number = (sample.flags >> RECLAIM_SHIFT) as usize;
+    number.checked_sub(1).and_then(|number| Kind::ALL.get(number).copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::blocked::Sum;
+
+    fn names(all: &[(u64, &str)]) -> Names {
+        let mut names = Names::default();
+        for (address, name) in all {
+            names.kernel.insert(*address, vec![(*name).to_string()]);
+        }
+        names
+    }
+
+    fn waits(ns: u64, sure_ns: u64) -> Waits {
+        Waits { waits: 256, ns, sure_ns, samples: 1 }
+    }
+
+    #[test]
+    fn what_watches_is_cut_off_up_to_the_event() {
+        let names = names(&[
+            (10, "__stop_something_else"),
+            (19, "bpf_trace_run4"),
+            (29, "__traceiter_sched_switch"),
+            (39, "__schedule"),
+            (49, "schedule"),
+        ]);
+        let sample = Sample::new(1, 0, 0, b"x", &[10, 20, 30, 40, 50], &[]);
+        let cut = watched(&sample, &names);
+        // The new leaf was a return address, and still is looked up inside its call.
+        assert_eq!(cut.kernel_lookups().collect::<Vec<_>>(), [39, 49]);
+        assert_eq!(fold(&cut, &names), "x;schedule_[k];__schedule_[k]");
+    }
+
+    #[test]
+    fn a_stack_that_was_taken_at_the_end_is_left_as_it_is() {
+        let names = names(&[(10, "__schedule"), (19, "schedule")]);
+        let sample = Sample::new(1, 0, NO_USER, b"x", &[10, 20], &[]);
+        assert_eq!(watched(&sample, &names), sample);
+        assert_eq!(fold(&sample, &names), "x;[user stack not taken];schedule_[k];__schedule_[k]");
+    }
+
+    #[test]
+    fn a_stack_without_names_stays_whole() {
+        let sample = Sample::new(1, 0, 0, b"x", &[10, 20], &[]);
+        assert_eq!(watched(&sample, &Names::default()), sample);
+    }
+
+    #[test]
+    fn a_run_of_kswapd_ends_where_it_worked_and_not_on_its_way_to_sleep() {
+        let names =
+            names(&[(10, "bpf_trace_run1"), (19, "kswapd_try_to_sleep"), (29, "kswapd"), (39, "kthread")]);
+        let flags = (1 << RECLAIM_SHIFT) | crate::wire::stacks::KTHREAD;
+        let sample = Sample::new(1, 0, flags, b"kswapd0", &[10, 20, 30, 40], &[]);
+        assert_eq!(reclaim_of(&sample), Some(Kind::Kswapd));
+        assert_eq!(fold(&watched(&sample, &names), &names), "kswapd0;kthread_[k];kswapd_[k]");
+        assert_eq!(reclaim_of(&Sample::new(1, 0, IO, b"x", &[], &[])), None);
+    }
+
+    #[test]
+    fn estimates_are_scaled_to_what_was_counted_of_a_process_and_the_rest_is_not() {
+        let mut raw = RawBlocked::default();
+        let sample = |pid, comm: &[u8], ip| Sample::new(pid, 0, 0, comm, &[ip], &[]);
+        raw.samples.insert(sample(1, b"a", 10), waits(1000, 1000));
+        raw.samples.insert(sample(1, b"a", 20), waits(300, 0));
+        raw.samples.insert(sample(1, b"b", 20), waits(100, 0));
+        raw.samples.insert(sample(2, b"c", 20), waits(50, 50));
+        raw.processes.insert((1, b"a".to_vec()), Sum { count: 9, ns: 1200 });
+        raw.processes.insert((2, b"c".to_vec()), Sum { count: 2, ns: 80 });
+        raw.processes.insert((3, b"d;e".to_vec()), Sum { count: 1, ns: 7 });
+        raw.totals.all = Sum { count: 12, ns: 1287 };
+        let summary = summarize(&raw, &names(&[(10, "long"), (20, "short")]));
+        let folded = |key: &str| summary.folded.get(key).copied();
+        assert_eq!(folded("a;long_[k]"), Some(1000));
+        assert_eq!((folded("a;short_[k]"), folded("b;short_[k]")), (Some(150), Some(50)));
+        assert_eq!((folded("c;short_[k]"), folded("c;[stack not taken]")), (Some(50), Some(30)));
+        assert_eq!(folded("d\\x3be;[stack not taken]"), Some(7));
+        assert_eq!(summary.folded.values().sum::<u64>(), 1287);
+        assert_eq!(summary.no_stack_ns, 37);
+        assert_eq!(summary.top[0], ("a".to_string(), 1, 1200));
+    }
+
+    #[test]
+    fn without_a_count_the_stacks_stand_as_they_are() {
+        let mut raw = RawBlocked::default();
+        raw.samples.insert(Sample::new(1, 0, IO, b"a", &[10], &[]), waits(300, 0));
+        let summary = summarize(&raw, &names(&[(10, "f")]));
+        assert_eq!((summary.folded["a;f_[k]"], summary.io_ns, summary.coverage()), (300, 300, None));
+        assert_eq!(summary.top, [("a".to_string(), 1, 300)]);
+    }
+}

@@ -1,0 +1,273 @@
+//! The probe of blocked time: attaches `bpf/blocked.bpf.c`, and at the end reads how long tasks slept, by stack.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Iter, IterOpts, Link, MapCore, MapFlags, MapHandle, ProgramInput};
+
+use super::btf::{self, KernelBtf};
+use super::libbpf::{self, ProgramStats, refusal};
+use super::preflight;
+use super::skel::blocked::{BlockedSkel, BlockedSkelBuilder, OpenBlockedSkel};
+pub use super::waits::Options as WaitOptions;
+use super::waits::{self, PERIOD, ProcessMaps};
+use crate::clock::now_ns;
+use crate::envelope::Missing;
+use crate::host::Host;
+use crate::host::cgroups::Hierarchy;
+use crate::refusal::Refusal;
+use crate::wire::blocked::{Followed, RawBlocked, WireSleeper};
+
+/// Between closing the window and reading the tables: a program that has begun by then has ended.
+const SETTLE: Duration = Duration::from_millis(2);
+
+/// Threads that may come beside those that are there, with room.
+const MORE_THREADS: u32 = 16384;
+
+/// What to look at.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Whose waits, what their stacks may cost, and from which length on they have any.
+    pub waits: WaitOptions,
+    /// Only waits for I/O, by the kernel's mark, and those that no signal ends.
+    pub io_wait: bool,
+}
+
+/// The attached probe. Dropping it detaches everything.
+pub struct BlockedProbe {
+    skel: BlockedSkel<'static>,
+    links: Vec<Link>,
+    /// None: this kernel lets no program go through the threads.
+    look: Option<Link>,
+    maps: ProcessMaps,
+    options: Options,
+    cpus: u32,
+    online: u32,
+    began_ns: u64,
+    stats: ProgramStats,
+    missing: Vec<Missing>,
+}
+
+fn gap(part: &str, reason: &str, why: &str, remedy: Option<&str>) -> Missing {
+    Missing {
+        part: Some(part.to_string()),
+        reason: reason.to_string(),
+        why: why.to_string(),
+        remedy: remedy.map(str::to_string),
+        ..Missing::default()
+    }
+}
+
+impl BlockedProbe {
+    /// Loads, attaches and begins the window.
+    ///
+    /// # Errors
+    /// A [`Refusal`] when rights or BTF are missing, or the kernel refuses the program.
+    pub fn attach(host: &Host, options: Options) -> Result<Self> {
+        preflight::permit(Path::new("/"))?;
+        libbpf::listen();
+        if btf::file().is_some() {
+            let why = format!("{}: use a kernel with BTF of its own", preflight::NO_WAITS_BY_FILE);
+            return Err(Refusal::Refused(why).into());
+        }
+        let btf = KernelBtf::read()?;
+        let mut missing = Vec::new();
+        if !splits(&btf) {
+            missing.push(gap(
+                "queue",
+                "no-account",
+                "this kernel keeps no account of waits for CPUs (CONFIG_SCHED_INFO): they count as blocked time",
+                None,
+            ));
+        }
+        let cpus = host.cpus_possible.max(1);
+        // A kernel may refuse the program that goes through the threads, and take the other.
+        let (skel, look) = match load(&btf, cpus, &options, true) {
+            Ok(skel) => {
+                let look = skel.progs.blocked_look.attach_iter_with_opts(IterOpts::None);
+                (skel, look.ok())
+            }
+            Err(_) => {
+                libbpf::listen();
+                (load(&btf, cpus, &options, false)?, None)
+            }
+        };
+        if look.is_none() {
+            missing.push(gap(
+                "open",
+                "refused",
+                "this kernel lets no program go through its threads: waits that go on at either end of the window \
+                 are not counted",
+                None,
+            ));
+        }
+        let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.wait_processes)?)?;
+        let mut probe = Self {
+            skel,
+            links: Vec::new(),
+            look,
+            maps,
+            options,
+            cpus,
+            online: host.cpus_online.max(1),
+            began_ns: 0,
+            stats: ProgramStats::default(),
+            missing,
+        };
+        probe.skel.progs.who_we_are.test_run(ProgramInput::default())?;
+        let failed = |error: libbpf_rs::Error| refusal("attaching the probe of blocked time", &error);
+        probe.links.push(probe.skel.progs.blocked_switch.attach().map_err(failed)?);
+        probe.stats = probe.stats();
+        probe.began_ns = now_ns();
+        probe.run(true)?;
+        probe.look()?;
+        Ok(probe)
+    }
+
+    /// What cannot be seen, with the reason.
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// Opens or closes the window.
+    fn run(&mut self, running: bool) -> Result<()> {
+        let data = self.skel.maps.bss_data.as_mut().context("the object has data")?;
+        data.running = running.into();
+        Ok(())
+    }
+
+    /// Goes through all threads once.
+    fn look(&self) -> Result<()> {
+        let Some(link) = &self.look else { return Ok(()) };
+        let mut buffer = [0; 64];
+        let mut all = Iter::new(link)?;
+        loop {
+            match std::io::Read::read(&mut all, &mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                // After a million of threads the kernel pauses.
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn stats(&self) -> ProgramStats {
+        waits::stats([self.skel.progs.blocked_switch.as_fd()])
+    }
+
+    /// Ends the window, and gives all of it.
+    ///
+    /// # Errors
+    /// When the tables cannot be read.
+    pub fn finish(mut self) -> Result<RawBlocked> {
+        let ended_ns = now_ns();
+        self.skel.maps.bss_data.as_mut().context("the object has data")?.ended = ended_ns;
+        self.run(false)?;
+        std::thread::sleep(SETTLE);
+        let stats = self.stats();
+        self.links.clear();
+        self.look()?;
+        let followed = if self.options.io_wait { Followed::IoWait } else { Followed::OffCpu };
+        let mut raw = RawBlocked {
+            followed,
+            duration_ns: ended_ns.saturating_sub(self.began_ns),
+            cpus: self.online,
+            least_ns: self.options.waits.min_block.as_nanos() as u64,
+            program_runs: stats.runs - self.stats.runs,
+            program_ns: stats.run_ns - self.stats.run_ns,
+            map_bytes: libbpf::map_bytes(self.skel.object()),
+            ..RawBlocked::default()
+        };
+        raw.lost.missed = stats.recursion_misses - self.stats.recursion_misses;
+        let maps = &self.skel.maps;
+        let rows = waits::read_rows(&maps.wait_rows, self.cpus + 1)?;
+        let (own, open) = rows.split_at(self.cpus as usize);
+        raw.count(own, open.first().context("the last row is that of the looks")?);
+        waits::read_stacks(&maps.wait_stacks, &mut raw)?;
+        if self.look.is_some() {
+            waits::read_processes(&maps.wait_processes, &mut raw)?;
+            for key in maps.sleepers.keys() {
+                let Some(value) = maps.sleepers.lookup(&key, MapFlags::ANY)? else { continue };
+                if let Some((process, sum)) = WireSleeper::decode(&value)?.left() {
+                    raw.processes.entry(process).or_default().add(sum);
+                }
+            }
+        }
+        raw.maps = self.maps.finish();
+        Ok(raw)
+    }
+}
+
+/// Whether the kernel says how long a task that was woken waits for a CPU.
+fn splits(btf: &KernelBtf) -> bool {
+    let wanted = [
+        ("task_struct", "sched_info.run_delay"),
+        ("task_struct", "sched_info.last_queued"),
+        ("sched_entity", "cfs_rq"),
+        ("cfs_rq", "rq"),
+    ];
+    btf.offsets(&wanted).len() == wanted.len()
+}
+
+/// All threads of the machine, as `/proc/loadavg` counts them.
+fn threads() -> Option<u32> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().nth(3)?.split('/').nth(1)?.parse().ok()
+}
+
+fn opened(btf: &KernelBtf, cpus: u32, options: &Options) -> Result<OpenBlockedSkel<'static>> {
+    let mut open = BlockedSkelBuilder::default()
+        .open(libbpf::object_place())
+        .map_err(|error| refusal("opening the probe of blocked time", &error))?;
+    size(&mut open, cpus, options).map_err(|error| refusal("sizing the tables of blocked time", &error))?;
+    let filter = &options.waits.filter;
+    let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
+    config.cpus = cpus;
+    config.want_filter = filter.kinds();
+    config.unified_cgroups = Hierarchy::read(Path::new("/")).is_none_or(|hierarchy| hierarchy.unified).into();
+    config.want_io = options.io_wait.into();
+    config.want_ours = options.waits.ours.into();
+    config.want_user = options.waits.user_stacks.into();
+    config.has_state = btf.switch_tells_state().into();
+    config.least_ns = options.waits.min_block.as_nanos() as u64;
+    config.budget_ns = options.waits.budget_ns();
+    config.period_ns = PERIOD.as_nanos() as u64;
+    Ok(open)
+}
+
+fn load(btf: &KernelBtf, cpus: u32, options: &Options, look: bool) -> Result<BlockedSkel<'static>> {
+    let mut open = opened(btf, cpus, options)?;
+    open.progs.blocked_switch.set_autoload(true);
+    open.progs.blocked_look.set_autoload(look);
+    let skel = open.load().map_err(|error| refusal("loading the probe of blocked time", &error))?;
+    let maps = &skel.maps;
+    waits::fill(&options.waits.filter, &maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups)?;
+    Ok(skel)
+}
+
+/// Loads one program alone, and lets it go.
+pub(super) fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
+    libbpf::listen();
+    let mut open = opened(btf, 1, &Options::default())?;
+    preflight::alone(open.open_object_mut(), name);
+    open.load()?;
+    Ok(())
+}
+
+fn size(open: &mut OpenBlockedSkel<'_>, cpus: u32, options: &Options) -> libbpf_rs::Result<()> {
+    let maps = &mut open.maps;
+    let room = WaitOptions::room_for;
+    let filter = &options.waits.filter;
+    maps.wait_stacks.set_max_entries(options.waits.room.max(1))?;
+    maps.wait_rows.set_max_entries(cpus + 1)?;
+    maps.wait_scratch.set_max_entries(cpus + 1)?;
+    maps.sleepers.set_max_entries(2 * threads().unwrap_or(MORE_THREADS) + MORE_THREADS)?;
+    maps.wanted_pids.set_max_entries(room(filter.pids.len()))?;
+    maps.wanted_comms.set_max_entries(room(filter.comms.len()))?;
+    maps.wanted_cgroups.set_max_entries(room(filter.cgroups.len()))
+}

@@ -1,0 +1,232 @@
+//! The probe of time in reclaim: attaches `bpf/reclaim.bpf.c`, and at the end reads who reclaimed how long, by stack.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, MapHandle, ProgramInput};
+
+use super::btf::{self, KernelBtf};
+use super::libbpf::{self, ProgramStats, refusal};
+use super::preflight;
+use super::skel::reclaim::{OpenReclaimSkel, ReclaimSkel, ReclaimSkelBuilder};
+use super::waits::{self, Options, PERIOD, ProcessMaps};
+use crate::clock::now_ns;
+use crate::envelope::Missing;
+use crate::host::Host;
+use crate::host::cgroups::Hierarchy;
+use crate::refusal::Refusal;
+use crate::wire::blocked::{Followed, RECLAIM_PROGRAMS, RawBlocked, Sum, WireWaitsRow};
+use crate::wire::pagecache::Kind;
+
+/// Between closing the window and reading the tables.
+const SETTLE: Duration = Duration::from_millis(2);
+
+/// By program: whose reclaim its rows count.
+const KINDS: [Kind; RECLAIM_PROGRAMS as usize] =
+    [Kind::Direct, Kind::Memcg, Kind::Node, Kind::Kswapd, Kind::Kswapd];
+
+/// The attached probe. Dropping it detaches everything.
+pub struct ReclaimProbe {
+    skel: ReclaimSkel<'static>,
+    links: Vec<Link>,
+    maps: ProcessMaps,
+    options: Options,
+    /// The kernel says when a run of kswapd ends.
+    balance: bool,
+    cpus: u32,
+    online: u32,
+    began_ns: u64,
+    stats: ProgramStats,
+    missing: Vec<Missing>,
+}
+
+impl ReclaimProbe {
+    /// Loads, attaches and begins the window.
+    ///
+    /// # Errors
+    /// A [`Refusal`] when rights or BTF are missing, or the kernel refuses a program.
+    pub fn attach(host: &Host, options: Options) -> Result<Self> {
+        preflight::permit(Path::new("/"))?;
+        libbpf::listen();
+        if btf::file().is_some() {
+            let why = format!("{}: use a kernel with BTF of its own", preflight::NO_RECLAIM_BY_FILE);
+            return Err(Refusal::Refused(why).into());
+        }
+        let btf = KernelBtf::read()?;
+        let has = |name| btf.event(name, None).is_there();
+        let balance = has("mm_vmscan_balance_pgdat_begin") && has("mm_vmscan_balance_pgdat_end");
+        let mut missing = Vec::new();
+        if !balance {
+            missing.push(Missing {
+                part: Some("kswapd".to_string()),
+                reason: "no-event".to_string(),
+                why: "the end of a run of kswapd has no event of its own before Linux 7.0: its time is up to the end \
+                      of the last batch of pages that it looked at"
+                    .to_string(),
+                ..Missing::default()
+            });
+        }
+        let cpus = host.cpus_possible.max(1);
+        let skel = load(cpus, &options, balance)?;
+        let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.wait_processes)?)?;
+        let mut probe = Self {
+            skel,
+            links: Vec::new(),
+            maps,
+            options,
+            balance,
+            cpus,
+            online: host.cpus_online.max(1),
+            began_ns: 0,
+            stats: ProgramStats::default(),
+            missing,
+        };
+        probe.skel.progs.who_we_are.test_run(ProgramInput::default())?;
+        probe.attach_programs().map_err(|error| refusal("attaching the probe of reclaim", &error))?;
+        probe.stats = probe.stats();
+        probe.began_ns = now_ns();
+        probe.run(true)?;
+        Ok(probe)
+    }
+
+    fn attach_programs(&mut self) -> libbpf_rs::Result<()> {
+        let progs = &self.skel.progs;
+        // The ends first: what goes on now is not seen to begin.
+        self.links.push(progs.direct_reclaim_end.attach()?);
+        self.links.push(progs.memcg_reclaim_end.attach()?);
+        self.links.push(progs.node_reclaim_end.attach()?);
+        if self.balance {
+            self.links.push(progs.balance_pgdat_end.attach()?);
+            self.links.push(progs.balance_pgdat_begin.attach()?);
+        } else {
+            self.links.push(progs.kswapd_batch.attach()?);
+            self.links.push(progs.kswapd_sleep.attach()?);
+            self.links.push(progs.kswapd_wake.attach()?);
+        }
+        self.links.push(progs.direct_reclaim_begin.attach()?);
+        self.links.push(progs.memcg_reclaim_begin.attach()?);
+        self.links.push(progs.node_reclaim_begin.attach()?);
+        Ok(())
+    }
+
+    /// What cannot be seen, with the reason.
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    fn run(&mut self, running: bool) -> Result<()> {
+        let data = self.skel.maps.bss_data.as_mut().context("the object has data")?;
+        data.running = running.into();
+        Ok(())
+    }
+
+    fn stats(&self) -> ProgramStats {
+        let progs = &self.skel.progs;
+        let always = [
+            &progs.direct_reclaim_begin,
+            &progs.direct_reclaim_end,
+            &progs.memcg_reclaim_begin,
+            &progs.memcg_reclaim_end,
+            &progs.node_reclaim_begin,
+            &progs.node_reclaim_end,
+        ];
+        let kswapd: &[_] = match self.balance {
+            true => &[&progs.balance_pgdat_begin, &progs.balance_pgdat_end],
+            false => &[&progs.kswapd_wake, &progs.kswapd_sleep, &progs.kswapd_batch],
+        };
+        let all: Vec<BorrowedFd<'_>> = always.iter().chain(kswapd).map(|program| program.as_fd()).collect();
+        waits::stats(all)
+    }
+
+    /// Ends the window, and gives all of it. Reclaims that still go on are not in it.
+    ///
+    /// # Errors
+    /// When the tables cannot be read.
+    pub fn finish(mut self) -> Result<RawBlocked> {
+        let ended_ns = now_ns();
+        self.run(false)?;
+        std::thread::sleep(SETTLE);
+        let stats = self.stats();
+        self.links.clear();
+        let mut raw = RawBlocked {
+            followed: Followed::Reclaim,
+            duration_ns: ended_ns.saturating_sub(self.began_ns),
+            cpus: self.online,
+            least_ns: self.options.min_block.as_nanos() as u64,
+            program_runs: stats.runs - self.stats.runs,
+            program_ns: stats.run_ns - self.stats.run_ns,
+            map_bytes: libbpf::map_bytes(self.skel.object()),
+            ..RawBlocked::default()
+        };
+        raw.lost.missed = stats.recursion_misses - self.stats.recursion_misses;
+        let maps = &self.skel.maps;
+        let rows = waits::read_rows(&maps.wait_rows, RECLAIM_PROGRAMS * self.cpus)?;
+        raw.count(&rows, &WireWaitsRow::default());
+        let mut by_kind: BTreeMap<Kind, Sum> = BTreeMap::new();
+        for (kind, rows) in KINDS.iter().zip(rows.chunks(self.cpus as usize)) {
+            rows.iter().for_each(|row| by_kind.entry(*kind).or_default().add(row.all));
+        }
+        raw.totals.reclaims = by_kind;
+        raw.lost.unkept = self.skel.maps.bss_data.as_ref().map_or(0, |data| data.no_room);
+        waits::read_stacks(&maps.wait_stacks, &mut raw)?;
+        waits::read_processes(&maps.wait_processes, &mut raw)?;
+        raw.maps = self.maps.finish();
+        Ok(raw)
+    }
+}
+
+fn opened(cpus: u32, options: &Options) -> Result<OpenReclaimSkel<'static>> {
+    let mut open = ReclaimSkelBuilder::default()
+        .open(libbpf::object_place())
+        .map_err(|error| refusal("opening the probe of reclaim", &error))?;
+    size(&mut open, cpus, options).map_err(|error| refusal("sizing the tables of reclaim", &error))?;
+    let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
+    config.cpus = cpus;
+    config.want_filter = options.filter.kinds();
+    config.unified_cgroups = Hierarchy::read(Path::new("/")).is_none_or(|hierarchy| hierarchy.unified).into();
+    config.want_ours = options.ours.into();
+    config.want_user = options.user_stacks.into();
+    config.least_ns = options.min_block.as_nanos() as u64;
+    config.budget_ns = options.budget_ns();
+    config.period_ns = PERIOD.as_nanos() as u64;
+    Ok(open)
+}
+
+fn load(cpus: u32, options: &Options, balance: bool) -> Result<ReclaimSkel<'static>> {
+    let mut open = opened(cpus, options)?;
+    let progs = &mut open.progs;
+    for program in [
+        &mut progs.direct_reclaim_begin,
+        &mut progs.direct_reclaim_end,
+        &mut progs.memcg_reclaim_begin,
+        &mut progs.memcg_reclaim_end,
+        &mut progs.node_reclaim_begin,
+        &mut progs.node_reclaim_end,
+    ] {
+        program.set_autoload(true);
+    }
+    progs.balance_pgdat_begin.set_autoload(balance);
+    progs.balance_pgdat_end.set_autoload(balance);
+    progs.kswapd_wake.set_autoload(!balance);
+    progs.kswapd_sleep.set_autoload(!balance);
+    progs.kswapd_batch.set_autoload(!balance);
+    let skel = open.load().map_err(|error| refusal("loading the probe of reclaim", &error))?;
+    let maps = &skel.maps;
+    waits::fill(&options.filter, &maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups)?;
+    Ok(skel)
+}
+
+fn size(open: &mut OpenReclaimSkel<'_>, cpus: u32, options: &Options) -> libbpf_rs::Result<()> {
+    let maps = &mut open.maps;
+    let room = Options::room_for;
+    maps.wait_stacks.set_max_entries(options.room.max(1))?;
+    maps.wait_rows.set_max_entries(RECLAIM_PROGRAMS * cpus)?;
+    maps.wait_scratch.set_max_entries(RECLAIM_PROGRAMS * cpus)?;
+    maps.wanted_pids.set_max_entries(room(options.filter.pids.len()))?;
+    maps.wanted_comms.set_max_entries(room(options.filter.comms.len()))?;
+    maps.wanted_cgroups.set_max_entries(room(options.filter.cgroups.len()))
+}

@@ -1,0 +1,375 @@
+//! Time off the CPU and in reclaim, by stack: the mirror of `bpf/wire/blocked.h`, and all of it of one window.
+
+use std::collections::{BTreeMap, HashMap};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::stacks::{MAX_FRAMES, Sample};
+use super::{Damaged, pagecache, task_name};
+use crate::host::mapped::Mapped;
+
+/// In [`Sample::flags`], beside those of samples: the kernel counts the task as one that waits for I/O.
+pub const IO: u32 = 16;
+/// No signal wakes it (state D), and it is no idle kernel thread.
+pub const UNINTERRUPTIBLE: u32 = 32;
+/// The user's side of the stack was not taken, although there is one.
+pub const NO_USER: u32 = 64;
+/// Of reclaim: `enum wire_reclaim_kind` + 1, from this bit on.
+pub const RECLAIM_SHIFT: u32 = 8;
+
+/// Rows of so many programs in the table of reclaim.
+pub const RECLAIM_PROGRAMS: u32 = 5;
+
+/// `struct wire_sum`: waits that ended, and their time.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Sum {
+    pub count: u64,
+    pub ns: u64,
+}
+
+impl Sum {
+    /// Takes in another.
+    pub fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.ns += other.ns;
+    }
+}
+
+/// `struct wire_waits_row`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireWaitsRow {
+    pub all: Sum,
+    pub io: Sum,
+    pub uninterruptible: Sum,
+    pub brief: Sum,
+    pub bare: Sum,
+    pub before: Sum,
+    pub queued_ns: u64,
+    pub events: u64,
+    pub filtered: u64,
+    pub unkept: u64,
+    pub unmatched: u64,
+    pub stacks: u64,
+    pub full: u64,
+    pub over: u64,
+    pub stack_ns: u64,
+    pub threshold: u64,
+    pub most_threshold: u64,
+    pub period_began: u64,
+    pub period_ns: u64,
+    pub raise_at: u64,
+    pub unnamed: u64,
+    pub pad: [u64; 5],
+}
+
+/// `struct wire_wait_key`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireWaitKey {
+    pub hash: [u64; 2],
+    pub pid: u32,
+    pub flags: u32,
+}
+
+/// `struct wire_wait_stack`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireWaitStack {
+    pub waits: u64,
+    pub ns: u64,
+    pub sure_ns: u64,
+    pub samples: u64,
+    pub kernel_frames: u32,
+    pub user_frames: u32,
+    pub comm: [u8; 16],
+    pub ips: [u64; 2 * MAX_FRAMES],
+}
+
+/// `struct wire_wait_process`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireWaitProcess {
+    pub pid: u32,
+    pub comm: [u8; 16],
+}
+
+/// `struct wire_sleeper`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireSleeper {
+    pub began: u64,
+    pub run_delay: u64,
+    pub ran: u64,
+    pub longest: u64,
+    pub threshold: u64,
+    pub all: Sum,
+    pub key: WireWaitKey,
+    pub chance: u32,
+    pub flags: u32,
+    pub process: WireWaitProcess,
+    pub pad: u32,
+}
+
+const _: () = assert!(size_of::<Sum>() == 16);
+const _: () = assert!(size_of::<WireSleeper>() == 112);
+const _: () = assert!(size_of::<WireWaitsRow>() == 256);
+const _: () = assert!(size_of::<WireWaitKey>() == 24);
+const _: () = assert!(size_of::<WireWaitStack>() == 56 + 16 * MAX_FRAMES);
+const _: () = assert!(size_of::<WireWaitProcess>() == 20);
+
+impl WireWaitsRow {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_waits_row", bytes))
+    }
+}
+
+impl WireSleeper {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_sleeper", bytes))
+    }
+
+    /// Waits that nobody has added to those of its process: the thread was about to end with the window.
+    pub fn left(&self) -> Option<(Process, Sum)> {
+        let process = (self.process.pid, task_name(&self.process.comm).to_vec());
+        (self.all.count > 0).then_some((process, self.all))
+    }
+}
+
+impl WireWaitProcess {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_wait_process", bytes))
+    }
+}
+
+/// What one stack stands for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// In 256ths: an estimate where waits were left out.
+    pub waits: u64,
+    /// Likewise.
+    pub ns: u64,
+    /// Of it: waits that were sure to have a stack. That is no estimate.
+    pub sure_ns: u64,
+    /// Waits that are in it themselves.
+    pub samples: u64,
+}
+
+impl Waits {
+    /// Takes in another.
+    pub fn add(&mut self, other: Self) {
+        self.waits = self.waits.saturating_add(other.waits);
+        self.ns = self.ns.saturating_add(other.ns);
+        self.sure_ns += other.sure_ns;
+        self.samples += other.samples;
+    }
+}
+
+/// A stack of the table; None where no wait has ended in it.
+pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>, Damaged> {
+    let key =
+        WireWaitKey::read_from_bytes(key).map_err(|_| Damaged::of::<WireWaitKey>("wire_wait_key", key))?;
+    let wire = WireWaitStack::read_from_bytes(value)
+        .map_err(|_| Damaged::of::<WireWaitStack>("wire_wait_stack", value))?;
+    if wire.samples == 0 {
+        return Ok(None);
+    }
+    let kernel = (wire.kernel_frames as usize).min(MAX_FRAMES);
+    let user = (wire.user_frames as usize).min(MAX_FRAMES);
+    let (kernel, user) = wire.ips[..kernel + user].split_at(kernel);
+    let sample = Sample::new(key.pid, 0, key.flags, task_name(&wire.comm), kernel, user);
+    Ok(Some((sample, Waits { waits: wire.waits, ns: wire.ns, sure_ns: wire.sure_ns, samples: wire.samples })))
+}
+
+/// A process, and what those of its threads are called that are meant.
+pub type Process = (u32, Vec<u8>);
+
+/// Threads of one name in a process, by a key and a value of the table; None where there is only a stack.
+pub fn decode_process(key: &[u8], value: &[u8]) -> Result<Option<(Process, Sum)>, Damaged> {
+    let key = WireWaitProcess::decode(key)?;
+    let sum = Sum::read_from_bytes(value).map_err(|_| Damaged::of::<Sum>("wire_sum", value))?;
+    Ok((sum.count > 0).then(|| ((key.pid, task_name(&key.comm).to_vec()), sum)))
+}
+
+/// What was followed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Followed {
+    /// Tasks that sleep, whatever for.
+    #[default]
+    OffCpu,
+    /// Those that wait for I/O by the kernel's mark, and those that no signal wakes.
+    IoWait,
+    /// Tasks that reclaim memory.
+    Reclaim,
+}
+
+/// All that was counted, exactly, with stacks or without.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Waits that lie in the window, with the part of it that does.
+    pub all: Sum,
+    /// Of those: for I/O, by the kernel's mark (`in_iowait`).
+    pub io: Sum,
+    /// Of the others: those that no signal ends (state D).
+    pub uninterruptible: Sum,
+    /// Of all: shorter than what may have a stack.
+    pub brief: Sum,
+    /// Of all: that should have had a stack, or those for which such ones stand.
+    pub bare: Sum,
+    /// Of all: that went on already when the window began.
+    pub before: Sum,
+    /// Of all: that still went on when it ended.
+    pub open: Sum,
+    /// Beside them: waiting for a CPU, once woken.
+    pub queued_ns: u64,
+    /// Of reclaim: by who reclaims.
+    pub reclaims: BTreeMap<pagecache::Kind, Sum>,
+}
+
+/// What was not counted, or has no stack, and why.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Waits of tasks for which the table of sleepers had no room: not counted at all.
+    pub unkept: u64,
+    /// Ends of reclaims whose begin was not seen; with a filter also those of others. Of waits: those whose end had
+    /// no event, so that only the task's own account tells how long they were; they are counted.
+    pub unmatched: u64,
+    /// Events that the kernel ran no program for.
+    pub missed: u64,
+    /// Waits whose process had no room in the table of those that waited.
+    pub unnamed: u64,
+    /// Stacks for which the table had no room.
+    pub full: u64,
+    /// Stacks that were left out since the budget was overspent.
+    pub over: u64,
+}
+
+/// A window's time by stack. Addresses have no names yet.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RawBlocked {
+    pub followed: Followed,
+    pub duration_ns: u64,
+    /// CPUs that are on.
+    pub cpus: u32,
+    /// Addresses, process, thread's name and kind of wait ([`IO`] and the like); `tid` and `cpu` are 0.
+    pub samples: HashMap<Sample, Waits>,
+    /// By process and name of the thread: waits that may have stacks, exactly. Empty where the kernel lets no program
+    /// go through its threads.
+    pub processes: BTreeMap<Process, Sum>,
+    pub totals: Totals,
+    pub lost: Lost,
+    /// What each process had mapped, as of when it was first seen under its last name.
+    pub maps: Mapped,
+    /// Waits below it, ns, were sampled at some time; 0: all have their stack.
+    pub threshold_ns: u64,
+    /// Waits below it, ns, were not to have one.
+    pub least_ns: u64,
+    /// Stacks that were taken, and what it took, ns.
+    pub stacks: u64,
+    pub stack_ns: u64,
+    /// Events, one run of a program each, and those that were not of whom was asked for.
+    pub events: u64,
+    pub filtered: u64,
+    /// Runs and run time of the programs, by the kernel's statistics: counted while somebody has them on.
+    pub program_runs: u64,
+    pub program_ns: u64,
+    /// Memory of the tables.
+    pub map_bytes: u64,
+}
+
+impl RawBlocked {
+    /// Adds up what the programs counted: their own rows, then that of the looks at either end (`open`).
+    pub fn count(&mut self, rows: &[WireWaitsRow], open: &WireWaitsRow) {
+        let totals = &mut self.totals;
+        totals.open = open.all;
+        for row in rows.iter().chain([open]) {
+            totals.all.add(row.all);
+            totals.io.add(row.io);
+            totals.uninterruptible.add(row.uninterruptible);
+            totals.brief.add(row.brief);
+            totals.bare.add(row.bare);
+            totals.before.add(row.before);
+            totals.queued_ns += row.queued_ns;
+            self.lost.unkept += row.unkept;
+            self.lost.unmatched += row.unmatched;
+            self.lost.unnamed += row.unnamed;
+            self.lost.full += row.full;
+            self.lost.over += row.over;
+            self.threshold_ns = self.threshold_ns.max(row.most_threshold);
+            self.stacks += row.stacks;
+            self.stack_ns += row.stack_ns;
+            self.events += row.events;
+            self.filtered += row.filtered;
+        }
+    }
+
+    /// The stacks' time, estimated where waits were left out.
+    pub fn sampled(&self) -> Waits {
+        let mut all = Waits::default();
+        self.samples.values().for_each(|waits| all.add(*waits));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::FromZeros as _;
+
+    use super::*;
+
+    fn stack(kernel: &[u64], user: &[u64], samples: u64) -> Vec<u8> {
+        let mut wire = WireWaitStack::new_zeroed();
+        wire.kernel_frames = kernel.len() as u32;
+        wire.user_frames = user.len() as u32;
+        (wire.waits, wire.ns, wire.sure_ns, wire.samples) = (512, 7, 3, samples);
+        wire.comm[..3].copy_from_slice(b"cat");
+        for (to, from) in wire.ips.iter_mut().zip(kernel.iter().chain(user)) {
+            *to = *from;
+        }
+        wire.as_bytes().to_vec()
+    }
+
+    #[test]
+    fn a_stack_is_decoded_to_both_sides() {
+        let key = WireWaitKey { hash: [1, 2], pid: 5, flags: IO };
+        let (sample, waits) = decode_stack(key.as_bytes(), &stack(&[1, 2], &[3], 2)).unwrap().unwrap();
+        assert_eq!((sample.pid, sample.flags, sample.comm_bytes()), (5, IO, &b"cat"[..]));
+        assert_eq!((sample.kernel(), sample.user()), (&[1, 2][..], &[3][..]));
+        assert_eq!(waits, Waits { waits: 512, ns: 7, sure_ns: 3, samples: 2 });
+    }
+
+    #[test]
+    fn a_stack_in_which_nobody_has_ended_a_wait_is_none() {
+        let key = WireWaitKey { hash: [1, 2], pid: 5, flags: 0 };
+        assert_eq!(decode_stack(key.as_bytes(), &stack(&[1], &[], 0)).unwrap(), None);
+    }
+
+    #[test]
+    fn damage_is_an_error_and_too_many_frames_are_as_many_as_fit() {
+        let key = WireWaitKey { hash: [1, 2], pid: 5, flags: 0 };
+        let mut value = stack(&[1], &[], 1);
+        assert!(decode_stack(&[0; 23], &value).is_err());
+        assert!(decode_stack(key.as_bytes(), &value[1..]).is_err());
+        value[32..40].copy_from_slice(&[0xff; 8]);
+        let (sample, _) = decode_stack(key.as_bytes(), &value).unwrap().unwrap();
+        assert_eq!((sample.kernel().len(), sample.user().len()), (MAX_FRAMES, MAX_FRAMES));
+    }
+
+    #[test]
+    fn rows_add_up_and_those_of_the_end_are_told_apart() {
+        let one = WireWaitsRow {
+            all: Sum { count: 2, ns: 30 },
+            io: Sum { count: 1, ns: 10 },
+            stacks: 2,
+            most_threshold: 512,
+            ..WireWaitsRow::default()
+        };
+        let open = WireWaitsRow { all: Sum { count: 1, ns: 5 }, unkept: 1, ..WireWaitsRow::default() };
+        let mut raw = RawBlocked::default();
+        raw.count(&[one, one], &open);
+        assert_eq!((raw.totals.all, raw.totals.open), (Sum { count: 5, ns: 65 }, Sum { count: 1, ns: 5 }));
+        assert_eq!((raw.totals.io, raw.stacks), (Sum { count: 2, ns: 20 }, 4));
+        assert_eq!((raw.threshold_ns, raw.lost.unkept), (512, 1));
+    }
+}

@@ -1,0 +1,469 @@
+//! Blocked time on the running kernel: sleeps of known length, and the scheduler's own account. Root.
+
+mod live;
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use biopsy::analyze::blocked::{BlockedSummary, addresses, summarize};
+use biopsy::host::Host;
+use biopsy::host::memory_surroundings::Surroundings;
+use biopsy::probe::blocked::{BlockedProbe, Options, WaitOptions};
+use biopsy::probe::cost::{Baseline, Beside};
+use biopsy::probe::filter::Filter;
+use biopsy::probe::pagecache::{self, PagecacheProbe};
+use biopsy::probe::reclaim::ReclaimProbe;
+use biopsy::refusal::Refusal;
+use biopsy::symbols::Symbolizer;
+use biopsy::wire::blocked::{RawBlocked, Sum};
+use biopsy::wire::pagecache::Kind;
+use live::cgroup::Group;
+use live::disk::Disk;
+
+/// Of this process alone.
+fn ours() -> Options {
+    let filter = Filter { pids: vec![std::process::id()], ..Filter::default() };
+    Options {
+        waits: WaitOptions { filter, ours: true, max_cost: 100.0, ..WaitOptions::default() },
+        ..Options::default()
+    }
+}
+
+/// The probe, or nothing where this machine cannot have it.
+fn attach(test: &str, options: Options) -> Option<BlockedProbe> {
+    let host = Host::read(Path::new("/")).unwrap();
+    match BlockedProbe::attach(&host, options) {
+        Ok(probe) => Some(probe),
+        Err(error) if error.is::<Refusal>() => {
+            println!("skipped: {test}: {error:#}");
+            None
+        }
+        Err(error) => panic!("{error:#}"),
+    }
+}
+
+fn named(raw: &RawBlocked) -> BlockedSummary {
+    let summary = summarize(raw, &Symbolizer::new().names(&addresses(raw)));
+    println!(
+        "{:?} {:?} threshold {} ns, {} stacks in {} ns, {} events, {} runs in {} ns, coverage {:?}",
+        raw.totals,
+        raw.lost,
+        raw.threshold_ns,
+        raw.stacks,
+        raw.stack_ns,
+        raw.events,
+        raw.program_runs,
+        raw.program_ns,
+        summary.coverage(),
+    );
+    summary
+}
+
+fn show(summary: &BlockedSummary, most: usize) {
+    let mut folded: Vec<_> = summary.folded.iter().collect();
+    folded.sort_by_key(|(_, ns)| std::cmp::Reverse(**ns));
+    for (stack, ns) in folded.iter().take(most) {
+        println!("{ns:12} {stack}");
+    }
+}
+
+/// Time of the stacks that contain all of these.
+fn with(summary: &BlockedSummary, needles: &[&str]) -> u64 {
+    let has = |stack: &str| needles.iter().all(|needle| stack.contains(needle));
+    summary.folded.iter().filter(|(stack, _)| has(stack)).map(|(_, ns)| ns).sum()
+}
+
+/// What the kernel says of this thread: time on a CPU, and waiting for one, ns.
+fn account() -> (u64, u64) {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec that lives across the call; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    let waited = text.split_whitespace().nth(1).unwrap().parse().unwrap();
+    (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64, waited)
+}
+
+/// Does the work in a thread of this name; wall time of it, and its share on CPUs and waiting for them.
+fn known(name: &str, work: impl FnOnce() + Send + 'static) -> (u64, u64, u64) {
+    let run = move || {
+        let (start, (ran, waited)) = (Instant::now(), account());
+        work();
+        let (after, wall) = (account(), start.elapsed().as_nanos() as u64);
+        (wall, after.0 - ran, after.1 - waited)
+    };
+    thread::Builder::new().name(name.to_string()).spawn(run).unwrap().join().unwrap()
+}
+
+#[track_caller]
+fn close(what: &str, is: u64, should: u64, percent: u64) {
+    println!("{what}: {is} ns, by the kernel {should} ns");
+    assert!(is.abs_diff(should) * 100 <= should * percent, "{what}: {is} ns, and not {should}");
+}
+
+#[test]
+fn sleeps_of_known_length_are_found_by_name_and_function() {
+    let Some(probe) = attach("sleeps_of_known_length_are_found_by_name_and_function", ours()) else { return };
+    let (wall, ran, waited) = known("biopsy-sleeper", || {
+        for _ in 0..50 {
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let writes = thread::spawn(move || {
+        for _ in 0..20 {
+            thread::sleep(Duration::from_millis(25));
+            writer.write_all(&[1]).unwrap();
+        }
+    });
+    let pipe = known("biopsy-pipe", move || {
+        for _ in 0..20 {
+            reader.read_exact(&mut [0]).unwrap();
+        }
+    });
+    writes.join().unwrap();
+    let raw = probe.finish().unwrap();
+    let summary = named(&raw);
+    show(&summary, 20);
+    close("sleeping", with(&summary, &["biopsy-sleeper;", "hrtimer_nanosleep_[k]"]), wall - ran - waited, 3);
+    assert!(with(&summary, &["biopsy-sleeper;"]) >= 1_000_000_000, "fifty times 20 ms at least");
+    close("reading", with(&summary, &["biopsy-pipe;", "pipe_read_[k]"]), pipe.0 - pipe.1 - pipe.2, 3);
+    // Both sides of one stack: our own closure below, and nothing of the probe above.
+    assert!(
+        with(&summary, &["biopsy-sleeper;", "sleeps_of_known_length", "do_syscall_64_[k]"]) > 900_000_000
+    );
+    let own = |stack: &String| stack.contains("__traceiter_") || stack.contains("bpf_trace_run");
+    assert!(!summary.folded.keys().any(own), "{:?}", summary.folded.keys());
+    assert_eq!((raw.threshold_ns, raw.lost.full, raw.lost.over, raw.lost.missed), (0, 0, 0, 0));
+    assert_eq!(summary.sampled.ns + summary.totals.bare.ns, summary.totals.all.ns);
+    assert_eq!(summary.folded.values().sum::<u64>(), summary.totals.all.ns);
+}
+
+/// Threads that do something over and over until this is dropped.
+struct Crowd {
+    stop: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Crowd {
+    fn new(threads: usize, turn: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        let (stop, turn) = (Arc::new(AtomicBool::new(false)), Arc::new(turn));
+        let one = |at| {
+            let (stop, turn) = (stop.clone(), turn.clone());
+            let work = move || {
+                while !stop.load(Ordering::Relaxed) {
+                    turn(at);
+                }
+            };
+            thread::Builder::new().name("biopsy-beside".into()).spawn(work).unwrap()
+        };
+        Self { threads: (0..threads).map(one).collect(), stop }
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn spin(length: Duration) {
+    let until = Instant::now() + length;
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+}
+
+/// A thread that sleeps and works by turns on a machine whose CPUs are all busy: what is neither its own time on them
+/// nor its waiting for them is what it slept.
+#[test]
+fn wall_time_is_run_time_and_the_wait_for_a_cpu_and_what_was_blocked() {
+    let test = "wall_time_is_run_time_and_the_wait_for_a_cpu_and_what_was_blocked";
+    let Some(probe) = attach(test, ours()) else { return };
+    let cpus = thread::available_parallelism().unwrap().get();
+    let spinners = Crowd::new(2 * cpus, |_| spin(Duration::from_millis(1)));
+    let (wall, ran, waited) = known("biopsy-turns", || {
+        for _ in 0..300 {
+            spin(Duration::from_millis(2));
+            thread::sleep(Duration::from_millis(2));
+        }
+    });
+    drop(spinners);
+    let raw = probe.finish().unwrap();
+    let summary = named(&raw);
+    println!("wall {wall} ran {ran} waited {waited}");
+    assert!(waited > 50_000_000, "the CPUs were not busy: it waited {waited} ns");
+    close("sleeping", with(&summary, &["biopsy-turns;"]), wall - ran - waited, 3);
+}
+
+#[test]
+fn direct_reads_of_a_disk_are_waits_for_io() {
+    let test = "direct_reads_of_a_disk_are_waits_for_io";
+    let Some(disk) = Disk::new(test, 64) else { return };
+    let Some(probe) = attach(test, Options { io_wait: true, ..ours() }) else { return };
+    let path = disk.path.clone();
+    let (wall, ran, waited) = known("biopsy-reader", move || {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).unwrap();
+        let mut space = vec![0u8; 8192];
+        let begin = space.as_ptr().align_offset(4096);
+        for block in 0..2000 {
+            file.read_exact_at(&mut space[begin..begin + 4096], block * 4096).unwrap();
+            // Not for I/O, and not asked for.
+            if block % 100 == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    let raw = probe.finish().unwrap();
+    let summary = named(&raw);
+    show(&summary, 5);
+    let io = with(&summary, &["biopsy-reader;", "io_schedule", "blkdev_"]);
+    println!("{io} ns of {wall}, {ran} on CPUs, {waited} waiting for them");
+    assert!(io > 0 && io < wall - ran - waited - 20_000_000, "{io} of {wall}");
+    assert_eq!(with(&summary, &["hrtimer_nanosleep"]), 0);
+    assert!(raw.totals.io.count > 1000 && raw.totals.io.count <= 2010, "{:?}", raw.totals);
+    assert_eq!(summary.io_ns, raw.totals.io.ns);
+}
+
+/// Two pairs that hand a byte to and fro, tens of thousands of times a second, and one thread that sleeps long.
+fn hand_over(length: Duration) -> (u64, u64, u64) {
+    let pairs: Vec<_> = (0..2)
+        .flat_map(|_| {
+            let ((mut here, mut to_there), (mut there, mut to_here)) =
+                (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+            to_there.write_all(&[1]).unwrap();
+            let until = Instant::now() + length;
+            let first = thread::Builder::new().name("biopsy-pair".into()).spawn(move || {
+                while here.read(&mut [0]).unwrap() > 0 && Instant::now() < until {
+                    let _ended = to_here.write_all(&[1]);
+                }
+            });
+            let second = thread::Builder::new().name("biopsy-pair".into()).spawn(move || {
+                while there.read(&mut [0]).unwrap() > 0 && Instant::now() < until {
+                    let _ended = to_there.write_all(&[1]);
+                }
+            });
+            [first.unwrap(), second.unwrap()]
+        })
+        .collect();
+    let long = known("biopsy-long", move || {
+        for _ in 0..length.as_millis() / 100 {
+            thread::sleep(Duration::from_millis(100));
+        }
+    });
+    pairs.into_iter().for_each(|pair| pair.join().unwrap());
+    long
+}
+
+#[test]
+fn within_a_small_budget_sums_are_right_on_average_and_long_waits_exactly() {
+    let test = "within_a_small_budget_sums_are_right_on_average_and_long_waits_exactly";
+    for user_stacks in [true, false] {
+        let mut options = ours();
+        options.waits.max_cost = 0.5;
+        options.waits.user_stacks = user_stacks;
+        let Some(probe) = attach(test, options) else { return };
+        let (wall, ran, waited) = hand_over(Duration::from_secs(3));
+        let raw = probe.finish().unwrap();
+        let summary = named(&raw);
+        show(&summary, 6);
+        assert!(raw.threshold_ns > 0, "every stack was taken");
+        // One whose end has no event has no stack where those are taken at the end, and no more than that is missing.
+        let unseen = if user_stacks { 0 } else { raw.lost.unmatched * 100_000_000 };
+        let long = with(&summary, &["biopsy-long;", "nanosleep"]);
+        let due = wall - ran - waited;
+        println!(
+            "long sleeps: {long} ns, by the kernel {due} ns, {unseen} ns of ends without an event at most"
+        );
+        assert!(long * 100 <= due * 103 && (long + unseen) * 100 >= due * 97, "{long} ns, and not {due}");
+        // Scaled it is what was counted; by itself what was taken has changed the waits that it is of.
+        let due = raw.totals.all.ns - raw.totals.brief.ns;
+        let folded: u64 = summary.folded.values().sum();
+        let alone = (summary.sampled.ns + raw.totals.bare.ns) as f64 / due as f64;
+        println!("{folded} by stacks, {due} counted; by the stacks alone {alone:.3} of it");
+        assert!(folded.abs_diff(due) * 1000 <= due, "{folded} by stacks, {due} counted");
+        assert!((0.7..1.4).contains(&alone), "{alone}");
+        let waits = raw.totals.all.count - raw.totals.bare.count;
+        let by_stacks = summary.sampled.waits / 256;
+        println!("waits: {by_stacks} by stacks, {waits} counted");
+        assert!(by_stacks.abs_diff(waits) * 5 <= waits, "{by_stacks} waits by stacks, {waits} counted");
+        let share = raw.stack_ns as f64 / raw.duration_ns as f64 / f64::from(raw.cpus) * 100.0;
+        println!("stacks took {share:.2} % of each CPU");
+        assert!(share < 1.0, "twice the budget");
+        if user_stacks {
+            let missing = summary.no_user_ns as f64 / summary.sampled.ns as f64;
+            println!("{:.1} % of the time without a user side", missing * 100.0);
+            assert!(missing < 0.5, "{missing}");
+        }
+    }
+}
+
+#[test]
+fn a_table_that_is_full_is_counted() {
+    let mut options = ours();
+    options.waits.room = 1;
+    let Some(probe) = attach("a_table_that_is_full_is_counted", options) else { return };
+    hand_over(Duration::from_millis(300));
+    let raw = probe.finish().unwrap();
+    let summary = named(&raw);
+    assert!(raw.lost.full > 0 && raw.totals.bare.count > 0, "{:?}", raw.lost);
+    assert!(summary.distinct <= 2, "{}", summary.distinct);
+    // Nothing was left to chance, so that what has no stack is known exactly.
+    if raw.threshold_ns == 0 {
+        assert_eq!(summary.sampled.ns + raw.totals.bare.ns, raw.totals.all.ns);
+    }
+}
+
+/// One that slept before the window and sleeps on behind it has slept all of it.
+#[test]
+fn who_sleeps_all_the_time_is_there() {
+    let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+    thread::sleep(Duration::from_millis(200));
+    let mut options = ours();
+    options.waits.filter.pids = vec![child.id()];
+    let probe = attach("who_sleeps_all_the_time_is_there", options);
+    thread::sleep(Duration::from_millis(500));
+    let raw = probe.map(|probe| probe.finish().unwrap());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let Some(raw) = raw else { return };
+    let summary = named(&raw);
+    show(&summary, 3);
+    let all = Sum { count: 1, ns: raw.totals.all.ns };
+    assert_eq!((raw.totals.all, raw.totals.before, raw.totals.open), (all, all, all));
+    close("all of the window", all.ns, raw.duration_ns, 3);
+    assert_eq!(with(&summary, &["sleep;[user stack not taken];", "nanosleep"]), all.ns);
+}
+
+#[test]
+fn waits_that_are_too_short_have_no_stack_and_are_counted() {
+    let mut options = ours();
+    options.waits.min_block = Duration::from_millis(50);
+    let Some(probe) = attach("waits_that_are_too_short_have_no_stack_and_are_counted", options) else {
+        return;
+    };
+    hand_over(Duration::from_millis(500));
+    let raw = probe.finish().unwrap();
+    let summary = named(&raw);
+    assert!(raw.totals.brief.count > 1000, "{:?}", raw.totals);
+    assert!(with(&summary, &["biopsy-long;"]) >= 500_000_000);
+    assert_eq!(summary.sampled.ns + raw.totals.brief.ns + raw.totals.bare.ns, raw.totals.all.ns);
+}
+
+/// A disk that takes a known time for each I/O, which the machine has that says so; others have none.
+#[test]
+fn a_disk_of_known_latency_blocks_as_long() {
+    let test = "a_disk_of_known_latency_blocks_as_long";
+    let (Ok(path), Ok(ns)) = (std::env::var("BIOPSY_TEST_DISK"), std::env::var("BIOPSY_TEST_DISK_NS")) else {
+        println!("skipped: {test}: no disk of known latency is named, as the case `blocked` of vmtest does");
+        return;
+    };
+    let ns: u64 = ns.parse().unwrap();
+    let Some(probe) = attach(test, Options { io_wait: true, ..ours() }) else { return };
+    let (wall, ran, waited) = known("biopsy-reader", move || {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).unwrap();
+        let mut space = vec![0u8; 8192];
+        let begin = space.as_ptr().align_offset(4096);
+        for block in 0..300 {
+            file.read_exact_at(&mut space[begin..begin + 4096], block * 4096).unwrap();
+        }
+    });
+    let raw = probe.finish().unwrap();
+    let summary = named(&raw);
+    show(&summary, 3);
+    let io = with(&summary, &["biopsy-reader;", "io_schedule", "blkdev_"]);
+    println!("blocked {io} ns for 300 reads of {ns} ns; wall {wall} ran {ran} waited {waited}");
+    close("waiting for the disk", io, 300 * ns, 5);
+}
+
+/// Sixteen readers of a disk that is larger than the memory that they may have, whose reclaim two probes follow.
+#[test]
+fn reclaim_by_stack_is_the_reclaim_that_is_counted_elsewhere() {
+    let test = "reclaim_by_stack_is_the_reclaim_that_is_counted_elsewhere";
+    let Some(disk) = Disk::new(test, 512) else { return };
+    let Some(group) = Group::with_memory(test, "biopsy-reclaim", 128 << 20) else { return };
+    let host = Host::read(Path::new("/")).unwrap();
+    let memory = pagecache::Options { devices: vec![disk.name.clone()], ..pagecache::Options::default() };
+    let mut counting = PagecacheProbe::attach(&host, Path::new("/"), &memory, None).unwrap();
+    let options = WaitOptions { ours: true, max_cost: 100.0, ..WaitOptions::default() };
+    let probe = ReclaimProbe::attach(&host, options).unwrap();
+    group.process_within(|| {
+        let until = Instant::now() + Duration::from_secs(3);
+        thread::scope(|scope| {
+            for number in 0..16 {
+                let disk = &disk;
+                scope.spawn(move || {
+                    let file = fs::File::open(&disk.path).unwrap();
+                    let (mut buffer, mut at) = (vec![0; 128 << 10], disk.bytes / 16 * number);
+                    while Instant::now() < until {
+                        at = (at + file.read_at(&mut buffer, at).unwrap() as u64) % disk.bytes;
+                    }
+                });
+            }
+        });
+    });
+    let raw = probe.finish().unwrap();
+    let end = counting.detach().unwrap();
+    let around = Surroundings::read(Path::new("/"), &host);
+    let counted = biopsy::analyze::pagecache::summarize(&around, counting.start(), &end);
+    let memcg = counted.reclaim(Kind::Memcg);
+    let ours = raw.totals.reclaims[&Kind::Memcg];
+    println!("{:?} here, {} in {} ns there, {:?}", ours, memcg.time.count(), memcg.time.sum(), raw.lost);
+    assert!(ours.count > 100, "nobody reclaimed");
+    // Those of the end may end between the one and the other.
+    assert!(ours.count.abs_diff(memcg.time.count()) <= 16 + raw.lost.missed, "{} reclaims", ours.count);
+    close("in reclaim", ours.ns, memcg.time.sum(), 2);
+    let summary = named(&raw);
+    show(&summary, 4);
+    let by_stack = with(&summary, &["try_to_free_mem_cgroup_pages_[k]", "vfs_read"]);
+    close("by stack", by_stack, ours.ns, 3);
+    assert!(!summary.folded.keys().any(|stack| stack.contains("bpf_trace_run")));
+}
+
+/// What a run of the program takes, less what the statistics themselves do: without stacks, and with all of them.
+#[test]
+fn a_switch_costs_little_without_a_stack() {
+    let test = "a_switch_costs_little_without_a_stack";
+    for (what, max_cost, user_stacks) in [
+        ("none", 0.0, true),
+        ("within 1 %", 1.0, true),
+        ("kernel's within 1 %", 1.0, false),
+        ("kernel's, all", 100.0, false),
+        ("all", 100.0, true),
+    ] {
+        let mut options = ours();
+        options.waits.filter = Filter::default();
+        (options.waits.max_cost, options.waits.user_stacks) = (max_cost, user_stacks);
+        let Some(baseline) = Baseline::beside(Beside::Switches) else { return };
+        let Some(probe) = attach(test, options) else { return };
+        let counting = baseline.count().unwrap();
+        hand_over(Duration::from_secs(1));
+        let empty = baseline.stats().unwrap();
+        drop(counting);
+        let raw = probe.finish().unwrap();
+        let (run, idle) = (
+            raw.program_ns as f64 / raw.program_runs.max(1) as f64,
+            empty.run_ns as f64 / empty.runs.max(1) as f64,
+        );
+        println!(
+            "stacks: {what}: {:.0} ns per switch ({run:.0} less {idle:.0}), {} switches, {} stacks of {} ns",
+            run - idle,
+            raw.program_runs,
+            raw.stacks,
+            raw.stack_ns / raw.stacks.max(1),
+        );
+        if max_cost == 0.0 {
+            assert!(raw.program_runs > 1000 && run - idle < 2000.0, "{run} ns");
+            assert_eq!((raw.stacks, raw.samples.len()), (0, 0));
+        }
+    }
+}
