@@ -289,17 +289,18 @@ impl Case {
         let json = json::diagnose::object(&s, &diagnosis, [], None);
         let folded = self.profile.iter().find(|_| self.flame).map(|profile| &profile.folded);
         let caption = flame::Caption::new("On-CPU", "cpu-clock, 499 Hz");
-        let flame = folded.map(|folded| {
+        let picture = |folded| {
             let samples = render::folded::profile(folded, Unit::Samples);
-            flame::inline(&samples, &caption, &flame::Options::default()).unwrap()
-        });
+            ("on the CPU", flame::inline(&samples, &caption, &flame::Options::default()).unwrap())
+        };
+        let flames: Vec<_> = folded.map(picture).into_iter().collect();
         html::render(&html::Report {
             summaries: s,
             diagnosis: &diagnosis,
             doubt: None,
             command: &self.command,
             command_status: self.command_status,
-            flame: flame.as_deref(),
+            flames: &flames,
             locks: None,
             pagecache: None,
             threads: None,

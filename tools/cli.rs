@@ -12,7 +12,10 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueP
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use self::flame::{Flame, FoldedUnit};
 use crate::words::Words;
+
+mod flame;
 
 /// Takes a sample of live block I/O and says what is wrong with it.
 #[derive(Debug, Parser)]
@@ -29,6 +32,7 @@ Where to start:
   sudo biopsy interrupts -d nvme0n1 --for 5s  how many I/Os each interrupt carries
   sudo biopsy locks --for 5s                  which lock is waited for, and by whom
   sudo biopsy threads --for 5s                what the threads are doing, and where they wait
+  sudo biopsy flame --off-cpu --for 5s        what they are blocked on, as a picture
   biopsy load /var/tmp --scratch              how fast it goes, without any probe
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 refused (nothing was measured), 4 measured but not to be trusted."
@@ -64,6 +68,8 @@ pub enum Verb {
     Locks(Locks),
     /// What the threads are doing: how many run or wait, in which system call and where in the kernel.
     Threads(Threads),
+    /// A flame graph: what the CPUs do, what tasks are blocked on, which locks they wait for, who reclaims memory.
+    Flame(Flame),
     /// Each I/O, one line: every stage, who handed it in, where it ran, what the application called it.
     Trace(Trace),
     /// What the machine does: tasks, CPU time, memory, disks, one line per second.

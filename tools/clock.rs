@@ -11,6 +11,11 @@ pub fn now_rfc3339() -> String {
     format!("{:.3}", Timestamp::now())
 }
 
+/// Nanoseconds since 1970 of a time as it stands in an envelope.
+pub fn unix_ns(text: &str) -> Option<i64> {
+    i64::try_from(text.parse::<Timestamp>().ok()?.as_nanosecond()).ok()
+}
+
 /// Now in milliseconds since 1970, and by the clock of this place as ctime writes it.
 pub fn local_time() -> (u64, String) {
     let now = jiff::Zoned::now();

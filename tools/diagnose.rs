@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use biopsy::analyze::latency::summarize;
-use biopsy::analyze::profile::Unit;
-use biopsy::analyze::{loss, stacks};
+use biopsy::analyze::locks::waits;
+use biopsy::analyze::loss;
+use biopsy::analyze::profile::{Profile, Unit};
 use biopsy::envelope::Missing;
 use biopsy::host::{Host, select};
 use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, Target};
@@ -21,7 +22,7 @@ use biopsy::render::{self, flame, html};
 use biopsy::rules::{self, Summaries, observed};
 use serde_json::Value;
 
-use self::probes::Probes;
+use self::probes::{Probes, Seen};
 use crate::child::Running;
 use crate::cli::{Color, Diagnose};
 use crate::output::{Sink, warn};
@@ -136,14 +137,14 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     bodies.extend(outcome.load.as_ref().map(|load| ("load", Value::Object(render::json::load::body(load)))));
     let json = render::json::diagnose::object(&summaries, &diagnosis, bodies, command_status);
     if let Some(sink) = &mut sink {
-        let picture = seen.profile.as_ref().and_then(picture);
+        let flames = pictures(&seen);
         let report = html::Report {
             summaries,
             diagnosis: &diagnosis,
             doubt: doubt.as_deref(),
             command: &command_line(),
             command_status,
-            flame: picture.as_deref(),
+            flames: &flames,
             locks: seen.pressure.locks.as_ref(),
             pagecache: seen.pressure.pagecache.as_ref(),
             threads: seen.threads.as_ref().map(|threads| &threads.summary),
@@ -272,19 +273,40 @@ fn measure(
     Ok(Outcome { load: None, child })
 }
 
-/// The flame graph for the page; None where no sample was taken.
-fn picture(profile: &stacks::ProfileSummary) -> Option<String> {
-    let subtitle = format!(
-        "{} of {} not idle; {} at {} Hz on {} for {}",
-        profile.folded.values().sum::<u64>(),
-        render::text::counted(profile.samples, "sample"),
-        profile.sampler,
-        profile.frequency,
-        render::text::counted(profile.cpus.into(), "CPU"),
-        render::text::time(profile.duration_ns),
-    );
-    let samples = render::folded::profile(&profile.folded, Unit::Samples);
-    flame::inline(&samples, &flame::Caption::new("on-CPU time", subtitle), &flame::Options::default()).ok()
+/// The flame graphs for the page: of what was measured and has something to show.
+fn pictures(seen: &Seen) -> Vec<(&'static str, String)> {
+    let inline = |what: &str, unit: String, profile: &Profile| {
+        flame::inline(profile, &flame::Caption::new(what, unit), &flame::Options::default()).ok()
+    };
+    let mut all = Vec::new();
+    if let Some(profile) = &seen.profile {
+        let samples = render::folded::profile(&profile.folded, Unit::Samples);
+        let unit = format!(
+            "{} of {} not idle; {} at {} Hz on {} for {}",
+            samples.total(),
+            render::text::counted(profile.samples, "sample"),
+            profile.sampler,
+            profile.frequency,
+            render::text::counted(profile.cpus.into(), "CPU"),
+            render::text::time(profile.duration_ns),
+        );
+        all.extend(inline("on-CPU time", unit, &samples).map(|svg| ("on the CPU", svg)));
+    }
+    if let Some(threads) = &seen.threads {
+        let samples = render::folded::profile(&threads.summary.folded, Unit::Samples);
+        let unit = format!("{} in {} rounds", samples.total(), threads.summary.rounds);
+        all.extend(inline("threads that ran or waited", unit, &samples).map(|svg| ("threads", svg)));
+    }
+    if let Some(locks) = &seen.pressure.locks {
+        let (_, times) = waits::profiles(locks);
+        let unit = format!(
+            "{} of {}",
+            render::text::time(times.total()),
+            render::text::counted(locks.events.contentions, "wait")
+        );
+        all.extend(inline("time waited for locks", unit, &times).map(|svg| ("waits for locks", svg)));
+    }
+    all
 }
 
 /// The command line as a shell would take it again.

@@ -8,6 +8,7 @@ mod clock;
 mod devices;
 mod diagnose;
 mod explain;
+mod flame;
 mod interrupts;
 mod latency;
 mod load;
@@ -55,6 +56,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Interrupts(args) => interrupts::run(args, cli.color),
         cli::Verb::Locks(args) => locks::run(args, cli.color),
         cli::Verb::Threads(args) => threads::run(args, cli.color),
+        cli::Verb::Flame(args) => flame::run(args),
         cli::Verb::Trace(args) => trace::run(args),
         cli::Verb::Top(args) => top::run(args),
         cli::Verb::Load(args) => load::run(args),

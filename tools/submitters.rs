@@ -42,6 +42,15 @@ impl Chosen {
         Ok(Self { filter, folders, looked: Cell::new(Instant::now()) })
     }
 
+    /// As words for a caption; None: everybody.
+    pub fn words(&self) -> Option<String> {
+        let pids = self.filter.pids.iter().map(|pid| format!("process {pid}"));
+        let comms = self.filter.comms.iter().map(|comm| format!("threads named {comm}"));
+        let groups = self.folders.iter().map(|folder| format!("cgroup {}", folder.display()));
+        let all: Vec<String> = pids.chain(comms).chain(groups).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+
     /// Whether all processes, or all cgroups, that were named are gone: nothing more can come. Says so once.
     pub fn are_gone(&self) -> bool {
         if self.looked.get().elapsed() < LOOK_EVERY {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 use biopsy::probe::interrupts::InterruptProbe;
 use biopsy::probe::latency::LatencyProbe;
+use biopsy::probe::locks::LockProbe;
 use biopsy::probe::threads::ThreadProbe;
 use biopsy::wire;
 
@@ -47,6 +48,7 @@ macro_rules! probe {
 probe!(LatencyProbe, wire::reading::Reading);
 probe!(InterruptProbe, wire::interrupts::Reading);
 probe!(ThreadProbe, wire::threads::Reading);
+probe!(LockProbe, wire::locks::Reading);
 
 /// How long, how often, and beside what.
 pub struct Watch<'a> {

@@ -5,9 +5,11 @@ pub mod holders;
 #[cfg(test)]
 mod tests;
 pub mod trust;
+pub mod waits;
 
 use std::collections::BTreeMap;
 
+pub(in crate::analyze) use self::frames::is_locking;
 use self::frames::{caller, lookups, stacks_by_lock};
 use self::holders::{Holder, Waiter};
 use crate::envelope::Missing;

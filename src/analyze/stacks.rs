@@ -153,18 +153,8 @@ fn mean_period(raw: &RawProfile) -> Option<f64> {
 /// What the CPU was doing. The frame nearest to the leaf decides: a softirq runs on top of the
 /// interrupt that raised it, and another interrupt may come on top of that.
 fn classify(sample: &Sample, names: &Names) -> CpuClass {
-    for (i, address) in sample.kernel_lookups().enumerate() {
-        // A kernel address has one name; `first` is for the case that it had inlined ones.
-        let Some(name) = names.kernel(address).first() else { continue };
-        // Called from there, the scheduler or a signal works for the task: the interrupt is over.
-        // As the leaf it is where interrupts come on again, and a timer's tick that was due in the
-        // handler falls: that is the handler's time.
-        if i > 0 && INTERRUPT_OVER.contains(&name.as_str()) {
-            break;
-        }
-        if let Some(class) = interrupt(name) {
-            return class;
-        }
+    if let Some((class, _)) = interrupting(sample, names) {
+        return class;
     }
     if sample.pid == 0 {
         return CpuClass::Idle;
@@ -179,6 +169,35 @@ fn classify(sample: &Sample, names: &Names) -> CpuClass {
         false => CpuClass::User,
     }
 }
+
+/// The interrupt that a sample fell into: hard or soft, and how many frames from the leaf on are its own. What lies
+/// below was interrupted, and has nothing to do with it.
+fn interrupting(sample: &Sample, names: &Names) -> Option<(CpuClass, usize)> {
+    let mut found: Option<(CpuClass, usize)> = None;
+    for (i, address) in sample.kernel_lookups().enumerate() {
+        // A kernel address has one name; `first` is for the case that it had inlined ones.
+        let Some(name) = names.kernel(address).first() else { continue };
+        // Called from there, the scheduler or a signal works for the task: the interrupt is over.
+        // As the leaf it is where interrupts come on again, and a timer's tick that was due in the
+        // handler falls: that is the handler's time.
+        if i > 0 && INTERRUPT_OVER.contains(&name.as_str()) {
+            break;
+        }
+        match (interrupt(name), found) {
+            (Some(class), None) => found = Some((class, i + 1)),
+            // Its entry is several functions deep.
+            (Some(class), Some((own, _))) if class == own => found = Some((class, i + 1)),
+            // A softirq on the way out of an interrupt, or another interrupt below.
+            (Some(_), Some(_)) => break,
+            (None, _) => {}
+        }
+    }
+    found
+}
+
+/// What stands in the place of the thread whom an interrupt came into.
+const HARD_INTERRUPTS: &str = "[hard interrupts]";
+const SOFTIRQS: &str = "[softirqs]";
 
 /// What the kernel names io_uring's worker threads: threads of the process since 5.12, kernel threads before. They
 /// never run in user mode, so that a process of such a name is mistaken for one in its system calls only.
@@ -224,9 +243,20 @@ fn interrupt(name: &str) -> Option<CpuClass> {
 /// Where the user's frames would stand.
 pub const NOT_TAKEN: &str = "[user stack not taken]";
 
-/// `comm;root;...;leaf`, user frames below kernel frames.
+/// `comm;root;...;leaf`, user frames below kernel frames. An interrupt stands by itself, without whom it came into.
 pub(crate) fn fold(sample: &Sample, names: &Names) -> String {
     let mut out = String::with_capacity(256);
+    if let Some((class, own)) = interrupting(sample, names) {
+        out.push_str(if class == CpuClass::Irq { HARD_INTERRUPTS } else { SOFTIRQS });
+        let addresses: Vec<u64> = sample.kernel_lookups().take(own).collect();
+        for address in addresses.iter().rev() {
+            let name = names.kernel(*address).first().map_or(UNKNOWN, String::as_str);
+            out.push(';');
+            escape(name.as_bytes(), &mut out);
+            out.push_str("_[k]");
+        }
+        return out;
+    }
     escape(sample.comm_bytes(), &mut out);
     // Code without frame pointers gives chance addresses, a hundred at a time. A run of frames that
     // nobody can name is shown as one: it says as much, and the picture stays readable.

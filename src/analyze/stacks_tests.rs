@@ -107,6 +107,29 @@ fn interrupts_are_told_by_the_frame_nearest_to_the_leaf() {
     assert_eq!(s.class(0, KTHREAD, &polled), CpuClass::Irq);
 }
 
+/// Whom an interrupt comes into has nothing to do with it.
+#[test]
+fn interrupts_stand_by_themselves() {
+    let mut s = Stacks::new(Sampler::CpuClock);
+    let tally = Tally { samples: 1, period: 0 };
+    let task = ["vfs_read", "do_syscall_64"];
+    let irq = ["nvme_irq", "__common_interrupt", "common_interrupt", "asm_common_interrupt"];
+    s.add((b"fio", 7, 0), &[&irq[..], &task[..]].concat(), &["main"], tally);
+    let softirq = ["blk_done_softirq", "handle_softirqs", "__irq_exit_rcu", "sysvec_call_function_single"];
+    s.add((b"fio", 7, 0), &[&softirq[..], &task[..]].concat(), &["main"], tally);
+    let over = ["schedule", "irqentry_exit", "asm_sysvec_reschedule_ipi"];
+    s.add((b"fio", 7, 0), &over, &["main"], tally);
+    let summary = summarize(&s.raw, &s.names);
+    assert_eq!(
+        summary.folded.keys().map(String::as_str).collect::<Vec<_>>(),
+        [
+            "[hard interrupts];asm_common_interrupt_[k];common_interrupt_[k];__common_interrupt_[k];nvme_irq_[k]",
+            "[softirqs];__irq_exit_rcu_[k];handle_softirqs_[k];blk_done_softirq_[k]",
+            "fio;main;asm_sysvec_reschedule_ipi_[k];irqentry_exit_[k];schedule_[k]",
+        ]
+    );
+}
+
 #[test]
 fn folds_from_thread_to_leaf() {
     let mut s = Stacks::new(Sampler::CpuClock);

@@ -298,6 +298,18 @@ pub fn metered<'a>(name: &'static str, program: &'a impl AsFd) -> Metered<'a> {
     Metered { name, fd: program.as_fd() }
 }
 
+/// The kernel's program statistics, switched on for as long as this lives.
+pub struct Statistics {
+    _stats: std::os::fd::OwnedFd,
+}
+
+impl Statistics {
+    /// None where the kernel does not let us.
+    pub fn on() -> Option<Self> {
+        Some(Self { _stats: libbpf::enable_stats().ok()? })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,8 @@
 //! What can be measured here: each program is looked up in BTF and, with the rights for it, loaded
 //! once (never attached).
 
+mod views;
+
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -9,7 +11,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::btf::{self, BY_FILE, EventHome, KernelBtf, NO_BTF, RingSubmit};
 use super::{libbpf, skel};
-use crate::host::abilities::{Abilities, ProgramState, State, ViewState};
+use crate::host::abilities::{Abilities, ProgramState, State};
 use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
 use crate::refusal::{Refusal, plain};
@@ -239,7 +241,7 @@ pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
         ALL.into_iter().flatten().map(|known| program(known, btf.as_ref().ok(), rights, host)).collect();
     programs.push(sampler(rights));
     programs.push(thread_sampler(rights));
-    let views = views(&programs, host, rights);
+    let views = views::views(&programs, host, rights);
     Abilities { btf: btf.is_ok(), programs, views }
 }
 
@@ -441,148 +443,9 @@ fn thread_sampler(rights: &Rights) -> ProgramState {
     }
 }
 
-fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewState> {
-    let view = |name: &str, state, reason: Option<String>, remedy: Option<String>| ViewState {
-        name: name.to_string(),
-        state,
-        reason,
-        remedy,
-    };
-    let needed = |p: &&ProgramState| LATENCY.iter().chain(DETAIL).any(|k| k.needed && k.program == p.name);
-    let broken = programs.iter().filter(needed).find(|p| p.state == State::Missing);
-    let traced: Vec<&BlockDevice> =
-        host.devices.iter().filter(|d| d.request_based && d.size_bytes > 0).collect();
-    let latency = match broken {
-        Some(program) => {
-            let reason = program.reason.clone().map(|r| format!("{}: {r}", program.event));
-            view("latency", State::Missing, reason, program.remedy.clone())
-        }
-        // The programs of such a kernel are built apart, and its modules have no BTF: NVMe drives have no
-        // events of their own.
-        None if rights.can_trace() && !skel::is_usual() => view(
-            "latency",
-            State::Degraded,
-            Some(match btf::file() {
-                Some(_) => format!("block layer only: {BY_FILE}"),
-                None => "block layer only, best effort: stages queue and device, by programs for kernels before 5.12"
-                    .to_string(),
-            }),
-            Some(NEWER.to_string()).filter(|_| btf::file().is_none()),
-        ),
-        None if traced.is_empty() => {
-            view("latency", State::Degraded, Some("no request-based block device is here".to_string()), None)
-        }
-        None => {
-            let blind = programs.iter().find(|p| p.name == "nvme_sq" && p.state != State::Ok);
-            match blind.filter(|_| traced.iter().any(|device| device.is_nvme())) {
-                Some(program) => {
-                    view("latency", State::Degraded, program.reason.clone(), program.remedy.clone())
-                }
-                None => view("latency", State::Ok, Some(reach(programs).to_string()), None),
-            }
-        }
-    };
-    let mut diagnose = latency.clone();
-    diagnose.name = "diagnose".to_string();
-    if diagnose.state == State::Ok {
-        diagnose.reason = None;
-    }
-    let mut trace = diagnose.clone();
-    trace.name = "trace".to_string();
-    let of_interrupts =
-        |p: &&ProgramState| p.name == "rq_complete" || INTERRUPTS.iter().any(|known| known.program == p.name);
-    let absent = programs.iter().filter(of_interrupts).find(|p| p.state == State::Missing);
-    let interrupts = match absent {
-        Some(program) => {
-            let reason = program.reason.clone().map(|r| format!("{}: {r}", program.event));
-            view("interrupts", State::Missing, reason, program.remedy.clone())
-        }
-        None if traced.is_empty() => view(
-            "interrupts",
-            State::Degraded,
-            Some("no request-based block device is here".to_string()),
-            None,
-        ),
-        None => view("interrupts", State::Ok, None, None),
-    };
-    let of_locks = |p: &&ProgramState| LOCKS.iter().any(|known| known.program == p.name);
-    let locks = match programs.iter().filter(of_locks).find(|p| p.state == State::Missing) {
-        Some(program) => {
-            let by_probes = rights.can_trace()
-                && btf::file().is_none()
-                && !rights.locked_down()
-                && super::locks::has_slow_path(Path::new("/"));
-            let reason = program.reason.clone().map(|r| format!("{}: {r}", program.event));
-            let follows_memory = |p: &ProgramState| p.name == "direct_reclaim_begin" && p.state == State::Ok;
-            let less = if by_probes {
-                Some("waits for spinlocks alone, by probes on their slow path".to_string())
-            } else if programs.iter().any(follows_memory) {
-                let why = reason.as_deref().unwrap_or_default();
-                Some(format!("only who reclaims memory, and no waits: {why}"))
-            } else {
-                None
-            };
-            match less {
-                Some(less) => view("locks", State::Degraded, Some(less), program.remedy.clone()),
-                None => view("locks", State::Missing, reason, program.remedy.clone()),
-            }
-        }
-        None => view("locks", State::Ok, None, None),
-    };
-    let load = match rights.io_uring_disabled {
-        Some(level) if level == 2 || (level == 1 && !rights.sys_admin) => view(
-            "load",
-            State::Degraded,
-            Some(format!(
-                "io_uring is switched off (kernel.io_uring_disabled = {level}): --ioengine libaio, psync, pvsync2 and \
-                 mmap work, io_uring (the default) and io_uring_cmd do not"
-            )),
-            Some("sysctl kernel.io_uring_disabled=0".to_string()),
-        ),
-        _ => view("load", State::Ok, None, None),
-    };
-    let threads = match programs.iter().find(|p| p.event == "iter/task" && p.state == State::Missing) {
-        Some(program) => {
-            let less = "by the files of /proc: fewer columns, no kernel stacks, more CPU time";
-            let reason = program.reason.clone().map(|reason| format!("{less}: {reason}"));
-            view("threads", State::Degraded, reason, program.remedy.clone())
-        }
-        None => view("threads", State::Ok, None, None),
-    };
-    vec![
-        diagnose,
-        latency,
-        interrupts,
-        locks,
-        threads,
-        trace,
-        view("top", State::Ok, None, None),
-        load,
-        view("devices", State::Ok, None, None),
-        view("check", State::Ok, None, None),
-        view("explain", State::Ok, None, None),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn without_io_uring_the_load_generator_has_other_engines() {
-        let load = |rights: &Rights| {
-            views(&[], &Host::default(), rights).into_iter().find(|view| view.name == "load").unwrap()
-        };
-        assert_eq!(load(&Rights::default()).state, State::Ok);
-        for (level, sys_admin) in [(2, true), (1, false)] {
-            let off = load(&Rights { io_uring_disabled: Some(level), sys_admin, ..Rights::default() });
-            assert_eq!(off.state, State::Degraded);
-            let why = off.reason.unwrap();
-            assert!(why.contains("libaio, psync, pvsync2 and mmap work"), "{why}");
-        }
-        let admin = Rights { io_uring_disabled: Some(1), sys_admin: true, ..Rights::default() };
-        assert_eq!(load(&admin).state, State::Ok);
-    }
 
     /// But for those that stand in for another of the list.
     #[test]

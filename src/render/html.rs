@@ -35,8 +35,8 @@ pub struct Report<'a> {
     pub command: &'a str,
     /// How the command behind `--` ended; None: there was none, or it goes on.
     pub command_status: Option<i32>,
-    /// The on-CPU flame graph as `render::flame::inline` makes it, taken as it is; None: no profile.
-    pub flame: Option<&'a str>,
+    /// Flame graphs as `render::flame::inline` makes them, taken as they are, each with its name.
+    pub flames: &'a [(&'a str, String)],
     /// None: nobody looked.
     pub locks: Option<&'a LockSummary>,
     pub pagecache: Option<&'a PagecacheSummary>,
@@ -53,13 +53,13 @@ pub fn render(report: &Report<'_>) -> String {
     out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     // Belt and braces: even a mistake in escaping cannot make the page load anything, and only a
     // flame graph gives scripts a reason to run.
-    let scripts = if report.flame.is_some() { "'unsafe-inline'" } else { "'none'" };
+    let scripts = if !report.flames.is_empty() { "'unsafe-inline'" } else { "'none'" };
     out.push_str(&format!(
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
          script-src {scripts}; base-uri 'none'; form-action 'none'\">\n"
     ));
     out.push_str(&format!("<title>{} · {} · biopsy</title>\n", escape(title), escape(&s.host.hostname)));
-    let flame_style = report.flame.map_or("", |_| flame::INLINE_STYLE);
+    let flame_style = if report.flames.is_empty() { "" } else { flame::INLINE_STYLE };
     out.push_str(&format!("<style>\n{STYLE}{flame_style}</style>\n</head>\n<body>\n<main>\n"));
     out.push_str(&header(report));
     out.push_str(&section("Findings", &findings::cards(report.diagnosis)));
@@ -74,7 +74,7 @@ pub fn render(report: &Report<'_>) -> String {
     out.push_str(&section("Locks", &locks::locks(report.locks)));
     out.push_str(&section("Memory and page cache", &pagecache::pagecache(report.pagecache)));
     out.push_str(&section("What the threads did", &threads::threads(report.threads)));
-    out.push_str(&section("Flame graph", &flame_graph(report)));
+    out.push_str(&section("Flame graphs", &flame_graphs(report)));
     out.push_str(&section("What was not seen", &findings::gaps(s, report.diagnosis)));
     out.push_str(&section("Machine", &setting::machine(s)));
     out.push_str(&section("Topology", &setting::topology(s)));
@@ -85,7 +85,7 @@ pub fn render(report: &Report<'_>) -> String {
         "<script type=\"application/json\" id=\"biopsy\">{}</script>\n",
         island(report.json)
     ));
-    if report.flame.is_some() {
+    if !report.flames.is_empty() {
         out.push_str(&format!("<script>\n{}</script>\n", flame::INLINE_SCRIPT));
     }
     out.push_str("</body>\n</html>\n");
@@ -215,22 +215,23 @@ fn severity(severity: Severity) -> &'static str {
     }
 }
 
-fn flame_graph(report: &Report<'_>) -> String {
-    let Some(svg) = report.flame else {
+fn flame_graphs(report: &Report<'_>) -> String {
+    if report.flames.is_empty() {
         return String::new();
-    };
+    }
     let note = report.summaries.profile.and_then(|profile| profile.sampler_note.as_deref());
-    let note = note.map(|note| format!(" {}.", escape(note.trim_end_matches('.')))).unwrap_or_default();
+    let note =
+        note.map(|note| format!(" On the CPU: {}.", escape(note.trim_end_matches('.')))).unwrap_or_default();
     format!(
-        "<p class=\"soft small\">Busy CPU time by stack, idle time left out: the wider, the more. A click on a frame \
-         widens it, a click on the lowest shows all; Search marks frames by name.{note}</p>\n\
-         <div class=\"flame\">{svg}</div>\n"
+        "<p class=\"soft small\">By stack: the wider, the more. A click on a frame widens it, a click on the lowest shows \
+         all; Search marks frames by name. Idle time is left out.{note}</p>\n{}",
+        flame::tabs(report.flames)
     )
 }
 
 fn footer(report: &Report<'_>) -> String {
-    let notice = if report.flame.is_some() {
-        "<p>The flame graph is laid out by inferno, which is under the Common Development and Distribution License 1.0 \
+    let notice = if !report.flames.is_empty() {
+        "<p>The flame graphs are laid out by inferno, which is under the Common Development and Distribution License 1.0 \
          (CDDL-1.0). Its source is the crate inferno; nothing of it stands in this page.</p>\n"
     } else {
         ""

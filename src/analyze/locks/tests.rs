@@ -1,6 +1,5 @@
 use std::collections::{BTreeMap, HashMap};
 
-use super::frames::is_locking;
 use super::trust;
 use super::*;
 use crate::wire::locks::{LockName, ProcessSample, StackKey, StackSample};

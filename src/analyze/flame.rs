@@ -1,0 +1,176 @@
+//! The stacks of a window by what they weigh: CPU time, time blocked, time waited for locks, time in reclaim.
+
+use serde::Serialize;
+
+use super::locks::is_locking;
+use super::profile::{Area, Frame, Profile};
+
+/// What the widths of a flame graph are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    OnCpu,
+    OffCpu,
+    IoWait,
+    LockWait,
+    Reclaim,
+}
+
+impl What {
+    /// As a title.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::OnCpu => "on-CPU time",
+            Self::OffCpu => "off-CPU time",
+            Self::IoWait => "time blocked for I/O",
+            Self::LockWait => "time waited for locks",
+            Self::Reclaim => "time in memory reclaim",
+        }
+    }
+
+    /// Whether all that is waited for ends in such a frame.
+    fn is_common(self, frame: &Frame) -> bool {
+        const SCHEDULER: [&str; 5] =
+            ["__schedule", "schedule", "io_schedule", "schedule_timeout", "preempt_schedule"];
+        let name = frame.name.split('.').next().unwrap_or(&frame.name);
+        match self {
+            Self::OnCpu | Self::Reclaim => false,
+            Self::OffCpu | Self::IoWait => {
+                frame.area.in_kernel()
+                    && (SCHEDULER.contains(&name)
+                        || name.starts_with("io_schedule_")
+                        || name.starts_with("schedule_"))
+            }
+            Self::LockWait => frame.area == Area::Lock || is_locking(name),
+        }
+    }
+
+    /// The word of the contract.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::OnCpu => "on-cpu",
+            Self::OffCpu => "off-cpu",
+            Self::IoWait => "io-wait",
+            Self::LockWait => "lock-wait",
+            Self::Reclaim => "reclaim",
+        }
+    }
+}
+
+/// A window's stacks, and what a reader must know of them.
+#[derive(Debug, Clone)]
+pub struct FlameSummary {
+    pub what: What,
+    pub profile: Profile,
+    /// How many waits are behind the time, by the same stacks; None where only the time is known.
+    pub counts: Option<Profile>,
+    pub duration_ns: u64,
+    /// What the values come from: `cpu-clock at 99 Hz on 2 CPUs`.
+    pub source: String,
+    /// Measurements behind the values (samples, waits), and those that are in none.
+    pub measured: u64,
+    pub lost: u64,
+    /// What a sample stands for, ns; None: values are no samples.
+    pub period_ns: Option<u64>,
+    /// What qualifies the values, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A frame, wherever it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heavy {
+    /// As it is, not escaped.
+    pub name: String,
+    pub area: Area,
+    /// What ended in it.
+    pub own: u64,
+    /// What it was in, once per stack.
+    pub total: u64,
+}
+
+impl FlameSummary {
+    /// The frames with the largest own values; labels, which are no functions, are left out. Of a wait that is the
+    /// function that waits, and not the scheduler's or the lock's, which all waits end in.
+    pub fn heaviest(&self, most: usize) -> Vec<Heavy> {
+        let frames = self.profile.frames();
+        let mut sums = vec![(0u64, 0u64, usize::MAX); frames.len()];
+        for (number, stack) in self.profile.stacks().iter().enumerate() {
+            for id in &stack.frames {
+                let (_, total, last) = &mut sums[*id as usize];
+                if *last != number {
+                    *last = number;
+                    *total += stack.value;
+                }
+            }
+            let is_own = |id: &&u32| !self.what.is_common(&frames[**id as usize]);
+            if let Some(own) = stack.frames.iter().rfind(is_own).or(stack.frames.last()) {
+                sums[*own as usize].0 += stack.value;
+            }
+        }
+        let mut all: Vec<Heavy> = frames
+            .iter()
+            .zip(sums)
+            .filter(|(frame, (own, ..))| frame.area != Area::Label && *own > 0)
+            .map(|(frame, (own, total, _))| Heavy { name: frame.name.clone(), area: frame.area, own, total })
+            .collect();
+        all.sort_by(|a, b| (b.own, &a.name, a.area).cmp(&(a.own, &b.name, b.area)));
+        all.truncate(most);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::profile::Unit;
+    use super::*;
+
+    #[test]
+    fn a_wait_is_that_of_the_function_that_waits() {
+        let mut profile = Profile::new(Unit::Nanoseconds);
+        let ids = ["read", "folio_wait_bit_common", "io_schedule", "__schedule"]
+            .map(|name| profile.frame(name, Area::of_kernel(name)));
+        profile.add(&ids, 5);
+        let alone = profile.frame("schedule", Area::Kernel);
+        profile.add(&[alone], 1);
+        let summary = |what| FlameSummary {
+            what,
+            profile: profile.clone(),
+            counts: None,
+            duration_ns: 1,
+            source: String::new(),
+            measured: 1,
+            lost: 0,
+            period_ns: None,
+            notes: Vec::new(),
+        };
+        let own = |what| summary(what).heaviest(9).into_iter().map(|h| (h.name, h.own)).collect::<Vec<_>>();
+        let waits = [("folio_wait_bit_common".to_string(), 5), ("schedule".to_string(), 1)];
+        assert_eq!(own(What::IoWait), waits);
+        assert_eq!(own(What::OnCpu)[0], ("__schedule".to_string(), 5));
+    }
+
+    #[test]
+    fn a_frame_counts_once_per_stack_and_labels_are_no_functions() {
+        let mut profile = Profile::new(Unit::Samples);
+        let comm = profile.frame("fio", Area::Label);
+        let main = profile.frame("main", Area::User);
+        let again = profile.frame("again", Area::User);
+        profile.add(&[comm], 4);
+        profile.add(&[comm, main, again, again], 6);
+        profile.add(&[comm, main], 2);
+        let summary = FlameSummary {
+            what: What::OnCpu,
+            profile,
+            counts: None,
+            duration_ns: 1,
+            source: String::new(),
+            measured: 12,
+            lost: 0,
+            period_ns: None,
+            notes: Vec::new(),
+        };
+        let all: Vec<_> = summary.heaviest(9).into_iter().map(|h| (h.name, h.own, h.total)).collect();
+        assert_eq!(all, [("again".to_string(), 6, 6), ("main".to_string(), 2, 8)]);
+        assert_eq!(summary.heaviest(1).len(), 1);
+    }
+}

@@ -1,0 +1,85 @@
+//! Waits for locks as stacks: the lock below, the function that waits on top.
+
+use super::{LockRow, LockSummary};
+use crate::analyze::profile::{Area, Profile, Unit};
+
+/// Where the frames of waits without a stack would stand.
+pub const NO_STACK: &str = "[stack not taken]";
+
+/// How many waits there were, and how long they took, ns: each lock has what was counted of it exactly, which its stacks
+/// share as they were sampled.
+pub fn profiles(summary: &LockSummary) -> (Profile, Profile) {
+    let (mut counts, mut times) = (Profile::new(Unit::Samples), Profile::new(Unit::Nanoseconds));
+    for row in &summary.locks {
+        add(row, row.wait.count(), |stack| stack.contentions, &mut counts);
+        add(row, row.wait.sum(), |stack| stack.wait_ns, &mut times);
+    }
+    (counts, times)
+}
+
+fn add(row: &LockRow, all: u64, of: impl Fn(&super::Stack) -> u64, profile: &mut Profile) {
+    let lock = profile.frame(row.name.as_str(), Area::Label);
+    let taken: u64 = row.stacks.iter().map(&of).sum();
+    let mut left = all;
+    for stack in &row.stacks {
+        let part = u128::from(of(stack)) * u128::from(all) / u128::from(taken.max(1));
+        let part = (part as u64).min(left);
+        left -= part;
+        let mut ids = vec![lock];
+        // Root first.
+        ids.extend(stack.frames.iter().rev().map(|name| profile.frame(name.as_str(), Area::of_kernel(name))));
+        profile.add(&ids, part);
+    }
+    let Some(first) = row.stacks.first().filter(|_| taken > 0) else {
+        let none = profile.frame(NO_STACK, Area::Label);
+        return profile.add(&[lock, none], all);
+    };
+    // What is lost by rounding down is less than one for each stack.
+    let mut ids = vec![lock];
+    ids.extend(first.frames.iter().rev().map(|name| profile.frame(name.as_str(), Area::of_kernel(name))));
+    profile.add(&ids, left);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{LockRow, Stack};
+    use super::*;
+
+    #[test]
+    fn stacks_share_what_was_counted_of_their_lock() {
+        let stack = |frame: &str, contentions, wait_ns| Stack {
+            frames: vec!["_raw_spin_lock".to_string(), frame.to_string()],
+            contentions,
+            wait_ns,
+            samples: 1,
+        };
+        let lock = |name: &str, waits: &[u64], stacks| LockRow {
+            name: name.to_string(),
+            wait: waits.iter().copied().collect(),
+            stacks,
+            ..LockRow::default()
+        };
+        let summary = LockSummary {
+            locks: vec![
+                lock("lru_lock", &[100, 100, 100], vec![stack("shrink", 2, 400), stack("add", 1, 200)]),
+                lock("bare", &[7], Vec::new()),
+            ],
+            ..LockSummary::default()
+        };
+        let (counts, times) = profiles(&summary);
+        assert_eq!((counts.total(), times.total()), (4, 307));
+        let lines: Vec<_> = times
+            .stacks()
+            .iter()
+            .map(|s| (times.named(s).map(|f| f.name.as_str()).collect::<Vec<_>>().join(";"), s.value))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                ("lru_lock;shrink;_raw_spin_lock".to_string(), 200),
+                ("lru_lock;add;_raw_spin_lock".to_string(), 100),
+                (format!("bare;{NO_STACK}"), 7),
+            ]
+        );
+    }
+}

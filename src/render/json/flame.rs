@@ -1,0 +1,50 @@
+//! `biopsy.flame/1`.
+
+use serde_json::{Value, json};
+
+use crate::analyze::flame::FlameSummary;
+use crate::analyze::flame_diff::Comparison;
+use crate::envelope::Envelope;
+
+/// Frames that weigh most.
+const MOST_FRAMES: usize = 100;
+
+/// One object. `product`: where the stacks went, and in which form.
+pub fn render(
+    envelope: &Envelope,
+    summary: &FlameSummary,
+    product: (&str, &str),
+    status: Option<i32>,
+) -> Vec<u8> {
+    let mut all = super::object("biopsy.flame/1", envelope);
+    let mut add = |key: &str, value: Value| drop(all.insert(key.to_string(), value));
+    add("what", json!(summary.what));
+    add("unit", json!(summary.profile.unit));
+    add("total", json!(summary.profile.total()));
+    add("stacks", json!(summary.profile.stacks().len()));
+    add("measured", json!(summary.measured));
+    add("source", json!(summary.source));
+    add("notes", json!(summary.notes));
+    let frame = |heavy: crate::analyze::flame::Heavy| json!({"frame": heavy.name, "area": heavy.area.name(), "own": heavy.own, "total": heavy.total});
+    add("frames", summary.heaviest(MOST_FRAMES).into_iter().map(frame).collect());
+    add("product", json!({"path": product.0, "format": product.1}));
+    all.extend(status.map(|status| ("command_status".to_string(), status.into())));
+    super::line(all)
+}
+
+/// Two profiles side by side: the frames that moved most.
+pub fn difference(envelope: &Envelope, comparison: &Comparison) -> Vec<u8> {
+    let mut all = super::object("biopsy.flame/1", envelope);
+    let mut add = |key: &str, value: Value| drop(all.insert(key.to_string(), value));
+    add("what", json!("difference"));
+    add("unit", json!(comparison.unit));
+    add("basis", json!(comparison.basis));
+    add("all", json!(comparison.all));
+    add("changes", comparison.changes.iter().take(MOST_FRAMES).map(|change| json!(change)).collect());
+    let names = |found: Vec<&crate::analyze::flame_diff::Change>| {
+        found.into_iter().map(|change| json!(change.name)).collect::<Value>()
+    };
+    add("appeared", names(comparison.appeared()));
+    add("vanished", names(comparison.vanished()));
+    super::line(all)
+}

@@ -1,0 +1,92 @@
+//! `biopsy flame` without probes: two profiles side by side, and words that do not go together.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn biopsy(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_biopsy")).arg("flame").args(words).output().unwrap()
+}
+
+/// Removed with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("flame-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const NONE: &str = "fio;read;submit_bio_[k] 9000\nfio;main 1000\n";
+const DEADLINE: &str = "fio;read;submit_bio_[k] 9000\nfio;read;submit_bio_[k];blk_mq_do_dispatch_sched_[k] 3000\nfio;main 1000\n";
+
+#[test]
+fn a_difference_names_what_appeared() {
+    let folder = Folder::new("difference");
+    let (before, after) = (folder.file("none", NONE), folder.file("mq-deadline", DEADLINE));
+    let picture = folder.path("diff.svg");
+    let output = biopsy(&["--diff", &before, &after, "-o", &picture, "--ios", "1000000", "1000000"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("1 frame that appeared") && text.contains("blk_mq_do_dispatch_sched"), "{text}");
+    assert!(text.contains("samples per million I/Os: 10000 before, 13000 after (+30.0 %)"), "{text}");
+    assert!(text.contains(&format!("picture: {picture}")), "{text}");
+    assert!(fs::read_to_string(&picture).unwrap().contains("blk_mq_do_dispatch_sched"));
+
+    let output = biopsy(&["--diff", &before, &after, "-o", &picture, "--json"]);
+    let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(view["what"], "difference");
+    assert_eq!(view["appeared"], serde_json::json!(["blk_mq_do_dispatch_sched"]));
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let folder = Folder::new("refused");
+    let good = folder.file("good", NONE);
+    let picture = folder.path("diff.svg");
+    for (name, text, why) in [
+        ("empty", "", "it has no stack"),
+        ("words", "a;b c\n", "line 1 is not folded text"),
+        ("huge", "a 99999999999999999999\n", "line 1 is not folded text"),
+    ] {
+        let bad = folder.file(name, text);
+        let output = biopsy(&["--diff", &good, &bad, "-o", &picture]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+        assert!(said.contains(why) && said.contains("name a file that"), "{said}");
+    }
+    for words in [
+        vec!["--diff", &good, "/dev/zero", "-o", &picture],
+        vec!["--diff", &good, "/nowhere/at/all", "-o", &picture],
+        vec!["--ios", "1", "2"],
+        vec!["--io-wait"],
+        vec!["--on-cpu", "--off-cpu"],
+        vec!["--folded", "--pprof"],
+        vec!["--json", "-o", "-"],
+        vec!["--min-width", "60%", "--on-cpu", "-o", &picture],
+    ] {
+        let output = biopsy(&words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stdout.is_empty(), "{words:?}");
+    }
+    assert!(!fs::exists(&picture).unwrap(), "a picture of nothing");
+}

@@ -1,0 +1,237 @@
+//! `biopsy flame`: the stacks of a window as a picture, or in a form for other tools.
+
+mod difference;
+mod source;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use biopsy::analyze::flame::{FlameSummary, What};
+use biopsy::analyze::profile::Unit;
+use biopsy::envelope::{Envelope, Lost};
+use biopsy::host::Host;
+use biopsy::host::kernel;
+use biopsy::probe::cost::Statistics;
+use biopsy::refusal::Refusal;
+use biopsy::render;
+use biopsy::render::flame::{Caption, Options};
+use biopsy::render::{folded, pprof, speedscope};
+
+use self::source::Taken;
+use crate::child::Running;
+use crate::cli::Flame;
+use crate::output::Sink;
+use crate::submitters::Chosen;
+use crate::{clock, output, stop};
+
+/// How long the end of the window can go unnoticed.
+const NAP: Duration = Duration::from_millis(20);
+
+/// How the stacks are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Picture,
+    Folded,
+    Pprof,
+    Speedscope,
+}
+
+impl Format {
+    fn of(args: &Flame) -> Self {
+        match (args.folded, args.pprof, args.speedscope) {
+            (true, ..) => Self::Folded,
+            (_, true, _) => Self::Pprof,
+            (.., true) => Self::Speedscope,
+            _ => Self::Picture,
+        }
+    }
+
+    /// The word of the contract, and the file that it goes to where none is named.
+    fn word(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Picture => ("svg", "biopsy-flame.svg"),
+            Self::Folded => ("folded", "biopsy-flame.folded"),
+            Self::Pprof => ("pprof", "biopsy-flame.pb.gz"),
+            Self::Speedscope => ("speedscope", "biopsy-flame.speedscope.json"),
+        }
+    }
+}
+
+pub fn run(args: &Flame) -> Result<()> {
+    let format = Format::of(args);
+    let options = Options { width: args.width, min_share: args.min_width / 100.0 };
+    let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format.word().1));
+    let on_stdout = path == Path::new("-");
+    if on_stdout && args.json {
+        let why = "--json and -o - both want stdout: name a file for the stacks with -o";
+        return Err(Refusal::Usage(why.to_string()).into());
+    }
+    if args.diff.is_some() {
+        return difference::run(args, &path, &options);
+    }
+    let what = what(args);
+    let host = Host::read(Path::new("/"))?;
+    let chosen = Chosen::new(&args.submitters)?;
+    let mut sink = Sink::open(Some(&path))?;
+    stop::install();
+    let statistics = if args.no_cost { None } else { Statistics::on() };
+    let started = clock::envelope();
+    let mut status = None;
+    let taken = source::follow(what, args, &host, &chosen, || {
+        status = wait(args, &chosen, on_stdout || args.json)?;
+        Ok(())
+    })?;
+    drop(statistics);
+    let summary = &taken.summary;
+    let envelope = Envelope {
+        duration_ns: summary.duration_ns,
+        lost: Lost { samples: summary.lost, probes: taken.losses.clone(), ..Lost::default() },
+        cost: taken.cost.clone(),
+        missing: taken.missing.clone(),
+        ..started
+    };
+    if summary.profile.is_empty() {
+        return Err(nothing(&taken));
+    }
+    sink.write(&product(&envelope, &taken, format, &options, &chosen)?)?;
+    let shown = if on_stdout { None } else { Some(format!("{}: {}", noun(format), path.display())) };
+    if args.json {
+        let place = (&*path.to_string_lossy(), format.word().0);
+        Sink::open(None)?.write(&render::json::flame::render(&envelope, summary, place, status))?;
+    } else {
+        let text = render::text::flame::render(&envelope, summary, shown.as_deref(), status);
+        match on_stdout {
+            true => output::note(text.trim_end()),
+            false => Sink::open(None)?.write(text.as_bytes())?,
+        }
+    }
+    trust(&taken, args.max_loss)
+}
+
+fn noun(format: Format) -> &'static str {
+    match format {
+        Format::Picture => "picture",
+        Format::Folded | Format::Pprof | Format::Speedscope => "stacks",
+    }
+}
+
+fn what(args: &Flame) -> What {
+    match (args.off_cpu, args.io_wait, args.lock_wait, args.reclaim) {
+        (_, true, ..) => What::IoWait,
+        (true, ..) => What::OffCpu,
+        (_, _, true, _) => What::LockWait,
+        (.., true) => What::Reclaim,
+        _ => What::OnCpu,
+    }
+}
+
+/// Until the time is over, the command has ended, or somebody wants us to stop; the command's status.
+fn wait(args: &Flame, chosen: &Chosen, quiet_stdout: bool) -> Result<Option<i32>> {
+    let mut child = match args.command.is_empty() {
+        true => None,
+        false => Some(Running::start(&args.command, quiet_stdout)?),
+    };
+    if output::progress() {
+        let how_long = match (args.length, &child) {
+            (Some(length), _) => format!("for {length:?}"),
+            (None, Some(_)) => "until the command ends".to_string(),
+            (None, None) => "until Ctrl-C".to_string(),
+        };
+        output::warn(&format!("taking stacks {how_long}"));
+    }
+    let deadline = args.length.map(|length| Instant::now() + length);
+    while !stop::requested()
+        && !chosen.are_gone()
+        && !child.as_mut().is_some_and(Running::ended)
+        && deadline.is_none_or(|deadline| Instant::now() < deadline)
+    {
+        let left = deadline.map_or(NAP, |end| end.saturating_duration_since(Instant::now()).min(NAP));
+        std::thread::sleep(left);
+    }
+    Ok(child.and_then(Running::status))
+}
+
+/// The bytes of what was asked for.
+fn product(
+    envelope: &Envelope,
+    taken: &Taken,
+    format: Format,
+    options: &Options,
+    chosen: &Chosen,
+) -> Result<Vec<u8>> {
+    let summary = &taken.summary;
+    Ok(match format {
+        Format::Picture => {
+            render::flame::file(&summary.profile, &caption(envelope, summary, chosen), options)?
+        }
+        Format::Folded => folded::render(&summary.profile).into_bytes(),
+        Format::Speedscope => speedscope::render(&summary.profile, summary.what.title()).into_bytes(),
+        Format::Pprof => {
+            let about = pprof::About {
+                start_ns: clock::unix_ns(&envelope.start).unwrap_or(0),
+                duration_ns: i64::try_from(summary.duration_ns).unwrap_or(i64::MAX),
+                period: summary.period_ns.and_then(|ns| i64::try_from(ns).ok()),
+                comments: vec![&summary.source],
+            };
+            match (&summary.counts, summary.period_ns) {
+                (Some(counts), _) => pprof::render(&pprof::contentions(counts, &summary.profile), &about),
+                (None, Some(period)) => pprof::render(&pprof::on_cpu(&summary.profile, period), &about),
+                (None, None) => pprof::render(&pprof::off_cpu(&summary.profile), &about),
+            }
+        }
+    })
+}
+
+fn caption(envelope: &Envelope, summary: &FlameSummary, chosen: &Chosen) -> Caption {
+    let host = kernel::hostname(Path::new("/")).unwrap_or_default();
+    let total = match summary.profile.unit {
+        Unit::Nanoseconds => render::text::time(summary.profile.total()),
+        Unit::Samples | Unit::Ios => render::text::counted(summary.profile.total(), "sample"),
+    };
+    let share = 100.0 * summary.lost as f64 / (summary.measured + summary.lost).max(1) as f64;
+    Caption {
+        what: summary.what.title().to_string(),
+        place: [Some(host), chosen.words()].into_iter().flatten().collect::<Vec<_>>().join(", "),
+        when: envelope.start.clone(),
+        kernel: format!("Linux {}", envelope.kernel),
+        unit: summary.source.clone(),
+        samples: format!("{total} in {}", render::text::time(summary.duration_ns)),
+        loss: match summary.lost {
+            0 => "none lost".to_string(),
+            lost => format!("{lost} lost ({share:.2} %)"),
+        },
+        notes: summary.notes.clone(),
+    }
+}
+
+/// No picture: an empty one would look like an idle machine.
+fn nothing(taken: &Taken) -> anyhow::Error {
+    let summary = &taken.summary;
+    let why = match summary.what {
+        What::OnCpu => "the CPUs were idle, or nobody who was asked for ran",
+        What::OffCpu | What::IoWait => "nobody who was asked for waited",
+        What::LockWait => "nobody waited for a lock",
+        What::Reclaim => "nobody had to reclaim memory",
+    };
+    Refusal::Untrusted(format!(
+        "there is nothing to draw: {why} in {}; take it longer with --for, or while the load runs",
+        render::text::time(summary.duration_ns)
+    ))
+    .into()
+}
+
+fn trust(taken: &Taken, max_loss: f64) -> Result<()> {
+    let summary = &taken.summary;
+    let all = summary.measured + summary.lost;
+    let percent = if all == 0 { 0.0 } else { 100.0 * summary.lost as f64 / all as f64 };
+    if percent <= max_loss {
+        return Ok(());
+    }
+    Err(Refusal::Untrusted(format!(
+        "{} of {all} measurements ({percent:.2} %) are in no stack, more than --max-loss {max_loss} % allows: take \
+         fewer with --freq, or choose processes with --pid or --comm",
+        summary.lost
+    ))
+    .into())
+}

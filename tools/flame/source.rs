@@ -1,0 +1,272 @@
+//! Where the stacks come from.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Result;
+use biopsy::analyze::flame::{FlameSummary, What};
+use biopsy::analyze::locks::waits;
+use biopsy::analyze::profile::Unit;
+use biopsy::analyze::unwinding::unwinding;
+use biopsy::analyze::{blocked, locks, stacks};
+use biopsy::envelope::{Cost, Missing};
+use biopsy::host::Host;
+use biopsy::probe;
+use biopsy::probe::blocked::{BlockedProbe, WaitOptions};
+use biopsy::probe::filter::Filter;
+use biopsy::probe::locks::LockProbe;
+use biopsy::probe::reclaim::ReclaimProbe;
+use biopsy::probe::stacks::StacksProbe;
+use biopsy::refusal::Refusal;
+use biopsy::render::{folded, text};
+use biopsy::symbols::Symbolizer;
+use biopsy::wire::blocked::RawBlocked;
+use biopsy::wire::locks::Reading;
+use biopsy::wire::stacks::Sample;
+
+use crate::aside::Aside;
+use crate::cli::Flame;
+use crate::submitters::Chosen;
+
+/// What a window brought.
+pub struct Taken {
+    pub summary: FlameSummary,
+    pub cost: Cost,
+    pub missing: Vec<Missing>,
+    pub losses: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// Attaches, lets `window` pass, and names what came.
+pub fn follow(
+    what: What,
+    args: &Flame,
+    host: &Host,
+    chosen: &Chosen,
+    window: impl FnOnce() -> Result<()>,
+) -> Result<Taken> {
+    match what {
+        What::OnCpu => on_cpu(args, &chosen.filter, window),
+        What::LockWait => lock_wait(args, host, &chosen.filter, window),
+        What::OffCpu | What::IoWait => {
+            let options =
+                probe::blocked::Options { waits: waits_of(args, chosen), io_wait: what == What::IoWait };
+            let probe = BlockedProbe::attach(host, options)?;
+            window()?;
+            let missing = probe.missing().to_vec();
+            Ok(blocked_time(what, &probe.finish()?, missing))
+        }
+        What::Reclaim => {
+            let probe = ReclaimProbe::attach(host, waits_of(args, chosen))?;
+            window()?;
+            let missing = probe.missing().to_vec();
+            Ok(blocked_time(what, &probe.finish()?, missing))
+        }
+    }
+}
+
+fn waits_of(args: &Flame, chosen: &Chosen) -> WaitOptions {
+    WaitOptions {
+        filter: chosen.filter.clone(),
+        max_cost: args.max_cost,
+        min_block: args.min_block.unwrap_or_default(),
+        ..WaitOptions::default()
+    }
+}
+
+fn is_wanted(filter: &Filter, sample: &Sample) -> bool {
+    let is_named = |comm: &String| {
+        let bytes = comm.as_bytes();
+        // The kernel keeps 15 bytes of a name.
+        sample.comm_bytes() == &bytes[..bytes.len().min(15)]
+    };
+    (filter.pids.is_empty() || filter.pids.contains(&sample.pid))
+        && (filter.comms.is_empty() || filter.comms.iter().any(is_named))
+}
+
+/// Of one CPU, over the window; None where the kernel's statistics were off.
+fn percent(ns: u64, of_ns: u64) -> Option<f64> {
+    (ns > 0 && of_ns > 0).then(|| 100.0 * ns as f64 / of_ns as f64)
+}
+
+fn on_cpu(args: &Flame, filter: &Filter, window: impl FnOnce() -> Result<()>) -> Result<Taken> {
+    if !filter.cgroups.is_empty() {
+        let why = "CPU samples do not know their cgroup: leave --cgroup out, and name processes with --pid or --comm";
+        return Err(Refusal::Usage(why.to_string()).into());
+    }
+    let symbolizer = Symbolizer::new();
+    let probe = StacksProbe::attach(args.freq)?;
+    window()?;
+    let mut raw = probe.finish()?;
+    let cost = Cost {
+        cpu_percent: percent(raw.program_ns, raw.duration_ns),
+        map_bytes: raw.map_bytes,
+        ..Cost::default()
+    };
+    if !filter.is_empty() {
+        raw.samples.retain(|sample, _| is_wanted(filter, sample));
+        // Of the whole machine, which was not asked for.
+        raw.idle_ns = None;
+    }
+    let names = symbolizer.names(&stacks::addresses(&raw));
+    let summary = stacks::summarize(&raw, &names);
+    let mut notes: Vec<String> = summary.sampler_note.clone().into_iter().collect();
+    notes.extend(unwinding(&raw, &names).note());
+    let profile = folded::profile(&summary.folded, Unit::Samples);
+    Ok(Taken {
+        summary: FlameSummary {
+            what: What::OnCpu,
+            measured: raw.seen(),
+            profile,
+            counts: None,
+            duration_ns: raw.duration_ns,
+            source: format!(
+                "{} at {} Hz on {}",
+                summary.sampler,
+                raw.frequency,
+                text::counted(raw.cpus.into(), "CPU")
+            ),
+            lost: raw.lost,
+            period_ns: 1_000_000_000u64.checked_div(raw.frequency),
+            notes,
+        },
+        cost,
+        missing: names.missing.clone(),
+        losses: BTreeMap::from([("stacks".to_string(), BTreeMap::from([("samples".to_string(), raw.lost)]))]),
+    })
+}
+
+fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Taken {
+    let names = Symbolizer::new().names(&blocked::addresses(raw));
+    let summary = blocked::summarize(raw, &names);
+    missing.extend(names.missing.iter().cloned());
+    let totals = &summary.totals;
+    let mut notes = vec![format!(
+        "{} of {} together, counted exactly",
+        text::counted(totals.all.count, "wait"),
+        text::time(totals.all.ns)
+    )];
+    if summary.is_sampled() {
+        notes.push(format!(
+            "stacks of {} of them: waits below {} were left to chance, in proportion to their length, and stand for what \
+             was counted of their process",
+            text::count(summary.sampled.samples),
+            text::time(summary.threshold_ns)
+        ));
+    }
+    let mut also = |ns: u64, words: &str| {
+        if ns > 0 {
+            notes.push(format!("{} {words}", text::time(ns)));
+        }
+    };
+    also(summary.no_stack_ns, "are of waits whose stacks were not taken");
+    also(summary.no_user_ns + summary.user_failed_ns, "have no frames of user mode");
+    also(totals.queued_ns, "more were spent ready to run, waiting for a CPU, and are not in it");
+    let lost = &summary.lost;
+    let kinds = [
+        ("unkept", lost.unkept),
+        ("unmatched", lost.unmatched),
+        ("missed", lost.missed),
+        ("unnamed", lost.unnamed),
+        ("full", lost.full),
+        ("over_budget", lost.over),
+    ];
+    Taken {
+        summary: FlameSummary {
+            what,
+            profile: folded::profile(&summary.folded, Unit::Nanoseconds),
+            counts: None,
+            duration_ns: summary.duration_ns,
+            source: match what {
+                What::Reclaim => "begin and end of reclaim by the kernel's events".to_string(),
+                _ => "every switch of the scheduler".to_string(),
+            },
+            measured: totals.all.count,
+            // The others have no stack of their own, and are in the sums.
+            lost: lost.unkept + lost.missed,
+            period_ns: None,
+            notes,
+        },
+        cost: Cost {
+            cpu_percent: percent(raw.program_ns, raw.duration_ns),
+            map_bytes: raw.map_bytes,
+            ..Cost::default()
+        },
+        missing,
+        losses: BTreeMap::from([(
+            what.word().to_string(),
+            kinds.map(|(kind, n)| (kind.to_string(), n)).into_iter().collect(),
+        )]),
+    }
+}
+
+fn lock_wait(
+    args: &Flame,
+    host: &Host,
+    filter: &Filter,
+    window: impl FnOnce() -> Result<()>,
+) -> Result<Taken> {
+    let options = probe::locks::Options {
+        filter: filter.clone(),
+        max_cost: args.max_cost,
+        room: probe::locks::ROOM,
+        spin: false,
+        cost: !args.no_cost,
+        no_events: false,
+    };
+    let (first, end, missing, cost) = beside(host, &options, window)?;
+    let names = Symbolizer::new().names(&locks::addresses(&end));
+    let summary = locks::summarize(host, &first, &end, &names, &[]);
+    let (counts, profile) = waits::profiles(&summary);
+    let lost = locks::trust::lost(&summary);
+    let stacks = &summary.stacks;
+    let mut notes = Vec::new();
+    if stacks.is_estimated() {
+        notes.push(format!(
+            "stacks of {} of {} waits: each lock has what was counted of it, which its stacks share",
+            text::count(stacks.taken),
+            text::count(stacks.of)
+        ));
+    }
+    notes.push("frames of user mode are not taken".to_string());
+    Ok(Taken {
+        summary: FlameSummary {
+            what: What::LockWait,
+            profile,
+            counts: Some(counts),
+            duration_ns: summary.duration_ns,
+            source: format!(
+                "{} by {}",
+                text::counted(summary.events.contentions, "wait"),
+                summary.source_name()
+            ),
+            measured: summary.events.contentions,
+            lost: lost.events,
+            period_ns: None,
+            notes,
+        },
+        cost,
+        missing: [locks::missing(&missing, &summary), names.missing.clone()].concat(),
+        losses: lost.probes,
+    })
+}
+
+type Waited = (Reading, Reading, Vec<Missing>, Cost);
+
+/// The probe of locks wants to be looked after while the window passes, which is done on a thread of its own.
+fn beside(
+    host: &Host,
+    options: &probe::locks::Options,
+    window: impl FnOnce() -> Result<()>,
+) -> Result<Waited> {
+    let (host, options) = (host.clone(), options.clone());
+    let attach = move || LockProbe::attach(&host, Path::new("/"), &options);
+    let read = |probe: &LockProbe, start: &Reading, end: &Reading| {
+        let seconds = end.at_ns.saturating_sub(start.at_ns) as f64 / 1e9;
+        let sum = |reading: &Reading| reading.cpus.iter().map(|row| row.contentions).sum::<u64>();
+        let rate = sum(end).saturating_sub(sum(start)) as f64 / seconds.max(1e-9);
+        (start.clone(), end.clone(), probe.missing().to_vec(), probe.cost(rate))
+    };
+    let locks = Aside::start(attach, read)?;
+    window()?;
+    locks.finish()
+}
