@@ -95,6 +95,7 @@ pub fn summarize(raw: &RawProfile, names: &Names) -> ProfileSummary {
     };
     let mean = mean_period(raw);
     let mut by_thread: BTreeMap<(String, u32), u64> = BTreeMap::new();
+    let leaders = leaders(raw);
     for (sample, tally) in &raw.samples {
         let units = match mean {
             Some(mean) => (tally.period as f64 / mean).round().max(1.0) as u64,
@@ -103,7 +104,7 @@ pub fn summarize(raw: &RawProfile, names: &Names) -> ProfileSummary {
         let class = classify(sample, names);
         *summary.classes.entry(class).or_default() += units;
         if class != CpuClass::Idle {
-            *summary.folded.entry(fold(sample, names)).or_default() += units;
+            *summary.folded.entry(fold_as(sample, names, leaders.get(&sample.pid))).or_default() += units;
             let comm = String::from_utf8_lossy(sample.comm_bytes()).into_owned();
             *by_thread.entry((comm, sample.pid)).or_default() += units;
         }
@@ -201,7 +202,8 @@ const SOFTIRQS: &str = "[softirqs]";
 
 /// What the kernel names io_uring's worker threads: threads of the process since 5.12, kernel threads before. They
 /// never run in user mode, so that a process of such a name is mistaken for one in its system calls only.
-const IO_WORKERS: [&[u8]; 2] = [b"iou-wrk-", b"io_wqe_worker-"];
+const IO_WORKERS: [&[u8]; 2] = [RING_WORKER, b"io_wqe_worker-"];
+const RING_WORKER: &[u8] = b"iou-wrk-";
 
 /// The way out of an interrupt, with interrupts on.
 const INTERRUPT_OVER: [&str; 6] = [
@@ -243,8 +245,25 @@ fn interrupt(name: &str) -> Option<CpuClass> {
 /// Where the user's frames would stand.
 pub const NOT_TAKEN: &str = "[user stack not taken]";
 
+/// By process: the name of its first thread, as far as that was sampled.
+fn leaders(raw: &RawProfile) -> BTreeMap<u32, String> {
+    let first = raw.samples.keys().filter(|sample| sample.tid == sample.pid && sample.pid != 0);
+    first
+        .map(|sample| {
+            let mut name = String::new();
+            escape(sample.comm_bytes(), &mut name);
+            (sample.pid, name)
+        })
+        .collect()
+}
+
 /// `comm;root;...;leaf`, user frames below kernel frames. An interrupt stands by itself, without whom it came into.
 pub(crate) fn fold(sample: &Sample, names: &Names) -> String {
+    fold_as(sample, names, None)
+}
+
+/// The same. What a worker of io_uring does stands with the process whose ring it serves, where that has a name.
+fn fold_as(sample: &Sample, names: &Names, leader: Option<&String>) -> String {
     let mut out = String::with_capacity(256);
     if let Some((class, own)) = interrupting(sample, names) {
         out.push_str(if class == CpuClass::Irq { HARD_INTERRUPTS } else { SOFTIRQS });
@@ -257,7 +276,10 @@ pub(crate) fn fold(sample: &Sample, names: &Names) -> String {
         }
         return out;
     }
-    escape(sample.comm_bytes(), &mut out);
+    match leader.filter(|_| sample.comm_bytes().starts_with(RING_WORKER)) {
+        Some(leader) => out.push_str(&format!("{leader};[io_uring workers]")),
+        None => escape(sample.comm_bytes(), &mut out),
+    }
     // Code without frame pointers gives chance addresses, a hundred at a time. A run of frames that
     // nobody can name is shown as one: it says as much, and the picture stays readable.
     let mut unknown = false;

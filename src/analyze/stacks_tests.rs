@@ -131,6 +131,37 @@ fn interrupts_stand_by_themselves() {
 }
 
 #[test]
+fn workers_of_a_ring_stand_with_its_process() {
+    let mut s = Stacks::new(Sampler::CpuClock);
+    let tally = Tally { samples: 1, period: 0 };
+    s.add((b"fio", 7, 0), &["io_uring_enter"], &[], tally);
+    s.add((b"iou-wrk-7", 7, 0), &["vfs_read", "io_wq_worker"], &[], tally);
+    s.add((b"iou-wrk-9", 9, 0), &["io_wq_worker"], &[], tally);
+    // Each is the first thread of its process here; a worker never is.
+    let worker = |sample: &Sample| sample.comm_bytes().starts_with(RING_WORKER);
+    let samples: Vec<_> = s.raw.samples.drain().collect();
+    s.raw.samples = samples
+        .into_iter()
+        .map(|(sample, tally)| match worker(&sample) {
+            true => {
+                let (kernel, user) = (sample.kernel().to_vec(), sample.user().to_vec());
+                (Sample::new(sample.pid, 100, 0, sample.comm_bytes(), &kernel, &user), tally)
+            }
+            false => (sample, tally),
+        })
+        .collect();
+    let summary = summarize(&s.raw, &s.names);
+    assert_eq!(
+        summary.folded.keys().map(String::as_str).collect::<Vec<_>>(),
+        [
+            "fio;[io_uring workers];io_wq_worker_[k];vfs_read_[k]",
+            "fio;io_uring_enter_[k]",
+            "iou-wrk-9;io_wq_worker_[k]",
+        ]
+    );
+}
+
+#[test]
 fn folds_from_thread_to_leaf() {
     let mut s = Stacks::new(Sampler::CpuClock);
     let tally = Tally { samples: 3, period: 0 };
