@@ -226,3 +226,25 @@ int main(void)
     assert!(said.contains("there is nothing to draw"), "{said}");
     assert!(!none.exists(), "an empty picture");
 }
+
+/// What could not be written does not stand where JSON is promised; what is not drawn is said.
+#[test]
+fn what_is_not_written_or_not_drawn_is_said() {
+    if !can_see("what_is_not_written_or_not_drawn_is_said") {
+        return;
+    }
+    let output = run(&["flame", "--folded", "--json", "--for", "500ms", "-o", "/dev/full"]);
+    assert_eq!(output.status.code(), Some(1));
+    let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(view["schema"], FLAME);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write /dev/full"));
+
+    let folder = Folder::new("brief");
+    folder.compile("brief", SLEEPS, &["-O0"]);
+    let program = folder.path("brief");
+    let words = ["flame", "--off-cpu", "--comm", "brief", "--min-block", "2s", "--folded", "-o", "-", "--"];
+    let output = run(&[&words[..], &[program.to_str().unwrap()]].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("all waits were shorter than --min-block"), "{said}");
+}

@@ -92,9 +92,17 @@ pub fn run(args: &Flame) -> Result<()> {
         ..started
     };
     if summary.profile.is_empty() {
-        return Err(nothing(&taken));
+        return Err(nothing(&taken, status));
     }
-    sink.write(&product(&envelope, &taken, format, &options, &chosen)?)?;
+    let bytes = product(&envelope, &taken, format, &options, &chosen)?;
+    let written = match args.json {
+        // stdout has the object all the same.
+        true => sink.write_apart(&bytes),
+        false => {
+            sink.write(&bytes)?;
+            Ok(())
+        }
+    };
     let shown = if on_stdout { None } else { Some(format!("{}: {}", noun(format), path.display())) };
     if args.json {
         let place = (&*path.to_string_lossy(), format.word().0);
@@ -102,10 +110,11 @@ pub fn run(args: &Flame) -> Result<()> {
     } else {
         let text = render::text::flame::render(&envelope, summary, shown.as_deref(), status);
         match on_stdout {
-            true => output::note(text.trim_end()),
+            true => output::note(&text),
             false => Sink::open(None)?.write(text.as_bytes())?,
         }
     }
+    written?;
     trust(&taken, args.max_loss)
 }
 
@@ -206,16 +215,18 @@ fn caption(envelope: &Envelope, summary: &FlameSummary, chosen: &Chosen) -> Capt
 }
 
 /// No picture: an empty one would look like an idle machine.
-fn nothing(taken: &Taken) -> anyhow::Error {
+fn nothing(taken: &Taken, status: Option<i32>) -> anyhow::Error {
     let summary = &taken.summary;
     let why = match summary.what {
         What::OnCpu => "the CPUs were idle, or nobody who was asked for ran",
+        What::OffCpu | What::IoWait if summary.measured > 0 => "all waits were shorter than --min-block",
         What::OffCpu | What::IoWait => "nobody who was asked for waited",
         What::LockWait => "nobody waited for a lock",
         What::Reclaim => "nobody had to reclaim memory",
     };
+    let ended = status.map(|status| format!(" (the command ended with status {status})")).unwrap_or_default();
     Refusal::Untrusted(format!(
-        "there is nothing to draw: {why} in {}; take it longer with --for, or while the load runs",
+        "there is nothing to draw: {why} in {}{ended}; take it longer with --for, or while the load runs",
         render::text::time(summary.duration_ns)
     ))
     .into()

@@ -75,8 +75,17 @@ impl Sink {
         Ok(sink(file, Place::Created))
     }
 
-    /// Writes and flushes; can be called again.
+    /// Writes and flushes; can be called again. What does not go into a file goes to stdout.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.put(bytes, true)
+    }
+
+    /// The same where stdout carries something else.
+    pub fn write_apart(&mut self, bytes: &[u8]) -> Result<()> {
+        self.put(bytes, false)
+    }
+
+    fn put(&mut self, bytes: &[u8], save: bool) -> Result<()> {
         match self {
             Self::Stdout => {
                 let mut out = io::stdout().lock();
@@ -96,13 +105,17 @@ impl Sink {
                     return Ok(());
                 };
                 // What was measured would have to be measured again.
-                let saved = Self::Stdout.write(bytes).map_or("", |()| "; what it was to hold is on stdout");
-                Err(error).with_context(|| {
-                    format!(
-                        "cannot write {}: free some space or name another file with -o{saved}",
-                        path.display()
-                    )
-                })
+                let saved = match save && Self::Stdout.write(bytes).is_ok() {
+                    true => "; what it was to hold is on stdout",
+                    false => "",
+                };
+                let remedy = match error.kind() {
+                    io::ErrorKind::AlreadyExists => {
+                        "somebody has made it meanwhile, name another file with -o"
+                    }
+                    _ => "free some space or name another file with -o",
+                };
+                Err(error).with_context(|| format!("cannot write {}: {remedy}{saved}", path.display()))
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::stacks::{escape, fold};
+use super::unwinding::ending;
 use crate::symbols::{Addresses, Names, UNKNOWN};
 use crate::wire::blocked::{
     Followed, IO, Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, UNINTERRUPTIBLE, Waits,
@@ -173,6 +174,12 @@ pub fn without_stack(raw: &RawBlocked) -> BTreeMap<(u32, Vec<u8>), u64> {
         }
     }
     left
+}
+
+/// Of the time of stacks: that whose frames of user mode end in the middle of a program.
+pub fn cut_ns(raw: &RawBlocked, names: &Names) -> u64 {
+    let is_cut = |sample: &Sample| !sample.user().is_empty() && ending(sample, names).0.is_cut();
+    scaled(raw).filter(|(sample, _)| is_cut(sample)).map(|(_, ns)| ns).sum()
 }
 
 /// Where the frames of a wait without a stack would stand.

@@ -85,7 +85,7 @@ pub struct Flame {
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = cost)]
     pub max_cost: f64,
     /// With --off-cpu: waits that are shorter have no stack; they are counted.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "off_cpu")]
     pub min_block: Option<Duration>,
     /// Loss in percent of the samples or waits above which the exit code is 4.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]

@@ -39,7 +39,7 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
     }
     let mut text = flame_diff::text(&comparison);
     if on_stdout {
-        output::note(text.trim_end());
+        output::note(&text);
         return Ok(());
     }
     text.push_str(&format!("\npicture: {}\n", render::text::clean(&path.to_string_lossy())));

@@ -158,8 +158,17 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
             notes.push(format!("{} {words}", text::time(ns)));
         }
     };
+    also(totals.brief.ns, "of it are of waits shorter than --min-block, and are not drawn");
     also(summary.no_stack_ns, "are of waits whose stacks were not taken");
-    also(summary.no_user_ns + summary.user_failed_ns, "have no frames of user mode");
+    also(
+        summary.no_user_ns,
+        "have no frames of user mode and none of the scheduler's: their stacks were taken as the wait ended",
+    );
+    also(summary.user_failed_ns, "have no frames of user mode: they could not be read");
+    also(
+        blocked::cut_ns(raw, &names),
+        "have user stacks that are cut: code without frame pointers hides its callers",
+    );
     also(totals.queued_ns, "more were spent ready to run, waiting for a CPU, and are not in it");
     let lost = &summary.lost;
     let kinds = [

@@ -26,9 +26,9 @@ pub fn render(
         Unit::Ios => counted(total, "I/O"),
     };
     let mut out = format!(
-        "{}  {all} in {} stacks in {}: {}\n",
+        "{}  {all} in {} in {}: {}\n",
         summary.what.title(),
-        count(summary.profile.stacks().len() as u64),
+        counted(summary.profile.stacks().len() as u64, "stack"),
         time(summary.duration_ns),
         summary.source,
     );
