@@ -8,34 +8,8 @@
 
 #include "bios.h"
 #include "submitter.h"
+#include "wanted.h"
 #include "wire.h"
-
-struct comm {
-	char bytes[16];
-};
-
-/* What was named, of each kind; user space fills them. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u8);
-} wanted_pids SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct comm);
-	__type(value, __u8);
-} wanted_comms SEC(".maps");
-
-/* With all that were below them when the view began. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u64);
-	__type(value, __u8);
-} wanted_cgroups SEC(".maps");
 
 /*
  * Whether who hands in this bio is among those that were named: the current task, or, where

@@ -19,6 +19,7 @@
 #include "kernel.h"
 #include "compat.h"
 #include "modules.h"
+#include "wanted.h"
 #include "wire.h"
 #include "cgroups.h"
 #include "hist.h"
@@ -143,32 +144,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct scratch);
 } lock_scratch SEC(".maps");
-
-struct comm {
-	char bytes[16];
-};
-
-/* What was named, of each kind; user space fills them. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u8);
-} wanted_pids SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct comm);
-	__type(value, __u8);
-} wanted_comms SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u64);
-	__type(value, __u8);
-} wanted_cgroups SEC(".maps");
 
 static __always_inline __u64 cgroup_of_current(void)
 {

@@ -12,6 +12,7 @@
 
 #include "kernel.h"
 #include "compat.h"
+#include "wanted.h"
 #include "wire.h"
 #include "cgroups.h"
 
@@ -62,32 +63,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct wait_scratch);
 } wait_scratch SEC(".maps");
-
-struct comm {
-	char bytes[16];
-};
-
-/* What was named, of each kind; user space fills them. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u8);
-} wanted_pids SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct comm);
-	__type(value, __u8);
-} wanted_comms SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u64);
-	__type(value, __u8);
-} wanted_cgroups SEC(".maps");
 
 static __always_inline __u64 waiter_cgroup(struct task_struct *task)
 {

@@ -233,8 +233,9 @@ fn what_is_not_written_or_not_drawn_is_said() {
     if !can_see("what_is_not_written_or_not_drawn_is_said") {
         return;
     }
-    let output = run(&["flame", "--folded", "--json", "--for", "500ms", "-o", "/dev/full"]);
-    assert_eq!(output.status.code(), Some(1));
+    let spin = "i=0; while [ $i -lt 500000 ]; do i=$((i + 1)); done";
+    let output = run(&["flame", "--folded", "--json", "-o", "/dev/full", "--", "sh", "-c", spin]);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
     let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(view["schema"], FLAME);
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write /dev/full"));

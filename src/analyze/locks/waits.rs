@@ -1,10 +1,8 @@
 //! Waits for locks as stacks: the lock below, the function that waits on top.
 
 use super::{LockRow, LockSummary};
+use crate::analyze::blocked::NO_STACK;
 use crate::analyze::profile::{Area, Profile, Unit};
-
-/// Where the frames of waits without a stack would stand.
-pub const NO_STACK: &str = "[stack not taken]";
 
 /// How many waits there were, and how long they took, ns: each lock has what was counted of it exactly, which its stacks
 /// share as they were sampled.
