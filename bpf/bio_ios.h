@@ -361,6 +361,8 @@ VERIFIED_ONCE int emit_bio(const struct wire_bio_io *bio, const struct bio_event
 	io.device = bio->device;
 	io.slot_base = bio->parts;
 	io.op = bio->op;
+	if (config.want_stacks && !(event && event->by.stack))
+		return 0;
 	if (config.want_throttle)
 		begin_held(&io, bio->link, bio->proof);
 	if (!is_asked_for(&io, emitter))

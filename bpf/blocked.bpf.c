@@ -238,7 +238,7 @@ static __always_inline __u64 queued_for(struct task_struct *task, struct wire_sl
 static __always_inline int take_other(struct wire_waits_row *row, struct task_struct *task,
 				      struct wait_scratch *s, __u32 flags)
 {
-	long kernel = bpf_get_task_stack(task, s->stack.ips, STACK_BYTES, 0);
+	long kernel = bpf_get_task_stack(task, s->wait.stack.ips, STACK_BYTES, 0);
 
 	if (kernel < 0) {
 		flags |= STACK_KERNEL_FAILED;
@@ -247,10 +247,10 @@ static __always_inline int take_other(struct wire_waits_row *row, struct task_st
 	if (kernel > (long)STACK_BYTES)
 		kernel = STACK_BYTES;
 	flags |= has_no_user_side(task->flags) ? STACK_KTHREAD : WAIT_NO_USER;
-	s->stack.kernel_frames = kernel / sizeof(__u64);
-	s->stack.user_frames = 0;
-	__builtin_memset(s->stack.comm, 0, sizeof(s->stack.comm));
-	BPF_CORE_READ_STR_INTO(&s->stack.comm, task, comm);
+	s->wait.stack.kernel_frames = kernel / sizeof(__u64);
+	s->wait.stack.user_frames = 0;
+	__builtin_memset(s->wait.stack.comm, 0, sizeof(s->wait.stack.comm));
+	BPF_CORE_READ_STR_INTO(&s->wait.stack.comm, task, comm);
 	return keep(row, s, task->tgid, flags);
 }
 

@@ -28,4 +28,12 @@ static __always_inline __u64 group_at(struct task_struct *task, __u32 controller
 	     ? group_at(task, bpf_core_enum_value(enum cgroup_subsys_id, controller))              \
 	     : 0)
 
+/* The id of the group that filters name: of v2, or of the block controller where that is of v1. */
+static __always_inline __u64 cgroup_of_task(struct task_struct *task, __u32 unified)
+{
+	if (unified || !bpf_core_enum_value_exists(enum cgroup_subsys_id, io_cgrp_id))
+		return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+	return group_of(task, io_cgrp_id);
+}
+
 #endif

@@ -218,13 +218,15 @@ VERIFIED_ONCE int emit_io(struct counted *counted)
 	io = &counted->io;
 	if (counted->bio)
 		set = find_bio_at(counted->bio, &way, &index);
+	by = set ? submitter_at(index, way) : 0;
+	if (config.want_stacks && !(by && by->stack))
+		return 0;
 	if (config.want_throttle && set)
 		begin_held(io, set->link[way], set->proof[way]);
 	if (!is_asked_for(io, emitter))
 		return 0;
 	number_io(io, cpu, emitter);
 	if (set) {
-		by = submitter_at(index, way);
 		if (by) {
 			io->marks |= IO_HAS_SUBMITTER;
 			io->by = *by;

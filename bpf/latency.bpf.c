@@ -75,16 +75,31 @@ static __always_inline struct origin *origin_of(struct bio *bio, __u64 address, 
 	return origin_at(held);
 }
 
+/* The stack of who hands in a bio that will be followed. Apart from all else: what is on the stack
+ * of a program and of those that it calls is little together. */
+static __noinline int look_at_route(void *ctx)
+{
+	struct bio *bio = argument(ctx, arguments.bio_queue);
+
+	if (!running || !owner_of_bio(bio) || (config.want_filter && !is_wanted(bio, 0)))
+		return 0;
+	return take_route(ctx);
+}
+
 EVENT("block_bio_queue")
 int BPF_PROG(bio_queue)
 {
-	struct bio *bio = argument(ctx, arguments.bio_queue);
-	struct owner *owner = owner_of_bio(bio);
 	struct origin *origin = 0;
+	struct owner *owner;
 	struct bio_set *set;
+	struct bio *bio;
 	__u64 now;
 	__u32 way, index;
 
+	if (config.want_stacks)
+		look_at_route(ctx);
+	bio = argument(ctx, arguments.bio_queue);
+	owner = owner_of_bio(bio);
 	if (!owner)
 		return 0;
 	if (config.want_throttle)

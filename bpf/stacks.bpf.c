@@ -6,13 +6,17 @@
  * counted together in user space.
  */
 #include "kernel.h"
+#include "compat.h"
+#include "wanted.h"
 #include "wire.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
+#include "cgroups.h"
 
 #define STACK_BYTES (STACK_FRAMES * sizeof(__u64))
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Written once, between open and load. */
+const volatile struct stack_config config = {};
 
 struct stack_counters counters = {};
 
@@ -44,6 +48,12 @@ int stack_sample(struct bpf_perf_event_data *ctx)
 	__u64 id = bpf_get_current_pid_tgid();
 	long kernel, user = 0;
 
+	if (config.want_cgroups) {
+		__u64 cgroup = cgroup_of_task(task, config.unified_cgroups);
+
+		if (!bpf_map_lookup_elem(&wanted_cgroups, &cgroup))
+			return 0;
+	}
 	if (!s) {
 		__sync_fetch_and_add(&counters.no_scratch, 1);
 		return 0;

@@ -8,6 +8,7 @@
 
 #include "bios.h"
 #include "compat.h"
+#include "submit_stacks.h"
 #include "wire.h"
 
 /* Whether the current task is in a cgroup of this level, or below it. */
@@ -90,6 +91,7 @@ static __always_inline void note_task(struct wire_submitter *submitter)
 	submitter->tid = id;
 	submitter->cpu = bpf_get_smp_processor_id();
 	submitter->flags = BPF_CORE_READ(task, flags) & PF_KTHREAD ? SUBMITTER_KERNEL : 0;
+	submitter->stack = 0;
 	/* A process has the name of its first thread. */
 	if (config.group_by & BY_PROCESS)
 		BPF_CORE_READ_STR_INTO(&submitter->comm, task, group_leader, comm);
@@ -124,6 +126,8 @@ static __noinline void note_submitter(struct bio *bio, struct wire_submitter *su
 	}
 	submitter->sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
 	submitter->bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
+	if (config.want_stacks)
+		note_route(submitter, (__u64)bio);
 }
 
 /* A split's front part comes from whom the whole came from. */

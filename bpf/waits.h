@@ -12,6 +12,7 @@
 
 #include "kernel.h"
 #include "compat.h"
+#include "task_stack.h"
 #include "wanted.h"
 #include "wire.h"
 #include "cgroups.h"
@@ -25,14 +26,12 @@ volatile __u32 running = 0;
 /* Our own process, as the kernel numbers it. */
 __u32 ours = 0;
 
-#define STACK_BYTES (STACK_FRAMES * sizeof(__u64))
-
 /* User space sets the sizes. Made in advance: where these programs run nobody may wait for memory.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
-	__type(key, struct wire_wait_key);
+	__type(key, struct wire_stack_key);
 	__type(value, struct wire_wait_stack);
 } wait_stacks SEC(".maps");
 
@@ -53,8 +52,8 @@ struct {
 } wait_rows SEC(".maps");
 
 struct wait_scratch {
-	struct wire_wait_key key;
-	struct wire_wait_stack stack;
+	struct wire_stack_key key;
+	struct wire_wait_stack wait;
 };
 
 struct {
@@ -63,14 +62,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct wait_scratch);
 } wait_scratch SEC(".maps");
-
-static __always_inline __u64 waiter_cgroup(struct task_struct *task)
-{
-	if (config.unified_cgroups ||
-	    !bpf_core_enum_value_exists(enum cgroup_subsys_id, io_cgrp_id))
-		return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
-	return group_of(task, io_cgrp_id);
-}
 
 /* Whether a task is among those that were named. */
 static __always_inline int is_wanted(struct task_struct *task)
@@ -89,7 +80,7 @@ static __always_inline int is_wanted(struct task_struct *task)
 			return 0;
 	}
 	if (config.want_filter & FILTER_CGROUP) {
-		__u64 cgroup = waiter_cgroup(task);
+		__u64 cgroup = cgroup_of_task(task, config.unified_cgroups);
 
 		if (!bpf_map_lookup_elem(&wanted_cgroups, &cgroup))
 			return 0;
@@ -185,7 +176,7 @@ static __always_inline __u64 weight_of(__u64 chance)
 }
 
 /* The time goes to a stack that was kept. */
-static __always_inline int credit(const struct wire_wait_key *key, __u64 waits, __u64 ns)
+static __always_inline int credit(const struct wire_stack_key *key, __u64 waits, __u64 ns)
 {
 	struct wire_wait_stack *stack = bpf_map_lookup_elem(&wait_stacks, key);
 
@@ -236,37 +227,23 @@ static __always_inline void name_waits_of(struct wire_waits_row *row, struct tas
 static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch *s, __u32 pid,
 				__u32 flags)
 {
-	__u32 frames = s->stack.kernel_frames + s->stack.user_frames;
-	__u64 *name = (__u64 *)s->stack.comm;
 	struct wire_wait_process process = {.pid = pid};
-	__u64 one, two;
 
-	one = (name[0] + frames) * 0x9e3779b97f4a7c15ull;
-	two = (name[1] ^ s->stack.kernel_frames) * 0xc2b2ae3d27d4eb4full;
-	for (__u32 i = 0; i < 2 * STACK_FRAMES; i++) {
-		if (i >= frames)
-			break;
-		one = (one ^ s->stack.ips[i]) * 0x9e3779b97f4a7c15ull;
-		one ^= one >> 29;
-		two = (two + s->stack.ips[i]) * 0xc2b2ae3d27d4eb4full;
-		two ^= two >> 31;
-	}
-	s->key.hash[0] = one;
-	s->key.hash[1] = two;
+	hash_task_stack(&s->wait.stack, &s->key);
 	s->key.pid = pid;
 	s->key.flags = flags;
 	if (bpf_map_lookup_elem(&wait_stacks, &s->key))
 		return 1;
-	s->stack.waits = 0;
-	s->stack.ns = 0;
-	s->stack.samples = 0;
-	s->stack.sure_ns = 0;
+	s->wait.waits = 0;
+	s->wait.ns = 0;
+	s->wait.samples = 0;
+	s->wait.sure_ns = 0;
 	/* Another CPU may have been first. */
-	if (bpf_map_update_elem(&wait_stacks, &s->key, &s->stack, BPF_NOEXIST) &&
+	if (bpf_map_update_elem(&wait_stacks, &s->key, &s->wait, BPF_NOEXIST) &&
 	    !bpf_map_lookup_elem(&wait_stacks, &s->key))
 		return 0;
-	if (s->stack.user_frames) {
-		__builtin_memcpy(process.comm, s->stack.comm, sizeof(process.comm));
+	if (s->wait.stack.user_frames) {
+		__builtin_memcpy(process.comm, s->wait.stack.comm, sizeof(process.comm));
 		name_waits(row, &process, 0, 0);
 	}
 	return 1;
@@ -277,30 +254,10 @@ static __always_inline int take_current(void *ctx, struct wire_waits_row *row,
 					struct task_struct *task, struct wait_scratch *s,
 					__u32 flags)
 {
-	__u64 id = bpf_get_current_pid_tgid();
-	long kernel, user = 0;
-
-	kernel = bpf_get_stack(ctx, s->stack.ips, STACK_BYTES, 0);
-	if (kernel < 0) {
-		flags |= STACK_KERNEL_FAILED;
-		kernel = 0;
-	}
-	if (has_no_user_side(BPF_CORE_READ(task, flags))) {
-		flags |= STACK_KTHREAD;
-	} else if (config.want_user) {
-		user = bpf_get_stack(ctx, (void *)s->stack.ips + kernel, STACK_BYTES,
-				     BPF_F_USER_STACK);
-		if (user < 0) {
-			flags |= STACK_USER_FAILED;
-			user = 0;
-		}
-	} else {
+	flags |= take_task_stack(ctx, task, &s->wait.stack, config.want_user);
+	if (!config.want_user && !(flags & STACK_KTHREAD))
 		flags |= WAIT_NO_USER;
-	}
-	s->stack.kernel_frames = kernel / sizeof(__u64);
-	s->stack.user_frames = user / sizeof(__u64);
-	bpf_get_current_comm(s->stack.comm, sizeof(s->stack.comm));
-	return keep(row, s, id >> 32, flags);
+	return keep(row, s, bpf_get_current_pid_tgid() >> 32, flags);
 }
 
 /* Called by user space, never attached: who we are. */

@@ -253,6 +253,11 @@ struct wire_latency_config {
 	__u32 event_ops;
 	__u32 event_every;
 	__u64 event_slower_ns;
+	/* Stacks of who hands in, and events only of I/Os that have one; 0: neither. What the
+	 * stacks of a CPU may take of each period. */
+	__u64 stack_budget_ns;
+	__u64 stack_period_ns;
+	__u32 want_stacks;
 	/* How many rows of groups there are, the others' included; 0: no groups. */
 	__u32 most_groups;
 	/* BY_*: what tells groups apart. */
@@ -265,8 +270,9 @@ struct wire_latency_config {
 	__u32 unified_cgroups;
 	/* The process whose threads are in `generators`; 0: none. */
 	__u32 generator;
+	__u32 pad;
 };
-_Static_assert(sizeof(struct wire_latency_config) == 88, "wire_latency_config");
+_Static_assert(sizeof(struct wire_latency_config) == 112, "wire_latency_config");
 
 /* Threads of the generator, found by thread id. */
 #define GENERATOR_BITS 12
@@ -346,13 +352,16 @@ struct wire_submitter {
 	__u32 tid;
 	__u32 cpu;
 	/* SUBMITTER_KERNEL: a kernel thread, which writes back or serves a layer. */
-	__u32 flags;
+	__u16 flags;
+	/* The stack stands for 1 << stands_for I/Os. */
+	__u16 stands_for;
 	/* Of the thread; of the process where groups are made by process. Any bytes. */
 	char comm[16];
 	/* Of the bio as it came: where it begins on the disk, and its length. */
 	__u64 sector;
 	__u32 bytes;
-	__u32 pad;
+	/* The number of the stack that it was handed in by; 0: none was taken. */
+	__u32 stack;
 };
 _Static_assert(sizeof(struct wire_submitter) == 56, "wire_submitter");
 
@@ -680,39 +689,7 @@ struct wire_softirq {
 };
 _Static_assert(sizeof(struct wire_softirq) == 64, "wire_softirq");
 
-/* The kernel's own default limit (kernel.perf_event_max_stack). */
-#define STACK_FRAMES 127
-
-enum stack_flags {
-	STACK_KTHREAD = 1,	 /* the task is a kernel thread: no user stack was asked for */
-	STACK_KERNEL_FAILED = 2, /* no kernel stack, although there may be one */
-	STACK_USER_FAILED = 4,	 /* no user stack, although the task has a user side */
-};
-
-/*
- * Head of one sample. kernel_frames, then user_frames addresses of 8 bytes follow, each leaf
- * first. A sample without kernel frames and without STACK_KERNEL_FAILED was taken in user mode.
- */
-struct stack_sample {
-	__u32 pid; /* thread group; 0: the idle task */
-	__u32 tid;
-	__u32 cpu;
-	__u32 flags;
-	__u64 period; /* what the sample stands for: ns of cpu-clock, or cycles */
-	__u16 kernel_frames;
-	__u16 user_frames;
-	__u32 pad;
-	char comm[16]; /* written by strangers: any bytes */
-};
-_Static_assert(sizeof(struct stack_sample) == 48, "src/wire/stacks.rs mirrors it");
-
-/* Samples that user space will never see. */
-struct stack_counters {
-	__u64 ring_full;  /* no room in the ring buffer (or its lock was taken, in an NMI) */
-	__u64 no_scratch; /* never: the lookup of an existing array slot failed */
-};
-_Static_assert(sizeof(struct stack_counters) == 16, "src/wire/stacks.rs mirrors it");
-
+#include "wire/stacks.h"
 #include "wire/locks.h"
 #include "wire/pagecache.h"
 #include "wire/threads.h"

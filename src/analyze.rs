@@ -27,6 +27,7 @@ pub mod profile;
 pub mod queues;
 pub mod stacks;
 pub mod stage;
+pub mod submits;
 pub mod sweep;
 pub mod threads;
 pub mod top;

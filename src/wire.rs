@@ -16,6 +16,7 @@ pub mod places;
 pub mod reading;
 pub mod rows;
 pub mod stacks;
+pub mod submits;
 pub mod threads;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

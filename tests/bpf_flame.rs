@@ -7,8 +7,10 @@ mod programs;
 use std::collections::BTreeMap;
 use std::fs;
 
+use live::cgroup::Group;
+use live::disk::Disk;
 use live::tool::{no_tracing, object, run};
-use live::view::number;
+use live::view::{during_script, number};
 use programs::Folder;
 
 const FLAME: &str = "biopsy.flame/1";
@@ -248,4 +250,152 @@ fn what_is_not_written_or_not_drawn_is_said() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(said.contains("all waits were shorter than --min-block"), "{said}");
+}
+
+/// Functions of which it is known how many blocks each reads, one by one.
+const READERS: &str = include_str!("../vmtest/guest/shares.c");
+
+/// What folded stacks hold below each leaf, and below the frames of two functions.
+fn sums(path: &std::path::Path) -> (u64, BTreeMap<String, u64>, [f64; 2]) {
+    let (mut all, mut leaves, mut functions) = (0, BTreeMap::new(), [0.0; 2]);
+    for line in fs::read_to_string(path).unwrap().lines() {
+        let (stack, value) = line.rsplit_once(' ').unwrap();
+        let value: u64 = value.parse().unwrap();
+        all += value;
+        *leaves.entry(stack.rsplit(';').next().unwrap().to_string()).or_default() += value;
+        for (sum, name) in functions.iter_mut().zip(["thrice", "once"]) {
+            *sum += if stack.split(';').any(|frame| frame == name) { value as f64 } else { 0.0 };
+        }
+    }
+    (all, leaves, functions)
+}
+
+/// All stages of all I/Os stand with who handed them in, and add up to what `latency` measures of the same I/Os: it runs
+/// around the other.
+#[test]
+fn the_time_of_ios_stands_with_who_handed_them_in() {
+    let Some(disk) = Disk::new("the_time_of_ios_stands_with_who_handed_them_in", 64) else { return };
+    let folder = Folder::new("routes");
+    folder.compile("shares", READERS, &["-O0", "-fno-omit-frame-pointer", "-static"]);
+    let (out, about, clock) = (folder.path("out.folded"), folder.path("about.json"), folder.path("clock"));
+    let program = folder.path("shares");
+    let read = |cost: &str, rounds: &str| {
+        let inner = format!(
+            "exec {} flame --io -d {} --max-cost {cost} --comm shares --folded -o {} --json --no-cost --max-loss 5 \
+             -- sh -c 'exec {} io {} {rounds} >{}' >{}",
+            live::tool::binary(),
+            disk.name,
+            out.display(),
+            program.display(),
+            disk.path,
+            clock.display(),
+            about.display(),
+        );
+        // This kernel keeps completions to itself at times: then once more.
+        for _ in 0..8 {
+            let outside = during_script(&[&disk], &["--comm", "shares", "--max-loss", "5"], &inner);
+            let inside: serde_json::Value =
+                serde_json::from_str(&fs::read_to_string(&about).unwrap()).unwrap();
+            assert_eq!((&inside["what"], &inside["unit"]), (&"io".into(), &"nanoseconds".into()), "{inside}");
+            if inside["lost"]["ios"] == 0 && outside.json["lost"]["ios"] == 0 {
+                let device = outside.device(&disk).clone();
+                assert_eq!(inside["measured"], device["ios"]);
+                // What passed in the two functions, by the program's own clock.
+                let clock = fs::read_to_string(&clock).unwrap();
+                let passed: Vec<f64> = clock.split_whitespace().map(|ns| ns.parse().unwrap()).collect();
+                return (device, inside, sums(&out), passed);
+            }
+        }
+        panic!("no run without a hidden completion");
+    };
+
+    // All of them have their stack.
+    let (_, inside, (all, _, [thrice, once]), passed) = read("100", "1500");
+    assert_eq!((&inside["total"], &inside["measured"]), (&all.into(), &6_000.into()), "{inside}");
+    assert_eq!(inside["source"], "6,000 of 6,000 I/Os by their stacks");
+    let share = |[a, b]: [f64; 2]| 100.0 * a / (a + b);
+    let due = share([passed[0], passed[1]]);
+    println!("thrice() has {:.1} %, {due:.1} % by its clock", share([thrice, once]));
+    assert!(
+        (share([thrice, once]) - due).abs() < 3.0,
+        "{thrice} and {once} of {all}, {passed:?} by the clock"
+    );
+    let whole = all as f64 / (passed[0] + passed[1]);
+    assert!((0.6..1.0).contains(&whole), "{whole} of the time that passed");
+
+    // Some of them: the sum is that of all, and the shares are as near as is said.
+    let (outside, inside, (all, leaves, functions), passed) = read("0.3", "6000");
+    let sampled: u64 =
+        inside["source"].as_str().unwrap().split(' ').next().unwrap().replace(',', "").parse().unwrap();
+    assert!(inside["total"] == all && sampled > 50 && sampled < 20_000, "{inside}");
+    let said = inside["notes"].to_string();
+    let (_, half) = said.split_once("is known to ±").unwrap_or_else(|| panic!("{said}"));
+    let half: f64 = half.split(' ').next().unwrap().parse().unwrap();
+    let (seen, due) = (share(functions), share([passed[0], passed[1]]));
+    println!("thrice() has {seen:.1} ± {half} % by {sampled} stacks, {due:.1} % by its clock");
+    // Twice the half: one run of 20,000 is outside.
+    assert!((seen - due).abs() < 2.0 * half, "{seen} ± {half} %, {due} %");
+
+    let reads = &outside["ops"]["read"];
+    for (stage, stages) in
+        [("submit", "stages"), ("queue", "request_stages"), ("device", "request_stages"), ("reap", "stages")]
+    {
+        let outer = number(&reads[stages][stage]["sum_ns"]) as f64;
+        let inner = leaves[&format!("[{stage}]")] as f64;
+        println!("{stage}: {inner} here, {outer} there");
+        // Two programs at each event, one behind the other: what the first takes the second sees.
+        let between = 24_000.0 * 800.0;
+        assert!((inner - outer).abs() < 0.05 * outer + between, "{stage}: {inner} here, {outer} there");
+    }
+
+    let output = run(&[
+        "flame",
+        "--io",
+        "-d",
+        &disk.name,
+        "--for",
+        "300ms",
+        "--json",
+        "-o",
+        folder.path("x").to_str().unwrap(),
+    ]);
+    let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&view["total"], &view["product"]), (&0.into(), &serde_json::Value::Null), "{view}");
+    assert_eq!(output.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is nothing to draw: no I/O"));
+    assert!(!folder.path("x").exists(), "an empty picture");
+}
+
+/// Of a group and of nobody else, with all of what it did.
+#[test]
+fn the_cpu_time_of_a_group_is_drawn_alone() {
+    let test = "the_cpu_time_of_a_group_is_drawn_alone";
+    if !can_see(test) {
+        return;
+    }
+    let Some(group) = Group::new(test, "biopsy-flame") else { return };
+    let spin = "i=0; while [ $i -lt 1000000 ]; do i=$((i + 1)); done";
+    let folder = Folder::new("group");
+    let out = folder.path("out.folded");
+    let both = format!("sh -c '{spin}' & echo 0 >{}/cgroup.procs; {spin}; wait", group.path().display());
+    let output = run(&[
+        "flame",
+        "--folded",
+        "-F",
+        "199",
+        "--cgroup",
+        &group.name(),
+        "-o",
+        out.to_str().unwrap(),
+        "--json",
+        "--",
+        "bash",
+        "-c",
+        &both,
+    ]);
+    let view = object(&output, FLAME);
+    let text = fs::read_to_string(&out).unwrap();
+    // bash goes into the group, and sh began before that.
+    assert!(number(&view["total"]) > 30 && text.contains("bash;"), "{view} {text}");
+    assert!(!text.lines().any(|line| line.starts_with("sh;")), "{text}");
 }

@@ -129,13 +129,13 @@ pub struct Interval {
 /// Whose I/O: that of who handed it in, and not of the task that its completion interrupted.
 #[derive(Debug, Clone, Args)]
 pub struct Submitters {
-    /// Only the I/O of this process, with all its threads. Can be repeated.
+    /// Only this process, with all its threads. Can be repeated.
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pids: Vec<u32>,
-    /// Only the I/O of threads of this name. Can be repeated.
+    /// Only threads of this name. Can be repeated.
     #[arg(long = "comm", value_name = "NAME", value_parser = comm)]
     pub comms: Vec<String>,
-    /// Only the I/O of this cgroup and of those that are below it at the start: a path from the root of the
+    /// Only this cgroup and those that are below it at the start: a path from the root of the
     /// block controller's hierarchy on, or an absolute one. Can be repeated.
     #[arg(long = "cgroup", value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     pub cgroups: Vec<String>,

@@ -1,6 +1,7 @@
 //! `biopsy flame`: the stacks of a window as a picture, or in a form for other tools.
 
 mod difference;
+mod io;
 mod source;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use biopsy::analyze::flame::{FlameSummary, What};
 use biopsy::analyze::profile::Unit;
-use biopsy::envelope::{Envelope, Lost};
+use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::host::kernel;
 use biopsy::probe::cost::Statistics;
@@ -18,7 +19,7 @@ use biopsy::render;
 use biopsy::render::flame::{Caption, Options};
 use biopsy::render::{folded, pprof, speedscope};
 
-use self::source::Taken;
+use self::source::{Beat, Taken};
 use crate::child::Running;
 use crate::cli::Flame;
 use crate::output::Sink;
@@ -78,20 +79,23 @@ pub fn run(args: &Flame) -> Result<()> {
     let statistics = if args.no_cost { None } else { Statistics::on() };
     let started = clock::envelope();
     let mut status = None;
-    let taken = source::follow(what, args, &host, &chosen, || {
-        status = wait(args, &chosen, on_stdout || args.json)?;
+    let taken = source::follow(what, args, &host, &chosen, |beat| {
+        status = wait(args, &chosen, on_stdout || args.json, beat)?;
         Ok(())
     })?;
     drop(statistics);
     let summary = &taken.summary;
     let envelope = Envelope {
         duration_ns: summary.duration_ns,
-        lost: Lost { samples: summary.lost, probes: taken.losses.clone(), ..Lost::default() },
+        lost: taken.lost.clone(),
         cost: taken.cost.clone(),
         missing: taken.missing.clone(),
         ..started
     };
     if summary.profile.is_empty() {
+        if args.json {
+            Sink::open(None)?.write(&render::json::flame::render(&envelope, summary, None, status))?;
+        }
         return Err(nothing(&taken, status));
     }
     let bytes = product(&envelope, &taken, format, &options, &chosen)?;
@@ -105,7 +109,8 @@ pub fn run(args: &Flame) -> Result<()> {
     };
     let shown = if on_stdout { None } else { Some(format!("{}: {}", noun(format), path.display())) };
     if args.json {
-        let place = (&*path.to_string_lossy(), format.word().0);
+        let path = path.to_string_lossy();
+        let place = Some((&*path, format.word().0));
         Sink::open(None)?.write(&render::json::flame::render(&envelope, summary, place, status))?;
     } else {
         let text = render::text::flame::render(&envelope, summary, shown.as_deref(), status);
@@ -126,17 +131,18 @@ fn noun(format: Format) -> &'static str {
 }
 
 fn what(args: &Flame) -> What {
-    match (args.off_cpu, args.io_wait, args.lock_wait, args.reclaim) {
-        (_, true, ..) => What::IoWait,
-        (true, ..) => What::OffCpu,
-        (_, _, true, _) => What::LockWait,
-        (.., true) => What::Reclaim,
-        _ => What::OnCpu,
-    }
+    let asked = [
+        (args.io_wait, What::IoWait),
+        (args.off_cpu, What::OffCpu),
+        (args.lock_wait, What::LockWait),
+        (args.io, What::Io),
+        (args.reclaim, What::Reclaim),
+    ];
+    asked.into_iter().find(|(is_asked, _)| *is_asked).map_or(What::OnCpu, |(_, what)| what)
 }
 
 /// Until the time is over, the command has ended, or somebody wants us to stop; the command's status.
-fn wait(args: &Flame, chosen: &Chosen, quiet_stdout: bool) -> Result<Option<i32>> {
+fn wait(args: &Flame, chosen: &Chosen, quiet_stdout: bool, beat: Beat<'_>) -> Result<Option<i32>> {
     let mut child = match args.command.is_empty() {
         true => None,
         false => Some(Running::start(&args.command, quiet_stdout)?),
@@ -156,7 +162,7 @@ fn wait(args: &Flame, chosen: &Chosen, quiet_stdout: bool) -> Result<Option<i32>
         && deadline.is_none_or(|deadline| Instant::now() < deadline)
     {
         let left = deadline.map_or(NAP, |end| end.saturating_duration_since(Instant::now()).min(NAP));
-        std::thread::sleep(left);
+        beat(left)?;
     }
     Ok(child.and_then(Running::status))
 }
@@ -186,6 +192,9 @@ fn product(
             match (&summary.counts, summary.period_ns) {
                 (Some(counts), _) => pprof::render(&pprof::contentions(counts, &summary.profile), &about),
                 (None, Some(period)) => pprof::render(&pprof::on_cpu(&summary.profile, period), &about),
+                (None, None) if summary.what == What::Io => {
+                    pprof::render(&pprof::io_time(&summary.profile), &about)
+                }
                 (None, None) => pprof::render(&pprof::off_cpu(&summary.profile), &about),
             }
         }
@@ -222,6 +231,7 @@ fn nothing(taken: &Taken, status: Option<i32>) -> anyhow::Error {
         What::OffCpu | What::IoWait if summary.measured > 0 => "all waits were shorter than --min-block",
         What::OffCpu | What::IoWait => "nobody who was asked for waited",
         What::LockWait => "nobody waited for a lock",
+        What::Io => "no I/O has ended that was handed in within the window",
         What::Reclaim => "nobody had to reclaim memory",
     };
     let ended = status.map(|status| format!(" (the command ended with status {status})")).unwrap_or_default();
@@ -234,6 +244,9 @@ fn nothing(taken: &Taken, status: Option<i32>) -> anyhow::Error {
 
 fn trust(taken: &Taken, max_loss: f64) -> Result<()> {
     let summary = &taken.summary;
+    if let Some(doubt) = &taken.doubt {
+        return Err(Refusal::Untrusted(doubt.clone()).into());
+    }
     let all = summary.measured + summary.lost;
     let percent = if all == 0 { 0.0 } else { 100.0 * summary.lost as f64 / all as f64 };
     if percent <= max_loss {

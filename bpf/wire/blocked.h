@@ -91,16 +91,6 @@ struct wire_waits_row {
 };
 _Static_assert(sizeof(struct wire_waits_row) == 256, "wire_waits_row");
 
-struct wire_wait_key {
-	/* Of all frames and of the thread's name: two sums of the same, which do not collide both.
-	 */
-	__u64 hash[2];
-	__u32 pid;
-	/* enum stack_flags, enum wire_wait_flags. */
-	__u32 flags;
-};
-_Static_assert(sizeof(struct wire_wait_key) == 24, "wire_wait_key");
-
 /* One way to wait. */
 struct wire_wait_stack {
 	/* Estimates where waits were left out; waits in 256ths. */
@@ -110,11 +100,7 @@ struct wire_wait_stack {
 	__u64 sure_ns;
 	/* Waits that are in it; of one whose end nobody has seen there is none yet. */
 	__u64 samples;
-	__u32 kernel_frames;
-	__u32 user_frames;
-	char comm[16]; /* written by strangers: any bytes */
-	/* The kernel's, then the user's, each leaf first. */
-	__u64 ips[2 * STACK_FRAMES];
+	struct wire_task_stack stack;
 };
 _Static_assert(sizeof(struct wire_wait_stack) == 56 + 16 * STACK_FRAMES, "wire_wait_stack");
 
@@ -139,7 +125,7 @@ struct wire_sleeper {
 	/* Its waits that have ended and may have had a stack. */
 	struct wire_sum all;
 	/* Where SLEEPER_STACK is set. */
-	struct wire_wait_key key;
+	struct wire_stack_key key;
 	/* How likely a stack was taken, in parts of 2^32; 2^32 - 1 stands for all. */
 	__u32 chance;
 	/* enum wire_sleeper_flags, with the flags of its wait. */

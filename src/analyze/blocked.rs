@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::stacks::{escape, fold};
+use super::stacks::{addresses_of, escape, fold};
 use super::unwinding::ending;
 use crate::symbols::{Addresses, Names, UNKNOWN};
 use crate::wire::blocked::{
@@ -61,14 +61,7 @@ impl BlockedSummary {
 
 /// The addresses that need names.
 pub fn addresses(raw: &RawBlocked) -> Addresses {
-    let mut out = Addresses { maps: raw.maps.clone(), ..Addresses::default() };
-    for sample in raw.samples.keys() {
-        out.kernel.extend(sample.kernel_lookups());
-        if !sample.user().is_empty() {
-            out.user.entry(sample.pid).or_default().extend(sample.user_lookups());
-        }
-    }
-    out
+    addresses_of(raw.samples.keys(), &raw.maps)
 }
 
 /// Folds the stacks of a window.

@@ -13,6 +13,7 @@ pub enum What {
     OffCpu,
     IoWait,
     LockWait,
+    Io,
     Reclaim,
 }
 
@@ -24,6 +25,7 @@ impl What {
             Self::OffCpu => "off-CPU time",
             Self::IoWait => "time blocked for I/O",
             Self::LockWait => "time waited for locks",
+            Self::Io => "I/O time by who handed it in",
             Self::Reclaim => "time in memory reclaim",
         }
     }
@@ -42,6 +44,10 @@ impl What {
                         || name.starts_with("schedule_"))
             }
             Self::LockWait => frame.area == Area::Lock || is_locking(name),
+            Self::Io => {
+                frame.area == Area::Stage
+                    || frame.area.in_kernel() && name.trim_start_matches('_').starts_with("submit_bio")
+            }
         }
     }
 
@@ -52,6 +58,7 @@ impl What {
             Self::OffCpu => "off-cpu",
             Self::IoWait => "io-wait",
             Self::LockWait => "lock-wait",
+            Self::Io => "io",
             Self::Reclaim => "reclaim",
         }
     }
@@ -90,7 +97,8 @@ pub struct Heavy {
 
 impl FlameSummary {
     /// The frames with the largest own values; labels, which are no functions, are left out. Of a wait that is the
-    /// function that waits, and not the scheduler's or the lock's, which all waits end in.
+    /// function that waits, and not the scheduler's or the lock's, which all waits end in; of an I/O the one that hands
+    /// it in.
     pub fn heaviest(&self, most: usize) -> Vec<Heavy> {
         let frames = self.profile.frames();
         let mut sums = vec![(0u64, 0u64, usize::MAX); frames.len()];

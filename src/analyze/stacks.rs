@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::symbols::{Addresses, Names, UNKNOWN};
+use crate::symbols::{Addresses, Mapped, Names, UNKNOWN};
 use crate::wire::blocked::NO_USER;
 use crate::wire::stacks::{KERNEL_FAILED, KTHREAD, MAX_FRAMES, RawProfile, Sample, Sampler, Tally};
 
@@ -68,8 +68,13 @@ impl ProfileSummary {
 
 /// The addresses of a profile that need names.
 pub fn addresses(raw: &RawProfile) -> Addresses {
-    let mut out = Addresses { maps: raw.maps.clone(), ..Addresses::default() };
-    for sample in raw.samples.keys() {
+    addresses_of(raw.samples.keys(), &raw.maps)
+}
+
+/// The same of stacks, with what their processes had mapped.
+pub(crate) fn addresses_of<'a>(samples: impl Iterator<Item = &'a Sample>, maps: &Mapped) -> Addresses {
+    let mut out = Addresses { maps: maps.clone(), ..Addresses::default() };
+    for sample in samples {
         out.kernel.extend(sample.kernel_lookups());
         if !sample.user().is_empty() {
             out.user.entry(sample.pid).or_default().extend(sample.user_lookups());

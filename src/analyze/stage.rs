@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// A part of an I/O's life, in the order in which it passes them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
     Submit,

@@ -5,6 +5,7 @@ mod object;
 pub mod options;
 mod programs;
 mod reading;
+pub mod submits;
 mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +40,7 @@ use crate::refusal::Refusal;
 use crate::wire::WireDevice;
 use crate::wire::events::{Emitted, Event};
 use crate::wire::reading::Reading;
+use crate::wire::submits::Submits;
 
 /// The kernel's counter of an I/O follows its completion event within one interrupt's batch; between
 /// attaching (or detaching) and reading the counter this much time passes, so that no I/O lies between.
@@ -67,6 +69,8 @@ pub struct LatencyProbe {
     grouping: Option<Grouping>,
     filtered: bool,
     generator: bool,
+    /// Rows of what belongs to one CPU.
+    cpus: u32,
     /// The traced devices, where operations are followed and what a cgroup's limit holds is not, as there was none.
     unlimited: Vec<BlockDevice>,
     start: Reading,
@@ -125,6 +129,7 @@ impl LatencyProbe {
             io_done,
             bio_complete,
             events: options.events.clone(),
+            stacks: options.stacks.clone().filter(|_| options.events.is_some()),
             cpus: host.cpus_possible,
             grouping,
             filter: options.filter.clone(),
@@ -201,6 +206,7 @@ impl LatencyProbe {
                 Vec::new()
             },
             generator: wanted.generator && wanted.ring.is_some(),
+            cpus: wanted.cpus,
             plan,
             start: Reading::default(),
         };
@@ -266,6 +272,14 @@ impl LatencyProbe {
     /// What the event stream's side in the kernel counted.
     pub fn emitted(&self) -> Result<Emitted> {
         self.rings.as_ref().map_or_else(|| Ok(Emitted::default()), Rings::emitted)
+    }
+
+    /// The stacks of who handed in, where [`Options::stacks`] asked for them: what the events' numbers of stacks mean.
+    ///
+    /// # Errors
+    /// When the tables cannot be read.
+    pub fn submits(&self) -> Result<Submits> {
+        submits::read(&self.skel, self.cpus)
     }
 
     /// From now on only I/Os that took at least as long have an event.

@@ -225,7 +225,7 @@ pub fn permit(root: &Path) -> Result<()> {
     } else if rights.locked_down() {
         format!("{LOCKED}: {LOCKED_REMEDY}")
     } else if !rights.can_trace() {
-        "tracing block I/O needs CAP_BPF and CAP_PERFMON: run as root, or grant them with \
+        "the probes need CAP_BPF and CAP_PERFMON: run as root, or grant them with \
          setcap cap_bpf,cap_perfmon+ep"
             .to_string()
     } else {

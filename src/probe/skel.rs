@@ -40,7 +40,7 @@ pub use generated::{baseline, blocked, interrupts, latency, locks, pagecache, pa
 use self::generated::latency_old;
 
 use super::{btf, libbpf};
-use crate::wire::blocked::{Sum, WireSleeper, WireWaitKey, WireWaitProcess, WireWaitStack, WireWaitsRow};
+use crate::wire::blocked::{Sum, WireSleeper, WireWaitProcess, WireWaitStack, WireWaitsRow};
 use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 use crate::wire::generator::WireGenerator;
 use crate::wire::groups::{WireGroup, WireGroupKey};
@@ -55,6 +55,8 @@ use crate::wire::pagecache::{
 use crate::wire::parts::WirePartRow;
 use crate::wire::places::{WirePlace, WireStamps};
 use crate::wire::rows::{WireBounds, WireOperationRow, WireRow, WireTotal};
+use crate::wire::stacks::{WireStackKey, WireTaskStack};
+use crate::wire::submits::{WireSubmitRow, WireSubmitStack};
 use crate::wire::threads::WireThread;
 use crate::wire::{WireBioIo, WireCounters, WireDevice, WireExtent, WireSlot};
 
@@ -137,7 +139,11 @@ same_layout!(WireCounters, latency::types::wire_counters:
 same_layout!(latency_old::types::rodata, latency::types::rodata: config arguments syscall_kinds);
 same_layout!(latency_old::types::bss, latency::types::bss: running over unlearned unfollowed event_floor_ns groups_made);
 same_layout!(WireSubmitter, latency::types::wire_submitter:
-    cgroup pid tid cpu flags comm sector bytes);
+    cgroup pid tid cpu flags stands_for comm sector bytes stack);
+same_layout!(WireTaskStack, latency::types::wire_task_stack: kernel_frames user_frames comm ips);
+same_layout!(WireSubmitStack, latency::types::wire_submit_stack: number stack);
+same_layout!(WireSubmitRow, latency::types::wire_submit_row: taken full over nested stack_ns period_began
+    period_ns raise_at bio stack stands_for skip one_in most_one_in numbered busy);
 same_layout!(WireIo, latency::types::wire_io:
     kind marks io operation queued issued reaped ended sector bytes cmd_flags device slot_base op cpu by);
 same_layout!(WireOperation, latency::types::wire_operation:
@@ -184,7 +190,7 @@ same_layout!(Sum, blocked::types::wire_sum: count ns);
 same_layout!(WireWaitsRow, blocked::types::wire_waits_row: all io uninterruptible brief bare before queued_ns events
     filtered unkept unmatched stacks full over stack_ns threshold most_threshold period_began period_ns raise_at
     unnamed);
-same_layout!(WireWaitKey, blocked::types::wire_wait_key: hash pid flags);
-same_layout!(WireWaitStack, blocked::types::wire_wait_stack: waits ns sure_ns samples kernel_frames user_frames comm ips);
+same_layout!(WireStackKey, blocked::types::wire_stack_key: hash pid flags);
+same_layout!(WireWaitStack, blocked::types::wire_wait_stack: waits ns sure_ns samples stack);
 same_layout!(WireWaitProcess, blocked::types::wire_wait_process: pid comm);
 same_layout!(WireSleeper, blocked::types::wire_sleeper: began run_delay ran longest threshold all key chance flags process);

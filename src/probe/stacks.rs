@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{ErrorKind, Link, MapCore, RingBufferBuilder, libbpf_sys};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, RingBufferBuilder, libbpf_sys};
 
+use crate::host::cgroups::Hierarchy;
 use crate::host::mapped::Mapped;
 use crate::probe::{btf, perf_event};
 use crate::refusal::Refusal;
@@ -59,13 +60,22 @@ impl StacksProbe {
     /// # Errors
     /// A [`Refusal`] when the rights, BTF or perf events are missing.
     pub fn attach(frequency: u64) -> Result<Self> {
+        Self::of_groups(frequency, &[])
+    }
+
+    /// The same of tasks in these cgroups alone, by the kernel's ids; empty: of all.
+    ///
+    /// # Errors
+    /// As those of `attach`.
+    pub fn of_groups(frequency: u64, cgroups: &[u64]) -> Result<Self> {
+        let cgroups = cgroups.to_vec();
         let (stop, stopped) = mpsc::channel();
         let (ready, attached) = mpsc::channel();
         // The thread owns all of it: programs, links and ring never leave its stack, and leaving
         // the stack detaches them, whatever the reason.
         let thread = thread::Builder::new()
             .name("biopsy-stacks".to_string())
-            .spawn(move || run(frequency, &ready, &stopped))
+            .spawn(move || run(frequency, &cgroups, &ready, &stopped))
             .context("the thread that collects CPU samples cannot be started")?;
         let mut probe = Self { sampler: Sampler::CpuClock, stop: Some(stop), thread: Some(thread) };
         match attached.recv() {
@@ -106,7 +116,12 @@ impl Drop for StacksProbe {
 }
 
 /// All of a window: load, attach, drain, detach.
-fn run(frequency: u64, ready: &Sender<Sampler>, stopped: &Receiver<()>) -> Result<RawProfile> {
+fn run(
+    frequency: u64,
+    cgroups: &[u64],
+    ready: &Sender<Sampler>,
+    stopped: &Receiver<()>,
+) -> Result<RawProfile> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         bail!(Refusal::Refused(super::btf::NO_BTF.into()));
     }
@@ -124,7 +139,14 @@ fn run(frequency: u64, ready: &Sender<Sampler>, stopped: &Receiver<()>) -> Resul
     }
     let mut open = builder.open(&mut object)?;
     open.maps.stack_ring.set_max_entries(ring_bytes(cpus, frequency))?;
+    open.maps.wanted_cgroups.set_max_entries(cgroups.len().max(1) as u32)?;
+    let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
+    config.want_cgroups = (!cgroups.is_empty()).into();
+    config.unified_cgroups = Hierarchy::read(Path::new("/")).is_none_or(|hierarchy| hierarchy.unified).into();
     let skeleton = open.load().map_err(explain_load)?;
+    for cgroup in cgroups {
+        skeleton.maps.wanted_cgroups.update(&cgroup.to_ne_bytes(), &[1], MapFlags::ANY)?;
+    }
 
     let samples: RefCell<HashMap<Sample, Tally>> = RefCell::default();
     let memory = RefCell::new(Maps::default());

@@ -200,6 +200,7 @@ fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Res
         constants.config.want_throttle = wanted;
         constants.config.want_submitter = wanted;
         constants.config.want_events = wanted;
+        constants.config.want_stacks = wanted;
         constants.config.event_ops = u32::MAX;
         constants.config.most_groups = 2 * wanted;
         constants.config.group_by = u32::MAX;

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::analyze::profile::{Area, Profile, Unit};
 use crate::analyze::stacks::escape;
+use crate::analyze::submits::Part;
 
 /// What ends a kernel frame.
 const KERNEL: &str = "_[k]";
@@ -111,13 +112,16 @@ fn add(profile: &mut Profile, line: &str) -> Result<()> {
 
 fn add_stack(profile: &mut Profile, stack: &str, value: u64) {
     let mut ids = Vec::new();
-    for text in stack.split(';') {
+    let mut frames = stack.split(';').peekable();
+    while let Some(text) = frames.next() {
         let kernel = text.strip_suffix(KERNEL);
         let user = || MARKS.iter().find_map(|mark| text.strip_suffix(mark)).unwrap_or(text);
         let name = unescaped(kernel.unwrap_or_else(user));
         let area = match kernel {
             Some(_) => Area::of_kernel(&name),
             None if ids.is_empty() => Area::Label,
+            // Only the leaf, where I/Os were followed.
+            None if frames.peek().is_none() && Part::of_frame(&name).is_some() => Area::Stage,
             None => Area::User,
         };
         ids.push(profile.frame(name, area));

@@ -45,6 +45,11 @@ pub fn off_cpu(profile: &Profile) -> [Column<'_>; 1] {
     [Column { kind: "offcpu", unit: "nanoseconds", profile, factor: 1 }]
 }
 
+/// Time of I/Os.
+pub fn io_time(profile: &Profile) -> [Column<'_>; 1] {
+    [Column { kind: "io", unit: "nanoseconds", profile, factor: 1 }]
+}
+
 /// Waits for locks: how many and how long. The stacks of the two are joined by name.
 pub fn contentions<'a>(count: &'a Profile, delay: &'a Profile) -> [Column<'a>; 2] {
     [

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::stacks::{MAX_FRAMES, Sample};
+use super::stacks::{MAX_FRAMES, Sample, WireStackKey, WireTaskStack};
 use super::{Damaged, pagecache, task_name};
 use crate::host::mapped::Mapped;
 
@@ -64,15 +64,6 @@ pub struct WireWaitsRow {
     pub pad: [u64; 5],
 }
 
-/// `struct wire_wait_key`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireWaitKey {
-    pub hash: [u64; 2],
-    pub pid: u32,
-    pub flags: u32,
-}
-
 /// `struct wire_wait_stack`.
 #[repr(C)]
 #[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -81,10 +72,7 @@ pub struct WireWaitStack {
     pub ns: u64,
     pub sure_ns: u64,
     pub samples: u64,
-    pub kernel_frames: u32,
-    pub user_frames: u32,
-    pub comm: [u8; 16],
-    pub ips: [u64; 2 * MAX_FRAMES],
+    pub stack: WireTaskStack,
 }
 
 /// `struct wire_wait_process`.
@@ -105,7 +93,7 @@ pub struct WireSleeper {
     pub longest: u64,
     pub threshold: u64,
     pub all: Sum,
-    pub key: WireWaitKey,
+    pub key: WireStackKey,
     pub chance: u32,
     pub flags: u32,
     pub process: WireWaitProcess,
@@ -115,7 +103,6 @@ pub struct WireSleeper {
 const _: () = assert!(size_of::<Sum>() == 16);
 const _: () = assert!(size_of::<WireSleeper>() == 112);
 const _: () = assert!(size_of::<WireWaitsRow>() == 256);
-const _: () = assert!(size_of::<WireWaitKey>() == 24);
 const _: () = assert!(size_of::<WireWaitStack>() == 56 + 16 * MAX_FRAMES);
 const _: () = assert!(size_of::<WireWaitProcess>() == 20);
 
@@ -168,17 +155,13 @@ impl Waits {
 
 /// A stack of the table; None where no wait has ended in it.
 pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>, Damaged> {
-    let key =
-        WireWaitKey::read_from_bytes(key).map_err(|_| Damaged::of::<WireWaitKey>("wire_wait_key", key))?;
+    let key = WireStackKey::decode(key)?;
     let wire = WireWaitStack::read_from_bytes(value)
         .map_err(|_| Damaged::of::<WireWaitStack>("wire_wait_stack", value))?;
     if wire.samples == 0 {
         return Ok(None);
     }
-    let kernel = (wire.kernel_frames as usize).min(MAX_FRAMES);
-    let user = (wire.user_frames as usize).min(MAX_FRAMES);
-    let (kernel, user) = wire.ips[..kernel + user].split_at(kernel);
-    let sample = Sample::new(key.pid, 0, key.flags, task_name(&wire.comm), kernel, user);
+    let sample = wire.stack.sample(&key);
     Ok(Some((sample, Waits { waits: wire.waits, ns: wire.ns, sure_ns: wire.sure_ns, samples: wire.samples })))
 }
 
@@ -320,11 +303,11 @@ mod tests {
 
     fn stack(kernel: &[u64], user: &[u64], samples: u64) -> Vec<u8> {
         let mut wire = WireWaitStack::new_zeroed();
-        wire.kernel_frames = kernel.len() as u32;
-        wire.user_frames = user.len() as u32;
+        wire.stack.kernel_frames = kernel.len() as u32;
+        wire.stack.user_frames = user.len() as u32;
         (wire.waits, wire.ns, wire.sure_ns, wire.samples) = (512, 7, 3, samples);
-        wire.comm[..3].copy_from_slice(b"cat");
-        for (to, from) in wire.ips.iter_mut().zip(kernel.iter().chain(user)) {
+        wire.stack.comm[..3].copy_from_slice(b"cat");
+        for (to, from) in wire.stack.ips.iter_mut().zip(kernel.iter().chain(user)) {
             *to = *from;
         }
         wire.as_bytes().to_vec()
@@ -332,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_stack_is_decoded_to_both_sides() {
-        let key = WireWaitKey { hash: [1, 2], pid: 5, flags: IO };
+        let key = WireStackKey { hash: [1, 2], pid: 5, flags: IO };
         let (sample, waits) = decode_stack(key.as_bytes(), &stack(&[1, 2], &[3], 2)).unwrap().unwrap();
         assert_eq!((sample.pid, sample.flags, sample.comm_bytes()), (5, IO, &b"cat"[..]));
         assert_eq!((sample.kernel(), sample.user()), (&[1, 2][..], &[3][..]));
@@ -341,13 +324,13 @@ mod tests {
 
     #[test]
     fn a_stack_in_which_nobody_has_ended_a_wait_is_none() {
-        let key = WireWaitKey { hash: [1, 2], pid: 5, flags: 0 };
+        let key = WireStackKey { hash: [1, 2], pid: 5, flags: 0 };
         assert_eq!(decode_stack(key.as_bytes(), &stack(&[1], &[], 0)).unwrap(), None);
     }
 
     #[test]
     fn damage_is_an_error_and_too_many_frames_are_as_many_as_fit() {
-        let key = WireWaitKey { hash: [1, 2], pid: 5, flags: 0 };
+        let key = WireStackKey { hash: [1, 2], pid: 5, flags: 0 };
         let mut value = stack(&[1], &[], 1);
         assert!(decode_stack(&[0; 23], &value).is_err());
         assert!(decode_stack(key.as_bytes(), &value[1..]).is_err());

@@ -18,7 +18,7 @@ pub const IO_FLUSHED: u32 = 32;
 pub const IO_BIO: u32 = 64;
 
 /// `SUBMITTER_KERNEL`.
-pub const SUBMITTER_KERNEL: u32 = 1;
+pub const SUBMITTER_KERNEL: u16 = 1;
 
 /// `struct wire_submitter`.
 #[repr(C)]
@@ -28,11 +28,12 @@ pub struct WireSubmitter {
     pub pid: u32,
     pub tid: u32,
     pub cpu: u32,
-    pub flags: u32,
+    pub flags: u16,
+    pub stands_for: u16,
     pub comm: [u8; 16],
     pub sector: u64,
     pub bytes: u32,
-    pub pad: u32,
+    pub stack: u32,
 }
 
 /// `struct wire_io`.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use zerocopy::{FromBytes, Immutable, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::task_name;
 use crate::host::mapped::Mapped;
@@ -43,6 +43,44 @@ pub struct Counters {
 
 const _: () = assert!(size_of::<SampleHead>() == 48);
 const _: () = assert!(size_of::<Counters>() == 16);
+
+/// `struct wire_task_stack`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireTaskStack {
+    pub kernel_frames: u32,
+    pub user_frames: u32,
+    pub comm: [u8; 16],
+    pub ips: [u64; 2 * MAX_FRAMES],
+}
+
+/// `struct wire_stack_key`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireStackKey {
+    pub hash: [u64; 2],
+    pub pid: u32,
+    pub flags: u32,
+}
+
+const _: () = assert!(size_of::<WireTaskStack>() == 24 + 16 * MAX_FRAMES);
+const _: () = assert!(size_of::<WireStackKey>() == 24);
+
+impl WireStackKey {
+    pub fn decode(bytes: &[u8]) -> Result<Self, super::Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| super::Damaged::of::<Self>("wire_stack_key", bytes))
+    }
+}
+
+impl WireTaskStack {
+    /// The stack with its key, as a sample of no thread.
+    pub fn sample(&self, key: &WireStackKey) -> Sample {
+        let kernel = (self.kernel_frames as usize).min(MAX_FRAMES);
+        let user = (self.user_frames as usize).min(MAX_FRAMES);
+        let (kernel, user) = self.ips[..kernel + user].split_at(kernel);
+        Sample::new(key.pid, 0, key.flags, task_name(&self.comm), kernel, user)
+    }
+}
 
 /// One sample without its period: samples that are equal in all of this are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

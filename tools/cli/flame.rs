@@ -9,7 +9,7 @@ use super::{Submitters, cost, duration, percent};
 
 #[derive(Debug, Args)]
 #[command(
-    group = clap::ArgGroup::new("what").args(["on_cpu", "off_cpu", "lock_wait", "reclaim", "diff"]),
+    group = clap::ArgGroup::new("what").args(["on_cpu", "off_cpu", "lock_wait", "io", "reclaim", "diff"]),
     group = clap::ArgGroup::new("format").args(["folded", "pprof", "speedscope"]),
     after_help = "\
 The picture is an SVG that works alone in a browser: hover, click to zoom, search. Below the name of a thread (or of a \
@@ -19,6 +19,7 @@ of all that was measured; what is narrower than --min-width is folded, and the p
   biopsy flame --for 10s -o cpu.svg                      what the CPUs do
   biopsy flame --off-cpu --io-wait --for 10s             what tasks wait for I/O in
   biopsy flame --lock-wait -- fio job.fio                who waits for which lock
+  biopsy flame --io -d nvme0n1 --for 10s                 which code's I/O takes how long, and in which stage
   biopsy flame --folded -o a.folded --for 10s            for other tools, and for --diff
   biopsy flame --diff a.folded b.folded -o diff.svg      what became more, and what less")]
 pub struct Flame {
@@ -35,6 +36,13 @@ pub struct Flame {
     /// How long locks are waited for, by lock and by who waits.
     #[arg(long)]
     pub lock_wait: bool,
+    /// How long I/Os take, by the way that they were handed in and by stage: stacks of 1 in so many as --max-cost allows,
+    /// the times of all.
+    #[arg(long)]
+    pub io: bool,
+    /// With --io: only this device: name, /dev path, major:minor or a by-id path. Can be repeated.
+    #[arg(short, long = "device", value_name = "DEV", requires = "io")]
+    pub devices: Vec<String>,
     /// How long memory is reclaimed, by who has to.
     #[arg(long)]
     pub reclaim: bool,
@@ -81,7 +89,7 @@ pub struct Flame {
     /// Samples per second and CPU.
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..=10000))]
     pub freq: u64,
-    /// What stacks of waits may take of each CPU (1%).
+    /// What stacks of waits and of I/Os may take of each CPU (1%).
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = cost)]
     pub max_cost: f64,
     /// With --off-cpu: waits that are shorter have no stack; they are counted.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 use biopsy::analyze::flame::{FlameSummary, What};
@@ -9,7 +10,7 @@ use biopsy::analyze::locks::waits;
 use biopsy::analyze::profile::Unit;
 use biopsy::analyze::unwinding::unwinding;
 use biopsy::analyze::{blocked, locks, stacks};
-use biopsy::envelope::{Cost, Missing};
+use biopsy::envelope::{Cost, Lost, Missing};
 use biopsy::host::Host;
 use biopsy::probe;
 use biopsy::probe::blocked::{BlockedProbe, WaitOptions};
@@ -17,13 +18,13 @@ use biopsy::probe::filter::Filter;
 use biopsy::probe::locks::LockProbe;
 use biopsy::probe::reclaim::ReclaimProbe;
 use biopsy::probe::stacks::StacksProbe;
-use biopsy::refusal::Refusal;
 use biopsy::render::{folded, text};
 use biopsy::symbols::Symbolizer;
 use biopsy::wire::blocked::RawBlocked;
 use biopsy::wire::locks::Reading;
 use biopsy::wire::stacks::Sample;
 
+use super::io;
 use crate::aside::Aside;
 use crate::cli::Flame;
 use crate::submitters::Chosen;
@@ -33,7 +34,24 @@ pub struct Taken {
     pub summary: FlameSummary,
     pub cost: Cost,
     pub missing: Vec<Missing>,
-    pub losses: BTreeMap<String, BTreeMap<String, u64>>,
+    pub lost: Lost,
+    /// Why it must not be trusted, where that is more than a matter of how much was lost.
+    pub doubt: Option<String>,
+}
+
+/// While a window is open, somebody has to look after what is measured: this is done again and again, for as long as it
+/// is told at most.
+pub type Beat<'a> = &'a mut dyn FnMut(Duration) -> Result<()>;
+
+/// Nobody has to.
+fn nap(time: Duration) -> Result<()> {
+    std::thread::sleep(time);
+    Ok(())
+}
+
+/// Samples, or waits, that are in no stack, by probe and kind.
+fn lost(samples: u64, probe: &str, kinds: BTreeMap<String, u64>) -> Lost {
+    Lost { samples, probes: BTreeMap::from([(probe.to_string(), kinds)]), ..Lost::default() }
 }
 
 /// Attaches, lets `window` pass, and names what came.
@@ -42,7 +60,7 @@ pub fn follow(
     args: &Flame,
     host: &Host,
     chosen: &Chosen,
-    window: impl FnOnce() -> Result<()>,
+    window: impl FnOnce(Beat<'_>) -> Result<()>,
 ) -> Result<Taken> {
     match what {
         What::OnCpu => on_cpu(args, &chosen.filter, window),
@@ -51,13 +69,14 @@ pub fn follow(
             let options =
                 probe::blocked::Options { waits: waits_of(args, chosen), io_wait: what == What::IoWait };
             let probe = BlockedProbe::attach(host, options)?;
-            window()?;
+            window(&mut nap)?;
             let missing = probe.missing().to_vec();
             Ok(blocked_time(what, &probe.finish()?, missing))
         }
+        What::Io => io::follow(args, host, chosen, window),
         What::Reclaim => {
             let probe = ReclaimProbe::attach(host, waits_of(args, chosen))?;
-            window()?;
+            window(&mut nap)?;
             let missing = probe.missing().to_vec();
             Ok(blocked_time(what, &probe.finish()?, missing))
         }
@@ -88,14 +107,10 @@ fn percent(ns: u64, of_ns: u64) -> Option<f64> {
     (ns > 0 && of_ns > 0).then(|| 100.0 * ns as f64 / of_ns as f64)
 }
 
-fn on_cpu(args: &Flame, filter: &Filter, window: impl FnOnce() -> Result<()>) -> Result<Taken> {
-    if !filter.cgroups.is_empty() {
-        let why = "CPU samples do not know their cgroup: leave --cgroup out, and name processes with --pid or --comm";
-        return Err(Refusal::Usage(why.to_string()).into());
-    }
+fn on_cpu(args: &Flame, filter: &Filter, window: impl FnOnce(Beat<'_>) -> Result<()>) -> Result<Taken> {
     let symbolizer = Symbolizer::new();
-    let probe = StacksProbe::attach(args.freq)?;
-    window()?;
+    let probe = StacksProbe::of_groups(args.freq, &filter.cgroups)?;
+    window(&mut nap)?;
     let mut raw = probe.finish()?;
     let cost = Cost {
         cpu_percent: percent(raw.program_ns, raw.duration_ns),
@@ -131,7 +146,8 @@ fn on_cpu(args: &Flame, filter: &Filter, window: impl FnOnce() -> Result<()>) ->
         },
         cost,
         missing: names.missing.clone(),
-        losses: BTreeMap::from([("stacks".to_string(), BTreeMap::from([("samples".to_string(), raw.lost)]))]),
+        lost: lost(raw.lost, "stacks", BTreeMap::from([("samples".to_string(), raw.lost)])),
+        doubt: None,
     })
 }
 
@@ -170,15 +186,17 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
         "have user stacks that are cut: code without frame pointers hides its callers",
     );
     also(totals.queued_ns, "more were spent ready to run, waiting for a CPU, and are not in it");
-    let lost = &summary.lost;
+    let left_out = &summary.lost;
     let kinds = [
-        ("unkept", lost.unkept),
-        ("unmatched", lost.unmatched),
-        ("missed", lost.missed),
-        ("unnamed", lost.unnamed),
-        ("full", lost.full),
-        ("over_budget", lost.over),
+        ("unkept", left_out.unkept),
+        ("unmatched", left_out.unmatched),
+        ("missed", left_out.missed),
+        ("unnamed", left_out.unnamed),
+        ("full", left_out.full),
+        ("over_budget", left_out.over),
     ];
+    // The others have no stack of their own, and are in the sums.
+    let gone = left_out.unkept + left_out.missed;
     Taken {
         summary: FlameSummary {
             what,
@@ -190,8 +208,7 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
                 _ => "every switch of the scheduler".to_string(),
             },
             measured: totals.all.count,
-            // The others have no stack of their own, and are in the sums.
-            lost: lost.unkept + lost.missed,
+            lost: gone,
             period_ns: None,
             notes,
         },
@@ -201,10 +218,8 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
             ..Cost::default()
         },
         missing,
-        losses: BTreeMap::from([(
-            what.word().to_string(),
-            kinds.map(|(kind, n)| (kind.to_string(), n)).into_iter().collect(),
-        )]),
+        lost: lost(gone, what.word(), kinds.map(|(kind, n)| (kind.to_string(), n)).into_iter().collect()),
+        doubt: None,
     }
 }
 
@@ -212,7 +227,7 @@ fn lock_wait(
     args: &Flame,
     host: &Host,
     filter: &Filter,
-    window: impl FnOnce() -> Result<()>,
+    window: impl FnOnce(Beat<'_>) -> Result<()>,
 ) -> Result<Taken> {
     let options = probe::locks::Options {
         filter: filter.clone(),
@@ -226,7 +241,7 @@ fn lock_wait(
     let names = Symbolizer::new().names(&locks::addresses(&end));
     let summary = locks::summarize(host, &first, &end, &names, &[]);
     let (counts, profile) = waits::profiles(&summary);
-    let lost = locks::trust::lost(&summary);
+    let left_out = locks::trust::lost(&summary);
     let stacks = &summary.stacks;
     let mut notes = Vec::new();
     if stacks.is_estimated() {
@@ -249,13 +264,14 @@ fn lock_wait(
                 summary.source_name()
             ),
             measured: summary.events.contentions,
-            lost: lost.events,
+            lost: left_out.events,
             period_ns: None,
             notes,
         },
         cost,
         missing: [locks::missing(&missing, &summary), names.missing.clone()].concat(),
-        losses: lost.probes,
+        lost: Lost { samples: left_out.events, probes: left_out.probes, ..Lost::default() },
+        doubt: None,
     })
 }
 
@@ -265,7 +281,7 @@ type Waited = (Reading, Reading, Vec<Missing>, Cost);
 fn beside(
     host: &Host,
     options: &probe::locks::Options,
-    window: impl FnOnce() -> Result<()>,
+    window: impl FnOnce(Beat<'_>) -> Result<()>,
 ) -> Result<Waited> {
     let (host, options) = (host.clone(), options.clone());
     let attach = move || LockProbe::attach(&host, Path::new("/"), &options);
@@ -276,6 +292,6 @@ fn beside(
         (start.clone(), end.clone(), probe.missing().to_vec(), probe.cost(rate))
     };
     let locks = Aside::start(attach, read)?;
-    window()?;
+    window(&mut nap)?;
     locks.finish()
 }

@@ -2,7 +2,7 @@
 
 use super::super::op::Op;
 use super::super::stage::Stage;
-use super::io::{Owner, Stages, TracedIo};
+use super::io::{Owner, Route, Stages, TracedIo};
 use super::operation::{Kind, OperationEnd, TracedOperation};
 use super::scene::TracedDevice;
 use crate::wire::events::{
@@ -71,6 +71,8 @@ pub fn traced(devices: &[TracedDevice], io: &WireIo, operation: Option<&WireOper
             cpu: by.cpu,
             kernel: by.flags & SUBMITTER_KERNEL != 0,
         }),
+        route: (marked(IO_HAS_SUBMITTER) && by.stack != 0)
+            .then(|| Route { stack: by.stack, stands_for: 1 << by.stands_for.min(63) }),
         completion_cpu: io.cpu,
         operation: end.or((io.operation != 0).then_some(TracedOperation { id: io.operation, end: None })),
         merged: Vec::new(),

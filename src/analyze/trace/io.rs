@@ -38,6 +38,8 @@ pub struct TracedIo {
     /// After its data it waited for a flush, which `total_ns` has and no stage.
     pub flushed: bool,
     pub owner: Option<Owner>,
+    /// By which way it was handed in, where that was noted.
+    pub route: Option<Route>,
     pub completion_cpu: u32,
     pub operation: Option<TracedOperation>,
     /// Other operations that ended with this I/O, since their bios were merged into it.
@@ -49,6 +51,14 @@ pub struct TracedIo {
 pub struct Stages(pub(super) [Option<u64>; 5]);
 
 impl Stages {
+    /// For tests.
+    #[cfg(test)]
+    pub(crate) fn of(all: &[(Stage, u64)]) -> Self {
+        let mut stages = Self::default();
+        all.iter().for_each(|(stage, ns)| stages.0[*stage as usize] = Some(*ns));
+        stages
+    }
+
     /// Name and length of each that is there.
     pub fn iter(&self) -> impl Iterator<Item = (Stage, u64)> + '_ {
         Stage::ALL.into_iter().zip(self.0).filter_map(|(stage, ns)| Some((stage, ns?)))
@@ -63,6 +73,15 @@ impl Stages {
         self.0[Stage::Queue as usize] = None;
         self
     }
+}
+
+/// The stack that an I/O was handed in by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Route {
+    /// The number of the stack.
+    pub stack: u32,
+    /// I/Os for which this one stands.
+    pub stands_for: u64,
 }
 
 /// The task that handed an I/O in.

@@ -13,6 +13,7 @@ use super::super::skel;
 use super::super::skel::latency::{LatencySkel, OpenLatencySkel};
 use super::super::syscalls;
 use super::programs;
+use super::submits;
 use super::wanted::Wanted;
 use crate::wire::generator::GENERATOR_PLACES;
 
@@ -60,6 +61,9 @@ pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut Wanted) -> Result<Lat
     }
     if let Some(asked) = &wanted.events {
         events::prepare(&mut open, asked, wanted.cpus)?;
+    }
+    if let Some(asked) = &wanted.stacks {
+        submits::prepare(&mut open, asked, wanted.cpus)?;
     }
     programs::choose(&mut open, wanted);
     let skel = open.load().map_err(|e| refusal("loading the probes", &e))?;

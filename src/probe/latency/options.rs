@@ -2,6 +2,7 @@
 
 use super::super::events::EventOptions;
 use super::super::filter::Filter;
+use super::submits::StackOptions;
 
 /// What to trace.
 #[derive(Debug, Clone)]
@@ -20,6 +21,8 @@ pub struct Options {
     pub parts: bool,
     /// Send an event per I/O; None: nobody looks at each.
     pub events: Option<EventOptions>,
+    /// Take stacks of who hands in, and send events of only those I/Os that have one. Needs `events`.
+    pub stacks: Option<StackOptions>,
     /// What I/Os are counted apart by, `BY_*` of the wire; None: they are not.
     pub group_by: Option<u32>,
     /// Whose I/O is followed.
@@ -43,6 +46,7 @@ impl Default for Options {
             operations: true,
             parts: false,
             events: None,
+            stacks: None,
             group_by: None,
             filter: Filter::default(),
             generator: false,

@@ -4,6 +4,7 @@ use super::super::btf::{self, EventHome, KernelBtf, RingSubmit};
 use super::super::events::EventOptions;
 use super::super::filter::Filter;
 use super::super::groups::Grouping;
+use super::submits::StackOptions;
 use crate::host::rights::Rights;
 
 /// What is loaded: what was asked for, less what this kernel does not have or refuses.
@@ -22,6 +23,7 @@ pub struct Wanted {
     /// The place of the bio in block_bio_complete, where a bio-based device is traced.
     pub bio_complete: Option<u32>,
     pub events: Option<EventOptions>,
+    pub stacks: Option<StackOptions>,
     pub cpus: u32,
     pub grouping: Option<Grouping>,
     pub filter: Filter,

@@ -9,11 +9,11 @@ use crate::envelope::Envelope;
 /// Frames that weigh most.
 const MOST_FRAMES: usize = 100;
 
-/// One object. `product`: where the stacks went, and in which form.
+/// One object. `product`: where the stacks went, and in which form; None: there was nothing to write.
 pub fn render(
     envelope: &Envelope,
     summary: &FlameSummary,
-    product: (&str, &str),
+    product: Option<(&str, &str)>,
     status: Option<i32>,
 ) -> Vec<u8> {
     let mut all = super::object("biopsy.flame/1", envelope);
@@ -27,7 +27,7 @@ pub fn render(
     add("notes", json!(summary.notes));
     let frame = |heavy: crate::analyze::flame::Heavy| json!({"frame": heavy.name, "area": heavy.area.name(), "own": heavy.own, "total": heavy.total});
     add("frames", summary.heaviest(MOST_FRAMES).into_iter().map(frame).collect());
-    add("product", json!({"path": product.0, "format": product.1}));
+    add("product", product.map_or(Value::Null, |(path, format)| json!({"path": path, "format": format})));
     all.extend(status.map(|status| ("command_status".to_string(), status.into())));
     super::line(all)
 }

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * By which way an I/O was handed in: the stacks of some of the bios that enter the block layer, one
+ * in so many as their budget allows. For the latency programs, whose `config` must stand before it;
+ * nothing of it is left in the kernel without `config.want_stacks`.
+ */
+#ifndef BIOPSY_SUBMIT_STACKS_H
+#define BIOPSY_SUBMIT_STACKS_H
+
+#include "compat.h"
+#include "task_stack.h"
+#include "wire.h"
+
+/* User space sets the sizes. Made in advance: bios enter where nobody may wait for memory. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct wire_stack_key);
+	__type(value, struct wire_submit_stack);
+} submit_stacks SEC(".maps");
+
+/* One per CPU, as `submit_scratch`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_submit_row);
+} submit_rows SEC(".maps");
+
+/* Too large for the BPF stack. */
+struct submit_scratch {
+	struct wire_stack_key key;
+	struct wire_submit_stack taken;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct submit_scratch);
+} submit_scratch SEC(".maps");
+
+/* A number is that of a CPU and what that has counted up to. */
+#define SUBMIT_NUMBER_BITS 16
+/* Far beyond what any budget asks for. */
+#define MOST_ONE_IN 20
+/* Of a period's budget, when the load is suddenly another: then the rest of the period has no
+ * stacks. */
+#define MOST_SUBMIT_BUDGETS 4
+
+/*
+ * The number of the stack in a CPU's scratch, which gets one where it is new; 0: there is no room.
+ * Not static: see VERIFIED_ONCE. What is a function's argument is no key of a map for 6.1.
+ */
+VERIFIED_ONCE int number_stack(__u32 cpu)
+{
+	struct submit_scratch *s = bpf_map_lookup_elem(&submit_scratch, &cpu);
+	struct wire_submit_row *row = bpf_map_lookup_elem(&submit_rows, &cpu);
+	struct wire_submit_stack *known;
+
+	if (!s || !row)
+		return 0;
+	hash_task_stack(&s->taken.stack, &s->key);
+	known = bpf_map_lookup_elem(&submit_stacks, &s->key);
+	if (!known) {
+		s->taken.number = cpu << SUBMIT_NUMBER_BITS | ((row->numbered + 1) & 0xffff);
+		/* Another CPU may have been first. */
+		if (!bpf_map_update_elem(&submit_stacks, &s->key, &s->taken, BPF_NOEXIST)) {
+			row->numbered++;
+			return s->taken.number;
+		}
+		known = bpf_map_lookup_elem(&submit_stacks, &s->key);
+	}
+	return known ? known->number : 0;
+}
+
+/* A new period: more may be taken. */
+static __always_inline void begin_submit_period(struct wire_submit_row *row, __u64 now)
+{
+	if (now - row->period_began < config.stack_period_ns)
+		return;
+	row->period_began = now;
+	if (row->period_ns < config.stack_budget_ns / 2 && row->one_in)
+		row->one_in--;
+	row->period_ns = 0;
+	row->raise_at = config.stack_budget_ns;
+}
+
+/* What a stack took; each time that another budget is spent within a period half as many are
+ * taken. */
+static __always_inline void spend_on_submit(struct wire_submit_row *row, __u64 ns)
+{
+	row->stack_ns += ns;
+	row->period_ns += ns;
+	if (row->period_ns < row->raise_at)
+		return;
+	row->raise_at += config.stack_budget_ns;
+	if (row->one_in < MOST_ONE_IN)
+		row->one_in++;
+	if (row->most_one_in < row->one_in)
+		row->most_one_in = row->one_in;
+}
+
+/*
+ * Takes the stack by which the current task hands in a bio, where it is this one's turn. Which ones
+ * are taken is left to chance, or a load with a rhythm would be seen on one foot. Before the bio
+ * has its stamp: what it takes is in no stage of the I/O, but in its operation's submit.
+ */
+static __always_inline int take_route(void *ctx)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct wire_submit_row *row;
+	struct submit_scratch *s;
+	__u64 began;
+
+	row = bpf_map_lookup_elem(&submit_rows, &cpu);
+	if (!row)
+		return 0;
+	if (row->skip) {
+		row->skip--;
+		return 0;
+	}
+	s = bpf_map_lookup_elem(&submit_scratch, &cpu);
+	if (!s)
+		return 0;
+	/* An interrupt may hand in a bio, too. */
+	if (row->busy) {
+		row->nested++;
+		return 0;
+	}
+	row->busy = 1;
+	began = bpf_ktime_get_ns();
+	/* As likely as the gap before it was drawn. */
+	row->stands_for = row->one_in;
+	begin_submit_period(row, began);
+	if (row->period_ns >= MOST_SUBMIT_BUDGETS * config.stack_budget_ns) {
+		row->over++;
+	} else {
+		s->key.pid = bpf_get_current_pid_tgid() >> 32;
+		s->key.flags =
+		    take_task_stack(ctx, (void *)bpf_get_current_task(), &s->taken.stack, 1);
+		row->stack = number_stack(cpu);
+		row->bio = argument_address(ctx, arguments.bio_queue);
+		if (row->stack)
+			row->taken++;
+		else
+			row->full++;
+		spend_on_submit(row, bpf_ktime_get_ns() - began);
+	}
+	/* From 0 to twice as many, less 2: in the mean one of 1 << one_in. */
+	row->skip = bpf_get_prandom_u32() % ((2u << (row->one_in & 31)) - 1);
+	row->busy = 0;
+	return 0;
+}
+
+/* Where the stack of this bio was taken last on this CPU. */
+static __always_inline void note_route(struct wire_submitter *by, __u64 bio)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct wire_submit_row *row = bpf_map_lookup_elem(&submit_rows, &cpu);
+
+	if (!row || row->bio != bio)
+		return;
+	row->bio = 0;
+	by->stack = row->stack;
+	by->stands_for = row->stands_for;
+}
+
+#endif

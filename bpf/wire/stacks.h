@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What crosses the line of stacks: samples of CPUs, and stacks of the current task. Included by
+ * wire.h alone. */
+#ifndef BIOPSY_WIRE_STACKS_H
+#define BIOPSY_WIRE_STACKS_H
+
+/* The kernel's own default limit (kernel.perf_event_max_stack). */
+#define STACK_FRAMES 127
+
+enum stack_flags {
+	STACK_KTHREAD = 1,	 /* the task is a kernel thread: no user stack was asked for */
+	STACK_KERNEL_FAILED = 2, /* no kernel stack, although there may be one */
+	STACK_USER_FAILED = 4,	 /* no user stack, although the task has a user side */
+};
+
+/*
+ * Head of one sample. kernel_frames, then user_frames addresses of 8 bytes follow, each leaf
+ * first. A sample without kernel frames and without STACK_KERNEL_FAILED was taken in user mode.
+ */
+struct stack_sample {
+	__u32 pid; /* thread group; 0: the idle task */
+	__u32 tid;
+	__u32 cpu;
+	__u32 flags;
+	__u64 period; /* what the sample stands for: ns of cpu-clock, or cycles */
+	__u16 kernel_frames;
+	__u16 user_frames;
+	__u32 pad;
+	char comm[16]; /* written by strangers: any bytes */
+};
+_Static_assert(sizeof(struct stack_sample) == 48, "src/wire/stacks.rs mirrors it");
+
+/* What the sampler is told. */
+struct stack_config {
+	/* Only tasks of these groups. */
+	__u32 want_cgroups;
+	/* Groups are those of v2. */
+	__u32 unified_cgroups;
+};
+
+/* Samples that user space will never see. */
+struct stack_counters {
+	__u64 ring_full;  /* no room in the ring buffer (or its lock was taken, in an NMI) */
+	__u64 no_scratch; /* never: the lookup of an existing array slot failed */
+};
+_Static_assert(sizeof(struct stack_counters) == 16, "src/wire/stacks.rs mirrors it");
+
+/* Both sides of a task's stack. */
+struct wire_task_stack {
+	__u32 kernel_frames;
+	__u32 user_frames;
+	char comm[16]; /* written by strangers: any bytes */
+	/* The kernel's, then the user's, each leaf first. */
+	__u64 ips[2 * STACK_FRAMES];
+};
+_Static_assert(sizeof(struct wire_task_stack) == 24 + 16 * STACK_FRAMES, "wire_task_stack");
+
+struct wire_stack_key {
+	/* Of all frames and of the thread's name: two sums of the same, which do not collide both.
+	 */
+	__u64 hash[2];
+	__u32 pid;
+	/* enum stack_flags, and those of who takes the stack. */
+	__u32 flags;
+};
+_Static_assert(sizeof(struct wire_stack_key) == 24, "wire_stack_key");
+
+/* Who hands I/Os in: what a submitter's `stack` is the number of. */
+struct wire_submit_stack {
+	__u32 number;
+	__u32 pad;
+	struct wire_task_stack stack;
+};
+_Static_assert(sizeof(struct wire_submit_stack) == 32 + 16 * STACK_FRAMES, "wire_submit_stack");
+
+/* Of one CPU. Only that one writes it. */
+struct wire_submit_row {
+	/* Bios whose stack was taken. */
+	__u64 taken;
+	/* That should have been taken: the table was full, the budget was spent, or the CPU was
+	   about to take another. */
+	__u64 full;
+	__u64 over;
+	__u64 nested;
+	/* What the stacks took. */
+	__u64 stack_ns;
+	__u64 period_began;
+	__u64 period_ns;
+	/* Of the period, when fewer are taken. */
+	__u64 raise_at;
+	/* The last that was taken: whose, which, and that it stands for 1 << stands_for. */
+	__u64 bio;
+	__u32 stack;
+	__u32 stands_for;
+	/* Bios until the next. */
+	__u32 skip;
+	/* One of 1 << one_in is taken; and the most that this was. */
+	__u32 one_in;
+	__u32 most_one_in;
+	/* Stacks that this CPU has numbered. */
+	__u32 numbered;
+	__u32 busy;
+	__u32 pad[7];
+};
+_Static_assert(sizeof(struct wire_submit_row) == 128, "wire_submit_row");
+
+#endif

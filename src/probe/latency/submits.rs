@@ -1,0 +1,59 @@
+//! By which ways I/Os are handed in: one stack in so many, as a budget allows.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::super::libbpf::element;
+use super::super::skel::latency::{LatencySkel, OpenLatencySkel};
+use crate::wire::submits::{Submits, WireSubmitRow, decode_stack};
+
+/// The budget is kept over so long.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// A number has room for so many of each CPU (`SUBMIT_NUMBER_BITS`).
+const MOST_ROOM: u32 = (1 << 16) - 1;
+
+/// Which stacks are taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StackOptions {
+    /// What taking them may cost, in percent of each CPU.
+    pub max_cost: f64,
+    /// Distinct stacks that are kept. Each takes 2 KiB.
+    pub room: u32,
+}
+
+impl Default for StackOptions {
+    fn default() -> Self {
+        Self { max_cost: 1.0, room: 8192 }
+    }
+}
+
+/// Sizes the maps, and tells the programs what is asked for. Before they are loaded.
+pub fn prepare(open: &mut OpenLatencySkel<'_>, options: &StackOptions, cpus: u32) -> Result<()> {
+    let maps = &mut open.maps;
+    maps.submit_stacks.set_max_entries(options.room.clamp(1, MOST_ROOM))?;
+    maps.submit_rows.set_max_entries(cpus)?;
+    maps.submit_scratch.set_max_entries(cpus)?;
+    let config = &mut maps.rodata_data.as_mut().context("the object has read-only data")?.config;
+    config.want_stacks = 1;
+    config.stack_period_ns = PERIOD.as_nanos() as u64;
+    config.stack_budget_ns = (PERIOD.as_nanos() as f64 * options.max_cost.clamp(0.0, 100.0) / 100.0) as u64;
+    Ok(())
+}
+
+/// All that were taken so far, without the mappings of the processes.
+pub fn read(skel: &LatencySkel<'_>, cpus: u32) -> Result<Submits> {
+    let mut all = Submits { one_in: 1, ..Submits::default() };
+    for cpu in 0..cpus {
+        all.count(&WireSubmitRow::decode(&element(&skel.maps.submit_rows, cpu)?)?);
+    }
+    let table = &skel.maps.submit_stacks;
+    for key in table.keys() {
+        let Some(value) = table.lookup(&key, MapFlags::ANY)? else { continue };
+        let (number, stack) = decode_stack(&key, &value)?;
+        all.stacks.insert(number, stack);
+    }
+    Ok(all)
+}

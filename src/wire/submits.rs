@@ -1,0 +1,125 @@
+//! By which ways I/Os were handed in: the mirror of `struct wire_submit_stack` and `struct wire_submit_row`.
+
+use std::collections::HashMap;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::Damaged;
+use super::stacks::{MAX_FRAMES, Sample, WireStackKey, WireTaskStack};
+use crate::host::mapped::Mapped;
+
+/// `struct wire_submit_stack`.
+#[repr(C)]
+#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireSubmitStack {
+    pub number: u32,
+    pub pad: u32,
+    pub stack: WireTaskStack,
+}
+
+/// `struct wire_submit_row`: of one CPU.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireSubmitRow {
+    pub taken: u64,
+    pub full: u64,
+    pub over: u64,
+    pub nested: u64,
+    pub stack_ns: u64,
+    pub period_began: u64,
+    pub period_ns: u64,
+    pub raise_at: u64,
+    pub bio: u64,
+    pub stack: u32,
+    pub stands_for: u32,
+    pub skip: u32,
+    pub one_in: u32,
+    pub most_one_in: u32,
+    pub numbered: u32,
+    pub busy: u32,
+    pub pad: [u32; 7],
+}
+
+const _: () = assert!(size_of::<WireSubmitStack>() == 32 + 16 * MAX_FRAMES);
+const _: () = assert!(size_of::<WireSubmitRow>() == 128);
+
+impl WireSubmitRow {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_submit_row", bytes))
+    }
+}
+
+/// A stack of the table, with its number.
+pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<(u32, Sample), Damaged> {
+    let key = WireStackKey::decode(key)?;
+    let wire = WireSubmitStack::read_from_bytes(value)
+        .map_err(|_| Damaged::of::<WireSubmitStack>("wire_submit_stack", value))?;
+    Ok((wire.number, wire.stack.sample(&key)))
+}
+
+/// The ways of a window.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Submits {
+    /// By the number that an I/O's event has.
+    pub stacks: HashMap<u32, Sample>,
+    /// What the processes that handed in had mapped, read while they lived.
+    pub maps: Mapped,
+    /// Bios whose stack was taken.
+    pub taken: u64,
+    /// Those that should have been and were not: the table was full; the budget was spent; an interrupt came between.
+    pub full: u64,
+    pub over: u64,
+    pub nested: u64,
+    /// One of so many at least was taken at all times.
+    pub one_in: u64,
+    /// What taking them took.
+    pub stack_ns: u64,
+}
+
+impl Submits {
+    /// What one stack took; 0 without any.
+    pub fn stack_mean_ns(&self) -> u64 {
+        self.stack_ns.checked_div(self.taken + self.full).unwrap_or(0)
+    }
+
+    /// Takes in what a CPU counted.
+    pub fn count(&mut self, row: &WireSubmitRow) {
+        self.taken += row.taken;
+        self.full += row.full;
+        self.over += row.over;
+        self.nested += row.nested;
+        self.stack_ns += row.stack_ns;
+        self.one_in = self.one_in.max(1 << row.most_one_in.min(63));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::FromZeros as _;
+
+    use super::*;
+
+    #[test]
+    fn a_stack_has_its_number() {
+        let mut wire = WireSubmitStack::new_zeroed();
+        wire.number = 1 << 16 | 7;
+        (wire.stack.kernel_frames, wire.stack.user_frames) = (2, 1);
+        wire.stack.ips[..3].copy_from_slice(&[10, 20, 30]);
+        wire.stack.comm[..3].copy_from_slice(b"fio");
+        let key = WireStackKey { hash: [1, 2], pid: 5, flags: 4 };
+        let (number, sample) = decode_stack(key.as_bytes(), wire.as_bytes()).unwrap();
+        assert_eq!((number, sample.pid, sample.flags), (0x10007, 5, 4));
+        assert_eq!((sample.kernel(), sample.user()), (&[10, 20][..], &[30][..]));
+        assert_eq!(sample.comm_bytes(), b"fio");
+        assert!(decode_stack(key.as_bytes(), &wire.as_bytes()[1..]).is_err());
+    }
+
+    #[test]
+    fn what_cpus_counted_adds_up() {
+        let mut all = Submits::default();
+        let row = WireSubmitRow { taken: 3, full: 1, over: 2, most_one_in: 4, ..WireSubmitRow::default() };
+        all.count(&row);
+        all.count(&WireSubmitRow { taken: 1, most_one_in: 2, ..WireSubmitRow::default() });
+        assert_eq!((all.taken, all.full, all.over, all.one_in), (4, 1, 2, 16));
+    }
+}
