@@ -68,7 +68,8 @@ pub enum Verb {
     Locks(Locks),
     /// What the threads are doing: how many run or wait, in which system call and where in the kernel.
     Threads(Threads),
-    /// A flame graph: what the CPUs do, what tasks are blocked on, which locks they wait for, who reclaims memory.
+    /// A flame graph: what the CPUs do, what tasks are blocked on, which locks they wait for, whose I/O takes how long,
+    /// who reclaims memory.
     Flame(Flame),
     /// Each I/O, one line: every stage, who handed it in, where it ran, what the application called it.
     Trace(Trace),

@@ -27,6 +27,9 @@ mod generated {
     pub mod paths {
         include!(concat!(env!("OUT_DIR"), "/paths.skel.rs"));
     }
+    pub mod stacks {
+        include!(concat!(env!("OUT_DIR"), "/stacks.skel.rs"));
+    }
     pub mod threads {
         include!(concat!(env!("OUT_DIR"), "/threads.skel.rs"));
     }
@@ -35,7 +38,9 @@ mod generated {
     }
 }
 
-pub use generated::{baseline, blocked, interrupts, latency, locks, pagecache, paths, reclaim, threads};
+pub use generated::{
+    baseline, blocked, interrupts, latency, locks, pagecache, paths, reclaim, stacks, threads,
+};
 
 use self::generated::latency_old;
 
@@ -55,7 +60,7 @@ use crate::wire::pagecache::{
 use crate::wire::parts::WirePartRow;
 use crate::wire::places::{WirePlace, WireStamps};
 use crate::wire::rows::{WireBounds, WireOperationRow, WireRow, WireTotal};
-use crate::wire::stacks::{WireStackKey, WireTaskStack};
+use crate::wire::stacks::{Counters, SampleHead, WireStackKey, WireTaskStack};
 use crate::wire::submits::{WireSubmitRow, WireSubmitStack};
 use crate::wire::threads::WireThread;
 use crate::wire::{WireBioIo, WireCounters, WireDevice, WireExtent, WireSlot};
@@ -140,6 +145,8 @@ same_layout!(latency_old::types::rodata, latency::types::rodata: config argument
 same_layout!(latency_old::types::bss, latency::types::bss: running over unlearned unfollowed event_floor_ns groups_made);
 same_layout!(WireSubmitter, latency::types::wire_submitter:
     cgroup pid tid cpu flags stands_for comm sector bytes stack);
+same_layout!(SampleHead, stacks::types::stack_sample: pid tid cpu flags period kernel_frames user_frames comm);
+same_layout!(Counters, stacks::types::stack_counters: ring_full no_scratch);
 same_layout!(WireTaskStack, latency::types::wire_task_stack: kernel_frames user_frames comm ips);
 same_layout!(WireSubmitStack, latency::types::wire_submit_stack: number stack);
 same_layout!(WireSubmitRow, latency::types::wire_submit_row: taken full over nested stack_ns period_began

@@ -17,28 +17,10 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, RingBufferBuilder, libbpf_sy
 
 use crate::host::cgroups::Hierarchy;
 use crate::host::mapped::Mapped;
+use crate::probe::skel::stacks as skel;
 use crate::probe::{btf, perf_event};
 use crate::refusal::Refusal;
-use crate::wire::stacks::{RawProfile, Sample, SampleHead, Sampler, Tally, decode};
-
-/// Generated from `bpf/stacks.bpf.c`.
-#[allow(clippy::all, clippy::pedantic, single_use_lifetimes, unused)]
-mod skel {
-    include!(concat!(env!("OUT_DIR"), "/stacks.skel.rs"));
-}
-
-// The two sides must agree to the byte: a drift stops the build.
-const _: () = {
-    use skel::types::{stack_counters, stack_sample};
-    use std::mem::offset_of;
-    assert!(size_of::<SampleHead>() == size_of::<stack_sample>());
-    assert!(offset_of!(SampleHead, flags) == offset_of!(stack_sample, flags));
-    assert!(offset_of!(SampleHead, period) == offset_of!(stack_sample, period));
-    assert!(offset_of!(SampleHead, kernel_frames) == offset_of!(stack_sample, kernel_frames));
-    assert!(offset_of!(SampleHead, user_frames) == offset_of!(stack_sample, user_frames));
-    assert!(offset_of!(SampleHead, comm) == offset_of!(stack_sample, comm));
-    assert!(size_of::<crate::wire::stacks::Counters>() == size_of::<stack_counters>());
-};
+use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally, decode};
 
 /// How often the ring is emptied. Each look costs one wake-up; the ring holds five times as much.
 const DRAIN_EVERY: Duration = Duration::from_millis(50);

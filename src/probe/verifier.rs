@@ -8,7 +8,7 @@ use libbpf_rs::{AsRawLibbpf, Object, ObjectBuilder, OpenObject, libbpf_sys};
 
 use super::btf::KernelBtf;
 use super::libbpf;
-use super::skel::{self, blocked, interrupts, latency, locks, pagecache, paths, reclaim, threads};
+use super::skel::{self, blocked, interrupts, latency, locks, pagecache, paths, reclaim, stacks, threads};
 use crate::host::abilities::VerifiedProgram;
 
 /// The log holds the verifier's totals only (BPF_LOG_STATS), which are a few lines.
@@ -162,6 +162,16 @@ fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Res
         constants.config.want_filter = u32::MAX;
         constants.config.want_user = 1;
         constants.config.has_state = btf.switch_tells_state().into();
+        return Ok(());
+    }
+    if name == "stacks" {
+        anyhow::ensure!(
+            bytes.len() == size_of::<stacks::types::rodata>(),
+            "other constants than those known"
+        );
+        // SAFETY: as below, with the struct of this object.
+        let constants = unsafe { &mut *bytes.as_mut_ptr().cast::<stacks::types::rodata>() };
+        constants.config.want_cgroups = 1;
         return Ok(());
     }
     if name == "paths" {

@@ -7,7 +7,9 @@ share() {
 about() {
     local is
     is=$(share "$1" "$2")
-    [ "$is" -ge $(($3 - $4)) ] && [ "$is" -le $(($3 + $4)) ] || fail "$1: $2 holds $is tenths of a percent, not $3"
+    if [ "$is" -lt $(($3 - $4)) ] || [ "$is" -gt $(($3 + $4)) ]; then
+        fail "$1: $2 holds $is tenths of a percent, not $3"
+    fi
 }
 # The sum of the file is what the view says.
 whole() {
@@ -15,8 +17,8 @@ whole() {
 }
 
 for name in cpu sides io few; do
-    exited $name 0
-    whole $name
+    exited "$name" 0
+    whole "$name"
 done
 about cpu sixty 600 30
 about cpu thirty 300 30
