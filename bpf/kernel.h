@@ -264,6 +264,11 @@ struct sched_info {
 	unsigned long long last_queued;
 } CORE;
 
+/* Since 5f0ed774ed29 (5.0) it counts. */
+struct blk_plug {
+	unsigned short rq_count;
+} CORE;
+
 struct task_struct {
 	struct thread_info thread_info;
 	struct sched_entity se;
@@ -294,6 +299,7 @@ struct task_struct {
 	void *worker_private;
 	struct task_struct *group_leader;
 	char comm[16];
+	struct blk_plug *plug;
 } CORE;
 
 /* How large a mapping's folios are stands in its flags since 4f661701731a (6.12). */

@@ -105,15 +105,19 @@ static __always_inline void spend_on_submit(struct wire_submit_row *row, __u64 n
 /*
  * Takes the stack by which the current task hands in a bio, where it is this one's turn. Which ones
  * are taken is left to chance, or a load with a rhythm would be seen on one foot. Before the bio
- * has its stamp: what it takes is in no stage of the I/O, but in its operation's submit.
+ * has its stamp: what it takes is in no stage of the I/O, but in its operation's submit, and in the
+ * queue of the requests that wait in the task's plug meanwhile.
  */
 static __always_inline int take_route(void *ctx)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct wire_submit_row *row;
 	struct submit_scratch *s;
+	struct task_struct *task;
 	__u64 began;
 
+	if (!config.stack_budget_ns)
+		return 0;
 	row = bpf_map_lookup_elem(&submit_rows, &cpu);
 	if (!row)
 		return 0;
@@ -138,14 +142,15 @@ static __always_inline int take_route(void *ctx)
 		row->over++;
 	} else {
 		s->key.pid = bpf_get_current_pid_tgid() >> 32;
-		s->key.flags =
-		    take_task_stack(ctx, (void *)bpf_get_current_task(), &s->taken.stack, 1);
+		task = (void *)bpf_get_current_task();
+		s->key.flags = take_task_stack(ctx, task, &s->taken.stack, 1);
 		row->stack = number_stack(cpu);
 		row->bio = argument_address(ctx, arguments.bio_queue);
 		if (row->stack)
 			row->taken++;
 		else
 			row->full++;
+		row->plugged = BPF_CORE_READ(task, plug, rq_count);
 		spend_on_submit(row, bpf_ktime_get_ns() - began);
 	}
 	/* From 0 to twice as many, less 2: in the mean one of 1 << one_in. */
@@ -165,6 +170,7 @@ static __always_inline void note_route(struct wire_submitter *by, __u64 bio)
 	row->bio = 0;
 	by->stack = row->stack;
 	by->stands_for = row->stands_for;
+	by->plugged = row->plugged < 255 ? row->plugged : 255;
 }
 
 #endif

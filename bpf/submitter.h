@@ -33,11 +33,15 @@ static __always_inline __u64 cgroup_of_bio(struct bio *bio)
 	int level = 0;
 
 	if (bpf_core_field_exists(struct bio, bi_blkg)) {
-		struct blkcg_gq *group = BPF_CORE_READ(bio, bi_blkg);
+		struct blkcg_gq *group = FIELD(bio, bi_blkg);
 
 		if (group) {
-			charged = BPF_CORE_READ(group, blkcg, css.cgroup, kn, id);
-			level = BPF_CORE_READ(group, blkcg, css.cgroup, level);
+			struct blkcg *blkcg = FIELD(group, blkcg);
+			struct cgroup *cgroup = FIELD(blkcg, css.cgroup);
+			struct kernfs_node *folder = FIELD(cgroup, kn);
+
+			charged = FIELD(folder, id);
+			level = FIELD(cgroup, level);
 		}
 	}
 	if (config.unified_cgroups && (!charged || is_below(level, charged)))
@@ -124,8 +128,8 @@ static __noinline void note_submitter(struct bio *bio, struct wire_submitter *su
 		note_task(submitter);
 		submitter->cgroup = cgroup_of_bio(bio);
 	}
-	submitter->sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
-	submitter->bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
+	submitter->sector = FIELD(bio, bi_iter.bi_sector);
+	submitter->bytes = FIELD(bio, bi_iter.bi_size);
 	if (config.want_stacks)
 		note_route(submitter, (__u64)bio);
 }

@@ -353,8 +353,10 @@ struct wire_submitter {
 	__u32 cpu;
 	/* SUBMITTER_KERNEL: a kernel thread, which writes back or serves a layer. */
 	__u16 flags;
-	/* The stack stands for 1 << stands_for I/Os. */
-	__u16 stands_for;
+	/* The stack stands for 1 << stands_for I/Os; and while it was taken so many requests waited
+	   in the task's plug. */
+	__u8 stands_for;
+	__u8 plugged;
 	/* Of the thread; of the process where groups are made by process. Any bytes. */
 	char comm[16];
 	/* Of the bio as it came: where it begins on the disk, and its length. */

@@ -72,6 +72,19 @@ impl Names {
         self.user.get(&(pid, address)).map_or(&[], |names| names)
     }
 
+    /// Places that have no name, by what stands in a name's stead. Not those that share it with another file's.
+    pub fn unnamed(&self) -> BTreeMap<String, Place> {
+        let mut all: BTreeMap<String, Option<&Place>> = BTreeMap::new();
+        for (at, place) in &self.places {
+            let label = place.label();
+            if self.user.get(at).is_some_and(|names| **names == [label.as_str()]) {
+                let kept = all.entry(label).or_insert(Some(place));
+                *kept = kept.filter(|kept| *kept == place);
+            }
+        }
+        all.into_iter().filter_map(|(label, place)| Some((label, place?.clone()))).collect()
+    }
+
     /// Where an address of a process lies; None outside of every mapping.
     pub fn place(&self, pid: u32, address: u64) -> Option<&Place> {
         self.places.get(&(pid, address))

@@ -73,6 +73,46 @@ fn functions_have_the_shares_that_they_take() {
     }
 }
 
+/// Who has the program with its symbols can name what had none when it ran: elsewhere, and later.
+#[test]
+fn what_has_no_name_can_be_named_elsewhere() {
+    if !can_see("what_has_no_name_can_be_named_elsewhere") {
+        return;
+    }
+    let folder = Folder::new("nameless");
+    folder.compile("known_shares", SHARES, &["-O0", "-Wl,--build-id"]);
+    let (whole, bare) = (folder.path("known_shares"), folder.path("bare"));
+    let tool = |name: &str, args: &[&str]| {
+        let output = std::process::Command::new(name).args(args).output().unwrap();
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    tool("strip", &["-o", bare.to_str().unwrap(), whole.to_str().unwrap()]);
+    let out = folder.path("out.pb.gz");
+    let words =
+        ["flame", "--pprof", "-F", "499", "--comm", "bare", "--json", "-o", out.to_str().unwrap(), "--"];
+    let output = run(&[&words[..], &[bare.to_str().unwrap()]].concat());
+    let view = object(&output, FLAME);
+    let (mut all, mut sixty) = (0.0, 0.0);
+    for place in view["unnamed"].as_array().unwrap() {
+        let frame = view["frames"].as_array().unwrap().iter().find(|frame| frame["frame"] == place["frame"]);
+        let (Some(frame), Some(address)) = (frame, place["address"].as_u64()) else { continue };
+        if place["file"] != bare.to_str().unwrap() {
+            continue;
+        }
+        let notes = tool("readelf", &["-n", whole.to_str().unwrap()]);
+        assert!(notes.contains(place["build_id"].as_str().unwrap()), "{place} {notes}");
+        let line = tool("addr2line", &["-f", "-e", whole.to_str().unwrap(), &format!("{address:#x}")]);
+        let own = number(&frame["own"]) as f64;
+        let name = line.lines().next().unwrap().to_string();
+        assert!(["work", "sixty", "thirty", "ten", "main"].contains(&name.as_str()), "{place} is {name}");
+        all += own;
+        sixty += if name == "work" { own } else { 0.0 };
+    }
+    // All of it is in the loop.
+    assert!(all > 500.0 && sixty > 0.95 * all, "{sixty} of {all}: {view}");
+}
+
 /// User mode and the kernel by turns, each as long as the thread's own clock says.
 const SIDES: &str = r#"
 #include <fcntl.h>
@@ -364,6 +404,54 @@ fn the_time_of_ios_stands_with_who_handed_them_in() {
     assert_eq!(output.status.code(), Some(4));
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is nothing to draw: no I/O"));
     assert!(!folder.path("x").exists(), "an empty picture");
+}
+
+/// Of operations of io_uring as well, which end after their I/Os; and what the stacks held up is not in it.
+#[test]
+fn stages_of_operations_add_up() {
+    let Some(disk) = Disk::new("stages_of_operations_add_up", 64) else { return };
+    let folder = Folder::new("stages");
+    let (out, about) = (folder.path("out.svg"), folder.path("about.json"));
+    let inner = format!(
+        "exec {tool} flame --io -d {disk} -o {} --json --no-cost --max-loss 5 -- \
+         {tool} load {path} --no-drive-check --iodepth 8 --runtime 1s >{}",
+        out.display(),
+        about.display(),
+        tool = live::tool::binary(),
+        disk = disk.name,
+        path = disk.path,
+    );
+    let (outside, inside) = (0..8)
+        .find_map(|_| {
+            let outside = during_script(&[&disk], &["--max-loss", "5"], &inner);
+            let text = fs::read_to_string(&about).unwrap();
+            // The load says something as well.
+            let line = text.lines().find(|line| line.contains(FLAME)).unwrap_or_else(|| panic!("{text}"));
+            let inside: serde_json::Value = serde_json::from_str(line).unwrap();
+            let whole = inside["lost"]["ios"] == 0 && outside.json["lost"]["ios"] == 0;
+            whole.then_some((outside, inside))
+        })
+        .expect("a run without a hidden completion");
+    assert_eq!(inside["devices"], serde_json::json!([disk.name]), "{inside}");
+    let handed_in = inside["handed_in"].as_array().unwrap();
+    let of = |stage: &str| handed_in.iter().filter_map(|row| row["stages"][stage].as_f64()).sum::<f64>();
+    let all: f64 = handed_in.iter().map(|row| row["total"].as_f64().unwrap()).sum();
+    assert_eq!(all, number(&inside["total"]) as f64, "{inside}");
+    assert!(handed_in[0]["who"] == "load-0" && handed_in[0]["function"] == "blkdev_direct_IO", "{inside}");
+
+    let reads = &outside.device(&disk)["ops"]["read"];
+    for stage in ["submit", "queue", "device", "complete", "reap"] {
+        let (inner, outer) = (of(stage), number(&reads["stages"][stage]["sum_ns"]) as f64);
+        println!("{stage}: {inner} here, {outer} there");
+        // Two programs at each event, one behind the other: what the first takes the second sees.
+        let between = number(&inside["measured"]) as f64 * 1_000.0;
+        assert!((inner - outer).abs() < 0.1 * outer + between, "{stage}: {inner} here, {outer} there");
+    }
+    let picture = fs::read_to_string(&out).unwrap();
+    assert!(
+        picture.contains(&disk.name) && picture.contains(" ran"),
+        "no device, or no command, in the caption"
+    );
 }
 
 /// Of a group and of nobody else, with all of what it did.

@@ -29,6 +29,9 @@ use crate::{clock, output, stop};
 /// How long the end of the window can go unnoticed.
 const NAP: Duration = Duration::from_millis(20);
 
+/// Characters of a command that stand in a caption.
+const MOST_COMMAND: usize = 100;
+
 /// How the stacks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
@@ -98,7 +101,7 @@ pub fn run(args: &Flame) -> Result<()> {
         }
         return Err(nothing(&taken, status));
     }
-    let bytes = product(&envelope, &taken, format, &options, &chosen)?;
+    let bytes = product(&envelope, &taken, format, &options, place(args, summary, &chosen))?;
     let written = match args.json {
         // stdout has the object all the same.
         true => sink.write_apart(&bytes),
@@ -173,12 +176,12 @@ fn product(
     taken: &Taken,
     format: Format,
     options: &Options,
-    chosen: &Chosen,
+    place: String,
 ) -> Result<Vec<u8>> {
     let summary = &taken.summary;
     Ok(match format {
         Format::Picture => {
-            render::flame::file(&summary.profile, &caption(envelope, summary, chosen), options)?
+            render::flame::file(&summary.profile, &caption(envelope, summary, place), options)?
         }
         Format::Folded => folded::render(&summary.profile).into_bytes(),
         Format::Speedscope => speedscope::render(&summary.profile, summary.what.title()).into_bytes(),
@@ -188,6 +191,7 @@ fn product(
                 duration_ns: i64::try_from(summary.duration_ns).unwrap_or(i64::MAX),
                 period: summary.period_ns.and_then(|ns| i64::try_from(ns).ok()),
                 comments: vec![&summary.source],
+                unnamed: Some(&summary.unnamed),
             };
             match (&summary.counts, summary.period_ns) {
                 (Some(counts), _) => pprof::render(&pprof::contentions(counts, &summary.profile), &about),
@@ -201,8 +205,18 @@ fn product(
     })
 }
 
-fn caption(envelope: &Envelope, summary: &FlameSummary, chosen: &Chosen) -> Caption {
-    let host = kernel::hostname(Path::new("/")).unwrap_or_default();
+/// The machine, and what of it was looked at.
+fn place(args: &Flame, summary: &FlameSummary, chosen: &Chosen) -> String {
+    let host = kernel::hostname(Path::new("/"));
+    let devices = (!summary.devices.is_empty()).then(|| summary.devices.join(", "));
+    let command = (!args.command.is_empty()).then(|| {
+        let command = render::text::clean(&args.command.join(" "));
+        format!("while `{}` ran", render::text::fitted(&command, MOST_COMMAND))
+    });
+    [host, devices, chosen.words(), command].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn caption(envelope: &Envelope, summary: &FlameSummary, place: String) -> Caption {
     let total = match summary.profile.unit {
         Unit::Nanoseconds => render::text::time(summary.profile.total()),
         Unit::Samples | Unit::Ios => render::text::counted(summary.profile.total(), "sample"),
@@ -210,7 +224,7 @@ fn caption(envelope: &Envelope, summary: &FlameSummary, chosen: &Chosen) -> Capt
     let share = 100.0 * summary.lost as f64 / (summary.measured + summary.lost).max(1) as f64;
     Caption {
         what: summary.what.title().to_string(),
-        place: [Some(host), chosen.words()].into_iter().flatten().collect::<Vec<_>>().join(", "),
+        place,
         when: envelope.start.clone(),
         kernel: format!("Linux {}", envelope.kernel),
         unit: summary.source.clone(),

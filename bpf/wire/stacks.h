@@ -88,10 +88,12 @@ struct wire_submit_row {
 	__u64 period_ns;
 	/* Of the period, when fewer are taken. */
 	__u64 raise_at;
-	/* The last that was taken: whose, which, and that it stands for 1 << stands_for. */
+	/* The last that was taken: whose, which, that it stands for 1 << stands_for, and what was
+	   in the task's plug. */
 	__u64 bio;
 	__u32 stack;
 	__u32 stands_for;
+	__u32 plugged;
 	/* Bios until the next. */
 	__u32 skip;
 	/* One of 1 << one_in is taken; and the most that this was. */
@@ -100,7 +102,7 @@ struct wire_submit_row {
 	/* Stacks that this CPU has numbered. */
 	__u32 numbered;
 	__u32 busy;
-	__u32 pad[7];
+	__u32 pad[6];
 };
 _Static_assert(sizeof(struct wire_submit_row) == 128, "wire_submit_row");
 

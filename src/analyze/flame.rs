@@ -1,9 +1,12 @@
 //! The stacks of a window by what they weigh: CPU time, time blocked, time waited for locks, time in reclaim.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::locks::is_locking;
-use super::profile::{Area, Frame, Profile};
+use super::profile::{Area, Frame, Place, Profile};
+use super::submits::Part;
 
 /// What the widths of a flame graph are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -68,6 +71,8 @@ impl What {
 #[derive(Debug, Clone)]
 pub struct FlameSummary {
     pub what: What,
+    /// Whose I/Os these are; empty where it is not about devices.
+    pub devices: Vec<String>,
     pub profile: Profile,
     /// How many waits are behind the time, by the same stacks; None where only the time is known.
     pub counts: Option<Profile>,
@@ -81,6 +86,20 @@ pub struct FlameSummary {
     pub period_ns: Option<u64>,
     /// What qualifies the values, a sentence each.
     pub notes: Vec<String>,
+    /// Frames of user mode that have no name, by what stands in its stead: who has the file can name them.
+    pub unnamed: BTreeMap<String, Place>,
+}
+
+/// I/Os that the same function of the same task handed in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandedIn {
+    /// The task, or what a kernel thread works for; not escaped, as the function.
+    pub who: String,
+    /// None: no stack was taken.
+    pub function: Option<String>,
+    pub parts: BTreeMap<Part, u64>,
+    /// Of all parts.
+    pub total: u64,
 }
 
 /// A frame, wherever it stands.
@@ -125,6 +144,33 @@ impl FlameSummary {
         all.truncate(most);
         all
     }
+
+    /// Time of I/Os by who handed them in, the longest first.
+    pub fn handed_in(&self) -> Vec<HandedIn> {
+        let frames = self.profile.frames();
+        let mut all: BTreeMap<(u32, Option<u32>), HandedIn> = BTreeMap::new();
+        for stack in self.profile.stacks() {
+            let (Some(who), Some(leaf)) = (stack.frames.first(), stack.frames.last()) else { continue };
+            let Some(part) = Part::of_frame(&frames[*leaf as usize].name) else { continue };
+            let is_own = |id: &&u32| {
+                let frame = &frames[**id as usize];
+                frame.area != Area::Label && !self.what.is_common(frame)
+            };
+            let function = stack.frames.iter().rfind(is_own).copied();
+            let name = |id: u32| frames[id as usize].name.clone();
+            let row = all.entry((*who, function)).or_insert_with(|| HandedIn {
+                who: name(*who),
+                function: function.map(name),
+                parts: BTreeMap::new(),
+                total: 0,
+            });
+            *row.parts.entry(part).or_default() += stack.value;
+            row.total += stack.value;
+        }
+        let mut all: Vec<HandedIn> = all.into_values().collect();
+        all.sort_by(|a, b| (b.total, &a.who, &a.function).cmp(&(a.total, &b.who, &b.function)));
+        all
+    }
 }
 
 #[cfg(test)]
@@ -142,6 +188,7 @@ mod tests {
         profile.add(&[alone], 1);
         let summary = |what| FlameSummary {
             what,
+            devices: Vec::new(),
             profile: profile.clone(),
             counts: None,
             duration_ns: 1,
@@ -150,6 +197,7 @@ mod tests {
             lost: 0,
             period_ns: None,
             notes: Vec::new(),
+            unnamed: BTreeMap::new(),
         };
         let own = |what| summary(what).heaviest(9).into_iter().map(|h| (h.name, h.own)).collect::<Vec<_>>();
         let waits = [("folio_wait_bit_common".to_string(), 5), ("schedule".to_string(), 1)];
@@ -168,6 +216,7 @@ mod tests {
         profile.add(&[comm, main], 2);
         let summary = FlameSummary {
             what: What::OnCpu,
+            devices: Vec::new(),
             profile,
             counts: None,
             duration_ns: 1,
@@ -176,9 +225,56 @@ mod tests {
             lost: 0,
             period_ns: None,
             notes: Vec::new(),
+            unnamed: BTreeMap::new(),
         };
         let all: Vec<_> = summary.heaviest(9).into_iter().map(|h| (h.name, h.own, h.total)).collect();
         assert_eq!(all, [("again".to_string(), 6, 6), ("main".to_string(), 2, 8)]);
         assert_eq!(summary.heaviest(1).len(), 1);
+    }
+
+    #[test]
+    fn ios_stand_with_who_handed_them_in_and_where() {
+        let mut profile = Profile::new(Unit::Nanoseconds);
+        let mut add = |names: &[(&str, Area)], ns| {
+            let ids: Vec<u32> = names.iter().map(|(name, area)| profile.frame(*name, *area)).collect();
+            profile.add(&ids, ns);
+        };
+        let fio = ("fio", Area::Label);
+        let (read, write) = (("read_pages", Area::Kernel), ("write_pages", Area::Kernel));
+        let submit = ("submit_bio_noacct", Area::Block);
+        let (queue, device) = (("[queue]", Area::Stage), ("[device]", Area::Stage));
+        add(&[fio, read, submit, queue], 1);
+        add(&[fio, read, device], 20);
+        add(&[fio, write, submit, device], 5);
+        add(&[("[flush: stack not taken]", Area::Label), device], 3);
+        let summary = FlameSummary {
+            what: What::Io,
+            devices: vec!["sda".into()],
+            profile,
+            counts: None,
+            duration_ns: 1,
+            source: String::new(),
+            measured: 4,
+            lost: 0,
+            period_ns: None,
+            notes: Vec::new(),
+            unnamed: BTreeMap::new(),
+        };
+        let all = summary.handed_in();
+        let row = |row: &HandedIn| {
+            let parts: Vec<_> = row.parts.iter().map(|(part, ns)| (part.name(), *ns)).collect();
+            (row.who.clone(), row.function.clone(), parts, row.total)
+        };
+        let is = |who: &str, function: Option<&str>, parts: &[(&'static str, u64)], total| {
+            (who.to_string(), function.map(str::to_string), parts.to_vec(), total)
+        };
+        assert_eq!(
+            all.iter().map(row).collect::<Vec<_>>(),
+            [
+                is("fio", Some("read_pages"), &[("queue", 1), ("device", 20)], 21),
+                is("fio", Some("write_pages"), &[("device", 5)], 5),
+                is("[flush: stack not taken]", None, &[("device", 3)], 3),
+            ]
+        );
     }
 }

@@ -210,6 +210,11 @@ const SOFTIRQS: &str = "[softirqs]";
 const IO_WORKERS: [&[u8]; 2] = [RING_WORKER, b"io_wqe_worker-"];
 const RING_WORKER: &[u8] = b"iou-wrk-";
 
+/// A worker of io_uring, which is a thread of the process whose ring it serves (5.12).
+pub fn is_ring_worker(comm: &[u8]) -> bool {
+    comm.starts_with(RING_WORKER)
+}
+
 /// The way out of an interrupt, with interrupts on.
 const INTERRUPT_OVER: [&str; 6] = [
     "irqentry_exit",
@@ -247,6 +252,9 @@ fn interrupt(name: &str) -> Option<CpuClass> {
     }
 }
 
+/// Above the process whose ring they serve.
+pub const RING_WORKERS: &str = "[io_uring workers]";
+
 /// Where the user's frames would stand.
 pub const NOT_TAKEN: &str = "[user stack not taken]";
 
@@ -268,7 +276,7 @@ pub(crate) fn fold(sample: &Sample, names: &Names) -> String {
 }
 
 /// The same. What a worker of io_uring does stands with the process whose ring it serves, where that has a name.
-fn fold_as(sample: &Sample, names: &Names, leader: Option<&String>) -> String {
+pub(crate) fn fold_as(sample: &Sample, names: &Names, leader: Option<&String>) -> String {
     let mut out = String::with_capacity(256);
     if let Some((class, own)) = interrupting(sample, names) {
         out.push_str(if class == CpuClass::Irq { HARD_INTERRUPTS } else { SOFTIRQS });
@@ -281,8 +289,8 @@ fn fold_as(sample: &Sample, names: &Names, leader: Option<&String>) -> String {
         }
         return out;
     }
-    match leader.filter(|_| sample.comm_bytes().starts_with(RING_WORKER)) {
-        Some(leader) => out.push_str(&format!("{leader};[io_uring workers]")),
+    match leader.filter(|_| is_ring_worker(sample.comm_bytes())) {
+        Some(leader) => out.push_str(&format!("{leader};{RING_WORKERS}")),
         None => escape(sample.comm_bytes(), &mut out),
     }
     // Code without frame pointers gives chance addresses, a hundred at a time. A run of frames that

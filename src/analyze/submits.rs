@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 use super::blocked::watched;
 use super::latency::LatencySummary;
 use super::op::Op;
-use super::stacks::{addresses_of, escape, fold};
+use super::stacks::{addresses_of, escape, fold_as, is_ring_worker};
 use super::stage::Stage;
-use super::trace::io::TracedIo;
+use super::trace::io::{Route, TracedIo};
+use super::trace::operation::Kind;
 use super::unwinding::ending;
 use crate::symbols::{Addresses, Names};
 use crate::wire::stacks::{KTHREAD, Sample};
@@ -33,9 +34,10 @@ impl Part {
         }
     }
 
-    /// A part of an operation, of which several I/Os may be.
+    /// A part of an operation, of which several I/Os may be. `complete` goes on until the operation has ended, which is
+    /// after its I/O; of an I/O of no operation it is its own.
     fn is_of_operation(self) -> bool {
-        matches!(self, Self::Stage(Stage::Submit | Stage::Reap))
+        matches!(self, Self::Stage(Stage::Submit | Stage::Complete | Stage::Reap))
     }
 
     /// As a frame.
@@ -73,8 +75,9 @@ struct Sum {
 pub struct Tally {
     /// By class and stack.
     times: HashMap<Class, HashMap<u32, Sum>>,
-    /// I/Os with a stack that belong to an operation.
-    owned: BTreeMap<String, u64>,
+    /// Times that taking a stack made something later, by what that is: an operation's bio, behind it in the same call
+    /// or the one that it was taken of; a request that waited in the plug.
+    later: BTreeMap<Class, u64>,
     /// I/Os with a stack that were timed.
     ios: u64,
     /// Of what each of them stands for, ns: the sum, and that of the squares.
@@ -95,7 +98,15 @@ impl Tally {
             sum.ios += u128::from(route.stands_for);
         };
         match io.queue {
-            Some(_) => io.stages.iter().for_each(|(stage, ns)| add(Some(op), Part::Stage(stage), ns)),
+            Some(_) => {
+                for (stage, ns) in io.stages.iter() {
+                    match Part::Stage(stage) {
+                        part if !part.is_of_operation() => add(Some(op), part, ns),
+                        part if io.operation.is_none() => add(None, part, ns),
+                        _ => {}
+                    }
+                }
+            }
             None => io.total_ns.into_iter().for_each(|ns| add(Some(op), Part::Bio, ns)),
         }
         // The operation's own stages are those of the I/O that it ended with.
@@ -105,13 +116,26 @@ impl Tally {
                 add(None, Part::Stage(stage), ns);
             }
         }
-        if io.operation.is_some() {
-            *self.owned.entry(device.to_string()).or_default() += 1;
-        }
+        self.note_later(device, op, io, route);
         if let Some(all) = all {
             self.ios += 1;
             self.sum += all;
             self.squares += all * all;
+        }
+    }
+
+    /// What taking this I/O's stack held up. Operations that are handed over together begin together, and as many of them
+    /// come behind a bio as stood before it, in the mean.
+    fn note_later(&mut self, device: &str, op: Op, io: &TracedIo, route: Route) {
+        let class = |op, part| Class { device: device.to_string(), op, part: Part::Stage(part) };
+        let plugged = u64::from(route.plugged);
+        if let Some(operation) = io.operation {
+            let is_alone = operation.end.is_none_or(|end| end.kind == Kind::Call);
+            let behind = if is_alone { 0 } else { plugged };
+            *self.later.entry(class(None, Stage::Submit)).or_default() += 1 + behind;
+        }
+        if plugged > 0 {
+            *self.later.entry(class(Some(op), Stage::Queue)).or_default() += plugged;
         }
     }
 
@@ -139,7 +163,7 @@ pub struct SubmitSummary {
     pub no_stack_ns: u64,
     /// Time of stacks whose frames of user mode end in the middle of a program.
     pub cut_ns: u64,
-    /// Left out of submit: what it took to take the stacks.
+    /// Left out of submit and queue: what it took to take the stacks.
     pub stacks_ns: u64,
     /// Distinct stacks.
     pub distinct: usize,
@@ -159,12 +183,12 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
         distinct: submits.stacks.len(),
         ..SubmitSummary::default()
     };
-    let mut routes: HashMap<u32, Route> = HashMap::new();
+    let mut ways: HashMap<u32, Way> = HashMap::new();
     for (class, counted) in exact(latency) {
-        // What it took to take the stacks lies between a call's entry and its bio.
-        let ours = if class.part == Part::Stage(Stage::Submit) { submits.stack_mean_ns() } else { 0 };
-        let owned = tally.owned.get(&class.device).copied().unwrap_or(0);
-        let stacks_ns = (ours * owned).min(counted);
+        let mean_ns = submits.stack_mean_ns();
+        let stacks_ns = (mean_ns * tally.later.get(&class).copied().unwrap_or(0)).min(counted);
+        // Its own stack lies between a call's entry and its bio, and is in no other stage of an I/O that has one.
+        let ours = if class.part == Part::Stage(Stage::Submit) { mean_ns } else { 0 };
         summary.stacks_ns += stacks_ns;
         let total = counted - stacks_ns;
         *summary.parts.entry(class.part).or_default() += total;
@@ -186,9 +210,12 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
             continue;
         }
         for (stack, ns) in shared_out(total, &shares) {
-            let route = routes.entry(stack).or_insert_with(|| Route::of(&submits.stacks[&stack], names));
-            add(format!("{};{frame}", route.key(&class.device)), ns);
-            if route.is_cut {
+            let way = ways.entry(stack).or_insert_with(|| {
+                let sample = &submits.stacks[&stack];
+                Way::of(sample, submits.leaders.get(&sample.pid), names)
+            });
+            add(format!("{};{frame}", way.key(&class.device)), ns);
+            if way.is_cut {
                 summary.cut_ns += ns;
             }
         }
@@ -197,18 +224,24 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
 }
 
 /// A stack with names.
-struct Route {
+struct Way {
     folded: String,
     /// Of a kernel thread: it works for whoever has the device.
     kernel: bool,
     is_cut: bool,
 }
 
-impl Route {
-    fn of(sample: &Sample, names: &Names) -> Self {
+impl Way {
+    /// `leader`: what the process is called whose ring a worker of io_uring serves.
+    fn of(sample: &Sample, leader: Option<&Vec<u8>>, names: &Names) -> Self {
+        let leader = leader.map(|name| {
+            let mut text = String::new();
+            escape(name, &mut text);
+            text
+        });
         Self {
-            folded: fold(&watched(sample, names), names),
-            kernel: sample.flags & KTHREAD != 0,
+            folded: fold_as(&watched(sample, names), names, leader.as_ref()),
+            kernel: sample.flags & KTHREAD != 0 && !is_ring_worker(sample.comm_bytes()),
             is_cut: !sample.user().is_empty() && ending(sample, names).0.is_cut(),
         }
     }
@@ -236,8 +269,13 @@ fn exact(latency: &LatencySummary) -> BTreeMap<Class, u64> {
             *all.entry(class).or_insert(0) += ns;
         };
         for (op, times) in &device.ops {
+            let is_followed = times.unowned.is_some();
             for (stage, hist) in &times.request_stages {
-                add(Some(*op), Part::Stage(*stage), hist.sum());
+                match Part::Stage(*stage) {
+                    part if !part.is_of_operation() => add(Some(*op), part, hist.sum()),
+                    part if !is_followed => add(None, part, hist.sum()),
+                    part => add(None, part, times.unowned_stages.get(stage).map_or(0, |hist| hist.sum())),
+                }
             }
             if let Some(bio) = &times.bio {
                 add(Some(*op), Part::Bio, bio.sum());

@@ -1,7 +1,7 @@
 use super::super::latency::{DeviceLatency, OpLatency};
 use super::super::operations::OperationLatency;
 use super::super::trace::io::Route as TracedRoute;
-use super::super::trace::operation::{OperationEnd, TracedOperation};
+use super::super::trace::operation::{Kind, OperationEnd, TracedOperation};
 use super::*;
 use crate::hist::Histogram;
 
@@ -43,7 +43,7 @@ fn io(stack: u32, stands_for: u64, queue: u64, of_device: u64, submit: Option<u6
         queue: Some(0),
         op: Some(Op::Read),
         stages: stages(&[(Stage::Queue, queue), (Stage::Device, of_device)]),
-        route: Some(TracedRoute { stack, stands_for }),
+        route: Some(TracedRoute { stack, stands_for, plugged: 0 }),
         operation: submit.map(|ns| TracedOperation { id: 1, end: Some(end(ns)) }),
         ..TracedIo::default()
     }
@@ -180,4 +180,91 @@ fn what_the_stacks_took_is_left_out_of_submit() {
     let slow = Submits { stack_ns: 60_000, ..routes };
     let summary = summarize(&latency, &tally, &slow, &Names::default());
     assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (450, 0));
+}
+
+/// `complete` of an operation goes on after its I/O has ended; an I/O of no operation has its own. Neither counts twice.
+#[test]
+fn complete_is_the_operations_where_there_is_one() {
+    let mut sda = device("sda", &[10, 10], &[100, 100], &[5]);
+    let read = sda.ops.get_mut(&Op::Read).unwrap();
+    read.request_stages.insert(Stage::Complete, hist(&[3, 4]));
+    read.operations.as_mut().unwrap().stages.insert(Stage::Complete, hist(&[70]));
+    read.unowned = Some(1);
+    read.unowned_stages.insert(Stage::Complete, hist(&[4]));
+    let latency = LatencySummary { devices: vec![sda], ..LatencySummary::default() };
+
+    let times = |complete| stages(&[(Stage::Queue, 10), (Stage::Device, 100), (Stage::Complete, complete)]);
+    let mut owned = TracedIo { stages: times(3), ..io(1, 1, 10, 100, Some(5)) };
+    let end = owned.operation.as_mut().unwrap().end.as_mut().unwrap();
+    end.stages = Some(stages(&[(Stage::Submit, 5), (Stage::Complete, 70)]));
+    let alone = TracedIo { stages: times(4), ..io(2, 1, 10, 100, None) };
+    let mut tally = Tally::default();
+    tally.add("sda", &owned);
+    tally.add("sda", &alone);
+    let routes =
+        submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[])), (2, Sample::new(5, 0, 0, b"a", &[20], &[]))]);
+    let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one"), (20, "two")]));
+    assert_eq!(summary.parts[&Part::Stage(Stage::Complete)], 74);
+    let folded = |key: &str| summary.folded.get(key).copied();
+    assert_eq!((folded("a;one_[k];[complete]"), folded("a;two_[k];[complete]")), (Some(70), Some(4)));
+    assert_eq!(summary.folded.values().sum::<u64>(), 20 + 200 + 5 + 74);
+}
+
+/// Where operations are not followed at all, `complete` is that of the I/Os.
+#[test]
+fn complete_is_the_ios_where_no_operation_is_followed() {
+    let mut sda = device("sda", &[10], &[100], &[]);
+    let read = sda.ops.get_mut(&Op::Read).unwrap();
+    read.operations = None;
+    read.request_stages.insert(Stage::Complete, hist(&[3]));
+    let latency = LatencySummary { devices: vec![sda], ..LatencySummary::default() };
+    let mut tally = Tally::default();
+    let times = stages(&[(Stage::Queue, 10), (Stage::Device, 100), (Stage::Complete, 3)]);
+    tally.add("sda", &TracedIo { stages: times, ..io(1, 1, 10, 100, None) });
+    let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
+    let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one")]));
+    assert_eq!(summary.folded["a;one_[k];[complete]"], 3);
+    assert_eq!(summary.no_stack_ns, 0);
+}
+
+/// They are threads of the process, also where the kernel marks them as its own (before 5.12).
+#[test]
+fn workers_of_a_ring_stand_with_its_process() {
+    let latency =
+        LatencySummary { devices: vec![device("sda", &[1], &[4], &[])], ..LatencySummary::default() };
+    let mut tally = Tally::default();
+    tally.add("sda", &io(1, 1, 1, 4, None));
+    let mut routes = submits(&[(1, Sample::new(5, 6, KTHREAD, b"iou-wrk-5", &[10], &[]))]);
+    let device = |routes: &Submits| {
+        let all = summarize(&latency, &tally, routes, &names(&[(10, "work")])).folded;
+        all.into_keys().find(|key| key.ends_with("[device]")).unwrap()
+    };
+    assert_eq!(device(&routes), "iou-wrk-5;work_[k];[device]");
+    routes.leaders.insert(5, b"a;b".to_vec());
+    assert_eq!(device(&routes), "a\\x3bb;[io_uring workers];work_[k];[device]");
+}
+
+/// What stood in the plug meanwhile went later by it, and as many that came behind in the same call.
+#[test]
+fn what_a_stack_held_up_is_left_out() {
+    let latency = LatencySummary {
+        devices: vec![device("sda", &[4_000; 5], &[100; 5], &[3_000; 5])],
+        ..LatencySummary::default()
+    };
+    let routes =
+        Submits { taken: 1, stack_ns: 500, ..submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]) };
+    for (kind, submit) in
+        [(Kind::Aio, 15_000 - 5 * 500), (Kind::Ring, 15_000 - 5 * 500), (Kind::Call, 15_000 - 500)]
+    {
+        let mut taken = io(1, 5, 4_000, 100, Some(3_000));
+        taken.route.as_mut().unwrap().plugged = 4;
+        taken.operation.as_mut().unwrap().end.as_mut().unwrap().kind = kind;
+        let mut tally = Tally::default();
+        tally.add("sda", &taken);
+        let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one")]));
+        let part = |stage| summary.parts[&Part::Stage(stage)];
+        assert_eq!((part(Stage::Submit), part(Stage::Queue)), (submit, 20_000 - 4 * 500));
+        assert_eq!(part(Stage::Device), 500);
+        assert_eq!(summary.stacks_ns, 35_000 - part(Stage::Submit) - part(Stage::Queue));
+    }
 }

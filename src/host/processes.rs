@@ -32,6 +32,15 @@ pub fn is_running(root: &Path, pid: u32) -> bool {
     field(&status, "State").is_some_and(|state| !state.starts_with(['Z', 'X']))
 }
 
+/// What a process is called, which is what its first thread is: any bytes. None: it has ended.
+pub fn name(root: &Path, pid: u32) -> Option<Vec<u8>> {
+    let mut name = std::fs::read(root.join(format!("proc/{pid}/comm"))).ok()?;
+    if name.last() == Some(&b'\n') {
+        name.pop();
+    }
+    Some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +59,8 @@ mod tests {
         assert_eq!(find(&root, 10).unwrap(), 10);
         assert!(find(&root, 12).unwrap_err().to_string().contains("-p 10"));
         assert!(find(&root, 11).unwrap_err().to_string().starts_with("no process 11"));
+        std::fs::write(root.join("proc/10/comm"), b"a\n\xff\n").unwrap();
+        assert_eq!((name(&root, 10), name(&root, 12)), (Some(b"a\n\xff".to_vec()), None));
         assert_eq!([10, 11, 13].map(|pid| is_running(&root, pid)), [true, false, false]);
         std::fs::remove_dir_all(&root).unwrap();
     }

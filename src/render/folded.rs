@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::analyze::profile::{Area, Profile, Unit};
-use crate::analyze::stacks::escape;
+use crate::analyze::stacks::{RING_WORKERS, escape};
 use crate::analyze::submits::Part;
 
 /// What ends a kernel frame.
@@ -119,7 +119,7 @@ fn add_stack(profile: &mut Profile, stack: &str, value: u64) {
         let name = unescaped(kernel.unwrap_or_else(user));
         let area = match kernel {
             Some(_) => Area::of_kernel(&name),
-            None if ids.is_empty() => Area::Label,
+            None if ids.is_empty() || text == RING_WORKERS => Area::Label,
             // Only the leaf, where I/Os were followed.
             None if frames.peek().is_none() && Part::of_frame(&name).is_some() => Area::Stage,
             None => Area::User,

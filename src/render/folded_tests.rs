@@ -85,6 +85,16 @@ fn a_line_that_is_none_is_named() {
 }
 
 #[test]
+fn what_is_no_code_has_an_area_of_its_own() {
+    let profile =
+        parse("fio;[io_uring workers];io_read_[k];[device] 3\nfio;[queue];main 1\n", Unit::Samples).unwrap();
+    let area = |name: &str| profile.frames().iter().find(|frame| frame.name == name).unwrap().area;
+    assert_eq!((area("[io_uring workers]"), area("[device]")), (Area::Label, Area::Stage));
+    // A stage is what a stack ends in.
+    assert_eq!(area("[queue]"), Area::User);
+}
+
+#[test]
 fn what_was_folded_before_is_a_profile() {
     let folded = BTreeMap::from([("a b 7;x\\x3by;do_sys_[k]".to_string(), 3), ("a b 7".to_string(), 4)]);
     let expected = of(&[

@@ -2,13 +2,14 @@
 //!
 //! The message is written by hand: what is written is flat, and of protobuf only numbers and lengths are needed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::analyze::profile::{Area, Frame, Profile};
+use crate::analyze::profile::{Area, Frame, Place, Profile};
+use crate::host::elf::BuildId;
 
 /// One value that each stack has, such as `cpu` in `nanoseconds`.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,8 @@ pub struct About<'a> {
     pub period: Option<i64>,
     /// Lines for whoever opens it.
     pub comments: Vec<&'a str>,
+    /// Frames that pprof may name, where it finds the file with the build-id.
+    pub unnamed: Option<&'a BTreeMap<String, Place>>,
 }
 
 /// On-CPU samples: their number, and the CPU time that they stand for.
@@ -66,6 +69,8 @@ pub fn render(columns: &[Column<'_>], about: &About<'_>) -> Vec<u8> {
     packed.write_all(&message).and_then(|()| packed.finish()).unwrap_or_default()
 }
 
+const PAGE: u64 = 4096;
+
 /// Field numbers of `Profile` and of what it holds.
 mod field {
     pub const SAMPLE_TYPE: u64 = 1;
@@ -89,6 +94,7 @@ mod field {
 
     pub const ID: u64 = 1;
     pub const MAPPING_ID: u64 = 2;
+    pub const ADDRESS: u64 = 3;
     pub const LINE: u64 = 4;
     pub const LINE_FUNCTION: u64 = 1;
 
@@ -96,7 +102,10 @@ mod field {
     pub const SYSTEM_NAME: u64 = 3;
     pub const FILENAME: u64 = 4;
 
+    pub const MAPPING_START: u64 = 2;
+    pub const MAPPING_LIMIT: u64 = 3;
     pub const MAPPING_FILE: u64 = 5;
+    pub const MAPPING_BUILD_ID: u64 = 6;
     pub const MAPPING_HAS_FUNCTIONS: u64 = 7;
 }
 
@@ -137,12 +146,35 @@ fn message(columns: &[Column<'_>], about: &About<'_>) -> Vec<u8> {
         mapping.number(field::MAPPING_HAS_FUNCTIONS, 1);
         out.message(field::MAPPING, &mapping);
     }
-    for (id, frame) in (1..).zip(&frames) {
+    let places: Vec<Option<&Place>> = frames.iter().map(|frame| place(frame, about)).collect();
+    let files = files(&places);
+    for (file, held) in &files {
+        let mut mapping = Message::default();
+        mapping.number(field::ID, held.id);
+        mapping.number(field::MAPPING_START, file.start);
+        mapping.number(field::MAPPING_LIMIT, held.limit);
+        mapping.number(field::MAPPING_FILE, strings.id(file.path));
+        if let Some(id) = file.build_id {
+            mapping.number(field::MAPPING_BUILD_ID, strings.id(&id.to_string()));
+        }
+        out.message(field::MAPPING, &mapping);
+    }
+    for ((id, frame), place) in (1..).zip(&frames).zip(&places) {
         let mut line = Message::default();
         line.number(field::LINE_FUNCTION, id);
         let mut location = Message::default();
         location.number(field::ID, id);
-        location.number(field::MAPPING_ID, if frame.area.in_kernel() { 1 } else { 2 });
+        location.number(
+            field::MAPPING_ID,
+            match place {
+                Some(place) => files[&FileAt::of(place)].id,
+                None if frame.area.in_kernel() => 1,
+                None => 2,
+            },
+        );
+        if let Some(place) = place {
+            location.number(field::ADDRESS, place.address.unwrap_or(place.offset));
+        }
         location.message(field::LINE, &line);
         out.message(field::LOCATION, &location);
 
@@ -173,6 +205,46 @@ fn message(columns: &[Column<'_>], about: &About<'_>) -> Vec<u8> {
         out.bytes(field::STRING_TABLE, string.as_bytes());
     }
     out.0
+}
+
+/// Where a frame without a name lies.
+fn place<'a>(frame: &Frame, about: &About<'a>) -> Option<&'a Place> {
+    about.unnamed.filter(|_| frame.area == Area::User)?.get(&frame.name)
+}
+
+/// A file as it would be mapped in one piece from its first byte on, so that addresses are those of its own tables: what
+/// pprof computes from them then is the same address, of programs with a fixed place and of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct FileAt<'a> {
+    path: &'a str,
+    build_id: Option<&'a BuildId>,
+    start: u64,
+}
+
+impl<'a> FileAt<'a> {
+    fn of(place: &'a Place) -> Self {
+        let start = place.address.and_then(|address| address.checked_sub(place.offset)).unwrap_or(0);
+        Self { path: &place.file, build_id: place.build_id.as_ref(), start }
+    }
+}
+
+struct Held {
+    /// Of the mapping.
+    id: u64,
+    /// Behind the last address.
+    limit: u64,
+}
+
+fn files<'a>(places: &[Option<&'a Place>]) -> BTreeMap<FileAt<'a>, Held> {
+    let mut all = BTreeMap::new();
+    for place in places.iter().flatten() {
+        let held = all.entry(FileAt::of(place)).or_insert(Held { id: 0, limit: 0 });
+        let end = place.address.unwrap_or(place.offset).saturating_add(PAGE);
+        held.limit = held.limit.max(end - end % PAGE);
+    }
+    // Behind those of the kernel and of the process.
+    (3..).zip(all.values_mut()).for_each(|(id, held)| held.id = id);
+    all
 }
 
 fn file_name(area: Area) -> String {

@@ -75,7 +75,13 @@ fn one(fields: &[(u64, Held)], field: u64) -> u64 {
 #[test]
 fn samples_locations_and_functions_hold_together() {
     let profile = profile();
-    let about = About { start_ns: 7, duration_ns: 1_000, period: Some(10_000_000), comments: vec!["db1"] };
+    let about = About {
+        start_ns: 7,
+        duration_ns: 1_000,
+        period: Some(10_000_000),
+        comments: vec!["db1"],
+        unnamed: None,
+    };
     let file = render(&on_cpu(&profile, 10_000_000), &about);
     assert_eq!(render(&on_cpu(&profile, 10_000_000), &about), file);
     let fields = fields(&unpacked(&file));
@@ -130,6 +136,44 @@ fn two_profiles_are_joined_by_name() {
     assert_eq!(values[0], [5, 70]);
     assert_eq!(values[2], [0, 9]);
     assert_eq!(values.len(), 3);
+}
+
+/// By file and build-id, at the addresses of the file's own tables: what pprof would ask them for.
+#[test]
+fn frames_without_a_name_have_their_place() {
+    let mut profile = Profile::new(Unit::Samples);
+    let ids = ["fio", "[a]+0x10", "[a]+0x2010", "[b]+0x7"]
+        .map(|name| profile.frame(name, if name == "fio" { Area::Label } else { Area::User }));
+    profile.add(&ids, 1);
+    let at = |file: &str, id: &[u8], offset, address| Place {
+        build_id: BuildId::new(id),
+        file: file.into(),
+        offset,
+        address,
+    };
+    let unnamed = BTreeMap::from([
+        ("[a]+0x10".to_string(), at("/x/a", &[1; 20], 0x10, Some(0x400010))),
+        ("[a]+0x2010".to_string(), at("/x/a", &[1; 20], 0x2010, Some(0x402010))),
+        ("[b]+0x7".to_string(), at("/b", &[], 7, None)),
+        ("[c]+0x7".to_string(), at("/c", &[], 7, None)),
+    ]);
+    let about = About { unnamed: Some(&unnamed), ..About::default() };
+    let fields = fields(&unpacked(&render(&on_cpu(&profile, 1), &about)));
+    let strings: Vec<String> =
+        all(&fields, 6).iter().map(|s| String::from_utf8(s.to_vec()).unwrap()).collect();
+    let mappings: Vec<_> = all(&fields, 3).iter().map(|m| self::fields(m)).collect();
+    assert_eq!(mappings.len(), 4, "the kernel's, the process's, and those of two files");
+    let place = |id: usize| {
+        let location = self::fields(all(&fields, 4)[id]);
+        let mapping = mappings.iter().find(|m| one(m, 1) == one(&location, 2)).unwrap();
+        let number = |field| if mapping.iter().any(|(f, _)| *f == field) { one(mapping, field) } else { 0 };
+        let build_id = strings[number(6) as usize].clone();
+        (strings[one(mapping, 5) as usize].as_str(), build_id, number(2), number(3), one(&location, 3))
+    };
+    let id = "01".repeat(20);
+    assert_eq!(place(1), ("/x/a", id.clone(), 0x400000, 0x403000, 0x400010));
+    assert_eq!(place(2), ("/x/a", id, 0x400000, 0x403000, 0x402010));
+    assert_eq!(place(3), ("/b", String::new(), 0, 0x1000, 7));
 }
 
 #[test]

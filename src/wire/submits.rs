@@ -32,12 +32,13 @@ pub struct WireSubmitRow {
     pub bio: u64,
     pub stack: u32,
     pub stands_for: u32,
+    pub plugged: u32,
     pub skip: u32,
     pub one_in: u32,
     pub most_one_in: u32,
     pub numbered: u32,
     pub busy: u32,
-    pub pad: [u32; 7],
+    pub pad: [u32; 6],
 }
 
 const _: () = assert!(size_of::<WireSubmitStack>() == 32 + 16 * MAX_FRAMES);
@@ -64,6 +65,8 @@ pub struct Submits {
     pub stacks: HashMap<u32, Sample>,
     /// What the processes that handed in had mapped, read while they lived.
     pub maps: Mapped,
+    /// What processes are called whose rings workers of io_uring served: any bytes.
+    pub leaders: HashMap<u32, Vec<u8>>,
     /// Bios whose stack was taken.
     pub taken: u64,
     /// Those that should have been and were not: the table was full; the budget was spent; an interrupt came between.

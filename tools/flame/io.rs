@@ -1,6 +1,6 @@
 //! Time of I/Os by who handed them in.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,13 +8,14 @@ use anyhow::Result;
 use biopsy::analyze::flame::{FlameSummary, What};
 use biopsy::analyze::latency::summarize;
 use biopsy::analyze::profile::Unit;
+use biopsy::analyze::stacks::is_ring_worker;
 use biopsy::analyze::submits::{self, SubmitSummary, Tally};
 use biopsy::analyze::trace::io::TracedIo;
 use biopsy::analyze::trace::join::Join;
 use biopsy::analyze::trace::scene::Scene;
 use biopsy::analyze::{loss, missing, trace};
 use biopsy::clock::now_ns;
-use biopsy::host::{Host, select};
+use biopsy::host::{Host, processes, select};
 use biopsy::probe::events::EventOptions;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
@@ -70,14 +71,21 @@ pub fn follow(
 
     let latency = summarize(host, &first, &end);
     let lost = trace::lost(loss::lost(&latency, &first, &end), &probe.emitted()?);
-    let submits = Submits { maps: looker.mapped, ..probe.submits()? };
+    let submits = Submits { maps: looker.mapped, leaders: looker.leaders, ..probe.submits()? };
     let names = Symbolizer::new().names(&submits::addresses(&submits));
     let summary = submits::summarize(&latency, &looker.tally, &submits, &names);
     let doubt = loss::distrust(&latency, &lost, args.max_loss);
     let missing = [probe.missing().to_vec(), missing::stages(&latency), names.missing.clone()].concat();
+    let with_ios = latency.devices.iter().filter(|device| device.ios > 0);
+    let devices: Vec<String> = with_ios.map(|device| device.name.clone()).collect();
+    let mut notes = notes(&summary, &submits, &devices);
+    if args.max_cost == 0.0 {
+        notes.push("no stack was taken, since --max-cost is 0".to_string());
+    }
     Ok(Taken {
         summary: FlameSummary {
             what: What::Io,
+            devices,
             profile: folded::profile(&summary.folded, Unit::Nanoseconds),
             counts: None,
             duration_ns: latency.duration_ns,
@@ -89,7 +97,8 @@ pub fn follow(
             measured: summary.ios,
             lost: lost.ios,
             period_ns: None,
-            notes: notes(&summary, &submits),
+            notes,
+            unnamed: names.unnamed(),
         },
         cost: probe.cost(latency.ios_per_second()),
         missing,
@@ -118,43 +127,67 @@ struct Looker {
     tally: Tally,
     mapped: Mapped,
     seen: HashSet<u32>,
+    leaders: HashMap<u32, Vec<u8>>,
 }
 
 impl Looker {
     fn new(scene: Scene) -> Self {
         let join = Join::new(&scene);
-        Self { scene, join, tally: Tally::default(), mapped: Mapped::default(), seen: HashSet::new() }
+        Self {
+            scene,
+            join,
+            tally: Tally::default(),
+            mapped: Mapped::default(),
+            seen: HashSet::new(),
+            leaders: HashMap::new(),
+        }
     }
 
     fn look(&mut self, ios: &[TracedIo]) {
         for io in ios {
             self.tally.add(self.scene.name(io), io);
             let owner = io.owner.filter(|owner| !owner.kernel);
-            if let Some(owner) = owner.filter(|owner| self.seen.insert(owner.pid)) {
-                // Gone already, or not ours to see: its frames have no names.
+            let Some(owner) = owner else { continue };
+            // Gone already, or not ours to see: its frames have no names, and its workers their own.
+            if self.seen.insert(owner.pid) {
                 let _unseen = self.mapped.read(Path::new("/"), owner.pid);
+            }
+            if is_ring_worker(&owner.comm) && !self.leaders.contains_key(&owner.pid) {
+                self.leaders.extend(processes::name(Path::new("/"), owner.pid).map(|name| (owner.pid, name)));
             }
         }
     }
 }
 
-fn notes(summary: &SubmitSummary, submits: &Submits) -> Vec<String> {
+fn notes(summary: &SubmitSummary, submits: &Submits, devices: &[String]) -> Vec<String> {
+    let mut notes = Vec::new();
     let parts = summary.parts.iter().map(|(part, ns)| format!("{} {}", part.name(), text::time(*ns)));
-    let mut notes = vec![format!("exact, by stage: {}", parts.collect::<Vec<_>>().join(", "))];
-    if let Some(half) = summary.half_width.filter(|_| submits.one_in > 1) {
+    if summary.ios > 0 {
+        notes.push(format!("by stage, of all: {}", parts.collect::<Vec<_>>().join(", ")));
+    }
+    if let Some(half) = summary.half_width.filter(|_| summary.sampled < summary.ios) {
         notes.push(format!(
-            "stacks of 1 in up to {} that were handed in, as --max-cost allows: each stands for others of its device, \
-             operation and stage; a share is known to ±{} points at most (95 %)",
-            text::count(submits.one_in),
+            "the stack of one I/O stands for about {}, as --max-cost allows; a share is known to ±{} points at most (95 %)",
+            text::significant(summary.ios as f64 / summary.sampled as f64, 2),
             text::significant(half, 2)
         ));
+    }
+    // Each layer has its own time.
+    if devices.len() > 1 && devices.iter().any(|name| name.starts_with("loop")) {
+        notes.push(
+            "an I/O of a loop device counts again on the disk below: name one of them with -d".to_string(),
+        );
     }
     let mut also = |ns: u64, words: &str| {
         if ns > 0 {
             notes.push(format!("{} {words}", text::time(ns)));
         }
     };
-    also(summary.stacks_ns, "that it took to take the stacks are left out of submit, by their mean");
+    also(
+        summary.stacks_ns,
+        "by which taking the stacks held up I/Os are left out of submit and queue: by the mean of a stack, and by what \
+         waited behind it in its call and plug",
+    );
     also(summary.no_stack_ns, "are of I/Os none of which has a stack: the kernel's own flushes, or too few");
     also(summary.cut_ns, "have user stacks that are cut: code without frame pointers hides its callers");
     for (n, words) in [

@@ -130,7 +130,9 @@ fn on_cpu(args: &Flame, filter: &Filter, window: impl FnOnce(Beat<'_>) -> Result
     Ok(Taken {
         summary: FlameSummary {
             what: What::OnCpu,
-            measured: raw.seen(),
+            devices: Vec::new(),
+            // Idle ones are in no stack.
+            measured: raw.seen() - summary.idle_seen,
             profile,
             counts: None,
             duration_ns: raw.duration_ns,
@@ -143,6 +145,7 @@ fn on_cpu(args: &Flame, filter: &Filter, window: impl FnOnce(Beat<'_>) -> Result
             lost: raw.lost,
             period_ns: 1_000_000_000u64.checked_div(raw.frequency),
             notes,
+            unnamed: names.unnamed(),
         },
         cost,
         missing: names.missing.clone(),
@@ -200,6 +203,7 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
     Taken {
         summary: FlameSummary {
             what,
+            devices: Vec::new(),
             profile: folded::profile(&summary.folded, Unit::Nanoseconds),
             counts: None,
             duration_ns: summary.duration_ns,
@@ -211,6 +215,7 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
             lost: gone,
             period_ns: None,
             notes,
+            unnamed: names.unnamed(),
         },
         cost: Cost {
             cpu_percent: percent(raw.program_ns, raw.duration_ns),
@@ -255,6 +260,7 @@ fn lock_wait(
     Ok(Taken {
         summary: FlameSummary {
             what: What::LockWait,
+            devices: Vec::new(),
             profile,
             counts: Some(counts),
             duration_ns: summary.duration_ns,
@@ -267,6 +273,7 @@ fn lock_wait(
             lost: left_out.events,
             period_ns: None,
             notes,
+            unnamed: names.unnamed(),
         },
         cost,
         missing: [locks::missing(&missing, &summary), names.missing.clone()].concat(),

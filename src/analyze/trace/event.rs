@@ -71,8 +71,11 @@ pub fn traced(devices: &[TracedDevice], io: &WireIo, operation: Option<&WireOper
             cpu: by.cpu,
             kernel: by.flags & SUBMITTER_KERNEL != 0,
         }),
-        route: (marked(IO_HAS_SUBMITTER) && by.stack != 0)
-            .then(|| Route { stack: by.stack, stands_for: 1 << by.stands_for.min(63) }),
+        route: (marked(IO_HAS_SUBMITTER) && by.stack != 0).then(|| Route {
+            stack: by.stack,
+            stands_for: 1 << by.stands_for.min(63),
+            plugged: by.plugged,
+        }),
         completion_cpu: io.cpu,
         operation: end.or((io.operation != 0).then_some(TracedOperation { id: io.operation, end: None })),
         merged: Vec::new(),

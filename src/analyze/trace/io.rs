@@ -82,6 +82,8 @@ pub struct Route {
     pub stack: u32,
     /// I/Os for which this one stands.
     pub stands_for: u64,
+    /// Requests that waited in the plug of who handed in while the stack was taken.
+    pub plugged: u8,
 }
 
 /// The task that handed an I/O in.

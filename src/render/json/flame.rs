@@ -1,9 +1,10 @@
 //! `biopsy.flame/1`.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::analyze::flame::FlameSummary;
+use crate::analyze::flame::{FlameSummary, HandedIn, What};
 use crate::analyze::flame_diff::Comparison;
+use crate::analyze::profile::Place;
 use crate::envelope::Envelope;
 
 /// Frames that weigh most.
@@ -23,13 +24,30 @@ pub fn render(
     add("total", json!(summary.profile.total()));
     add("stacks", json!(summary.profile.stacks().len()));
     add("measured", json!(summary.measured));
+    if summary.what == What::Io {
+        add("devices", json!(summary.devices));
+        add("handed_in", summary.handed_in().iter().take(MOST_FRAMES).map(handed_in).collect());
+    }
     add("source", json!(summary.source));
     add("notes", json!(summary.notes));
     let frame = |heavy: crate::analyze::flame::Heavy| json!({"frame": heavy.name, "area": heavy.area.name(), "own": heavy.own, "total": heavy.total});
     add("frames", summary.heaviest(MOST_FRAMES).into_iter().map(frame).collect());
+    add("unnamed", summary.unnamed.iter().map(unnamed).collect());
     add("product", product.map_or(Value::Null, |(path, format)| json!({"path": path, "format": format})));
     all.extend(status.map(|status| ("command_status".to_string(), status.into())));
     super::line(all)
+}
+
+/// What names a frame elsewhere: `addr2line -e FILE ADDRESS`, of the file with the build-id.
+fn unnamed((frame, place): (&String, &Place)) -> Value {
+    let build_id = place.build_id.as_ref().map(ToString::to_string);
+    json!({"frame": frame, "file": *place.file, "build_id": build_id, "offset": place.offset, "address": place.address})
+}
+
+fn handed_in(row: &HandedIn) -> Value {
+    let stages: Map<String, Value> =
+        row.parts.iter().map(|(part, ns)| (part.name().to_string(), json!(ns))).collect();
+    json!({"who": row.who, "function": row.function, "total": row.total, "stages": stages})
 }
 
 /// Two profiles side by side: the frames that moved most.

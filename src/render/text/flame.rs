@@ -1,12 +1,17 @@
 //! `biopsy flame` as text: what the picture shows, and the frames that weigh most.
 
+use std::collections::BTreeSet;
+
 use super::{clean, count, counted, fitted, footer, significant, table, time};
-use crate::analyze::flame::FlameSummary;
+use crate::analyze::flame::{FlameSummary, HandedIn, Heavy, What};
 use crate::analyze::profile::Unit;
+use crate::analyze::submits::Part;
 use crate::envelope::Envelope;
 
 const MOST_FRAMES: usize = 10;
 const MOST_NAME: usize = 70;
+const MOST_WHO: usize = 32;
+const MOST_FUNCTION: usize = 32;
 
 /// `product`: where the picture went; None: it is on stdout, and this text is not wanted there.
 pub fn render(
@@ -32,20 +37,13 @@ pub fn render(
         time(summary.duration_ns),
         summary.source,
     );
-    let share = |n: u64| significant(100.0 * n as f64 / total.max(1) as f64, 3);
-    let row = |heavy: &crate::analyze::flame::Heavy| {
-        vec![
-            fitted(&clean(&heavy.name), MOST_NAME),
-            heavy.area.name().to_string(),
-            value(heavy.own),
-            share(heavy.own),
-            share(heavy.total),
-        ]
+    let weights = match summary.what {
+        What::Io => handed_in(summary),
+        _ => frames(summary, value),
     };
-    let rows: Vec<Vec<String>> = summary.heaviest(MOST_FRAMES).iter().map(row).collect();
-    if !rows.is_empty() {
+    if !weights.is_empty() {
         out.push('\n');
-        out.push_str(&table(&["frame", "area", "own", "own %", "total %"], &rows));
+        out.push_str(&weights);
     }
     out.push('\n');
     for note in &summary.notes {
@@ -67,4 +65,91 @@ pub fn render(
         out.push_str(&format!("{}\n", clean(product)));
     }
     out
+}
+
+/// In percent of all.
+fn share(n: u64, total: u64) -> String {
+    significant(100.0 * n as f64 / total.max(1) as f64, 3)
+}
+
+/// The frames that weigh most; empty where there is none.
+fn frames(summary: &FlameSummary, value: impl Fn(u64) -> String) -> String {
+    let total = summary.profile.total();
+    let row = |heavy: &Heavy| {
+        vec![
+            fitted(&clean(&heavy.name), MOST_NAME),
+            heavy.area.name().to_string(),
+            value(heavy.own),
+            share(heavy.own, total),
+            share(heavy.total, total),
+        ]
+    };
+    let rows: Vec<Vec<String>> = summary.heaviest(MOST_FRAMES).iter().map(row).collect();
+    if rows.is_empty() { String::new() } else { table(&["frame", "area", "own", "own %", "total %"], &rows) }
+}
+
+/// Who handed the I/Os in, and what each stage took.
+fn handed_in(summary: &FlameSummary) -> String {
+    let total = summary.profile.total();
+    let mut all = summary.handed_in();
+    all.truncate(MOST_FRAMES);
+    if all.is_empty() {
+        return String::new();
+    }
+    let parts: BTreeSet<Part> = all.iter().flat_map(|row| row.parts.keys().copied()).collect();
+    let header: Vec<&str> = ["who", "hands in by"]
+        .into_iter()
+        .chain(parts.iter().map(|p| p.name()))
+        .chain(["all", "%"])
+        .collect();
+    let row = |row: &HandedIn| {
+        let function = row.function.as_deref().map_or("-".to_string(), clean);
+        let mut cells = vec![fitted(&clean(&row.who), MOST_WHO), fitted(&function, MOST_FUNCTION)];
+        cells.extend(parts.iter().map(|part| row.parts.get(part).map_or("-".to_string(), |ns| time(*ns))));
+        cells.extend([time(row.total), share(row.total, total)]);
+        cells
+    };
+    table(&header, &all.iter().map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::render::folded;
+
+    #[test]
+    fn ios_have_a_column_for_each_stage() {
+        let folded = BTreeMap::from([
+            ("fio;main;read_pages_[k];submit_bio_[k];[queue]".to_string(), 3_000),
+            ("fio;main;read_pages_[k];submit_bio_[k];[device]".to_string(), 6_000),
+            ("\x1b[2Jfio;main;[bio]".to_string(), 1_000),
+        ]);
+        let summary = FlameSummary {
+            what: What::Io,
+            devices: vec!["sda".into()],
+            profile: folded::profile(&folded, Unit::Nanoseconds),
+            counts: None,
+            duration_ns: 1_000_000_000,
+            source: "3 of 3 I/Os by their stacks".into(),
+            measured: 3,
+            lost: 0,
+            period_ns: None,
+            notes: vec!["so it is".into()],
+            unnamed: BTreeMap::new(),
+        };
+        let text = render(&Envelope::default(), &summary, Some("picture: x.svg"), None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..5],
+            [
+                "I/O time by who handed it in  10.0 µs in 3 stacks in 1.00 s: 3 of 3 I/Os by their stacks",
+                "",
+                "who           hands in by    queue   device      bio      all     %",
+                "fio            read_pages  3.00 µs  6.00 µs        -  9.00 µs  90.0",
+                "\\u{1b}[2Jfio         main        -        -  1.00 µs  1.00 µs  10.0",
+            ]
+        );
+    }
 }
