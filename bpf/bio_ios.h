@@ -266,6 +266,7 @@ static __always_inline void split_event(const struct wire_bio_io *rest,
 	if (!from || !to)
 		return;
 	*to = *from;
+	to->by.flags |= SUBMITTER_PART;
 	to->by.bytes = bytes;
 	from->by.sector += bytes >> 9;
 	from->by.bytes -= bytes;
@@ -363,7 +364,7 @@ VERIFIED_ONCE int emit_bio(const struct wire_bio_io *bio, const struct bio_event
 	io.op = bio->op;
 	if (config.want_stacks && !(event && event->by.stack))
 		return 0;
-	if (config.want_throttle)
+	if (config.want_throttle && !config.want_stacks)
 		begin_held(&io, bio->link, bio->proof);
 	if (!is_asked_for(&io, emitter))
 		return 0;

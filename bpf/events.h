@@ -79,13 +79,19 @@ struct finishing {
 
 #ifdef NO_SWAP
 /* Operations are not followed here. Nobody else lets go of the bio. */
+static __always_inline void let_go_of(struct bio_set *set, __u32 way)
+{
+	if (set)
+		set->bio[way] = 0;
+}
+
 static __always_inline void begin_held(struct wire_io *io, __u32 link, __u64 proof)
 {
 }
 
 static __always_inline void meet(struct bio_set *set, __u32 way, struct finishing *finishing)
 {
-	set->bio[way] = 0;
+	let_go_of(set, way);
 }
 
 static __always_inline void meet_others(struct finishing *finishing)
@@ -96,6 +102,11 @@ static __always_inline void meet_command(__u32 link, __u64 proof, struct wire_io
 {
 }
 #else
+/* Its operation does. */
+static __always_inline void let_go_of(struct bio_set *set, __u32 way)
+{
+}
+
 /* The facts of the operation that a bio belongs to, while that is not over. */
 static __always_inline struct facts *facts_of(__u32 link, __u64 proof)
 {
@@ -219,12 +230,18 @@ VERIFIED_ONCE int emit_io(struct counted *counted)
 	if (counted->bio)
 		set = find_bio_at(counted->bio, &way, &index);
 	by = set ? submitter_at(index, way) : 0;
-	if (config.want_stacks && !(by && by->stack))
+	if (config.want_stacks && !(by && by->stack)) {
+		let_go_of(set, way);
 		return 0;
-	if (config.want_throttle && set)
+	}
+	/* With stacks the times of some stand for those that were counted, and these begin where
+	   the bio enters. */
+	if (config.want_throttle && !config.want_stacks && set)
 		begin_held(io, set->link[way], set->proof[way]);
-	if (!is_asked_for(io, emitter))
+	if (!is_asked_for(io, emitter)) {
+		let_go_of(set, way);
 		return 0;
+	}
 	number_io(io, cpu, emitter);
 	if (set) {
 		if (by) {

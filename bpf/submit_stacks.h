@@ -87,19 +87,19 @@ static __always_inline void begin_submit_period(struct wire_submit_row *row, __u
 	row->raise_at = config.stack_budget_ns;
 }
 
-/* What a stack took; each time that another budget is spent within a period half as many are
- * taken. */
+/*
+ * What a stack took. Where the budget is spent within a period half as many are taken, and again
+ * each time that another half is: bios of the rest of a period in which none are taken have no
+ * weight.
+ */
 static __always_inline void spend_on_submit(struct wire_submit_row *row, __u64 ns)
 {
-	row->stack_ns += ns;
 	row->period_ns += ns;
 	if (row->period_ns < row->raise_at)
 		return;
-	row->raise_at += config.stack_budget_ns;
+	row->raise_at += config.stack_budget_ns / 2;
 	if (row->one_in < MOST_ONE_IN)
 		row->one_in++;
-	if (row->most_one_in < row->one_in)
-		row->most_one_in = row->one_in;
 }
 
 /*
@@ -139,19 +139,21 @@ static __always_inline int take_route(void *ctx)
 	row->stands_for = row->one_in;
 	begin_submit_period(row, began);
 	if (row->period_ns >= MOST_SUBMIT_BUDGETS * config.stack_budget_ns) {
-		row->over++;
+		row->over += 1ull << (row->one_in & 31);
 	} else {
 		s->key.pid = bpf_get_current_pid_tgid() >> 32;
 		task = (void *)bpf_get_current_task();
 		s->key.flags = take_task_stack(ctx, task, &s->taken.stack, 1);
 		row->stack = number_stack(cpu);
 		row->bio = argument_address(ctx, arguments.bio_queue);
-		if (row->stack)
-			row->taken++;
-		else
+		if (!row->stack) {
 			row->full++;
+			row->stack = NO_ROOM;
+		}
 		row->plugged = BPF_CORE_READ(task, plug, rq_count);
-		spend_on_submit(row, bpf_ktime_get_ns() - began);
+		began = bpf_ktime_get_ns() - began;
+		row->took = (began + (1 << STACK_TOOK_BITS) / 2) >> STACK_TOOK_BITS;
+		spend_on_submit(row, began);
 	}
 	/* From 0 to twice as many, less 2: in the mean one of 1 << one_in. */
 	row->skip = bpf_get_prandom_u32() % ((2u << (row->one_in & 31)) - 1);
@@ -171,6 +173,7 @@ static __always_inline void note_route(struct wire_submitter *by, __u64 bio)
 	by->stack = row->stack;
 	by->stands_for = row->stands_for;
 	by->plugged = row->plugged < 255 ? row->plugged : 255;
+	by->took = row->took < 255 ? row->took : 255;
 }
 
 #endif

@@ -137,8 +137,10 @@ static __noinline void note_submitter(struct bio *bio, struct wire_submitter *su
 /* A split's front part comes from whom the whole came from. */
 static __always_inline void copy_submitter(struct wire_submitter *to, struct wire_submitter *from)
 {
-	if (to && from)
+	if (to && from) {
 		*to = *from;
+		to->flags |= SUBMITTER_PART;
+	}
 }
 
 #endif

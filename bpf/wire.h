@@ -351,23 +351,31 @@ struct wire_submitter {
 	__u32 pid;
 	__u32 tid;
 	__u32 cpu;
-	/* SUBMITTER_KERNEL: a kernel thread, which writes back or serves a layer. */
-	__u16 flags;
-	/* The stack stands for 1 << stands_for I/Os; and while it was taken so many requests waited
-	   in the task's plug. */
+	/* enum submitter_flags. */
+	__u8 flags;
+	/* The stack stands for 1 << stands_for I/Os; while it was taken so many requests waited in
+	   the task's plug; and it took so many times 1 << STACK_TOOK_BITS ns, at most 255. */
 	__u8 stands_for;
 	__u8 plugged;
+	__u8 took;
 	/* Of the thread; of the process where groups are made by process. Any bytes. */
 	char comm[16];
 	/* Of the bio as it came: where it begins on the disk, and its length. */
 	__u64 sector;
 	__u32 bytes;
-	/* The number of the stack that it was handed in by; 0: none was taken. */
+	/* The number of the stack that it was handed in by; 0: none was taken; NO_ROOM: there was
+	   none to keep it. */
 	__u32 stack;
 };
 _Static_assert(sizeof(struct wire_submitter) == 56, "wire_submitter");
 
-#define SUBMITTER_KERNEL 1
+enum submitter_flags {
+	SUBMITTER_KERNEL = 1, /* a kernel thread, which writes back or serves a layer */
+	SUBMITTER_PART = 2,   /* of a part that was split off: all else is the whole bio's */
+};
+
+#define NO_ROOM		0xffffffff
+#define STACK_TOOK_BITS 7
 
 /* Records of the event stream begin with what they are. */
 enum wire_event {

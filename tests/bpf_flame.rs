@@ -290,6 +290,7 @@ fn what_is_not_written_or_not_drawn_is_said() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(said.contains("all waits were shorter than --min-block"), "{said}");
+    assert!(said.contains("60 waits of "), "{said}");
 }
 
 /// Functions of which it is known how many blocks each reads, one by one.

@@ -98,6 +98,9 @@ pub fn run(args: &Flame) -> Result<()> {
     if summary.profile.is_empty() {
         if args.json {
             Sink::open(None)?.write(&render::json::flame::render(&envelope, summary, None, status))?;
+        } else {
+            // What was seen all the same, such as time ready to run where nobody was blocked.
+            summary.notes.iter().for_each(|note| output::warn(note));
         }
         return Err(nothing(&taken, status));
     }

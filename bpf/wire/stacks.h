@@ -75,34 +75,30 @@ _Static_assert(sizeof(struct wire_submit_stack) == 32 + 16 * STACK_FRAMES, "wire
 
 /* Of one CPU. Only that one writes it. */
 struct wire_submit_row {
-	/* Bios whose stack was taken. */
-	__u64 taken;
-	/* That should have been taken: the table was full, the budget was spent, or the CPU was
-	   about to take another. */
+	/* Stacks that should have been taken: the table was full, the budget was spent (bios that
+	   such would have stood for), or the CPU was about to take another. */
 	__u64 full;
 	__u64 over;
 	__u64 nested;
-	/* What the stacks took. */
-	__u64 stack_ns;
 	__u64 period_began;
+	/* What the stacks took in it. */
 	__u64 period_ns;
 	/* Of the period, when fewer are taken. */
 	__u64 raise_at;
-	/* The last that was taken: whose, which, that it stands for 1 << stands_for, and what was
-	   in the task's plug. */
+	/* The last that was taken: of whose bio, and what its submitter says of it. */
 	__u64 bio;
 	__u32 stack;
 	__u32 stands_for;
 	__u32 plugged;
+	__u32 took;
 	/* Bios until the next. */
 	__u32 skip;
-	/* One of 1 << one_in is taken; and the most that this was. */
+	/* One of 1 << one_in is taken. */
 	__u32 one_in;
-	__u32 most_one_in;
 	/* Stacks that this CPU has numbered. */
 	__u32 numbered;
 	__u32 busy;
-	__u32 pad[6];
+	__u32 pad[10];
 };
 _Static_assert(sizeof(struct wire_submit_row) == 128, "wire_submit_row");
 

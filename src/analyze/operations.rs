@@ -23,6 +23,8 @@ pub struct OperationLatency {
     pub not_covered: BTreeMap<NotCovered, u64>,
     /// Which stages these are, of `enum wire_cover`.
     pub cover: usize,
+    /// What each stage took in all operations that have stages, also where these are not those which are shown, ns.
+    pub sums_ns: BTreeMap<Stage, u64>,
 }
 
 /// The slowest operations together.
@@ -121,6 +123,12 @@ pub fn summarize<'a>(rows: impl Iterator<Item = (usize, &'a OperationRow)>) -> O
     if operations == 0 {
         return None;
     }
+    let mut sums_ns = BTreeMap::new();
+    for (stage, hist) in covers.iter().flat_map(|cover| Stage::ALL.into_iter().zip(&cover.stages)) {
+        if !hist.is_empty() {
+            *sums_ns.entry(stage).or_insert(0) += hist.sum();
+        }
+    }
     let most = (0..COVERS).rev().max_by_key(|cover| counts[*cover])?;
     let left = (0..COVERS).filter(|cover| *cover != most).map(|cover| (COVER_NAMES[cover], counts[cover]));
     let mut not_covered = BTreeMap::new();
@@ -128,7 +136,7 @@ pub fn summarize<'a>(rows: impl Iterator<Item = (usize, &'a OperationRow)>) -> O
         *not_covered.entry(why).or_insert(0) += n;
     }
     let shown = covers.into_iter().nth(most)?;
-    Some(OperationLatency { operations, not_covered, cover: most, ..shown.shown() })
+    Some(OperationLatency { operations, not_covered, cover: most, sums_ns, ..shown.shown() })
 }
 
 /// The rows of one device and class, each cover for itself; covers without operations are left out.
@@ -176,6 +184,7 @@ impl Cover {
             operations: self.count(),
             not_covered: BTreeMap::new(),
             cover: 0,
+            sums_ns: BTreeMap::new(),
             by_total: self.by_total(),
             total: self.stages[OPERATION_STAGES - 1].clone(),
             stages: Stage::ALL.into_iter().zip(self.stages).filter(|(_, hist)| !hist.is_empty()).collect(),
@@ -229,6 +238,8 @@ mod tests {
         let found = summarize([(ALL, &all), (NO_REAP, &none), (ALL, &all)].into_iter()).unwrap();
         assert_eq!((found.operations, found.total.count()), (8, 6));
         assert_eq!(found.not_covered, BTreeMap::from([(NotCovered::Reap, 2)]));
+        // Of all of them, whatever is shown.
+        assert_eq!((found.sums_ns[&Stage::Submit], found.sums_ns[&Stage::Reap]), (8 * 1_000, 6 * 16_000));
         let sum: u64 = found.stages.values().map(Histogram::sum).sum();
         assert_eq!((sum, found.total.sum()), (6 * 31_000, 6 * 31_000));
         let [class] = &found.by_total[..] else { panic!("{:?}", found.by_total) };

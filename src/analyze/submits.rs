@@ -15,6 +15,7 @@ use super::trace::io::{Route, TracedIo};
 use super::trace::operation::Kind;
 use super::unwinding::ending;
 use crate::symbols::{Addresses, Names};
+use crate::wire::events::NO_ROOM;
 use crate::wire::stacks::{KTHREAD, Sample};
 use crate::wire::submits::Submits;
 
@@ -61,25 +62,17 @@ struct Class {
     part: Part,
 }
 
-/// What some I/Os stand for.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sum {
-    /// ns × I/Os that the I/O stands for.
-    ns: u128,
-    /// I/Os that they stand for.
-    ios: u128,
-}
-
 /// The I/Os that have a stack, as they come.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// By class and stack.
-    times: HashMap<Class, HashMap<u32, Sum>>,
-    /// Times that taking a stack made something later, by what that is: an operation's bio, behind it in the same call
-    /// or the one that it was taken of; a request that waited in the plug.
+    /// By class and stack: ns × I/Os that an I/O stands for.
+    times: HashMap<Class, HashMap<u32, u128>>,
+    /// By how much taking stacks made something later, ns, by what that is: operations behind it in the same call and the
+    /// one that it was taken of; requests that waited in the plug.
     later: BTreeMap<Class, u64>,
-    /// I/Os with a stack that were timed.
+    /// I/Os with a stack that were timed, and those of them that are no further parts of one bio.
     ios: u64,
+    bios: u64,
     /// Of what each of them stands for, ns: the sum, and that of the squares.
     sum: f64,
     squares: f64,
@@ -94,8 +87,7 @@ impl Tally {
             *all.get_or_insert(0.0) += ns as f64 * route.stands_for as f64;
             let class = Class { device: device.to_string(), op, part };
             let sum = self.times.entry(class).or_default().entry(route.stack).or_default();
-            sum.ns += u128::from(ns) * u128::from(route.stands_for);
-            sum.ios += u128::from(route.stands_for);
+            *sum += u128::from(ns) * u128::from(route.stands_for);
         };
         match io.queue {
             Some(_) => {
@@ -111,14 +103,19 @@ impl Tally {
         }
         // The operation's own stages are those of the I/O that it ended with.
         let end = io.operation.and_then(|operation| operation.end).filter(|end| end.last);
-        for (stage, ns) in end.and_then(|end| end.stages).iter().flat_map(|stages| stages.iter()) {
-            if Part::Stage(stage).is_of_operation() {
-                add(None, Part::Stage(stage), ns);
+        // And those of the operations that it was merged with, which have no other I/O.
+        let merged = io.merged.iter().filter_map(|operation| operation.end);
+        for stages in end.into_iter().chain(merged).filter_map(|end| end.stages) {
+            for (stage, ns) in stages.iter().filter(|(stage, _)| Part::Stage(*stage).is_of_operation()) {
+                // Between the call's entry and the bio lies the taking of the stack.
+                let ours = if stage == Stage::Submit { route.took_ns } else { 0 };
+                add(None, Part::Stage(stage), ns.saturating_sub(ours));
             }
         }
         self.note_later(device, op, io, route);
         if let Some(all) = all {
             self.ios += 1;
+            self.bios += u64::from(!route.part);
             self.sum += all;
             self.squares += all * all;
         }
@@ -127,23 +124,29 @@ impl Tally {
     /// What taking this I/O's stack held up. Operations that are handed over together begin together, and as many of them
     /// come behind a bio as stood before it, in the mean.
     fn note_later(&mut self, device: &str, op: Op, io: &TracedIo, route: Route) {
+        if route.part {
+            return;
+        }
         let class = |op, part| Class { device: device.to_string(), op, part: Part::Stage(part) };
         let plugged = u64::from(route.plugged);
         if let Some(operation) = io.operation {
-            let is_alone = operation.end.is_none_or(|end| end.kind == Kind::Call);
-            let behind = if is_alone { 0 } else { plugged };
-            *self.later.entry(class(None, Stage::Submit)).or_default() += 1 + behind;
+            let batch = operation.end.filter(|end| end.kind != Kind::Call);
+            let behind = batch.map_or(0, |end| plugged / u64::from(end.ios.max(1)));
+            *self.later.entry(class(None, Stage::Submit)).or_default() += (1 + behind) * route.took_ns;
         }
         if plugged > 0 {
-            *self.later.entry(class(Some(op), Stage::Queue)).or_default() += plugged;
+            *self.later.entry(class(Some(op), Stage::Queue)).or_default() += plugged * route.took_ns;
         }
     }
 
     /// Half of the interval in which a share of the time lies with 95 % certainty, in percent of all: that of a share of
-    /// one half, which is the widest. I/Os that stand for more, or took longer, are as good as fewer (Kish 1965).
-    fn half_width(&self) -> Option<f64> {
-        let as_many = self.sum * self.sum / self.squares;
-        (self.ios > 0 && as_many > 0.0).then(|| 100.0 * 1.96 * 0.5 / as_many.sqrt())
+    /// one half, which is the widest. I/Os that stand for more, or took longer, are as good as fewer (Kish 1965), and the
+    /// parts of a bio as one. `unweighed` of `ios` are stood for by nobody, and may be anybody's.
+    fn half_width(&self, unweighed: u64, ios: u64) -> Option<f64> {
+        let as_many = self.sum * self.sum / self.squares * self.bios as f64 / self.ios as f64;
+        let chance = 1.96 * 0.5 / as_many.sqrt();
+        let share = unweighed as f64 / ios.max(1) as f64;
+        (self.ios > 0 && as_many > 0.0).then(|| 100.0 * (chance + share).min(1.0))
     }
 }
 
@@ -179,37 +182,38 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
     let mut summary = SubmitSummary {
         ios: latency.ios(),
         sampled: tally.ios,
-        half_width: tally.half_width(),
+        half_width: tally.half_width(submits.over, latency.ios()),
         distinct: submits.stacks.len(),
         ..SubmitSummary::default()
     };
     let mut ways: HashMap<u32, Way> = HashMap::new();
+    let none = HashMap::new();
     for (class, counted) in exact(latency) {
-        let mean_ns = submits.stack_mean_ns();
-        let stacks_ns = (mean_ns * tally.later.get(&class).copied().unwrap_or(0)).min(counted);
-        // Its own stack lies between a call's entry and its bio, and is in no other stage of an I/O that has one.
-        let ours = if class.part == Part::Stage(Stage::Submit) { mean_ns } else { 0 };
+        let stacks_ns = tally.later.get(&class).copied().unwrap_or(0).min(counted);
         summary.stacks_ns += stacks_ns;
         let total = counted - stacks_ns;
         *summary.parts.entry(class.part).or_default() += total;
-        let none = HashMap::new();
         let times = tally.times.get(&class).unwrap_or(&none);
-        let known = times.iter().filter(|(stack, _)| submits.stacks.contains_key(stack));
-        let own = |sum: &Sum| sum.ns.saturating_sub(u128::from(ours) * sum.ios);
-        let shares: BTreeMap<u32, u128> = known.map(|(stack, sum)| (*stack, own(sum))).collect();
+        let is_known = |stack: &u32| *stack == NO_ROOM || submits.stacks.contains_key(stack);
+        let known = times.iter().filter(|(stack, _)| is_known(stack));
+        let shares: BTreeMap<u32, u128> = known.map(|(stack, ns)| (*stack, *ns)).collect();
         let frame = class.part.frame();
         let mut add = |key: String, ns: u64| {
             if ns > 0 {
                 *summary.folded.entry(key).or_default() += ns;
             }
         };
+        let op = class.op.map_or("operations", Op::name);
         if shares.values().all(|ns| *ns == 0) {
-            let op = class.op.map_or("operations", Op::name);
             add(format!("[{op}: stack not taken];{frame}"), total);
             summary.no_stack_ns += total;
             continue;
         }
         for (stack, ns) in shared_out(total, &shares) {
+            if stack == NO_ROOM {
+                add(format!("[{op}: no room for the stack];{frame}"), ns);
+                continue;
+            }
             let way = ways.entry(stack).or_insert_with(|| {
                 let sample = &submits.stacks[&stack];
                 Way::of(sample, submits.leaders.get(&sample.pid), names)
@@ -280,9 +284,9 @@ fn exact(latency: &LatencySummary) -> BTreeMap<Class, u64> {
             if let Some(bio) = &times.bio {
                 add(Some(*op), Part::Bio, bio.sum());
             }
-            for (stage, hist) in times.operations.iter().flat_map(|operations| &operations.stages) {
+            for (stage, ns) in times.operations.iter().flat_map(|operations| &operations.sums_ns) {
                 if Part::Stage(*stage).is_of_operation() {
-                    add(None, Part::Stage(*stage), hist.sum());
+                    add(None, Part::Stage(*stage), *ns);
                 }
             }
         }

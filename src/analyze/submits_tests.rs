@@ -21,6 +21,7 @@ fn device(name: &str, queue: &[u64], of_device: &[u64], submit: &[u64]) -> Devic
         request_stages: stages(&[(Stage::Queue, queue), (Stage::Device, of_device)]),
         operations: Some(OperationLatency {
             stages: stages(&[(Stage::Submit, submit), (Stage::Queue, queue), (Stage::Device, of_device)]),
+            sums_ns: [(Stage::Submit, submit.iter().sum()), (Stage::Queue, queue.iter().sum())].into(),
             ..OperationLatency::default()
         }),
         ..OpLatency::default()
@@ -43,7 +44,7 @@ fn io(stack: u32, stands_for: u64, queue: u64, of_device: u64, submit: Option<u6
         queue: Some(0),
         op: Some(Op::Read),
         stages: stages(&[(Stage::Queue, queue), (Stage::Device, of_device)]),
-        route: Some(TracedRoute { stack, stands_for, plugged: 0 }),
+        route: Some(TracedRoute { stack, stands_for, ..TracedRoute::default() }),
         operation: submit.map(|ns| TracedOperation { id: 1, end: Some(end(ns)) }),
         ..TracedIo::default()
     }
@@ -154,32 +155,96 @@ fn parts_are_frames() {
 #[test]
 fn a_share_is_known_the_better_the_more_ios_it_is_from() {
     let mut tally = Tally::default();
-    assert_eq!(tally.half_width(), None);
+    assert_eq!(tally.half_width(0, 0), None);
     (0..400).for_each(|_| tally.add("sda", &io(1, 1, 0, 100, None)));
-    assert!((tally.half_width().unwrap() - 4.9).abs() < 1e-9);
+    assert!((tally.half_width(0, 400).unwrap() - 4.9).abs() < 1e-9);
+    // One in ten that nobody stands for.
+    assert!((tally.half_width(40, 400).unwrap() - 14.9).abs() < 1e-9);
     // One that stands for as much as all others leaves no more than four.
     tally.add("sda", &io(2, 400, 0, 100, None));
-    assert!((tally.half_width().unwrap() - 49.0).abs() < 0.1);
+    assert!((tally.half_width(0, 400).unwrap() - 49.0).abs() < 0.1);
 }
 
-/// It lies before the bio, in what its operation's submission took.
+/// It lies before the bio, in what its operation's submission took; each stack takes its own time.
 #[test]
 fn what_the_stacks_took_is_left_out_of_submit() {
     let latency = LatencySummary {
-        devices: vec![device("sda", &[10, 10, 10], &[100, 100, 100], &[50, 350, 50])],
+        devices: vec![device("sda", &[10, 10, 10], &[100, 100, 100], &[1_050, 8_050, 50])],
+        ..LatencySummary::default()
+    };
+    let took = |stack, took_ns| {
+        let mut io = io(stack, 1, 10, 100, Some(took_ns + 50));
+        io.route.as_mut().unwrap().took_ns = took_ns;
+        io
+    };
+    let mut tally = Tally::default();
+    tally.add("sda", &took(1, 1_000));
+    tally.add("sda", &took(2, 8_000));
+    let sample = |ip| Sample::new(5, 0, 0, b"a", &[ip], &[]);
+    let routes = submits(&[(1, sample(10)), (2, sample(20))]);
+    let summary = summarize(&latency, &tally, &routes, &names(&[(10, "brief"), (20, "deep")]));
+    assert_eq!((summary.folded["a;brief_[k];[submit]"], summary.folded["a;deep_[k];[submit]"]), (75, 75));
+    assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (9_000, 150));
+    // Never more than there is.
+    tally.add("sda", &took(2, 60_000));
+    let summary = summarize(&latency, &tally, &routes, &Names::default());
+    assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (9_150, 0));
+}
+
+/// A bio that is split has one stack, which was taken once, and its parts are no I/Os of their own to chance.
+#[test]
+fn the_parts_of_a_bio_have_one_stack() {
+    let latency = LatencySummary {
+        devices: vec![device("sda", &[10; 8], &[100; 8], &[2_500])],
         ..LatencySummary::default()
     };
     let mut tally = Tally::default();
-    tally.add("sda", &io(1, 3, 10, 100, Some(350)));
-    let routes =
-        Submits { taken: 2, stack_ns: 600, ..submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]) };
+    for i in 0..8 {
+        let mut part = io(1, 1, 10, 100, Some(2_500));
+        let route = part.route.as_mut().unwrap();
+        (route.took_ns, route.part) = (2_000, i != 7);
+        part.operation.as_mut().unwrap().end.as_mut().unwrap().last = i == 7;
+        tally.add("sda", &part);
+    }
+    let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
     let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one")]));
-    assert_eq!((summary.folded["a;one_[k];[submit]"], summary.folded["a;one_[k];[queue]"]), (150, 30));
-    assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (300, 150));
-    // Never more than there is.
-    let slow = Submits { stack_ns: 60_000, ..routes };
-    let summary = summarize(&latency, &tally, &slow, &Names::default());
-    assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (450, 0));
+    assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (2_000, 500));
+    // As wide as for one.
+    assert!(summary.half_width.unwrap() > 90.0, "{:?}", summary.half_width);
+}
+
+/// An operation whose bio was merged has no I/O of its own, and its times are in all the same.
+#[test]
+fn operations_that_were_merged_stand_with_the_first() {
+    let latency = LatencySummary {
+        devices: vec![device("sda", &[10], &[100], &[5, 6, 7])],
+        ..LatencySummary::default()
+    };
+    let mut first = io(1, 1, 10, 100, Some(5));
+    let other = |ns| io(1, 1, 0, 0, Some(ns)).operation.unwrap();
+    first.merged = vec![other(6), other(7)];
+    let mut tally = Tally::default();
+    tally.add("sda", &first);
+    assert_eq!(tally.times.values().flat_map(HashMap::values).sum::<u128>(), 10 + 100 + 18);
+    let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
+    let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one")]));
+    assert_eq!(summary.folded["a;one_[k];[submit]"], 18);
+}
+
+/// It is not shared among those that found room.
+#[test]
+fn a_stack_without_room_stands_as_such() {
+    let latency = LatencySummary {
+        devices: vec![device("sda", &[10, 10], &[100, 900], &[])],
+        ..LatencySummary::default()
+    };
+    let mut tally = Tally::default();
+    tally.add("sda", &io(1, 1, 10, 100, None));
+    tally.add("sda", &io(NO_ROOM, 1, 10, 900, None));
+    let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
+    let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one")]));
+    let folded = |key: &str| summary.folded[key];
+    assert_eq!((folded("a;one_[k];[device]"), folded("[read: no room for the stack];[device]")), (100, 900));
 }
 
 /// `complete` of an operation goes on after its I/O has ended; an I/O of no operation has its own. Neither counts twice.
@@ -188,7 +253,7 @@ fn complete_is_the_operations_where_there_is_one() {
     let mut sda = device("sda", &[10, 10], &[100, 100], &[5]);
     let read = sda.ops.get_mut(&Op::Read).unwrap();
     read.request_stages.insert(Stage::Complete, hist(&[3, 4]));
-    read.operations.as_mut().unwrap().stages.insert(Stage::Complete, hist(&[70]));
+    read.operations.as_mut().unwrap().sums_ns.insert(Stage::Complete, 70);
     read.unowned = Some(1);
     read.unowned_stages.insert(Stage::Complete, hist(&[4]));
     let latency = LatencySummary { devices: vec![sda], ..LatencySummary::default() };
@@ -251,14 +316,15 @@ fn what_a_stack_held_up_is_left_out() {
         devices: vec![device("sda", &[4_000; 5], &[100; 5], &[3_000; 5])],
         ..LatencySummary::default()
     };
-    let routes =
-        Submits { taken: 1, stack_ns: 500, ..submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]) };
+    let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
     for (kind, submit) in
         [(Kind::Aio, 15_000 - 5 * 500), (Kind::Ring, 15_000 - 5 * 500), (Kind::Call, 15_000 - 500)]
     {
         let mut taken = io(1, 5, 4_000, 100, Some(3_000));
-        taken.route.as_mut().unwrap().plugged = 4;
-        taken.operation.as_mut().unwrap().end.as_mut().unwrap().kind = kind;
+        let route = taken.route.as_mut().unwrap();
+        (route.plugged, route.took_ns) = (4, 500);
+        let end = taken.operation.as_mut().unwrap().end.as_mut().unwrap();
+        (end.kind, end.ios) = (kind, 1);
         let mut tally = Tally::default();
         tally.add("sda", &taken);
         let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one")]));

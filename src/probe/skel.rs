@@ -144,13 +144,13 @@ same_layout!(WireCounters, latency::types::wire_counters:
 same_layout!(latency_old::types::rodata, latency::types::rodata: config arguments syscall_kinds);
 same_layout!(latency_old::types::bss, latency::types::bss: running over unlearned unfollowed event_floor_ns groups_made);
 same_layout!(WireSubmitter, latency::types::wire_submitter:
-    cgroup pid tid cpu flags stands_for plugged comm sector bytes stack);
+    cgroup pid tid cpu flags stands_for plugged took comm sector bytes stack);
 same_layout!(SampleHead, stacks::types::stack_sample: pid tid cpu flags period kernel_frames user_frames comm);
 same_layout!(Counters, stacks::types::stack_counters: ring_full no_scratch);
 same_layout!(WireTaskStack, latency::types::wire_task_stack: kernel_frames user_frames comm ips);
 same_layout!(WireSubmitStack, latency::types::wire_submit_stack: number stack);
-same_layout!(WireSubmitRow, latency::types::wire_submit_row: taken full over nested stack_ns period_began
-    period_ns raise_at bio stack stands_for plugged skip one_in most_one_in numbered busy);
+same_layout!(WireSubmitRow, latency::types::wire_submit_row: full over nested period_began
+    period_ns raise_at bio stack stands_for plugged took skip one_in numbered busy);
 same_layout!(WireIo, latency::types::wire_io:
     kind marks io operation queued issued reaped ended sector bytes cmd_flags device slot_base op cpu by);
 same_layout!(WireOperation, latency::types::wire_operation:

@@ -18,7 +18,16 @@ pub const IO_FLUSHED: u32 = 32;
 pub const IO_BIO: u32 = 64;
 
 /// `SUBMITTER_KERNEL`.
-pub const SUBMITTER_KERNEL: u16 = 1;
+pub const SUBMITTER_KERNEL: u8 = 1;
+
+/// `SUBMITTER_PART`.
+pub const SUBMITTER_PART: u8 = 2;
+
+/// `NO_ROOM`.
+pub const NO_ROOM: u32 = u32::MAX;
+
+/// `STACK_TOOK_BITS`.
+pub const STACK_TOOK_BITS: u32 = 7;
 
 /// `struct wire_submitter`.
 #[repr(C)]
@@ -28,9 +37,10 @@ pub struct WireSubmitter {
     pub pid: u32,
     pub tid: u32,
     pub cpu: u32,
-    pub flags: u16,
+    pub flags: u8,
     pub stands_for: u8,
     pub plugged: u8,
+    pub took: u8,
     pub comm: [u8; 16],
     pub sector: u64,
     pub bytes: u32,

@@ -21,11 +21,9 @@ pub struct WireSubmitStack {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct WireSubmitRow {
-    pub taken: u64,
     pub full: u64,
     pub over: u64,
     pub nested: u64,
-    pub stack_ns: u64,
     pub period_began: u64,
     pub period_ns: u64,
     pub raise_at: u64,
@@ -33,12 +31,12 @@ pub struct WireSubmitRow {
     pub stack: u32,
     pub stands_for: u32,
     pub plugged: u32,
+    pub took: u32,
     pub skip: u32,
     pub one_in: u32,
-    pub most_one_in: u32,
     pub numbered: u32,
     pub busy: u32,
-    pub pad: [u32; 6],
+    pub pad: [u32; 10],
 }
 
 const _: () = assert!(size_of::<WireSubmitStack>() == 32 + 16 * MAX_FRAMES);
@@ -67,32 +65,19 @@ pub struct Submits {
     pub maps: Mapped,
     /// What processes are called whose rings workers of io_uring served: any bytes.
     pub leaders: HashMap<u32, Vec<u8>>,
-    /// Bios whose stack was taken.
-    pub taken: u64,
-    /// Those that should have been and were not: the table was full; the budget was spent; an interrupt came between.
+    /// Those that should have been and were not: the table was full; the budget was spent (bios that such would have stood
+    /// for); an interrupt came between.
     pub full: u64,
     pub over: u64,
     pub nested: u64,
-    /// One of so many at least was taken at all times.
-    pub one_in: u64,
-    /// What taking them took.
-    pub stack_ns: u64,
 }
 
 impl Submits {
-    /// What one stack took; 0 without any.
-    pub fn stack_mean_ns(&self) -> u64 {
-        self.stack_ns.checked_div(self.taken + self.full).unwrap_or(0)
-    }
-
     /// Takes in what a CPU counted.
     pub fn count(&mut self, row: &WireSubmitRow) {
-        self.taken += row.taken;
         self.full += row.full;
         self.over += row.over;
         self.nested += row.nested;
-        self.stack_ns += row.stack_ns;
-        self.one_in = self.one_in.max(1 << row.most_one_in.min(63));
     }
 }
 
@@ -120,9 +105,9 @@ mod tests {
     #[test]
     fn what_cpus_counted_adds_up() {
         let mut all = Submits::default();
-        let row = WireSubmitRow { taken: 3, full: 1, over: 2, most_one_in: 4, ..WireSubmitRow::default() };
+        let row = WireSubmitRow { full: 1, over: 2, nested: 3, ..WireSubmitRow::default() };
         all.count(&row);
-        all.count(&WireSubmitRow { taken: 1, most_one_in: 2, ..WireSubmitRow::default() });
-        assert_eq!((all.taken, all.full, all.over, all.one_in), (4, 1, 2, 16));
+        all.count(&WireSubmitRow { over: 5, ..row });
+        assert_eq!((all.full, all.over, all.nested), (2, 7, 6));
     }
 }

@@ -197,6 +197,7 @@ fn decoded_op(row: &Value) -> OpLatency {
             .into_iter()
             .filter_map(|why| Some((why, row["not_covered"].get(why.name())?.as_u64()?)))
             .collect(),
+        ..OperationLatency::default()
     });
     OpLatency {
         ios: number(&row["ios"]),

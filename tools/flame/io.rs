@@ -1,8 +1,9 @@
 //! Time of I/Os by who handed them in.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use biopsy::analyze::flame::{FlameSummary, What};
@@ -120,13 +121,36 @@ fn devices(args: &Flame, host: &Host) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// When the mappings of a process are read again: it may load more while it runs.
+#[derive(Debug, Default)]
+struct Look {
+    last: Option<Instant>,
+    wait: Duration,
+}
+
+impl Look {
+    const SHORTEST: Duration = Duration::from_millis(50);
+    const LONGEST: Duration = Duration::from_secs(3);
+
+    /// Each time it takes twice as long until the next.
+    fn is_due(&mut self) -> bool {
+        if self.last.is_some_and(|last| last.elapsed() < self.wait) {
+            return false;
+        }
+        self.wait = (2 * self.wait).clamp(Self::SHORTEST, Self::LONGEST);
+        self.last = Some(Instant::now());
+        true
+    }
+}
+
 /// What is made of events while the window is open.
 struct Looker {
     scene: Scene,
     join: Join,
     tally: Tally,
     mapped: Mapped,
-    seen: HashSet<u32>,
+    /// What was read of processes, under each of their names: who has another has called exec.
+    looks: HashMap<(u32, [u8; 16]), Look>,
     leaders: HashMap<u32, Vec<u8>>,
 }
 
@@ -138,7 +162,7 @@ impl Looker {
             join,
             tally: Tally::default(),
             mapped: Mapped::default(),
-            seen: HashSet::new(),
+            looks: HashMap::new(),
             leaders: HashMap::new(),
         }
     }
@@ -148,8 +172,13 @@ impl Looker {
             self.tally.add(self.scene.name(io), io);
             let owner = io.owner.filter(|owner| !owner.kernel);
             let Some(owner) = owner else { continue };
+            let room = self.looks.len() < Mapped::MOST_PROCESSES;
+            let look = match self.looks.entry((owner.pid, owner.comm)) {
+                Entry::Occupied(look) => Some(look.into_mut()),
+                Entry::Vacant(place) => room.then(|| place.insert(Look::default())),
+            };
             // Gone already, or not ours to see: its frames have no names, and its workers their own.
-            if self.seen.insert(owner.pid) {
+            if look.is_some_and(Look::is_due) {
                 let _unseen = self.mapped.read(Path::new("/"), owner.pid);
             }
             if is_ring_worker(&owner.comm) && !self.leaders.contains_key(&owner.pid) {
@@ -185,14 +214,14 @@ fn notes(summary: &SubmitSummary, submits: &Submits, devices: &[String]) -> Vec<
     };
     also(
         summary.stacks_ns,
-        "by which taking the stacks held up I/Os are left out of submit and queue: by the mean of a stack, and by what \
-         waited behind it in its call and plug",
+        "by which taking the stacks held up I/Os are left out of submit and queue, by what waited behind them in call and \
+         plug",
     );
     also(summary.no_stack_ns, "are of I/Os none of which has a stack: the kernel's own flushes, or too few");
     also(summary.cut_ns, "have user stacks that are cut: code without frame pointers hides its callers");
     for (n, words) in [
-        (submits.full, "stacks found no room in their table"),
-        (submits.over, "were not taken, since their budget was spent"),
+        (submits.full, "stacks found no room in their table, and stand as such"),
+        (submits.over, "I/Os came while the budget was spent, and are stood for by others"),
         (submits.nested, "were not taken, since an interrupt came between"),
     ] {
         if n > 0 {

@@ -132,7 +132,7 @@ fn on_cpu(args: &Flame, filter: &Filter, window: impl FnOnce(Beat<'_>) -> Result
             what: What::OnCpu,
             devices: Vec::new(),
             // Idle ones are in no stack.
-            measured: raw.seen() - summary.idle_seen,
+            measured: profile.total(),
             profile,
             counts: None,
             duration_ns: raw.duration_ns,

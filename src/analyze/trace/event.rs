@@ -7,7 +7,7 @@ use super::operation::{Kind, OperationEnd, TracedOperation};
 use super::scene::TracedDevice;
 use crate::wire::events::{
     IO_BIO, IO_FLUSHED, IO_FUSED, IO_HAS_SUBMITTER, IO_MERGED, IO_NEGATIVE, IO_STARTED_BEFORE,
-    SUBMITTER_KERNEL, WireIo, WireOperation,
+    STACK_TOOK_BITS, SUBMITTER_KERNEL, SUBMITTER_PART, WireIo, WireOperation,
 };
 use crate::wire::{CALL_AIO, CALL_RING};
 
@@ -75,6 +75,8 @@ pub fn traced(devices: &[TracedDevice], io: &WireIo, operation: Option<&WireOper
             stack: by.stack,
             stands_for: 1 << by.stands_for.min(63),
             plugged: by.plugged,
+            took_ns: u64::from(by.took) << STACK_TOOK_BITS,
+            part: by.flags & SUBMITTER_PART != 0,
         }),
         completion_cpu: io.cpu,
         operation: end.or((io.operation != 0).then_some(TracedOperation { id: io.operation, end: None })),

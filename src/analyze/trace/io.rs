@@ -84,6 +84,10 @@ pub struct Route {
     pub stands_for: u64,
     /// Requests that waited in the plug of who handed in while the stack was taken.
     pub plugged: u8,
+    /// How long that took.
+    pub took_ns: u64,
+    /// Of a bio of which another I/O has the same stack, because it was split.
+    pub part: bool,
 }
 
 /// The task that handed an I/O in.

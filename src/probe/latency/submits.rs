@@ -45,7 +45,7 @@ pub fn prepare(open: &mut OpenLatencySkel<'_>, options: &StackOptions, cpus: u32
 
 /// All that were taken so far, without the mappings of the processes.
 pub fn read(skel: &LatencySkel<'_>, cpus: u32) -> Result<Submits> {
-    let mut all = Submits { one_in: 1, ..Submits::default() };
+    let mut all = Submits::default();
     for cpu in 0..cpus {
         all.count(&WireSubmitRow::decode(&element(&skel.maps.submit_rows, cpu)?)?);
     }
