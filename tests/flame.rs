@@ -82,6 +82,9 @@ fn what_cannot_be_compared_is_refused() {
         vec!["--on-cpu", "--off-cpu"],
         vec!["--folded", "--pprof"],
         vec!["--json", "-o", "-"],
+        // Two files are neither measured nor chosen from.
+        vec!["--diff", &good, &good, "-o", &picture, "--cgroup", "/"],
+        vec!["--diff", &good, &good, "-o", &picture, "--for", "1s"],
         vec!["--min-width", "60%", "--on-cpu", "-o", &picture],
     ] {
         let output = biopsy(&words);
@@ -89,4 +92,17 @@ fn what_cannot_be_compared_is_refused() {
         assert!(output.stdout.is_empty(), "{words:?}");
     }
     assert!(!fs::exists(&picture).unwrap(), "a picture of nothing");
+}
+
+/// Times that are taken for samples would make each difference certain.
+#[test]
+fn a_difference_of_times_wants_their_unit() {
+    let folder = Folder::new("unit");
+    let (before, after) = (folder.file("a", "fio;read 2000000000\n"), folder.file("b", "fio;read 1\n"));
+    let picture = folder.path("diff.svg");
+    for (words, warns) in [(&[][..], true), (&["--unit", "ns"], false)] {
+        let output = biopsy(&[&["--diff", &before, &after, "-o", &picture], words].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.contains("say --unit ns")), (Some(0), warns), "{said}");
+    }
 }

@@ -269,9 +269,13 @@ fn trust(taken: &Taken, max_loss: f64) -> Result<()> {
     if percent <= max_loss {
         return Ok(());
     }
+    // Only of the CPUs is there a rate.
+    let remedy = match summary.what {
+        What::OnCpu => "take fewer with --freq, or choose processes with --pid or --comm",
+        _ => "choose processes with --pid, --comm or --cgroup",
+    };
     Err(Refusal::Untrusted(format!(
-        "{} of {all} measurements ({percent:.2} %) are in no stack, more than --max-loss {max_loss} % allows: take \
-         fewer with --freq, or choose processes with --pid or --comm",
+        "{} of {all} measurements ({percent:.2} %) are in no stack, more than --max-loss {max_loss} % allows: {remedy}",
         summary.lost
     ))
     .into())

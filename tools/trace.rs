@@ -124,11 +124,15 @@ pub fn run(args: &Trace) -> Result<()> {
         output::note(&render::text::trace::summary(&envelope, &summary, &traced, status));
     }
     let doubt = loss::distrust(&summary, &envelope.lost, args.window.max_loss);
-    match doubt.or_else(|| trace::distrust(&emitted, args.window.max_loss)) {
+    match doubt.or_else(|| trace::distrust(&emitted, args.window.max_loss, FEWER)) {
         Some(why) => Err(Refusal::Untrusted(why).into()),
         None => Ok(()),
     }
 }
+
+/// What helps where the reader is too slow.
+const FEWER: &str = "write to a file with -o, leave the cost out with --no-cost, or ask for fewer with --slower-than, \
+                     --every or --top";
 
 /// What the kernel is asked to send.
 fn events(args: &Trace) -> EventOptions {

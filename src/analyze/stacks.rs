@@ -334,9 +334,15 @@ pub(crate) fn fold_as(sample: &Sample, names: &Names, leader: Option<&String>) -
     out
 }
 
+/// What ends a kernel's frame in folded text, and what other tools end frames in: inlined, compiled at run time, woken.
+pub(crate) const KERNEL_MARK: &str = "_[k]";
+pub(crate) const MARKS: [&str; 4] = [KERNEL_MARK, "_[i]", "_[j]", "_[w]"];
+
 /// Appends a name as text that cannot break a folded line: `;` and line ends separate, control
-/// characters and bidirectional overrides deceive, and the backslash marks what was escaped.
+/// characters and bidirectional overrides deceive, a mark at the end is one of ours, and the backslash
+/// marks what was escaped.
 pub(crate) fn escape(name: &[u8], out: &mut String) {
+    let poses = MARKS.iter().any(|mark| name.ends_with(mark.as_bytes()));
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {
             let hidden = matches!(c as u32, 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0xfeff | 0xfff9..=0xfffb);
@@ -350,6 +356,10 @@ pub(crate) fn escape(name: &[u8], out: &mut String) {
         for byte in chunk.invalid() {
             _ = write!(out, "\\x{byte:02x}");
         }
+    }
+    if poses {
+        out.pop();
+        _ = write!(out, "\\x{:02x}", b']');
     }
 }
 

@@ -70,15 +70,23 @@ pub struct Tally {
     /// By how much taking stacks made something later, ns, by what that is: operations behind it in the same call and the
     /// one that it was taken of; requests that waited in the plug.
     later: BTreeMap<Class, u64>,
-    /// I/Os with a stack that were timed, and those of them that are no further parts of one bio.
+    /// I/Os whose stack was taken that were timed, and those of them that are no further parts of one bio.
     ios: u64,
     bios: u64,
-    /// Of what each of them stands for, ns: the sum, and that of the squares.
-    sum: f64,
-    squares: f64,
+    /// Of `ios`: those whose stack found no room.
+    no_room: u64,
+    /// Of what the I/Os of each stack stand for, ns: the sum, and that of the squares.
+    weights: HashMap<u32, (f64, f64)>,
+    /// I/Os whose stack was taken, and whose event was lost.
+    lost: u64,
 }
 
 impl Tally {
+    /// So many I/Os with a stack never came here.
+    pub fn lose(&mut self, ios: u64) {
+        self.lost += ios;
+    }
+
     /// Takes in an I/O of the device of this name; one without a stack, or without times, is nothing.
     pub fn add(&mut self, device: &str, io: &TracedIo) {
         let (Some(route), Some(op)) = (io.route, io.op) else { return };
@@ -116,8 +124,10 @@ impl Tally {
         if let Some(all) = all {
             self.ios += 1;
             self.bios += u64::from(!route.part);
-            self.sum += all;
-            self.squares += all * all;
+            self.no_room += u64::from(route.stack == NO_ROOM);
+            let (sum, squares) = self.weights.entry(route.stack).or_default();
+            *sum += all;
+            *squares += all * all;
         }
     }
 
@@ -139,14 +149,34 @@ impl Tally {
         }
     }
 
-    /// Half of the interval in which a share of the time lies with 95 % certainty, in percent of all: that of a share of
-    /// one half, which is the widest. I/Os that stand for more, or took longer, are as good as fewer (Kish 1965), and the
-    /// parts of a bio as one. `unweighed` of `ios` are stood for by nobody, and may be anybody's.
-    fn half_width(&self, unweighed: u64, ios: u64) -> Option<f64> {
-        let as_many = self.sum * self.sum / self.squares * self.bios as f64 / self.ios as f64;
-        let chance = 1.96 * 0.5 / as_many.sqrt();
-        let share = unweighed as f64 / ios.max(1) as f64;
-        (self.ios > 0 && as_many > 0.0).then(|| 100.0 * (chance + share).min(1.0))
+    /// Half of the interval in which a share of the time lies with 95 % certainty, in percent of all: that of the share
+    /// which is known worst, of whichever stacks. The variance of a share p is that of a ratio, the sum of w² (1 - p)² over
+    /// its I/Os and of w² p² over the others, by the square of all weights (Cochran 1977, 6.4); the parts of a bio are one
+    /// I/O to it. Of a stack that did not come up three in n are possible (Hanley 1983). `over` bios of `ios` I/Os are
+    /// stood for by nobody, as those are that were lost, and may be anybody's.
+    fn half_width(&self, over: u64, ios: u64) -> Option<f64> {
+        let all = |pick: fn(&(f64, f64)) -> f64| self.weights.values().map(pick).sum::<f64>();
+        let (sum, squares) = (all(|weights| weights.0), all(|weights| weights.1));
+        if self.bios == 0 || sum <= 0.0 {
+            return None;
+        }
+        let parts = self.ios as f64 / self.bios as f64;
+        let as_many = sum * sum / squares / parts;
+        // Of all sets with one share the widest has the I/Os that weigh most.
+        let mut stacks: Vec<(f64, f64)> = self.weights.values().copied().collect();
+        stacks.sort_by(|a, b| (b.1 * a.0).total_cmp(&(a.1 * b.0)));
+        let (mut own, mut own_squares, mut widest) = (0.0, 0.0, 0.0f64);
+        for (weight, square) in stacks {
+            own += weight;
+            own_squares += square;
+            let share = own / sum;
+            let rest = (squares - own_squares).max(0.0);
+            widest = widest.max((1.0 - share).powi(2) * own_squares + share * share * rest);
+        }
+        let chance = (1.96 * (widest * parts).sqrt() / sum).max(3.0 / as_many);
+        let over = over as f64 * parts / ios.max(1) as f64;
+        let lost = self.lost as f64 / (self.lost + self.ios) as f64;
+        Some(100.0 * (chance + over + lost).min(1.0))
     }
 }
 
@@ -181,7 +211,7 @@ pub fn addresses(submits: &Submits) -> Addresses {
 pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, names: &Names) -> SubmitSummary {
     let mut summary = SubmitSummary {
         ios: latency.ios(),
-        sampled: tally.ios,
+        sampled: tally.ios - tally.no_room,
         half_width: tally.half_width(submits.over, latency.ios()),
         distinct: submits.stacks.len(),
         ..SubmitSummary::default()

@@ -157,12 +157,25 @@ fn a_share_is_known_the_better_the_more_ios_it_is_from() {
     let mut tally = Tally::default();
     assert_eq!(tally.half_width(0, 0), None);
     (0..400).for_each(|_| tally.add("sda", &io(1, 1, 0, 100, None)));
-    assert!((tally.half_width(0, 400).unwrap() - 4.9).abs() < 1e-9);
+    // All the same, and another that has not come up.
+    assert!((tally.half_width(0, 400).unwrap() - 0.75).abs() < 1e-9);
     // One in ten that nobody stands for.
-    assert!((tally.half_width(40, 400).unwrap() - 14.9).abs() < 1e-9);
+    assert!((tally.half_width(40, 400).unwrap() - 10.75).abs() < 1e-9);
     // One that stands for as much as all others leaves no more than four.
     tally.add("sda", &io(2, 400, 0, 100, None));
-    assert!((tally.half_width(0, 400).unwrap() - 49.0).abs() < 0.1);
+    assert!((tally.half_width(0, 400).unwrap() - 75.2).abs() < 0.1);
+    // Two of one share each.
+    let mut tally = Tally::default();
+    (0..400).for_each(|i| tally.add("sda", &io(i % 2, 1, 0, 100, None)));
+    assert!((tally.half_width(0, 400).unwrap() - 4.9).abs() < 1e-9);
+    // A few of which each weighs as much as a hundred others: the smaller share is known as badly as those few tell.
+    let mut tally = Tally::default();
+    (0..10).for_each(|_| tally.add("sda", &io(1, 1, 0, 10_000, None)));
+    (0..10_000).for_each(|_| tally.add("sda", &io(2, 1, 0, 100, None)));
+    assert!((tally.half_width(0, 10_010).unwrap() - 5.125).abs() < 0.01);
+    // As many lost as came.
+    tally.lose(10_010);
+    assert!((tally.half_width(0, 20_020).unwrap() - 55.125).abs() < 0.01);
 }
 
 /// It lies before the bio, in what its operation's submission took; each stack takes its own time.
@@ -245,6 +258,7 @@ fn a_stack_without_room_stands_as_such() {
     let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one")]));
     let folded = |key: &str| summary.folded[key];
     assert_eq!((folded("a;one_[k];[device]"), folded("[read: no room for the stack];[device]")), (100, 900));
+    assert_eq!(summary.sampled, 1);
 }
 
 /// `complete` of an operation goes on after its I/O has ended; an I/O of no operation has its own. Neither counts twice.

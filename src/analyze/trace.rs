@@ -38,15 +38,14 @@ pub fn lost(mut all: Lost, emitted: &Emitted) -> Lost {
     all
 }
 
-/// Why the stream must not be trusted; None: it may.
-pub fn distrust(emitted: &Emitted, max_loss: f64) -> Option<String> {
+/// Why the stream must not be trusted, and what helps; None: it may.
+pub fn distrust(emitted: &Emitted, max_loss: f64, remedy: &str) -> Option<String> {
     let lost = emitted.lost_ios + emitted.damaged;
     let percent = if emitted.ios == 0 { 0.0 } else { lost as f64 * 100.0 / emitted.ios as f64 };
     (percent > max_loss).then(|| {
         format!(
             "{lost} of {} I/Os ({percent:.2} %) are not shown, since the reader was too slow, more than --max-loss \
-             {max_loss} % allows: write to a file with -o, leave the cost out with --no-cost, or ask for fewer with \
-             --slower-than, --every or --top",
+             {max_loss} % allows: {remedy}",
             emitted.ios
         )
     })
@@ -61,10 +60,11 @@ mod tests {
         let emitted = Emitted { ios: 1000, lost_ios: 1, lost_operations: 3, ..Emitted::default() };
         let all = lost(Lost::default(), &emitted);
         assert_eq!((all.events, all.probes["trace"]["io_ring_full"]), (4, 1));
-        assert_eq!(distrust(&emitted, 0.1), None);
+        assert_eq!(distrust(&emitted, 0.1, ""), None);
         let early = lost(Lost::default(), &Emitted { early_operations: 2, ..Emitted::default() });
         assert_eq!((early.events, early.probes["trace"]["operation_before_io"]), (2, 2));
-        assert!(distrust(&Emitted { lost_ios: 2, ..emitted }, 0.1).unwrap().contains("2 of 1000"));
-        assert_eq!(distrust(&Emitted::default(), 0.0), None);
+        let why = distrust(&Emitted { lost_ios: 2, ..emitted }, 0.1, "ask for fewer").unwrap();
+        assert!(why.contains("2 of 1000") && why.ends_with(": ask for fewer"), "{why}");
+        assert_eq!(distrust(&Emitted::default(), 0.0, ""), None);
     }
 }

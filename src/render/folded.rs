@@ -10,14 +10,8 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::analyze::profile::{Area, Profile, Unit};
-use crate::analyze::stacks::{RING_WORKERS, escape};
+use crate::analyze::stacks::{KERNEL_MARK, MARKS, RING_WORKERS, escape};
 use crate::analyze::submits::Part;
-
-/// What ends a kernel frame.
-const KERNEL: &str = "_[k]";
-
-/// What other tools end frames in: inlined, compiled at run time, woken.
-const MARKS: [&str; 3] = ["_[i]", "_[j]", "_[w]"];
 
 /// A frame without a name, which readers would drop.
 const NAMELESS: &str = "\\u{}";
@@ -53,12 +47,8 @@ fn frame(name: &str, area: Area) -> String {
         text.replace_range(at.., &escaped(last));
     }
     if area.in_kernel() {
-        text.push_str(KERNEL);
+        text.push_str(KERNEL_MARK);
         return text;
-    }
-    if text.ends_with(KERNEL) || MARKS.iter().any(|mark| text.ends_with(mark)) {
-        text.pop();
-        text.push_str(&escaped(']'));
     }
     // Two numbers at the end of a line are a difference between two profiles to them.
     if let Some((head, tail)) = text.rsplit_once(' ')
@@ -114,7 +104,7 @@ fn add_stack(profile: &mut Profile, stack: &str, value: u64) {
     let mut ids = Vec::new();
     let mut frames = stack.split(';').peekable();
     while let Some(text) = frames.next() {
-        let kernel = text.strip_suffix(KERNEL);
+        let kernel = text.strip_suffix(KERNEL_MARK);
         let user = || MARKS.iter().find_map(|mark| text.strip_suffix(mark)).unwrap_or(text);
         let name = unescaped(kernel.unwrap_or_else(user));
         let area = match kernel {

@@ -49,8 +49,24 @@ fn names_that_look_like_syntax_come_back() {
     }
     // A module's name is no mark, and a mark is taken off once.
     let profile = of(&[(&[("fake_[k]", Area::Kernel), ("f [nvme]", Area::Kernel)], 1)]);
-    assert_eq!(render(&profile), "fake_[k]_[k];f [nvme]_[k] 1\n");
+    assert_eq!(render(&profile), "fake_[k\\x5d_[k];f [nvme]_[k] 1\n");
     assert_eq!(parse(&render(&profile), Unit::Samples).unwrap(), profile);
+}
+
+/// A thread or a function of a program may be called as a kernel's frame is.
+#[test]
+fn nobody_poses_as_the_kernel() {
+    for name in ["nvme_poll_[k]", "x_[j]", "_[k]"] {
+        let mut text = String::new();
+        escape(name.as_bytes(), &mut text);
+        let key = BTreeMap::from([(format!("a;{text}"), 1)]);
+        let profile = super::profile(&key, Unit::Samples);
+        let frame = profile.frames().iter().find(|frame| frame.name != "a").unwrap();
+        assert_eq!((frame.name.as_str(), frame.area), (name, Area::User));
+    }
+    let mut text = String::from("a_");
+    escape(b"[k]", &mut text);
+    assert_eq!(text, "a_[k]");
 }
 
 #[test]

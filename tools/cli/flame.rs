@@ -47,7 +47,8 @@ pub struct Flame {
     #[arg(long)]
     pub reclaim: bool,
     /// Two files of folded text, before and after: what became more, and what less.
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["format", "command"])]
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["format", "command", "length", "freq",
+        "max_cost", "max_loss", "no_cost", "pids", "comms", "cgroups"])]
     pub diff: Option<Vec<PathBuf>>,
     /// With --diff: I/Os done in each, to compare per I/O.
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], requires = "diff", conflicts_with = "durations",

@@ -15,6 +15,9 @@ use crate::cli::{Flame, FoldedUnit};
 use crate::output::Sink;
 use crate::{clock, output};
 
+/// More samples than this no machine takes within a window.
+const MOST_SAMPLES: u64 = 1_000_000_000;
+
 /// A longer file is no profile of a window.
 const MOST_BYTES: u64 = 1 << 30;
 
@@ -29,6 +32,16 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
         FoldedUnit::Ns => Unit::Nanoseconds,
     };
     let (first, second) = (read(before, unit)?, read(after, unit)?);
+    for (path, profile) in [(before, &first), (after, &second)] {
+        if unit == Unit::Samples && profile.total() > MOST_SAMPLES {
+            output::warn(&format!(
+                "{} adds up to {}: if these are nanoseconds, as of all but --on-cpu, say --unit ns, else each difference \
+                 seems certain",
+                path.display(),
+                render::text::count(profile.total())
+            ));
+        }
+    }
     let side = |profile| Side { profile, events: None };
     let comparison = compare(side(&first), side(&second), basis(args))
         .map_err(|error| Refusal::Usage(format!("{} and {}: {error}", before.display(), after.display())))?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use biopsy::analyze::flame::{FlameSummary, What};
-use biopsy::analyze::latency::summarize;
+use biopsy::analyze::latency::{DeviceLatency, summarize};
 use biopsy::analyze::profile::Unit;
 use biopsy::analyze::stacks::is_ring_worker;
 use biopsy::analyze::submits::{self, SubmitSummary, Tally};
@@ -71,22 +71,31 @@ pub fn follow(
     looker.look(&ios);
 
     let latency = summarize(host, &first, &end);
-    let lost = trace::lost(loss::lost(&latency, &first, &end), &probe.emitted()?);
+    let emitted = probe.emitted()?;
+    let lost = trace::lost(loss::lost(&latency, &first, &end), &emitted);
+    looker.tally.lose(emitted.lost_ios + emitted.damaged);
     let submits = Submits { maps: looker.mapped, leaders: looker.leaders, ..probe.submits()? };
     let names = Symbolizer::new().names(&submits::addresses(&submits));
     let summary = submits::summarize(&latency, &looker.tally, &submits, &names);
     let doubt = loss::distrust(&latency, &lost, args.max_loss);
+    let doubt =
+        doubt.or_else(|| trace::distrust(&emitted, args.max_loss, "take fewer stacks with --max-cost"));
     let missing = [probe.missing().to_vec(), missing::stages(&latency), names.missing.clone()].concat();
-    let with_ios = latency.devices.iter().filter(|device| device.ios > 0);
-    let devices: Vec<String> = with_ios.map(|device| device.name.clone()).collect();
-    let mut notes = notes(&summary, &submits, &devices);
+    let with_ios: Vec<&DeviceLatency> = latency.devices.iter().filter(|device| device.ios > 0).collect();
+    let mut notes = notes(&summary, &submits, &with_ios);
+    if emitted.lost_ios + emitted.damaged > 0 {
+        notes.push(format!(
+            "{} with a stack were lost, since the reader was too slow: others stand for them",
+            text::counted(emitted.lost_ios + emitted.damaged, "I/O")
+        ));
+    }
     if args.max_cost == 0.0 {
         notes.push("no stack was taken, since --max-cost is 0".to_string());
     }
     Ok(Taken {
         summary: FlameSummary {
             what: What::Io,
-            devices,
+            devices: with_ios.iter().map(|device| device.name.clone()).collect(),
             profile: folded::profile(&summary.folded, Unit::Nanoseconds),
             counts: None,
             duration_ns: latency.duration_ns,
@@ -188,7 +197,7 @@ impl Looker {
     }
 }
 
-fn notes(summary: &SubmitSummary, submits: &Submits, devices: &[String]) -> Vec<String> {
+fn notes(summary: &SubmitSummary, submits: &Submits, devices: &[&DeviceLatency]) -> Vec<String> {
     let mut notes = Vec::new();
     let parts = summary.parts.iter().map(|(part, ns)| format!("{} {}", part.name(), text::time(*ns)));
     if summary.ios > 0 {
@@ -201,11 +210,16 @@ fn notes(summary: &SubmitSummary, submits: &Submits, devices: &[String]) -> Vec<
             text::significant(half, 2)
         ));
     }
-    // Each layer has its own time.
-    if devices.len() > 1 && devices.iter().any(|name| name.starts_with("loop")) {
-        notes.push(
-            "an I/O of a loop device counts again on the disk below: name one of them with -d".to_string(),
-        );
+    // Each layer has its own time. What a loop device is on top of is a file to the kernel.
+    let is_above = |device: &&DeviceLatency| {
+        device.name.starts_with("loop") && devices.len() > 1
+            || devices.iter().any(|other| device.layers.contains(&other.name))
+    };
+    for device in devices.iter().copied().filter(is_above) {
+        notes.push(format!(
+            "an I/O of {} counts again on the disk below: name one of them with -d",
+            text::clean(&device.name)
+        ));
     }
     let mut also = |ns: u64, words: &str| {
         if ns > 0 {
@@ -221,7 +235,7 @@ fn notes(summary: &SubmitSummary, submits: &Submits, devices: &[String]) -> Vec<
     also(summary.cut_ns, "have user stacks that are cut: code without frame pointers hides its callers");
     for (n, words) in [
         (submits.full, "stacks found no room in their table, and stand as such"),
-        (submits.over, "I/Os came while the budget was spent, and are stood for by others"),
+        (submits.over, "bios came while the budget was spent, and are stood for by others"),
         (submits.nested, "were not taken, since an interrupt came between"),
     ] {
         if n > 0 {
