@@ -191,6 +191,8 @@ fn uninterruptible_threads_are_counted_under_harmless_names() {
     assert!(!text.contains('\x1b') && text.contains("\\u{1b}[*mevil;\\u{a}"), "{text}");
     let output =
         finish(biopsy(&["threads", "--for", "500ms", "--stacks", "folded"]).args(&own).spawn().unwrap());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("lost 0 I/Os") && said.contains("cost "), "{said}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("\\x1b[*mevil\\x3b\\x0a;") && !text.contains('\x1b'), "{text}");
     for line in text.lines() {
@@ -259,5 +261,6 @@ fn wrong_words_are_one_sentence() {
         refused(&run(words), 2, &["--help"]);
     }
     refused(&run(&["threads", "--json", "--stacks", "flame"]), 2, &["--stacks"]);
+    refused(&run(&["threads", "-G", "pid", "--stacks", "folded"]), 2, &["--stacks"]);
     refused(&run(&["threads", "-p", "4194304", "--for", "1s"]), 3, &["no process 4194304"]);
 }

@@ -261,7 +261,7 @@ pub struct Threads {
     #[arg(long)]
     pub all: bool,
     /// The kernel stacks in place of the table: as folded lines, or as a flame graph (SVG).
-    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "json")]
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "group_by"])]
     pub stacks: Option<Stacks>,
     #[command(flatten)]
     pub interval: Interval,

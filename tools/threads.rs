@@ -58,10 +58,13 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
             missing: [probe.missing(), &missing].concat(),
             ..clock::envelope()
         };
+        if args.stacks.is_some() {
+            output::note(&render::text::threads::aside(&envelope, piece.status, piece.further));
+        }
         match args.stacks {
             Some(Stacks::Folded) => return render::text::threads::folded(&summary.folded).into_bytes(),
             Some(Stacks::Flame) => {
-                return picture(&summary, probe.hz()).unwrap_or_else(|error| {
+                return picture(&summary, &probe).unwrap_or_else(|error| {
                     failed = Some(error);
                     Vec::new()
                 });
@@ -171,9 +174,11 @@ pub fn lost(summary: &ThreadSummary) -> Lost {
     }
 }
 
-fn picture(summary: &ThreadSummary, hz: u32) -> Result<Vec<u8>> {
-    let title = "threads that ran or waited, by kernel stack";
-    let subtitle = format!("{} samples in {} rounds at {hz} Hz", summary.samples, summary.rounds);
+fn picture(summary: &ThreadSummary, probe: &ThreadProbe) -> Result<Vec<u8>> {
+    // The files of /proc tell one function.
+    let by = if probe.is_kernel() { "kernel stack" } else { "where in the kernel" };
+    let title = format!("threads that ran or waited, by {by}");
+    let subtitle = format!("{} samples in {} rounds at {} Hz", summary.samples, summary.rounds, probe.hz());
     let samples = render::folded::profile(&summary.folded, Unit::Samples);
     flame::file(&samples, &flame::Caption::new(title, subtitle), &flame::Options::default())
 }

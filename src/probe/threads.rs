@@ -26,7 +26,10 @@ pub const HZ: u32 = 10;
 pub const HZ_FILES: u32 = 2;
 
 /// How long a stop may have to wait for us.
-const LONGEST_NAP: Duration = Duration::from_millis(100);
+///
+/// Of two rounds at random moments of their tenths of a second 200 ms lie between at most, and each nap more costs as
+/// much as half of a round of a thousand threads.
+const LONGEST_NAP: Duration = Duration::from_millis(200);
 
 /// What to look at, and how often.
 #[derive(Debug, Clone, Default)]
@@ -319,7 +322,8 @@ impl ThreadProbe {
         }
     }
 
-    /// What it cost since the start: the CPU time of this whole process, in which the programs run too.
+    /// What it cost since the start: the CPU time of this whole process, in which the programs run too; but for the one
+    /// at each bio, which [`Self::missing`] says.
     pub fn cost(&self) -> Cost {
         let (at_ns, cpu_ns) = self.ended.borrow().unwrap_or_else(|| (now_ns(), process_cpu_ns()));
         let wall = at_ns.saturating_sub(self.start.at_ns);

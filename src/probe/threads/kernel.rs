@@ -108,6 +108,16 @@ impl Kernel {
         if self.measured.is_some() && !self.can_measure {
             missing.push(cost::missing());
         }
+        if self.bios.is_some() && self.measured.is_some() {
+            missing.push(Missing {
+                part: Some("cost".to_string()),
+                reason: "not-counted".to_string(),
+                why: "the program at each bio that is handed in runs in the tasks that do so: it is not in the share of a \
+                      CPU, which is this process's"
+                    .to_string(),
+                ..Missing::default()
+            });
+        }
         if self.bios.is_none() {
             missing.push(Missing {
                 part: Some("device".to_string()),

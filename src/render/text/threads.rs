@@ -60,9 +60,15 @@ pub fn render(
     }
     out.push_str(&waits(summary));
     out.push('\n');
-    out.push_str(&footer::lost(envelope));
+    out.push_str(&aside(envelope, command_status, style.brief));
+    out
+}
+
+/// What was lost and not seen, and the cost: all that stands beside stacks.
+pub fn aside(envelope: &Envelope, command_status: Option<i32>, brief: bool) -> String {
+    let mut out = footer::lost(envelope);
     out.push_str(&cost(envelope));
-    if !style.brief {
+    if !brief {
         out.push_str(&footer::missing(&envelope.missing, &[]));
     }
     if let Some(status) = command_status {
