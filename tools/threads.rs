@@ -64,7 +64,7 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
         match args.stacks {
             Some(Stacks::Folded) => return render::text::threads::folded(&summary.folded).into_bytes(),
             Some(Stacks::Flame) => {
-                return picture(&summary, &probe).unwrap_or_else(|error| {
+                return picture(&summary, probe).unwrap_or_else(|error| {
                     failed = Some(error);
                     Vec::new()
                 });

@@ -48,6 +48,7 @@ pub fn render(
     }
     out.push('\n');
     out.push_str(&posted(summary));
+    out.push_str(&behind(summary));
     out.push_str(&into(summary));
     out.push_str(&checks(summary, &devices));
     out.push_str(&footer::lost(envelope));
@@ -143,6 +144,15 @@ fn cpus(of: &[u32]) -> String {
     if of.is_empty() { "-".to_string() } else { ranges(of) }
 }
 
+/// Where it is delivered, and where it may be if that is more.
+fn affinity(vector: &VectorSummary) -> String {
+    let delivered = cpus(&vector.cpus);
+    match vector.allowed.is_empty() || vector.allowed == vector.cpus {
+        true => delivered,
+        false => format!("{delivered} of {}", cpus(&vector.allowed)),
+    }
+}
+
 fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or("-".to_string(), |value| value.to_string())
 }
@@ -173,7 +183,7 @@ fn vectors_table(summary: &InterruptSummary, vectors: &[&VectorSummary]) -> Stri
             vector.irq.to_string(),
             vector.name.as_deref().map_or("-".to_string(), clean),
             or_dash(vector.queue),
-            cpus(&vector.cpus),
+            affinity(vector),
             rate(summary, vector.interrupts),
             carried.map_or("-".to_string(), |carried| rate(summary, carried.completions)),
             each.and_then(|each| each.mean()).map_or("-".to_string(), |mean| significant(mean, 3)),
@@ -220,6 +230,24 @@ fn posted(summary: &InterruptSummary) -> String {
         significant(posted.ios_per_notification, 3),
         significant(posted.ios_per_msi, 3)
     )
+}
+
+/// Who does what the handlers leave.
+fn behind(summary: &InterruptSummary) -> String {
+    let mut out = String::new();
+    let softirq = summary.softirq;
+    if softirq.runs > 0 {
+        out.push_str(&format!(
+            "softirqs of the block layer: {} runs/s, {} % of them by ksoftirqd\n",
+            rate(summary, softirq.runs),
+            significant(100.0 * softirq.deferred as f64 / softirq.runs as f64, 2)
+        ));
+    }
+    let threaded: u64 = summary.vectors.iter().map(|vector| vector.threaded).sum();
+    if threaded > 0 {
+        out.push_str(&format!("{} interrupts left the work to their threads\n", count(threaded)));
+    }
+    out
 }
 
 /// What the timed interrupts came into.
@@ -306,4 +334,42 @@ fn checks(summary: &InterruptSummary, devices: &[&DeviceInterrupts]) -> String {
         ));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::interrupts::Softirq;
+
+    #[test]
+    fn affinities_and_what_handlers_leave_are_told() {
+        let vector = |irq, cpus: &[u32], allowed: &[u32], threaded| VectorSummary {
+            irq,
+            cpus: cpus.to_vec(),
+            allowed: allowed.to_vec(),
+            interrupts: 10,
+            threaded,
+            ..VectorSummary::default()
+        };
+        let mut summary = InterruptSummary {
+            duration_ns: 1_000_000_000,
+            vectors: vec![vector(36, &[1], &[0, 1, 2], 0), vector(37, &[2], &[2], 4)],
+            softirq: Softirq { runs: 200, deferred: 3, ..Softirq::default() },
+            ..InterruptSummary::default()
+        };
+        let text = |summary: &InterruptSummary| render(&Envelope::default(), summary, None, Style::default());
+        let shown = text(&summary);
+        let cells = |irq: &str| {
+            let line = shown.lines().find(|line| line.starts_with(irq)).unwrap();
+            line.split_whitespace().skip(3).take(3).map(str::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!((cells("36").join(" "), &*cells("37")[0]), ("1 of 0-2".to_string(), "2"), "{shown}");
+        assert!(
+            shown.contains("softirqs of the block layer: 200 runs/s, 1.5 % of them by ksoftirqd\n"),
+            "{shown}"
+        );
+        assert!(shown.contains("4 interrupts left the work to their threads\n"), "{shown}");
+        summary.softirq = Softirq::default();
+        assert!(!text(&summary).contains("softirqs of"));
+    }
 }
