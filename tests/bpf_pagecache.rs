@@ -19,7 +19,8 @@ use biopsy::wire::pagecache::Kind;
 use live::cgroup::Group;
 use live::disk::Disk;
 use live::events::Counted;
-use live::tool::{object, quiet, refused, run};
+use live::tool::{object, objects, quiet, refused, run};
+use live::view::number;
 
 const THREADS: u64 = 16;
 
@@ -100,6 +101,8 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
     }
     if probe.follows_functions() {
         assert!(summary.paths.len() >= 4, "{:?}", summary.paths);
+        let is_path = |name: &str| summary.paths.iter().any(|path| path.function == name);
+        assert!(cost.programs.iter().any(|program| is_path(&program.name)), "their cost is counted");
     } else {
         let gap = probe.missing().iter().find(|gap| gap.part.as_deref() == Some("paths")).unwrap();
         assert_eq!((gap.reason.as_str(), summary.paths.len()), ("refused", 0));
@@ -169,6 +172,21 @@ fn series(summary: &PagecacheSummary) {
         let shares = [step.system_percent, step.iowait_percent, step.idle_percent].map(Option::unwrap);
         assert!(shares.iter().all(|share| (0.0..=100.0).contains(share)), "{step:?}");
         assert!(shares.iter().sum::<f64>() <= 100.1 && step.free_bytes.unwrap() > 0, "{step:?}");
+    }
+}
+
+/// Steps go on over the edges of the pieces, and each is in one of them.
+#[test]
+fn each_interval_has_its_own_steps() {
+    let Some(disk) = Disk::new("each_interval_has_its_own_steps", 64) else { return };
+    let output = run(&["locks", "-d", &disk.name, "2", "3", "--max-loss", "100", "--json"]);
+    let pieces = objects(&output, "biopsy.locks/1");
+    assert_eq!(pieces.len(), 3);
+    for piece in &pieces {
+        let steps = piece["pagecache"]["series"].as_array().unwrap();
+        let ns: u64 = steps.iter().map(|step| number(&step["duration_ns"])).sum();
+        let all = number(&piece["duration_ns"]);
+        assert!(ns * 10 >= all * 7 && ns * 10 <= all * 13, "{ns} of {all}");
     }
 }
 

@@ -195,8 +195,9 @@ pub struct Interrupts {
 A lock is known by the structs around it, which have to point back to themselves (LRU lists of a node and memory group, \
 zones, pages of a file, queues of a disk, rings of io_uring, ...), else by the kernel's symbols, else by the function \
 that asked for it. Counts and times of waits are exact; stacks are sampled where waits are many, long ones always, so \
-that they take no more than --max-cost of each CPU. With -d the locks of other devices are left out. Nothing runs \
-where nobody waits. The page cache and its reclaim are always those of the whole machine.")]
+that they take no more than --max-cost of each CPU. With -d the locks of other devices are left out. Of locks nothing \
+runs where nobody waits; the functions of the LRU lists are followed at each call where the kernel allows it, and the \
+CPUs are sampled (--no-spin: not). The page cache and its reclaim are always those of the whole machine.")]
 pub struct Locks {
     #[command(flatten)]
     pub window: Window,

@@ -51,12 +51,16 @@ pub fn run(args: &Locks, color: Color) -> Result<()> {
     };
     let view = |probes: &Probes, piece: &Piece<'_, Reading>| {
         let seen = naming.summary(piece);
+        let mut missing = probes.missing(&seen);
+        if cost {
+            missing.extend(naming.not_counted());
+        }
         let envelope = Envelope {
             start: piece.start.to_string(),
             duration_ns: seen.duration_ns(),
             lost: seen.lost(),
             cost: probes.cost(&seen),
-            missing: probes.missing(&seen),
+            missing,
             ..clock::envelope()
         };
         match args.output.json {

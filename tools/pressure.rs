@@ -189,6 +189,8 @@ pub struct Naming<'a> {
     symbolizer: Symbolizer,
     names: RefCell<Names>,
     samples: RefCell<Option<StacksProbe>>,
+    /// They were taken.
+    sampled: bool,
 }
 
 impl<'a> Naming<'a> {
@@ -200,8 +202,21 @@ impl<'a> Naming<'a> {
             devices,
             symbolizer: Symbolizer::new(),
             names: RefCell::new(Names::default()),
+            sampled: samples.is_some(),
             samples: RefCell::new(samples),
         }
+    }
+
+    /// What is not in a cost that was measured.
+    pub fn not_counted(&self) -> Option<Missing> {
+        self.sampled.then(|| Missing {
+            part: Some("cost.paths".to_string()),
+            reason: "not-counted".to_string(),
+            why: "what it costs to take samples of the functions of the LRU lists is not in the cost: their program is \
+                  none of the probes'"
+                .to_string(),
+            ..Missing::default()
+        })
     }
 
     /// The waits between two readings.

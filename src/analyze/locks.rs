@@ -33,11 +33,13 @@ pub struct LockSummary {
     pub left_out_wait_ns: u64,
     /// The one that waited longest first.
     pub processes: Vec<ProcessRow>,
+    /// Waits of processes that found no room among those.
+    pub other_processes: u64,
     /// By CPU on which waits ended; those without any are left out.
     pub by_cpu: Vec<(u32, Waits)>,
     pub by_node: Vec<(u32, Waits)>,
     pub stacks: StackSampling,
-    /// None where nobody sampled.
+    /// None where nobody sampled, or nothing was sampled in the window.
     pub spin: Option<SpinShare>,
     /// None where the slow path was not probed beside the events.
     pub slow_path: Option<SlowPath>,
@@ -183,8 +185,8 @@ pub struct ProcessRow {
     /// Written by strangers.
     pub comm: String,
     pub waits: Waits,
-    /// Since the probe began.
-    pub max_wait_ns: u64,
+    /// None where one before the window was as long: the longest in it is not known.
+    pub max_wait_ns: Option<u64>,
 }
 
 /// How the stacks were chosen.
@@ -269,10 +271,11 @@ pub fn summarize(
         source: end.source,
         events: events(&rows, start, end),
         processes: processes(start, end),
+        other_processes: rows.iter().map(|row| row.other_processes).sum(),
         by_cpu,
         by_node: by_node.into_iter().collect(),
         stacks: sampling(&rows),
-        spin: end.spin.map(|spin| share(&spin, start.spin.as_ref())),
+        spin: end.spin.and_then(|spin| share(&spin, start.spin.as_ref())),
         ..LockSummary::default()
     };
     summary.slow_path = (end.slow_path && end.source == Source::Events).then(|| {
@@ -357,24 +360,34 @@ fn sampling(rows: &[WireLockCpu]) -> StackSampling {
     }
 }
 
-fn share(end: &SpinSample, start: Option<&SpinSample>) -> SpinShare {
+/// None where the sampler did not run in between: what it did not see is no zero.
+fn share(end: &SpinSample, start: Option<&SpinSample>) -> Option<SpinShare> {
     let less = |of: fn(&SpinSample) -> u64| of(end).saturating_sub(start.map_or(0, of));
     // A tick stands for a period of one CPU, whether idle CPUs tick or not.
     let ticks = end.frequency as f64 * less(|sample| sample.duration_ns) as f64 / 1e9;
-    let percent = |samples: u64| if ticks > 0.0 { 100.0 * samples as f64 / ticks } else { 0.0 };
+    if ticks <= 0.0 {
+        return None;
+    }
+    let percent = |samples: u64| 100.0 * samples as f64 / ticks;
     let low = percent(less(|sample| sample.waiting));
     let unlocking = match end.sampler {
         Sampler::CpuClock => percent(less(|sample| sample.unlocking)),
         // It sees what goes on while interrupts are off.
         Sampler::Cycles => 0.0,
     };
-    SpinShare {
+    Some(SpinShare {
         sampler: end.sampler,
         samples: less(|sample| sample.samples),
         lost: less(|sample| sample.lost),
         low,
         high: low + unlocking,
-    }
+    })
+}
+
+/// The longest since the probe began is that of the window where it rose in it, or where nothing was before it. Else
+/// the longest in the window is not known: None.
+fn longest(now_ns: u64, then_ns: u64, count_then: u64) -> Option<u64> {
+    (now_ns > then_ns || count_then == 0).then_some(now_ns)
 }
 
 fn processes(start: &Reading, end: &Reading) -> Vec<ProcessRow> {
@@ -385,7 +398,7 @@ fn processes(start: &Reading, end: &Reading) -> Vec<ProcessRow> {
             pid: *pid,
             comm: String::from_utf8_lossy(&now.comm).into_owned(),
             waits: Waits { contentions, wait_ns: now.wait_ns.saturating_sub(then.wait_ns) },
-            max_wait_ns: now.max_wait_ns,
+            max_wait_ns: longest(now.max_wait_ns, then.max_wait_ns, then.contentions),
         })
     };
     let mut all: Vec<ProcessRow> = end.processes.iter().filter_map(row).collect();

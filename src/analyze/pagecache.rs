@@ -37,6 +37,8 @@ pub struct PagecacheSummary {
     /// Waiting for memory, ns: some task, and all of them.
     pub pressure_some_ns: Option<u64>,
     pub pressure_full_ns: Option<u64>,
+    /// Of the disks that stand beside memory, by their own counters; None where one of them has gone.
+    pub ios: Option<u64>,
     pub reclaims: BTreeMap<Kind, ReclaimSummary>,
     /// Pages that reclaim took from the inactive lists of files to look at, by our own count.
     pub scanned: Scanned,
@@ -92,8 +94,8 @@ pub struct ReclaimerSummary {
     pub cgroup: Option<String>,
     pub count: u64,
     pub ns: u64,
-    /// Since the probe is there.
-    pub max_ns: u64,
+    /// None where one before the window was as long: the longest in it is not known.
+    pub max_ns: Option<u64>,
     pub stolen_pages: u64,
 }
 
@@ -136,7 +138,8 @@ impl PagecacheSummary {
 
     /// Of the disks that stand beside memory.
     pub fn ios_per_second(&self) -> f64 {
-        let ios: u64 = self.series.iter().filter_map(|moment| moment.ios).sum();
+        let of_series = || self.series.iter().filter_map(|moment| moment.ios).sum::<u64>();
+        let ios = self.ios.unwrap_or_else(of_series);
         ios as f64 / self.seconds().max(1e-9)
     }
 
@@ -239,6 +242,7 @@ pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) ->
         absent,
         pressure_some_ns: less(|reading| reading.pressure.some_ns),
         pressure_full_ns: less(|reading| reading.pressure.full_ns),
+        ios: less(|reading| reading.disks.map(|disks| disks.ios)),
         reclaims: reclaims(&deltas),
         scanned: scanned(start, end, &deltas),
         reclaimers: reclaimers(surroundings, start, end),
@@ -288,7 +292,8 @@ fn reclaimers(surroundings: &Surroundings, start: &Reading, end: &Reading) -> Ve
         .reclaimers
         .iter()
         .map(|(who, last)| {
-            let delta = last.since(start.reclaimers.get(who).copied().unwrap_or_default());
+            let first = start.reclaimers.get(who).copied().unwrap_or_default();
+            let delta = last.since(first);
             ReclaimerSummary {
                 kind: who.kind,
                 pid: who.pid,
@@ -296,7 +301,7 @@ fn reclaimers(surroundings: &Surroundings, start: &Reading, end: &Reading) -> Ve
                 cgroup: surroundings.cgroups.get(&who.cgroup).cloned(),
                 count: delta.count,
                 ns: delta.ns,
-                max_ns: delta.max_ns,
+                max_ns: (last.max_ns > first.max_ns || first.count == 0).then_some(last.max_ns),
                 stolen_pages: delta.pages,
             }
         })
@@ -309,8 +314,8 @@ fn reclaimers(surroundings: &Surroundings, start: &Reading, end: &Reading) -> Ve
 fn readahead(start: &Reading, end: &Reading) -> Option<Readahead> {
     let delta = end.readahead?.since(start.readahead.unwrap_or_default());
     let wanted = end.sees_reads.then_some(delta.wanted + delta.faulted);
-    let disks = start.kernel_before.disks.zip(end.kernel_after.disks);
-    let read_pages = disks.and_then(|(a, b)| Some(b.read_bytes.checked_sub(a.read_bytes)? / PAGE_BYTES));
+    let read = start.read_bytes.zip(end.read_bytes);
+    let read_pages = read.and_then(|(before, now)| Some(now.checked_sub(before)? / PAGE_BYTES));
     Some(Readahead {
         by: end.readahead_by,
         calls: delta.calls,

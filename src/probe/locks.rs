@@ -252,7 +252,12 @@ impl LockProbe {
             None => Err("the kernel hides its symbols".to_string()),
         };
         match begun {
-            Ok(spinning) => *self.spinning.borrow_mut() = Some(spinning),
+            Ok(spinning) => {
+                *self.spinning.borrow_mut() = Some(spinning);
+                if self.meter.is_some() {
+                    self.missing.push(missing::no_cost_of_samples());
+                }
+            }
             Err(why) => {
                 let why = format!("what the CPUs spend waiting was not sampled: {why}");
                 self.missing.push(missing::gap("spin", "refused", why, None));

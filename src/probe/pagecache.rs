@@ -23,7 +23,7 @@ use super::skel::pagecache::{OpenPagecacheSkel, PagecacheSkel, PagecacheSkelBuil
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::Host;
-use crate::host::memory_reading::MemoryReading;
+use crate::host::memory_reading::{DiskTotals, MemoryReading};
 use crate::refusal::Refusal;
 use crate::wire::pagecache::{
     Kind, RECLAIM_KINDS, ReadaheadSource, Reading, WireIsolated, WireReadahead, WireReclaim, WireReclaimer,
@@ -58,6 +58,8 @@ pub struct PagecacheProbe {
     series_cpu_ns: Option<u64>,
     nodes: u32,
     disks: Vec<String>,
+    /// Those that stand on no other.
+    lowest: Vec<String>,
     root: PathBuf,
     meter: Option<CostMeter>,
     missing: Vec<Missing>,
@@ -155,8 +157,9 @@ impl PagecacheProbe {
         };
         // What is read of a disk is read of those below it.
         let lowest = host.devices.iter().filter(|d| d.layers.is_empty() && !d.is_placeholder());
+        let lowest: Vec<String> = lowest.map(|d| d.name.clone()).collect();
         let disks = match options.devices.is_empty() {
-            true => lowest.map(|d| d.name.clone()).collect(),
+            true => lowest.clone(),
             false => options.devices.clone(),
         };
         let rows =
@@ -173,6 +176,7 @@ impl PagecacheProbe {
             series_cpu_ns: None,
             nodes,
             disks,
+            lowest,
             root: root.to_path_buf(),
             meter,
             missing,
@@ -305,10 +309,11 @@ impl PagecacheProbe {
         self.meter = Some(meter);
     }
 
-    /// The state now, with the kernel's counters around it.
+    /// The state now, with the kernel's counters around it. It takes the steps since the reading before with it.
     pub fn read(&self) -> Result<Reading> {
         let before = self.kernel();
-        self.reading(before)
+        let reading = self.reading(before)?;
+        Ok(Reading { series: self.recorder.take(reading.at_ns), ..reading })
     }
 
     /// Detaches and reads the end of the window; the probe stays readable for its cost.
@@ -324,6 +329,7 @@ impl PagecacheProbe {
         self.series_cpu_ns = self.recorder.stop();
         let mut reading = self.reading(before)?;
         reading.at_ns = end_ns;
+        reading.series = self.recorder.steps();
         self.links.clear();
         self.functions.detach();
         Ok(reading)
@@ -346,6 +352,13 @@ impl PagecacheProbe {
     }
 
     fn metered(&self) -> Vec<Metered<'_>> {
+        let mut all = self.on_events();
+        all.extend(self.functions.metered());
+        all
+    }
+
+    /// Without those that follow functions of the LRU lists, which tell apart what they have lost.
+    fn on_events(&self) -> Vec<Metered<'_>> {
         let progs = &self.skel.progs;
         let mut all = vec![
             metered("direct_reclaim_begin", &progs.direct_reclaim_begin),
@@ -396,7 +409,7 @@ impl PagecacheProbe {
     fn lost(&self) -> BTreeMap<String, u64> {
         let stats =
             |program: &Metered<'_>| libbpf::program_stats(&program.fd).map_or(0, |s| s.recursion_misses);
-        let missed = self.metered().iter().map(stats).sum();
+        let missed = self.on_events().iter().map(stats).sum();
         let mut all = BTreeMap::from([("missed".to_string(), missed)]);
         if let Some(bss) = self.skel.maps.bss_data.as_ref() {
             let lost = &bss.lost;
@@ -409,6 +422,7 @@ impl PagecacheProbe {
         all
     }
 
+    /// Without the series.
     fn reading(&self, kernel_before: MemoryReading) -> Result<Reading> {
         let maps = &self.skel.maps;
         let at_ns = now_ns();
@@ -448,7 +462,8 @@ impl PagecacheProbe {
             lost: self.lost(),
             kernel_before,
             kernel_after: self.kernel(),
-            series: self.recorder.steps(),
+            read_bytes: DiskTotals::read(&self.root, &self.lowest).map(|disks| disks.read_bytes),
+            series: Vec::new(),
             series_cpu_ns: self.series_cpu_ns,
         })
     }

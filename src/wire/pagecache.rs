@@ -218,7 +218,7 @@ impl WireReclaimer {
         decoded("wire_reclaimer", bytes)
     }
 
-    /// What came since `earlier`; the longest one is that of all the time.
+    /// What came since `earlier`; the longest one is still that of all the time.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             count: self.count.saturating_sub(earlier.count),
@@ -349,7 +349,11 @@ pub struct Reading {
     /// The kernel's own counters at the two edges of this reading.
     pub kernel_before: MemoryReading,
     pub kernel_after: MemoryReading,
-    /// The steps since the start, the oldest first.
+    /// Bytes that the disks have read that stand on no other, whichever were asked for: read-ahead is counted for all. None
+    /// where one of them has gone.
+    pub read_bytes: Option<u64>,
+    /// The steps since the reading before, the oldest first: with the last one up to that, where the step over the edge
+    /// begins. None at the start.
     pub series: Vec<Step>,
     /// CPU time that reading them took; at the last reading only.
     pub series_cpu_ns: Option<u64>,

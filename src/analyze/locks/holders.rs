@@ -1,6 +1,6 @@
 //! The other side of a wait: who had the lock, and who still waits for one.
 
-use super::{Kind, name_of};
+use super::{Kind, longest, name_of};
 use crate::wire::locks::{HolderSample, Reading};
 
 /// Who let go of a lock that others slept for.
@@ -12,9 +12,9 @@ pub struct Holder {
     pub holds: u64,
     /// Of those: whoever had it did so before the first waiter queued up, and only the time from then on is known.
     pub at_least: u64,
-    /// Of the holds together; and the longest since the probe began.
+    /// Of the holds together; and the longest, None where one before the window was as long.
     pub hold_ns: u64,
-    pub max_hold_ns: u64,
+    pub max_hold_ns: Option<u64>,
     /// Who released it last, and how long that one is known to have had it.
     pub pid: u32,
     /// Written by strangers.
@@ -34,7 +34,7 @@ impl Holder {
             holds: now.holds.saturating_sub(then.holds),
             at_least: now.at_least.saturating_sub(then.at_least),
             hold_ns: now.hold_ns.saturating_sub(then.hold_ns),
-            max_hold_ns: now.max_hold_ns,
+            max_hold_ns: longest(now.max_hold_ns, then.max_hold_ns, then.holds),
             pid: now.pid,
             comm: String::from_utf8_lossy(&now.comm).into_owned(),
             last_hold_ns: now.last_hold_ns,
@@ -104,6 +104,9 @@ mod tests {
         let found = holder(0x100, &start, &end).unwrap();
         assert_eq!((found.releases, found.holds, found.mean_ns()), (2, 2, Some(450)));
         assert_eq!((found.comm.as_str(), found.pid), ("dd", 5));
+        assert_eq!(found.max_hold_ns, None, "it may have been before");
+        let none = Reading { holders: Some(BTreeMap::new()), ..Reading::default() };
+        assert_eq!(holder(0x100, &none, &end).unwrap().max_hold_ns, Some(900));
         assert_eq!(holder(0x100, &end, &end), None, "nobody released it in between");
         assert_eq!(holder(0x200, &start, &end), None);
         assert_eq!(holder(0x100, &start, &Reading::default()), None, "the kernel does not say");

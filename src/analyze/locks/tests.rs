@@ -144,6 +144,34 @@ fn time_behind_a_spinlock_is_a_range_where_the_sampler_sees_no_more() {
     assert_eq!((spin(&end).low, spin(&end).high), (100.0, 150.0));
     end.spin = Some(SpinSample { sampler: Sampler::Cycles, ..sample });
     assert_eq!((spin(&end).low, spin(&end).high), (100.0, 100.0));
+    // It could not be begun again, and saw nothing since.
+    let start = Reading { spin: end.spin, ..Reading::default() };
+    assert_eq!(summarize(&Host::default(), &start, &end, &names(&[]), &[]).spin, None);
+}
+
+/// Of 200 ns before the window, and 160 ns in it, nobody knows the longest in it.
+#[test]
+fn the_longest_wait_of_a_process_is_of_the_window() {
+    let at = |contentions, wait_ns, max_wait_ns| {
+        let process = ProcessSample { comm: b"fio".to_vec(), contentions, wait_ns, max_wait_ns };
+        Reading { processes: BTreeMap::from([(7, process)]), ..Reading::default() }
+    };
+    let longest = |start: &Reading, end: &Reading| {
+        summarize(&Host::default(), start, end, &names(&[]), &[]).processes[0].max_wait_ns
+    };
+    let end = at(6, 360, 200);
+    assert_eq!(longest(&Reading::default(), &end), Some(200));
+    assert_eq!(longest(&at(4, 200, 200), &end), None);
+    assert_eq!(longest(&at(4, 160, 100), &end), Some(200));
+}
+
+#[test]
+fn waits_of_processes_without_a_row_are_counted() {
+    let mut end = reading();
+    end.cpus[1].other_processes = 3;
+    let summary = summarize(&Host::default(), &Reading::default(), &end, &names(&[]), &[]);
+    assert_eq!(summary.other_processes, 3);
+    assert_eq!(trust::lost(&summary).probes["locks"]["waits_of_other_processes"], 3);
 }
 
 #[test]

@@ -17,6 +17,7 @@ pub fn lost(summary: &LockSummary) -> Lost {
         ("stacks_full", stacks.full),
         ("stacks_over_budget", stacks.over_budget),
         ("lost_releases", summary.lost_releases.unwrap_or(0)),
+        ("waits_of_other_processes", summary.other_processes),
     ];
     Lost {
         events: events.lost(),

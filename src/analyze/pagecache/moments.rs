@@ -5,10 +5,12 @@ use crate::host::memory_reading::{DiskTotals, MemoryReading};
 use crate::host::vmstat::Counter;
 use crate::wire::pagecache::{Reading, Step};
 
-/// Steps that lie inside the window.
+/// Steps that end inside the window. The first of them may have begun before it, where a reading stands at its start
+/// that saw it begin: each step is in one window, and in none that of before the run.
 pub fn moments(start: &Reading, end: &Reading) -> Vec<Moment> {
-    let inside: Vec<&Step> =
-        end.series.iter().filter(|step| (start.at_ns..=end.at_ns).contains(&step.memory.at_ns)).collect();
+    let earlier = start.series.iter().map(|step| step.memory.at_ns).filter(|at_ns| *at_ns <= start.at_ns);
+    let window = earlier.max().unwrap_or(start.at_ns)..=end.at_ns;
+    let inside: Vec<&Step> = end.series.iter().filter(|step| window.contains(&step.memory.at_ns)).collect();
     let pairs = inside.windows(2).filter(|pair| pair[1].memory.at_ns > pair[0].memory.at_ns);
     pairs.map(|pair| moment(start.at_ns, pair[0], pair[1])).collect()
 }

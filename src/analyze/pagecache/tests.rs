@@ -108,6 +108,25 @@ fn who_reclaims_is_named_with_the_group() {
     let found: Vec<_> =
         summary.reclaimers.iter().map(|r| (r.pid, r.count, r.ns, r.cgroup.as_deref())).collect();
     assert_eq!(found, [(8, 1, 90, None), (7, 2, 30, Some("/a"))]);
+    assert_eq!(summary.reclaimers[1].max_ns, Some(20));
+    // What was as long before is not known to be of this window.
+    let max_after = |max_ns| {
+        let mut start = reading(0, 0);
+        let before = WireReclaimer { count: 1, ns: max_ns, max_ns, ..WireReclaimer::default() };
+        start.reclaimers.insert(who(7, 40), before);
+        let all = summarize(&around, &start, &end).reclaimers;
+        all.iter().find(|one| one.pid == 7).unwrap().max_ns
+    };
+    assert_eq!((max_after(20), max_after(10)), (None, Some(20)));
+}
+
+#[test]
+fn ios_are_those_that_the_disks_count() {
+    let (mut start, mut end) = (reading(0, 0), reading(2_000_000_000, 0));
+    let ios = |ios| Some(DiskTotals { ios, ..DiskTotals::default() });
+    start.kernel_after.disks = ios(5);
+    end.kernel_before.disks = ios(45);
+    assert_eq!(summarize(&Surroundings::default(), &start, &end).ios_per_second(), 20.0);
 }
 
 /// 100 pages were read ahead and 30 wanted: 70 were for nobody, but no more than were read. Where nobody knows what
@@ -115,20 +134,20 @@ fn who_reclaims_is_named_with_the_group() {
 #[test]
 fn what_was_read_for_nobody_was_asked_for_read_and_not_wanted() {
     let mut end = reading(1_000_000, 0);
-    let disks = |pages: u64| Some(DiskTotals { read_bytes: (7 + pages) * 4096, ..DiskTotals::default() });
+    let disks = |pages: u64| Some((7 + pages) * 4096);
     end.readahead =
         Some(WireReadahead { calls: 4, asked: 100, wanted: 25, faulted: 5, ..WireReadahead::default() });
     (end.readahead_by, end.sees_reads) = (ReadaheadSource::Events, true);
     let mut start = reading(0, 0);
-    start.kernel_before.disks = disks(0);
+    start.read_bytes = disks(0);
     let of = |end: &Reading| summarize(&Surroundings::default(), &start, end).readahead;
     assert_eq!(of(&end).unwrap().unused_pages, None, "what was read is not known");
-    end.kernel_after.disks = disks(500);
+    end.read_bytes = disks(500);
     let ahead = of(&end).unwrap();
     assert_eq!((ahead.asked_pages, ahead.wanted_pages, ahead.unused_pages), (100, Some(30), Some(70)));
     // Windows that overlap ask again for what is there.
     for (read, unused) in [(60, 30), (20, 0)] {
-        end.kernel_after.disks = disks(read);
+        end.read_bytes = disks(read);
         assert_eq!(of(&end).unwrap().unused_pages, Some(unused));
     }
     end.sees_reads = false;
@@ -169,6 +188,23 @@ fn a_step_has_what_changed_in_it() {
     assert_eq!((first.running, first.blocked, first.free_bytes), (Some(3), Some(16), Some(100 << 10)));
     // Counters that went back, and CPUs whose time stood still.
     assert_eq!((steps[1].read_bytes, steps[1].system_percent), (None, None));
+}
+
+/// A reading at 250 ms takes the steps up to it, and hands over where the step over its edge begins.
+#[test]
+fn a_step_over_the_edge_of_two_windows_is_in_the_second() {
+    let at = |at_ms| step(at_ms, at_ms, [0; 8], 4096 * at_ms, Some(0));
+    let start = reading(50_000_000, 0);
+    let mut middle = reading(250_000_000, 0);
+    middle.series = vec![at(0), at(100), at(200)];
+    let mut end = reading(450_000_000, 0);
+    end.series = vec![at(200), at(300), at(400)];
+    let of = |start: &Reading, end: &Reading| {
+        let steps = summarize(&Surroundings::default(), start, end).series;
+        steps.iter().map(|step| (step.at_ns, step.ios)).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&start, &middle), [(150_000_000, Some(100))]);
+    assert_eq!(of(&middle, &end), [(50_000_000, Some(100)), (150_000_000, Some(100))]);
 }
 
 #[test]

@@ -16,6 +16,13 @@ pub fn gap(part: &str, reason: &str, why: String, remedy: Option<&str>) -> Missi
     }
 }
 
+/// Beside a cost that was measured.
+pub fn no_cost_of_samples() -> Missing {
+    let why = "what it costs to take samples of the CPUs is not in the cost: their program begins anew with every \
+               reading";
+    gap("cost.spin", "not-counted", why.to_string(), None)
+}
+
 /// `has_releases`: the kernel says who releases a lock.
 pub fn no_holders(has_releases: bool) -> Missing {
     let (reason, why, remedy) = match has_releases {

@@ -110,9 +110,10 @@ impl Spinning {
                     ..new
                 },
             });
-            if !last {
-                self.probe = StacksProbe::attach(FREQUENCY).ok();
-            }
+        }
+        // Also after one that could not be begun, or read.
+        if !last {
+            self.probe = StacksProbe::attach(FREQUENCY).ok();
         }
         self.so_far
     }

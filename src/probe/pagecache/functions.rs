@@ -1,6 +1,6 @@
 //! The functions on the way of a page to the lists and away from them, and the probes on them.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -8,6 +8,7 @@ use libbpf_rs::{Link, MapCore, MapFlags};
 
 use crate::envelope::Missing;
 use crate::probe::btf::KernelBtf;
+use crate::probe::cost::Metered;
 use crate::probe::libbpf::{self, element};
 use crate::probe::skel::paths::{PathsSkel, PathsSkelBuilder};
 use crate::wire::pagecache::{Follower, PATH_SPIN, PathSample, WirePath};
@@ -50,6 +51,17 @@ struct Followed {
     by: Follower,
     skel: PathsSkel<'static>,
     links: Vec<Link>,
+}
+
+impl Followed {
+    /// At its begin and at its end.
+    fn programs(&self) -> [BorrowedFd<'_>; 2] {
+        let progs = &self.skel.progs;
+        match self.by {
+            Follower::Fentry => [progs.path_entry.as_fd(), progs.path_exit.as_fd()],
+            Follower::Kprobe => [progs.path_kprobe.as_fd(), progs.path_kretprobe.as_fd()],
+        }
+    }
 }
 
 /// All of them; dropping it detaches.
@@ -149,17 +161,19 @@ impl Functions {
             .zip(numbers)
             .filter_map(|(kind, bytes)| Some((kind.to_string(), u64::from_ne_bytes(bytes.try_into().ok()?))))
             .collect();
-        let missed = self.all.iter().map(|followed| {
-            let progs = &followed.skel.progs;
-            let (enter, leave) = match followed.by {
-                Follower::Fentry => (progs.path_entry.as_fd(), progs.path_exit.as_fd()),
-                Follower::Kprobe => (progs.path_kprobe.as_fd(), progs.path_kretprobe.as_fd()),
-            };
-            let of = |program| libbpf::program_stats(program).map_or(0, |stats| stats.recursion_misses);
-            of(&enter) + of(&leave)
+        let missed = self.all.iter().flat_map(|followed| {
+            let of =
+                |fd: BorrowedFd<'_>| libbpf::program_stats(&fd).map_or(0, |stats| stats.recursion_misses);
+            followed.programs().map(of)
         });
         all.push(("path_missed".to_string(), missed.sum()));
         all
+    }
+
+    /// Both programs of a function have its name.
+    pub fn metered(&self) -> Vec<Metered<'_>> {
+        let all = self.all.iter();
+        all.flat_map(|followed| followed.programs().map(|fd| Metered { name: followed.name, fd })).collect()
     }
 
     /// Detaches; what was counted can still be read.

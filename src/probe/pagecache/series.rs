@@ -43,6 +43,16 @@ impl Series {
         }
         self.steps.push(step);
     }
+
+    /// All of them, for a reading of that time. The last one up to it stays, since the next step begins there, and so
+    /// do those behind it; what is to come is as dense as at first.
+    fn take(&mut self, at_ns: u64) -> Vec<Step> {
+        let all = self.steps.clone();
+        let up_to = self.steps.partition_point(|step| step.memory.at_ns <= at_ns);
+        self.steps.drain(..up_to.saturating_sub(1));
+        self.every = STEP;
+        all
+    }
 }
 
 /// The thread that reads.
@@ -91,7 +101,12 @@ impl Recorder {
         Ok(Self { series, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The steps so far.
+    /// The steps up to now, for a reading of that time, which the next one has no more.
+    pub fn take(&self, at_ns: u64) -> Vec<Step> {
+        self.series.lock().unwrap_or_else(PoisonError::into_inner).take(at_ns)
+    }
+
+    /// The steps since the reading that took them last.
     pub fn steps(&self) -> Vec<Step> {
         self.series.lock().unwrap_or_else(PoisonError::into_inner).steps.clone()
     }
@@ -144,6 +159,22 @@ mod tests {
         assert_eq!(times[0], 0);
         let every = series.every.as_millis() as u64;
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] == every), "{every}: {times:?}");
+    }
+
+    /// Up to 35: with the step over that edge the next reading begins.
+    #[test]
+    fn a_reading_takes_the_steps_but_for_the_one_at_its_edge() {
+        let mut series = Series::new(8);
+        let times = |steps: Vec<Step>| steps.iter().map(|step| step.memory.at_ns).collect::<Vec<_>>();
+        [10, 20, 30, 40].into_iter().for_each(|at_ns| series.push(step(at_ns)));
+        series.every = 4 * STEP;
+        assert_eq!(times(series.take(35)), [10, 20, 30, 40]);
+        assert_eq!(series.every, STEP);
+        series.push(step(50));
+        assert_eq!(times(series.take(60)), [30, 40, 50]);
+        assert_eq!(times(series.take(70)), [50]);
+        assert_eq!(times(series.take(45)), [50], "it is behind that edge");
+        assert_eq!(times(series.steps), [50]);
     }
 
     #[test]

@@ -149,7 +149,10 @@ fn waiters(summary: &LockSummary, style: Style) -> String {
         let comm = if row.pid == 0 { "idle CPUs".to_string() } else { clean(&row.comm) };
         format!("{comm} ({}) {wait}", row.pid)
     };
-    let shown: Vec<String> = summary.processes.iter().take(most).map(one).collect();
+    let mut shown: Vec<String> = summary.processes.iter().take(most).map(one).collect();
+    if summary.other_processes > 0 {
+        shown.push(format!("processes without a row {} times", count(summary.other_processes)));
+    }
     if shown.is_empty() { String::new() } else { format!("\nwaited: {}\n", shown.join(", ")) }
 }
 
@@ -180,12 +183,8 @@ fn holders(summary: &LockSummary, most: usize) -> String {
     let one = |(row, holder): (&LockRow, &Holder)| {
         let held = holder.mean_ns().map_or("for how long is not known".to_string(), |mean| {
             let bound = if holder.at_least > 0 { "at least " } else { "" };
-            format!(
-                "for {bound}{} in the mean, {} at most, of {} of them",
-                time(mean),
-                time(holder.max_hold_ns),
-                count(holder.holds)
-            )
+            let most = holder.max_hold_ns.map_or(String::new(), |ns| format!(" {} at most,", time(ns)));
+            format!("for {bound}{} in the mean,{most} of {} of them", time(mean), count(holder.holds))
         });
         format!(
             "  {}: last by {} ({}), {} releases; held {held}\n",
@@ -288,5 +287,35 @@ fn cost(envelope: &Envelope, summary: &LockSummary) -> String {
         _ => format!(
             "cost not measured: too few waits, or the kernel's program statistics were off; maps {maps}\n"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::locks::{ProcessRow, Waits};
+
+    #[test]
+    fn waits_of_processes_without_a_row_are_told() {
+        let waits = Waits { contentions: 2, wait_ns: 360 };
+        let fio = ProcessRow { pid: 7, comm: "fio".to_string(), waits, max_wait_ns: None };
+        let mut summary = LockSummary { processes: vec![fio], ..LockSummary::default() };
+        assert_eq!(waiters(&summary, Style::default()), "\nwaited: fio (7) 360 ns\n");
+        summary.other_processes = 3;
+        let text = waiters(&summary, Style::default());
+        assert_eq!(text, "\nwaited: fio (7) 360 ns, processes without a row 3 times\n");
+    }
+
+    #[test]
+    fn the_longest_hold_is_left_out_where_it_is_not_known() {
+        let text = |max_hold_ns| {
+            let holder = Holder { releases: 2, holds: 2, hold_ns: 400, max_hold_ns, ..Holder::default() };
+            let row = LockRow { holder: Some(holder), ..LockRow::default() };
+            holders(&LockSummary { locks: vec![row], ..LockSummary::default() }, 1)
+        };
+        let known = text(Some(300));
+        assert!(known.contains("held for 200 ns in the mean, 300 ns at most, of 2 of them"), "{known}");
+        let unknown = text(None);
+        assert!(unknown.contains("held for 200 ns in the mean, of 2 of them"), "{unknown}");
     }
 }

@@ -2,7 +2,9 @@
 
 use super::{bytes, clean, count, short, significant, table, time};
 use crate::analyze::pagecache::paths::PathSummary;
-use crate::analyze::pagecache::{Check, Kind, PagecacheSummary, ReclaimSummary, ReclaimerSummary};
+use crate::analyze::pagecache::{
+    Check, Kind, NodeSummary, PagecacheSummary, ReclaimSummary, ReclaimerSummary,
+};
 
 /// Processes that are shown.
 const MOST_RECLAIMERS: usize = 8;
@@ -10,6 +12,8 @@ const MOST_RECLAIMERS: usize = 8;
 /// One paragraph, and the tables of what there was.
 pub fn render(summary: &PagecacheSummary) -> String {
     let mut out = memory(summary);
+    out.push_str(&nodes(&summary.nodes));
+    out.push_str(&onset(summary));
     let rows: Vec<(Kind, &ReclaimSummary)> = summary
         .reclaims
         .iter()
@@ -64,6 +68,37 @@ fn memory(summary: &PagecacheSummary) -> String {
     )
 }
 
+/// Of one node there is no more to say than of the machine.
+fn nodes(all: &[NodeSummary]) -> String {
+    let line = |of: &NodeSummary| {
+        format!(
+            "  node {}: free {}, page cache {}, dirty {}, in write-back {}; {} pages scanned, {} stolen\n",
+            of.node,
+            or_unknown(of.memory.free_bytes),
+            or_unknown(of.memory.file_bytes()),
+            or_unknown(of.memory.dirty_bytes),
+            or_unknown(of.memory.writeback_bytes),
+            count(of.scanned_pages),
+            count(of.stolen_pages)
+        )
+    };
+    if all.len() > 1 { all.iter().map(line).collect() } else { String::new() }
+}
+
+/// When it flipped, and what moved first. Most windows have none.
+fn onset(summary: &PagecacheSummary) -> String {
+    let Ok(onset) = summary.onset() else { return String::new() };
+    let first: Vec<_> = onset.first.iter().map(|signal| signal.name()).collect();
+    let later = onset.moved.iter().filter(|moved| !onset.first.contains(&moved.signal));
+    let later: Vec<_> = later.map(|moved| moved.signal.name()).collect();
+    let then = if later.is_empty() { String::new() } else { format!(", then {}", later.join(", ")) };
+    format!(
+        "onset  {} after the begin: {} changed for the worse first{then}\n",
+        time(onset.at_ns),
+        first.join(", ")
+    )
+}
+
 /// What a kind is called.
 fn words(kind: Kind) -> &'static str {
     match kind {
@@ -105,7 +140,7 @@ fn reclaimers(all: &[ReclaimerSummary]) -> String {
             of.cgroup.as_deref().map_or("-".to_string(), clean),
             count(of.count),
             time(of.ns),
-            time(of.max_ns),
+            of.max_ns.map_or("-".to_string(), time),
         ]
     };
     let header = ["who reclaims", "pid", "kind", "group", "times", "in all", "max"];
@@ -166,6 +201,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::analyze::moment::Moment;
     use crate::analyze::pagecache::paths::Source;
     use crate::analyze::pagecache::{Readahead, ReadaheadSource};
     use crate::hist::Histogram;
@@ -228,6 +264,52 @@ mod tests {
             assert!(text.contains(words), "'{words}' is not in\n{text}");
         }
         assert!(!text.contains("tasks, for the machine") && !text.contains('\x1b'), "{text}");
+    }
+
+    /// Free memory runs out for twelve seconds, and then all is worse.
+    #[test]
+    fn an_onset_is_told_with_what_moved_first() {
+        let moment = |second: u64| {
+            let calm = second < 12;
+            Moment {
+                at_ns: (second + 1) * 1_000_000_000,
+                duration_ns: 1_000_000_000,
+                read_bytes: Some(if calm { 6_800_000_000 } else { 3_200_000_000 }),
+                free_bytes: Some(if calm {
+                    (12 - second) * 4_000_000_000 + 2_000_000_000
+                } else {
+                    1_300_000_000
+                }),
+                scanned_pages: Some(if calm { 0 } else { 800_000 }),
+                spin_percent: Some(if calm { (0.8, 1.2) } else { (48.0, 72.0) }),
+                ..Moment::default()
+            }
+        };
+        let series = (0..20).map(moment).collect();
+        let text = render(&PagecacheSummary { series, ..PagecacheSummary::default() });
+        let line = text.lines().find(|line| line.starts_with("onset  "));
+        let line = line.unwrap_or_else(|| panic!("no onset in\n{text}"));
+        assert!(
+            line.contains(" s after the begin: ") && line.contains(" changed for the worse first"),
+            "{line}"
+        );
+        assert!(line.contains("reclaim") && line.contains("throughput"), "{line}");
+    }
+
+    #[test]
+    fn nodes_are_told_apart_where_there_are_several() {
+        let node = |node| NodeSummary {
+            node,
+            memory: Meminfo::parse("MemFree: 1024 kB\nDirty: 0 kB\n"),
+            scanned_pages: 7,
+            ..NodeSummary::default()
+        };
+        let of = |nodes| render(&PagecacheSummary { nodes, ..PagecacheSummary::default() });
+        let text = of(vec![node(0), node(1)]);
+        let line = "  node 1: free 1.00 MiB, page cache unknown, dirty 0 B, in write-back unknown; 7 pages scanned, 0 \
+                    stolen\n";
+        assert!(text.contains("  node 0: free ") && text.contains(line), "{text}");
+        assert!(!of(vec![node(0)]).contains("node"), "{text}");
     }
 
     #[test]
