@@ -20,7 +20,7 @@ fn diagnosed(words: &[&str]) -> Value {
     let scratch = Scratch::new("findings");
     let all = [&["diagnose", "--json", "--max-loss", "100", "-o", "report.html"], words].concat();
     let mut value = Value::Null;
-    for _ in 0..8 {
+    for _ in 0..live::ATTEMPTS {
         let output = finish(biopsy(&all).current_dir(scratch.path()).spawn().unwrap());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         value = object(&output, "biopsy.diagnose/1");

@@ -333,7 +333,7 @@ fn the_time_of_ios_stands_with_who_handed_them_in() {
             about.display(),
         );
         // This kernel keeps completions to itself at times: then once more.
-        for _ in 0..8 {
+        for _ in 0..live::ATTEMPTS {
             let outside = during_script(&[&disk], &["--comm", "shares", "--max-loss", "5"], &inner);
             let inside: serde_json::Value =
                 serde_json::from_str(&fs::read_to_string(&about).unwrap()).unwrap();

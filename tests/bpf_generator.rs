@@ -21,7 +21,7 @@ use live::disk::Disk;
 /// What both sides say of a load on a disk; again where the kernel kept completions to itself (see live::view).
 #[track_caller]
 fn both(disk: &Disk, generator: bool, job: &Job) -> (LoadSummary, DeviceLatency) {
-    for _ in 0..8 {
+    for _ in 0..live::ATTEMPTS {
         let (load, device, lost) = once(disk, generator, job.clone());
         if lost == 0 {
             return (load, device);

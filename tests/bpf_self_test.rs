@@ -40,39 +40,42 @@ const ALL: [&str; 11] = [
 ];
 
 /// All passes, the load is as large as it says, and nothing is written.
+///
+/// See `view::during`: a virtual machine may keep completions to itself, on a busy host in every one of
+/// ten runs of 900,000 reads. Nothing is measured again for that: the books have to close with them.
 #[test]
 fn a_sound_machine_passes() {
     let Some(disk) = Disk::new("a_sound_machine_passes", 64) else { return };
-    // See `view::during`: a virtual machine may keep a batch of completions to itself.
-    for attempt in 0.. {
-        let before = disk.stat();
-        let output = run(&["check", "--self-test", "-d", &disk.path, "--json"]);
-        let stat = disk.stat().since(before);
-        let (states, check) = states(&output);
-        if attempt < 8 && number(&check, "loss", "lost") > 0 {
-            continue;
-        }
-        assert_eq!(states.keys().collect::<Vec<_>>(), ALL);
-        assert!(states.values().all(|state| state == "pass"), "{} {}", check["self_test"], stderr(&output));
-        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-        let made = number(&check, "generator-count", "made");
-        println!("{made} reads: {}", check["self_test"]);
-        assert_eq!(number(&check, "generator-count", "seen"), made);
-        assert_eq!(number(&check, "stage-sums", "operations"), made);
-        assert_eq!(number(&check, "stage-sums", "stages_ns"), number(&check, "stage-sums", "total_ns"));
-        assert!(
-            number(&check, "generator-time", "seen_ns")
-                > number(&check, "generator-time", "generator_ns") / 2
-        );
-        assert!(number(&check, "detached", "held") > 20, "programs, links and maps");
-        // The generator tries one read before the window.
-        assert_eq!(stat.reads + stat.read_merges, made + 1);
-        assert_eq!((stat.writes, stat.discards, stat.flushes), (0, 0, 0));
-        assert!((2_900_000_000..6_000_000_000).contains(&check["duration_ns"].as_u64().unwrap()));
-        // What `check` always says is there too.
-        assert!(check["programs"].is_array() && check["views"].is_array() && check["rights"].is_object());
-        return;
+    let before = disk.stat();
+    let output = run(&["check", "--self-test", "-d", &disk.path, "--json"]);
+    let stat = disk.stat().since(before);
+    let (states, check) = states(&output);
+    assert_eq!(states.keys().collect::<Vec<_>>(), ALL);
+    assert!(states.values().all(|state| state == "pass"), "{} {}", check["self_test"], stderr(&output));
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    let made = number(&check, "generator-count", "made");
+    println!("{made} reads: {}", check["self_test"]);
+    let lost = number(&check, "generator-count", "lost_ios");
+    if lost > 0 {
+        assert_eq!(number(&check, "loss", "unseen_completion"), lost, "of no other kind");
     }
+    assert!(lost < made / 1000, "{lost} of {made}");
+    let seen = number(&check, "generator-count", "seen");
+    // A lost I/O may have carried the reads that were merged into it.
+    let merges = if lost > 0 { number(&check, "generator-count", "merges") } else { 0 };
+    assert!((made - lost - merges..=made - lost).contains(&seen), "{seen} of {made}");
+    assert_eq!(number(&check, "stage-sums", "operations"), seen);
+    assert_eq!(number(&check, "stage-sums", "stages_ns"), number(&check, "stage-sums", "total_ns"));
+    assert!(
+        number(&check, "generator-time", "seen_ns") > number(&check, "generator-time", "generator_ns") / 2
+    );
+    assert!(number(&check, "detached", "held") > 20, "programs, links and maps");
+    // The generator tries one read before the window.
+    assert_eq!(stat.reads + stat.read_merges, made + 1);
+    assert_eq!((stat.writes, stat.discards, stat.flushes), (0, 0, 0));
+    assert!((2_900_000_000..6_000_000_000).contains(&check["duration_ns"].as_u64().unwrap()));
+    // What `check` always says is there too.
+    assert!(check["programs"].is_array() && check["views"].is_array() && check["rights"].is_object());
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn a_machine_that_loses_events_fails() {
     // An I/O whose issue is dropped and whose completion the kernel hides as well is in no book at all.
     let hides = |check: &Value| check["self_test"].to_string().contains("unseen_completion");
     let mut measured = measure();
-    for _ in 0..4 {
+    for _ in 1..live::ATTEMPTS {
         if hides(&measured.2) {
             measured = measure();
         }

@@ -136,12 +136,13 @@ fn sum(stages: &Value) -> u64 {
 /// Traces a disk while a command runs; again where the kernel kept completions to itself (see live::view).
 #[track_caller]
 fn during(disk: &Disk, options: &[&str], command: &[&str]) -> Traced {
-    for _ in 0..8 {
+    for _ in 0..live::ATTEMPTS {
         let words = [&["trace", "--json", "-d", &disk.name], options, &["--"], command].concat();
         let traced = Traced::new(run(&words));
         if number(&traced.summary["lost"]["probes"]["latency"]["unseen_completion"]) == 0 {
             return traced;
         }
+        println!("again: the kernel kept completions to itself");
     }
     panic!("the kernel keeps its completions to itself");
 }

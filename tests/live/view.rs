@@ -13,7 +13,7 @@ use biopsy::hist::{self, Histogram};
 use serde_json::Value;
 
 use super::disk::{Disk, Stat};
-use super::tool;
+use super::{ATTEMPTS, tool};
 
 /// A view and the kernel's counters of its own disks around it.
 pub struct View {
@@ -90,8 +90,6 @@ pub fn during_work_with(disk: &Disk, options: &[&str], work: impl Fn()) -> View 
     }
     unreachable!("it returns at the last attempt")
 }
-
-const ATTEMPTS: u32 = 8;
 
 #[track_caller]
 fn once(disks: &[&Disk], words: &[&str]) -> View {
