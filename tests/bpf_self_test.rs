@@ -41,8 +41,8 @@ const ALL: [&str; 11] = [
 
 /// All passes, the load is as large as it says, and nothing is written.
 ///
-/// See `view::during`: a virtual machine may keep completions to itself, on a busy host in every one of
-/// ten runs of 900,000 reads. Nothing is measured again for that: the books have to close with them.
+/// See `view::during`: a virtual machine may keep completions to itself, on a busy host in each of
+/// nine runs of 900,000 reads. Nothing is measured again for that: the books have to close with them.
 #[test]
 fn a_sound_machine_passes() {
     let Some(disk) = Disk::new("a_sound_machine_passes", 64) else { return };

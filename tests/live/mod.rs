@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 /// How often a measurement is made in which the kernel must keep no completion to itself (see `view::during`).
-/// On a busy host it did in every one of eight self-tests of 900,000 reads each, which are more than any of
+/// On a busy host it did in each of nine self-tests of 900,000 reads, which are more than any of
 /// these measurements has.
 pub const ATTEMPTS: u32 = 16;
 
