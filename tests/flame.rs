@@ -86,6 +86,12 @@ fn what_cannot_be_compared_is_refused() {
         vec!["--diff", &good, &good, "-o", &picture, "--cgroup", "/"],
         vec!["--diff", &good, &good, "-o", &picture, "--for", "1s"],
         vec!["--min-width", "60%", "--on-cpu", "-o", &picture],
+        // What the kind or the form has no use for is not passed over.
+        vec!["--off-cpu", "-F", "99", "-o", &picture],
+        vec!["--max-cost", "5%", "-o", &picture],
+        vec!["--on-cpu", "--max-cost", "5%", "-o", &picture],
+        vec!["--folded", "--width", "800", "-o", &picture],
+        vec!["--pprof", "--min-width", "1%", "-o", &picture],
     ] {
         let output = biopsy(&words);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));

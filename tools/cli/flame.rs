@@ -10,6 +10,7 @@ use super::{Submitters, cost, duration, percent};
 #[derive(Debug, Args)]
 #[command(
     group = clap::ArgGroup::new("what").args(["on_cpu", "off_cpu", "lock_wait", "io", "reclaim", "diff"]),
+    group = clap::ArgGroup::new("followed").args(["off_cpu", "lock_wait", "io", "reclaim"]),
     group = clap::ArgGroup::new("format").args(["folded", "pprof", "speedscope"]),
     after_help = "\
 The picture is an SVG that works alone in a browser: hover, click to zoom, search. Below the name of a thread (or of a \
@@ -82,16 +83,18 @@ pub struct Flame {
     #[arg(long)]
     pub speedscope: bool,
     /// Width of the picture.
-    #[arg(long, value_name = "PIXELS", default_value_t = 1200, value_parser = clap::value_parser!(u32).range(300..=20000))]
+    #[arg(long, value_name = "PIXELS", default_value_t = 1200, conflicts_with = "format",
+        value_parser = clap::value_parser!(u32).range(300..=20000))]
     pub width: u32,
-    /// What holds less of the whole than this is folded (0.1%).
-    #[arg(long, value_name = "PERCENT", default_value = "0.1%", value_parser = least_width)]
+    /// What holds less of the whole than this is folded in the picture (0.1%).
+    #[arg(long, value_name = "PERCENT", default_value = "0.1%", conflicts_with = "format", value_parser = least_width)]
     pub min_width: f64,
-    /// Samples per second and CPU.
-    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..=10000))]
+    /// With --on-cpu: samples per second and CPU.
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99, conflicts_with = "followed",
+        value_parser = clap::value_parser!(u64).range(1..=10000))]
     pub freq: u64,
-    /// What stacks of waits and of I/Os may take of each CPU (1%).
-    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = cost)]
+    /// What stacks of waits and of I/Os may take of each CPU (1%); samples of --on-cpu are as many as -F says.
+    #[arg(long, value_name = "PERCENT", default_value = "1%", requires = "followed", value_parser = cost)]
     pub max_cost: f64,
     /// With --off-cpu: waits that are shorter have no stack; they are counted.
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "off_cpu")]
