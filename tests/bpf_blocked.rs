@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use biopsy::analyze::blocked::{BlockedSummary, addresses, summarize};
+use biopsy::clock::thread_ns;
 use biopsy::host::Host;
 use biopsy::host::memory_surroundings::Surroundings;
 use biopsy::probe::blocked::{BlockedProbe, Options, WaitOptions};
@@ -82,12 +83,10 @@ fn with(summary: &BlockedSummary, needles: &[&str]) -> u64 {
 
 /// What the kernel says of this thread: time on a CPU, and waiting for one, ns.
 fn account() -> (u64, u64) {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec that lives across the call; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
+    let on_cpu = thread_ns();
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     let waited = text.split_whitespace().nth(1).unwrap().parse().unwrap();
-    (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64, waited)
+    (on_cpu, waited)
 }
 
 /// Does the work in a thread of this name; wall time of it, and its share on CPUs and waiting for them.

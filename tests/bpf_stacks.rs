@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use biopsy::analyze::stacks::{CpuClass, ProfileSummary, addresses, summarize};
 use biopsy::analyze::unwinding::{Ending, unwinding};
+use biopsy::clock::thread_ns;
 use biopsy::probe::stacks::StacksProbe;
 use biopsy::refusal::Refusal;
 use biopsy::symbols::Symbolizer;
@@ -62,14 +63,6 @@ fn describe(raw: &RawProfile, summary: &ProfileSummary) {
         println!("{n:6} {key}");
     }
     println!("{:?}", &summary.top[..summary.top.len().min(8)]);
-}
-
-/// CPU time of this thread by the scheduler's account.
-fn thread_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec that lives across the call; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// A busy thread per CPU for a second: the samples must give them the CPU time that the scheduler gave

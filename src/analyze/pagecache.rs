@@ -52,7 +52,7 @@ pub struct PagecacheSummary {
     pub series: Vec<Moment>,
     pub lru_gen: bool,
     pub lost: BTreeMap<String, u64>,
-    /// Of one CPU: the reading of the kernel's counters.
+    /// Of one CPU: the reading of the kernel's counters. None for a window that is shorter than a step.
     pub series_cpu_percent: Option<f64>,
 }
 
@@ -252,10 +252,7 @@ pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) ->
         series: moments::moments(start, end),
         lru_gen: surroundings.lru_gen,
         lost,
-        series_cpu_percent: end
-            .series_cpu_ns
-            .filter(|_| duration_ns > 0)
-            .map(|ns| 100.0 * ns as f64 / duration_ns as f64),
+        series_cpu_percent: moments::cpu_percent(start, end),
     }
 }
 

@@ -55,7 +55,6 @@ pub struct PagecacheProbe {
     functions: Functions,
     events: Events,
     recorder: Recorder,
-    series_cpu_ns: Option<u64>,
     nodes: u32,
     disks: Vec<String>,
     /// Those that stand on no other.
@@ -173,7 +172,6 @@ impl PagecacheProbe {
             functions,
             events,
             recorder,
-            series_cpu_ns: None,
             nodes,
             disks,
             lowest,
@@ -326,7 +324,7 @@ impl PagecacheProbe {
         let end_ns = now_ns();
         self.run(false)?;
         std::thread::sleep(SETTLE);
-        self.series_cpu_ns = self.recorder.stop();
+        self.recorder.stop();
         let mut reading = self.reading(before)?;
         reading.at_ns = end_ns;
         reading.series = self.recorder.steps();
@@ -464,7 +462,6 @@ impl PagecacheProbe {
             kernel_after: self.kernel(),
             read_bytes: DiskTotals::read(&self.root, &self.lowest).map(|disks| disks.read_bytes),
             series: Vec::new(),
-            series_cpu_ns: self.series_cpu_ns,
         })
     }
 }

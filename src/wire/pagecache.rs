@@ -325,6 +325,8 @@ pub struct Step {
     /// Time of the waits for locks that are spun for, which have ended so far, over the number of CPUs; None where
     /// nobody counts them.
     pub spin_wait_ns: Option<u64>,
+    /// CPU time that the steps before this one took to read.
+    pub cpu_ns: u64,
 }
 
 /// Everything at one moment.
@@ -355,8 +357,6 @@ pub struct Reading {
     /// The steps since the reading before, the oldest first: with the last one up to that, where the step over the edge
     /// begins. None at the start.
     pub series: Vec<Step>,
-    /// CPU time that reading them took; at the last reading only.
-    pub series_cpu_ns: Option<u64>,
 }
 
 #[cfg(test)]

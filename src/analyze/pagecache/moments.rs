@@ -8,11 +8,24 @@ use crate::wire::pagecache::{Reading, Step};
 /// Steps that end inside the window. The first of them may have begun before it, where a reading stands at its start
 /// that saw it begin: each step is in one window, and in none that of before the run.
 pub fn moments(start: &Reading, end: &Reading) -> Vec<Moment> {
-    let earlier = start.series.iter().map(|step| step.memory.at_ns).filter(|at_ns| *at_ns <= start.at_ns);
-    let window = earlier.max().unwrap_or(start.at_ns)..=end.at_ns;
-    let inside: Vec<&Step> = end.series.iter().filter(|step| window.contains(&step.memory.at_ns)).collect();
+    let inside = inside(start, end);
     let pairs = inside.windows(2).filter(|pair| pair[1].memory.at_ns > pair[0].memory.at_ns);
     pairs.map(|pair| moment(start.at_ns, pair[0], pair[1])).collect()
+}
+
+/// What reading the steps of the window took of one CPU, in percent; None where there are not two.
+pub fn cpu_percent(start: &Reading, end: &Reading) -> Option<f64> {
+    let inside = inside(start, end);
+    let (first, last) = inside.first().zip(inside.last())?;
+    let passed_ns = last.memory.at_ns.checked_sub(first.memory.at_ns).filter(|ns| *ns > 0)?;
+    Some(100.0 * last.cpu_ns.checked_sub(first.cpu_ns)? as f64 / passed_ns as f64)
+}
+
+/// The readings between which the steps of the window lie.
+fn inside<'a>(start: &Reading, end: &'a Reading) -> Vec<&'a Step> {
+    let earlier = start.series.iter().map(|step| step.memory.at_ns).filter(|at_ns| *at_ns <= start.at_ns);
+    let window = earlier.max().unwrap_or(start.at_ns)..=end.at_ns;
+    end.series.iter().filter(|step| window.contains(&step.memory.at_ns)).collect()
 }
 
 /// One step, from the reading at its start to that at its end.

@@ -161,7 +161,8 @@ fn step(at_ms: u64, scanned: u64, ticks: [u64; 8], read_bytes: u64, reclaims: Op
     memory.cpus = CpuTotals { ticks: Some(ticks), running: Some(3), blocked: Some(16) };
     memory.disks = Some(DiskTotals { read_bytes, written_bytes: 0, ios: read_bytes / 4096 });
     // 10 µs of waiting on each CPU for each page.
-    Step { memory, reclaims, spin_wait_ns: reclaims.map(|_| scanned * 10_000) }
+    // A millisecond for each tenth of a second.
+    Step { memory, reclaims, spin_wait_ns: reclaims.map(|_| scanned * 10_000), cpu_ns: at_ms * 10_000 }
 }
 
 #[test]
@@ -205,6 +206,12 @@ fn a_step_over_the_edge_of_two_windows_is_in_the_second() {
     };
     assert_eq!(of(&start, &middle), [(150_000_000, Some(100))]);
     assert_eq!(of(&middle, &end), [(50_000_000, Some(100)), (150_000_000, Some(100))]);
+    // What reading them cost is their own windows', not the run's.
+    middle.series[1].cpu_ns = 0;
+    let cpu =
+        |start: &Reading, end: &Reading| summarize(&Surroundings::default(), start, end).series_cpu_percent;
+    assert_eq!((cpu(&start, &middle), cpu(&middle, &end)), (Some(2.0), Some(1.0)));
+    assert_eq!(cpu(&end, &reading(460_000_000, 0)), None);
 }
 
 #[test]

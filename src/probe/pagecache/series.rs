@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::clock::now_ns;
+use crate::clock::{now_ns, thread_ns};
 use crate::host::memory_reading::MemoryReading;
 use crate::wire::pagecache::Step;
 
@@ -60,7 +60,7 @@ pub struct Recorder {
     series: Arc<Mutex<Series>>,
     /// Dropped: the thread stops.
     stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<u64>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Recorder {
@@ -75,6 +75,7 @@ impl Recorder {
         let shared = Arc::clone(&series);
         let (stop, stopped) = mpsc::channel();
         let look = move || Step {
+            cpu_ns: thread_ns(),
             memory: MemoryReading::read(&root, &disks, now_ns()),
             reclaims: reclaims(),
             spin_wait_ns: spins(),
@@ -93,7 +94,7 @@ impl Recorder {
                     let wait = due.saturating_duration_since(Instant::now());
                     match stopped.recv_timeout(wait) {
                         Err(RecvTimeoutError::Timeout) => {}
-                        _ => break thread_ns(),
+                        _ => break,
                     }
                 }
             })
@@ -111,30 +112,19 @@ impl Recorder {
         self.series.lock().unwrap_or_else(PoisonError::into_inner).steps.clone()
     }
 
-    /// Ends the thread; the CPU time that it took.
-    pub fn stop(&mut self) -> Option<u64> {
+    /// Ends the thread.
+    pub fn stop(&mut self) {
         drop(self.stop.take());
-        self.thread.take()?.join().ok()
+        // One that panicked has left the steps before.
+        let _ended = self.thread.take().map(JoinHandle::join);
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
         // After `stop` there is nothing left to do.
-        let _taken = self.stop();
+        self.stop();
     }
-}
-
-/// CPU time of this thread.
-fn thread_ns() -> u64 {
-    // SAFETY: zeroed is a valid rusage, the call only writes to it and cannot fail for this thread.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
-        usage
-    };
-    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
-    ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
 #[cfg(test)]
@@ -184,7 +174,12 @@ mod tests {
         let steps = recorder.steps();
         assert!((2..=5).contains(&steps.len()), "{}", steps.len());
         assert!(steps.iter().all(|step| step.reclaims == Some(7) && step.memory.memory.free_bytes.is_some()));
-        assert!(recorder.stop().is_some());
-        assert_eq!(recorder.stop(), None);
+        // What they cost is known from the second one on, and is a part of the time.
+        let spent: Vec<u64> = steps.iter().map(|step| step.cpu_ns).collect();
+        assert!(spent.is_sorted_by(|a, b| a < b) && spent[spent.len() - 1] < 350_000_000, "{spent:?}");
+        recorder.stop();
+        let read = recorder.steps().len();
+        recorder.stop();
+        assert_eq!(recorder.steps().len(), read);
     }
 }
