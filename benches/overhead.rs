@@ -226,7 +226,7 @@ fn main() -> Result<()> {
         println!("{:<22} {start:12.0} {size:12.1}", ["biopsy latency", &options.join(" ")].join(" "));
     }
     let stop = AtomicBool::new(false);
-    let prepared = load::prepare(&[job], &Permission::default(), &stop, &|_| {})?;
+    let mut prepared = load::prepare(&[job], &Permission::default(), &stop, &|_| {})?;
     let results = thread::scope(|scope| {
         let load = scope.spawn(|| prepared.run_one(&stop, &|_| {}, &[]));
         let mut results: Vec<Vec<Cost>> = arms.iter().map(|_| Vec::new()).collect();

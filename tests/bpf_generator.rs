@@ -35,7 +35,7 @@ fn once(disk: &Disk, generator: bool, job: Job) -> (LoadSummary, DeviceLatency, 
     let root = Path::new("/");
     let host = Host::read(root).unwrap();
     let stop = AtomicBool::new(false);
-    let prepared = load::prepare(&[job], &Permission::default(), &stop, &|_| ()).unwrap();
+    let mut prepared = load::prepare(&[job], &Permission::default(), &stop, &|_| ()).unwrap();
     let options = Options { devices: vec![disk.name.clone()], generator, cost: false, ..Options::default() };
     let mut probe = LatencyProbe::attach(&host, root, &options).unwrap();
     let places = probe.generators().unwrap();

@@ -11,6 +11,10 @@ use crate::watch::Probe;
 
 /// A probe that runs; `T` is what its thread makes of the window.
 pub struct Aside<T> {
+    /// Told: the window opens. Dropped before: there is none.
+    open: Sender<()>,
+    /// It is open, or the thread has failed.
+    opened: Receiver<()>,
     stop: Arc<AtomicBool>,
     /// The thread has detached, or has failed.
     stopped: Receiver<()>,
@@ -20,26 +24,33 @@ pub struct Aside<T> {
 }
 
 impl<T: Send + 'static> Aside<T> {
-    /// Attaches on the new thread, and returns when that is done. `summarize` is told both ends of the window.
+    /// Prepares on the new thread, and returns when that is done. `begin` opens the window, for [`Self::begin`].
+    /// `summarize` is told both ends of it.
     pub fn start<P: Probe>(
-        attach: impl FnOnce() -> Result<P> + Send + 'static,
+        prepare: impl FnOnce() -> Result<P> + Send + 'static,
+        begin: impl FnOnce(&mut P) -> Result<()> + Send + 'static,
         summarize: impl FnOnce(&P, &P::Reading, &P::Reading) -> T + Send + 'static,
     ) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (attached, is_attached) = mpsc::channel();
+        let (prepared, is_prepared) = mpsc::channel();
+        let (open, may_open) = mpsc::channel::<()>();
+        let (is_open, opened) = mpsc::channel::<()>();
         let (detached, stopped) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
         let asked = Arc::clone(&stop);
         let work = move || {
-            let mut probe = match attach() {
+            let mut probe = match prepare() {
                 Ok(probe) => probe,
                 Err(error) => {
                     // Nobody listens only where nobody wants to know.
-                    let _sent = attached.send(Err(error));
+                    let _sent = prepared.send(Err(error));
                     return Err(anyhow!("the probe was refused"));
                 }
             };
-            let _sent = attached.send(Ok(()));
+            let _sent = prepared.send(Ok(()));
+            may_open.recv().context("the window of a probe was never opened")?;
+            begin(&mut probe)?;
+            drop(is_open);
             probe.wait(None, &|| asked.load(Ordering::Relaxed));
             let start = probe.start().clone();
             let end = probe.detach();
@@ -52,13 +63,31 @@ impl<T: Send + 'static> Aside<T> {
             .name("biopsy-aside".to_string())
             .spawn(work)
             .context("a thread for a probe cannot be started")?;
-        is_attached.recv().context("the thread of a probe has ended")??;
-        Ok(Self { stop, stopped, go, thread })
+        is_prepared.recv().context("the thread of a probe has ended")??;
+        Ok(Self { open, opened, stop, stopped, go, thread })
+    }
+
+    /// Opens the window, and does not wait for it. A failure is that of [`Self::finish`].
+    pub fn begin(&self) {
+        // A thread that has ended says why when it is joined.
+        let _told = self.open.send(());
+    }
+
+    /// Returns when the window is open.
+    pub fn begun(&self) {
+        // It only ever ends: nothing is sent.
+        let _ended = self.opened.recv();
+    }
+
+    /// Closes the window, and does not wait for it. One that nobody opened is empty.
+    pub fn end(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.begin();
     }
 
     /// Closes the window, and returns when nothing of the probe is attached any more.
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.end();
         // It only ever ends: nothing is sent.
         let _ended = self.stopped.recv();
     }
@@ -66,7 +95,7 @@ impl<T: Send + 'static> Aside<T> {
     /// What came of it.
     pub fn finish(self) -> Result<T> {
         self.stop();
-        drop(self.go);
+        drop((self.open, self.go));
         self.thread.join().map_err(|_| anyhow!("the thread of a probe has panicked"))?
     }
 }

@@ -22,7 +22,7 @@ use biopsy::render::{self, flame, html};
 use biopsy::rules::{self, Summaries, observed};
 use serde_json::Value;
 
-use self::probes::{Probes, Seen};
+use self::probes::{Prepared as Others, Probes, Seen};
 use crate::child::Running;
 use crate::cli::{Color, Diagnose};
 use crate::output::{Sink, warn};
@@ -65,7 +65,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         return Err(Refusal::Usage(why.to_string()).into());
     }
     let line = Line::default();
-    let prepared = own_load.then(|| prepare(args, &line)).transpose()?;
+    let mut prepared = own_load.then(|| prepare(args, &line)).transpose()?;
     let scaling = own_load.then(|| scaling(args, &line)).transpose()?.flatten();
     line.clear();
     if let Some(prepared) = &prepared {
@@ -83,14 +83,18 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         Options { generator: own_load, parts: args.detail, ..window::options(devices.clone(), &args.window) };
     let beside =
         probes::Options { devices: devices.clone(), frequency: args.freq, cost: !args.window.no_cost };
-    let latency = || LatencyProbe::attach(&host, root, &options);
-    let (mut others, mut probe) = Probes::attach(&host, &beside, latency)?;
+    let mut probe = LatencyProbe::prepare(&host, root, &options)?;
+    let mut others = Others::new(&host, &beside).begin();
+    probe.begin()?;
     let mut envelope = clock::envelope();
-    let outcome = measure(args, prepared, &mut probe, &mut others, &devices, &line)?;
-    let others = others.stop();
+    let outcome = measure(args, prepared.as_mut(), &mut probe, &mut others, &devices, &line)?;
+    let mut others = others.end();
+    let end = probe.detach();
+    others.detach();
+    // Only now: to delete a scratch file is I/O as well.
+    drop(prepared);
     line.clear();
-    let start = probe.start().clone();
-    let end = probe.detach()?;
+    let (start, end) = (probe.start().clone(), end?);
     envelope.missing.splice(..0, probe.missing().iter().cloned());
     // After the window: what the command still does is not measured.
     let command_status = outcome.child.and_then(Running::status);
@@ -233,7 +237,7 @@ fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
 /// The load, the command or the time that was asked for. The load lies inside the window.
 fn measure(
     args: &Diagnose,
-    prepared: Option<Prepared>,
+    prepared: Option<&mut Prepared>,
     probe: &mut LatencyProbe,
     others: &mut Probes,
     devices: &[String],

@@ -34,8 +34,9 @@ pub fn run(args: &Locks, color: Color) -> Result<()> {
         no_events: args.fault_no_events,
     };
     let of_memory = probe::pagecache::Options { devices: devices.clone(), functions: true, cost };
-    let mut probes = Probes::attach(&host, &options, &of_memory)?;
+    let mut probes = Probes::prepare(&host, &options, &of_memory)?;
     let naming = Naming::new(&host, &devices, !probes.follows_functions() && !args.no_spin);
+    probes.begin()?;
     let watch = Watch {
         named: &devices,
         window: &args.window,

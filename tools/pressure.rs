@@ -40,12 +40,12 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Refused where both are.
-    pub fn attach(host: &Host, locks: &Options, pagecache: &probe::pagecache::Options) -> Result<Self> {
+    /// Attaches both; nothing is counted before [`Self::begin`]. Refused where both are.
+    pub fn prepare(host: &Host, locks: &Options, pagecache: &probe::pagecache::Options) -> Result<Self> {
         let root = Path::new("/");
-        let locks = LockProbe::attach(host, root, locks);
+        let locks = LockProbe::prepare(host, root, locks);
         let spins = locks.as_ref().ok().and_then(LockProbe::spin_clock);
-        let pagecache = PagecacheProbe::attach(host, root, pagecache, spins);
+        let pagecache = PagecacheProbe::prepare(host, root, pagecache, spins);
         let mut missing = Vec::new();
         let mut refused = |part: &str, error: &anyhow::Error| {
             missing.push(Missing {
@@ -67,11 +67,19 @@ impl Probes {
             }
             (Ok(locks), Ok(pagecache)) => (Some(locks), Some(pagecache)),
         };
-        let start = Reading {
-            locks: locks.as_ref().map(|locks| locks.start().clone()),
-            pagecache: pagecache.as_ref().map(|pagecache| pagecache.start().clone()),
+        Ok(Self { locks, pagecache, missing, start: Reading { locks: None, pagecache: None } })
+    }
+
+    /// Opens the window of both.
+    pub fn begin(&mut self) -> Result<()> {
+        // First the one that takes no samples: to begin those takes longer.
+        self.pagecache.iter_mut().try_for_each(PagecacheProbe::begin)?;
+        self.locks.iter_mut().try_for_each(LockProbe::begin)?;
+        self.start = Reading {
+            locks: self.locks.as_ref().map(|locks| locks.start().clone()),
+            pagecache: self.pagecache.as_ref().map(|pagecache| pagecache.start().clone()),
         };
-        Ok(Self { locks, pagecache, missing, start })
+        Ok(())
     }
 
     /// Whether the functions of the LRU lists are followed, or there is nobody to follow them.

@@ -117,7 +117,7 @@ fn drive(
     names: &[String],
     line: &Line,
 ) -> Result<Result<LoadSummary, String>> {
-    let prepared = match prepared {
+    let mut prepared = match prepared {
         Ok(prepared) => prepared,
         Err(why) => {
             if output::progress() {

@@ -180,7 +180,7 @@ fn phase(
     report: &dyn Fn(Progress),
 ) -> Result<Vec<super::LoadSummary>> {
     let quiet = |_| {};
-    let prepared = prepare::prepare_again(jobs, permission, scratch, stop, &quiet)?;
+    let mut prepared = prepare::prepare_again(jobs, permission, scratch, stop, &quiet)?;
     let loads = prepared.run(over, report, &[])?;
     match loads.iter().find_map(super::LoadSummary::untrusted) {
         Some(why) => Err(Refusal::Untrusted(format!("while it was preconditioned, {why}")).into()),

@@ -35,15 +35,30 @@ impl Prepared {
     /// Failed operations are in the summaries and no error here: print what was measured, then ask
     /// [`LoadSummary::untrusted`]. In `places` its threads tell the latency programs when they hand in and when
     /// they look; empty: nobody listens.
+    ///
+    /// Scratch files go with the jobs when these are dropped, which is I/O of its own.
     pub fn run(
-        mut self,
+        &mut self,
         stop: &AtomicBool,
         progress: &dyn Fn(Progress),
         places: &[WireGenerator],
     ) -> Result<Vec<LoadSummary>> {
         let mut jobs = std::mem::take(&mut self.jobs);
+        let summaries = self.rounds(&mut jobs, stop, progress, places);
+        self.jobs = jobs;
+        summaries
+    }
+
+    /// All jobs, those behind a stonewall when the others have ended.
+    fn rounds(
+        &self,
+        jobs: &mut [PreparedJob],
+        stop: &AtomicBool,
+        progress: &dyn Fn(Progress),
+        places: &[WireGenerator],
+    ) -> Result<Vec<LoadSummary>> {
         let mut summaries = Vec::with_capacity(jobs.len());
-        let mut rest = jobs.as_mut_slice();
+        let mut rest = jobs;
         let mut said = Vec::new();
         while !rest.is_empty() {
             let behind = rest.iter().skip(1).position(|job| job.job.stonewall);
@@ -66,7 +81,7 @@ impl Prepared {
 
     /// As [`Prepared::run`], where there is one job.
     pub fn run_one(
-        self,
+        &mut self,
         stop: &AtomicBool,
         progress: &dyn Fn(Progress),
         places: &[WireGenerator],

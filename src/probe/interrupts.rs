@@ -89,6 +89,13 @@ impl InterruptProbe {
     ///
     /// Refused when rights, BTF or a device are missing.
     pub fn attach(host: &Host, root: &Path, options: &Options) -> Result<Self> {
+        let mut probe = Self::prepare(host, root, options)?;
+        probe.begin()?;
+        Ok(probe)
+    }
+
+    /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
+    pub fn prepare(host: &Host, root: &Path, options: &Options) -> Result<Self> {
         preflight::permit(root)?;
         libbpf::listen();
         if btf::file().is_some() {
@@ -128,17 +135,22 @@ impl InterruptProbe {
             start: Reading::default(),
         };
         probe.attach_programs().map_err(|error| refusal("attaching the probes", &error))?;
-        let before = probe.kernel();
-        probe.start = probe.reading(before, false)?;
-        probe.start.at_ns = now_ns();
-        probe.run(true)?;
+        Ok(probe)
+    }
+
+    /// Opens the window of a probe that was prepared.
+    pub fn begin(&mut self) -> Result<()> {
+        let before = self.kernel();
+        self.start = self.reading(before, false)?;
+        self.start.at_ns = now_ns();
+        self.run(true)?;
         std::thread::sleep(SETTLE);
-        let (interrupts, counters) = probe.kernel();
-        probe.start.kernel_after = interrupts;
-        for (device, after) in probe.start.devices.iter_mut().zip(counters) {
+        let (interrupts, counters) = self.kernel();
+        self.start.kernel_after = interrupts;
+        for (device, after) in self.start.devices.iter_mut().zip(counters) {
             device.kernel_after = after;
         }
-        Ok(probe)
+        Ok(())
     }
 
     fn attach_programs(&mut self) -> libbpf_rs::Result<()> {
@@ -164,7 +176,7 @@ impl InterruptProbe {
         Ok(())
     }
 
-    /// The reading right after attaching: the start of the window.
+    /// The reading at which the window opened.
     pub fn start(&self) -> &Reading {
         &self.start
     }
@@ -195,8 +207,20 @@ impl InterruptProbe {
         self.reading(before, false)
     }
 
-    /// Detaches and reads the end of the window; the probe stays readable for its cost.
+    /// Ends the window and detaches; the probe stays readable for its cost.
     pub fn detach(&mut self) -> Result<Reading> {
+        let reading = self.end();
+        self.release();
+        reading
+    }
+
+    /// Detaches after [`Self::end`], which takes longer than to end.
+    pub fn release(&mut self) {
+        self.links.clear();
+    }
+
+    /// Closes the window and reads its end; the programs stay attached.
+    pub fn end(&mut self) -> Result<Reading> {
         if let Some(mut meter) = self.meter.take() {
             meter.end(&self.metered(), &|| self.completed());
             self.meter = Some(meter);
@@ -209,7 +233,6 @@ impl InterruptProbe {
         let mut reading = self.reading(before, true)?;
         reading.at_ns = end_ns;
         reading.missed = missed;
-        self.links.clear();
         Ok(reading)
     }
 

@@ -82,11 +82,18 @@ impl LatencyProbe {
         layers::sees_bios()
     }
 
-    /// Loads and attaches. `root` is where sysfs is read from, `/` on this machine.
+    /// Loads and attaches, and opens the window. `root` is where sysfs is read from, `/` on this machine.
     ///
     /// Refused when rights, BTF or a device are missing; a single optional program that the kernel
     /// refuses removes its stage and is named in [`Self::missing`].
     pub fn attach(host: &Host, root: &Path, options: &Options) -> Result<Self> {
+        let mut probe = Self::prepare(host, root, options)?;
+        probe.begin()?;
+        Ok(probe)
+    }
+
+    /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
+    pub fn prepare(host: &Host, root: &Path, options: &Options) -> Result<Self> {
         preflight::permit(root)?;
         libbpf::listen();
         let (mut plan, left_out) = layers::plan(host, options)?;
@@ -211,14 +218,19 @@ impl LatencyProbe {
             start: Reading::default(),
         };
         probe.attach_programs()?;
-        probe.start = probe.reading(probe.kernel_counters())?;
-        probe.start.at_ns = now_ns();
-        probe.run(true)?;
+        Ok(probe)
+    }
+
+    /// Opens the window of a probe that was prepared.
+    pub fn begin(&mut self) -> Result<()> {
+        self.start = self.reading(self.kernel_counters())?;
+        self.start.at_ns = now_ns();
+        self.run(true)?;
         std::thread::sleep(SETTLE);
-        for (device, after) in probe.start.devices.iter_mut().zip(probe.plan.counters(&probe.root)) {
+        for (device, after) in self.start.devices.iter_mut().zip(self.plan.counters(&self.root)) {
             device.kernel_after = after;
         }
-        Ok(probe)
+        Ok(())
     }
 
     /// Opens or closes the window for all programs at once.
@@ -230,7 +242,7 @@ impl LatencyProbe {
         Ok(())
     }
 
-    /// The reading right after attaching: the start of the window.
+    /// The reading at which the window opened.
     pub fn start(&self) -> &Reading {
         &self.start
     }

@@ -90,6 +90,8 @@ pub struct LockProbe {
     online: u32,
     root: PathBuf,
     disks: Vec<String>,
+    /// Where CPUs spin, to be sampled; the kernel may hide it.
+    spins: Option<Option<Functions>>,
     spinning: RefCell<Option<Spinning>>,
     names: RefCell<Names>,
     meter: Option<CostMeter>,
@@ -130,10 +132,17 @@ struct Names {
 }
 
 impl LockProbe {
-    /// Loads and attaches. `root` is where sysfs and procfs are read from, `/` on this machine.
+    /// Loads and attaches, and opens the window. `root` is where sysfs and procfs are read from, `/` on this machine.
     ///
     /// Refused when rights or BTF are missing, or there is neither event nor probe of a wait.
     pub fn attach(host: &Host, root: &Path, options: &Options) -> Result<Self> {
+        let mut probe = Self::prepare(host, root, options)?;
+        probe.begin()?;
+        Ok(probe)
+    }
+
+    /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
+    pub fn prepare(host: &Host, root: &Path, options: &Options) -> Result<Self> {
         preflight::permit(root)?;
         libbpf::listen();
         if btf::file().is_some() {
@@ -197,6 +206,7 @@ impl LockProbe {
             online: host.cpus_online.max(1),
             root: root.to_path_buf(),
             disks: host.devices.iter().map(|device| device.name.clone()).collect(),
+            spins: options.spin.then_some(functions),
             spinning: RefCell::new(None),
             names: RefCell::new(names),
             meter,
@@ -206,15 +216,21 @@ impl LockProbe {
         probe.attach_programs(&slow_paths).map_err(|error| refusal("attaching the probes", &error))?;
         let unseen = missing::waits(root, host.cpus_possible, source, probe.slow_path);
         probe.missing.extend(unseen);
-        if options.spin {
-            probe.sample(functions);
-        }
         // Before the window: what it costs is not in it.
         probe.known_devices();
-        probe.start = probe.reading()?;
-        probe.run(true)?;
-        probe.start.at_ns = now_ns();
         Ok(probe)
+    }
+
+    /// Opens the window of a probe that was prepared.
+    pub fn begin(&mut self) -> Result<()> {
+        self.start = self.reading()?;
+        self.run(true)?;
+        self.start.at_ns = now_ns();
+        // It takes longer than the rest, and its samples have a length of their own.
+        if let Some(functions) = self.spins.take() {
+            self.sample(functions);
+        }
+        Ok(())
     }
 
     fn attach_programs(&mut self, slow_paths: &[&str]) -> libbpf_rs::Result<()> {
@@ -278,7 +294,7 @@ impl LockProbe {
         self.is_whole.then_some(SpinClock { rows, possible: self.cpus, online: self.online })
     }
 
-    /// The reading right after attaching: the start of the window.
+    /// The reading at which the window opened.
     pub fn start(&self) -> &Reading {
         &self.start
     }

@@ -54,7 +54,10 @@ pub struct PagecacheProbe {
     links: Vec<Link>,
     functions: Functions,
     events: Events,
-    recorder: Recorder,
+    /// Waits for locks, for the series.
+    spins: Option<SpinClock>,
+    /// From the window's begin on.
+    recorder: Option<Recorder>,
     nodes: u32,
     disks: Vec<String>,
     /// Those that stand on no other.
@@ -127,11 +130,18 @@ impl Events {
 }
 
 impl PagecacheProbe {
-    /// Loads and attaches. `root` is where sysfs and procfs are read from, `/` on this machine; `spins` puts waits for
-    /// locks into the series.
+    /// Loads and attaches, and opens the window. `root` is where sysfs and procfs are read from, `/` on this machine;
+    /// `spins` puts waits for locks into the series.
     ///
     /// Refused when rights or BTF are missing.
     pub fn attach(host: &Host, root: &Path, options: &Options, spins: Option<SpinClock>) -> Result<Self> {
+        let mut probe = Self::prepare(host, root, options, spins)?;
+        probe.begin()?;
+        Ok(probe)
+    }
+
+    /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
+    pub fn prepare(host: &Host, root: &Path, options: &Options, spins: Option<SpinClock>) -> Result<Self> {
         preflight::permit(root)?;
         libbpf::listen();
         if btf::file().is_some() {
@@ -161,17 +171,13 @@ impl PagecacheProbe {
             true => lowest.clone(),
             false => options.devices.clone(),
         };
-        let rows =
-            MapHandle::try_from(&skel.maps.reclaims).context("a map cannot be shared with a thread")?;
-        let reclaims = move || tasks_reclaims(&rows, nodes);
-        let spins = move || spins.as_ref().and_then(SpinClock::read);
-        let recorder = Recorder::start(root.to_path_buf(), disks.clone(), reclaims, spins)?;
         let mut probe = Self {
             skel,
             links,
             functions,
             events,
-            recorder,
+            spins,
+            recorder: None,
             nodes,
             disks,
             lowest,
@@ -181,13 +187,24 @@ impl PagecacheProbe {
             start: Reading::default(),
         };
         probe.attach_programs().map_err(|error| refusal("attaching the probes", &error))?;
-        let before = probe.kernel();
-        probe.start = probe.reading(before)?;
-        probe.start.at_ns = now_ns();
-        probe.run(true)?;
-        std::thread::sleep(SETTLE);
-        probe.start.kernel_after = probe.kernel();
         Ok(probe)
+    }
+
+    /// Opens the window of a probe that was prepared.
+    pub fn begin(&mut self) -> Result<()> {
+        let rows =
+            MapHandle::try_from(&self.skel.maps.reclaims).context("a map cannot be shared with a thread")?;
+        let (nodes, spins) = (self.nodes, self.spins.take());
+        let reclaims = move || tasks_reclaims(&rows, nodes);
+        let spins = move || spins.as_ref().and_then(SpinClock::read);
+        let before = self.kernel();
+        self.start = self.reading(before)?;
+        self.start.at_ns = now_ns();
+        self.run(true)?;
+        self.recorder = Some(Recorder::start(self.root.clone(), self.disks.clone(), reclaims, spins)?);
+        std::thread::sleep(SETTLE);
+        self.start.kernel_after = self.kernel();
+        Ok(())
     }
 
     /// Before there were events of read-ahead its functions do, where the kernel allows it.
@@ -277,7 +294,7 @@ impl PagecacheProbe {
         self.functions.run(running)
     }
 
-    /// The reading right after attaching: the start of the window.
+    /// The reading at which the window opened.
     pub fn start(&self) -> &Reading {
         &self.start
     }
@@ -311,7 +328,8 @@ impl PagecacheProbe {
     pub fn read(&self) -> Result<Reading> {
         let before = self.kernel();
         let reading = self.reading(before)?;
-        Ok(Reading { series: self.recorder.take(reading.at_ns), ..reading })
+        let series = self.recorder.as_ref().map(|recorder| recorder.take(reading.at_ns));
+        Ok(Reading { series: series.unwrap_or_default(), ..reading })
     }
 
     /// Detaches and reads the end of the window; the probe stays readable for its cost.
@@ -324,10 +342,10 @@ impl PagecacheProbe {
         let end_ns = now_ns();
         self.run(false)?;
         std::thread::sleep(SETTLE);
-        self.recorder.stop();
+        let series = self.recorder.take().map(Recorder::end);
         let mut reading = self.reading(before)?;
         reading.at_ns = end_ns;
-        reading.series = self.recorder.steps();
+        reading.series = series.unwrap_or_default();
         self.links.clear();
         self.functions.detach();
         Ok(reading)

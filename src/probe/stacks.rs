@@ -66,7 +66,7 @@ impl StacksProbe {
                 Ok(probe)
             }
             // It ended before it was ready, and says why.
-            Err(_) => Err(probe.end().err().unwrap_or_else(|| anyhow!("the sampler ended at once"))),
+            Err(_) => Err(probe.join().err().unwrap_or_else(|| anyhow!("the sampler ended at once"))),
         }
     }
 
@@ -75,16 +75,21 @@ impl StacksProbe {
         self.sampler
     }
 
+    /// Closes the window, and does not wait for it.
+    pub fn end(&mut self) {
+        drop(self.stop.take());
+    }
+
     /// Detaches, takes what is left in the ring, and gives all samples.
     ///
     /// # Errors
     /// When the ring could not be read; what was read before is given up with it.
     pub fn finish(mut self) -> Result<RawProfile> {
-        self.end()
+        self.join()
     }
 
-    fn end(&mut self) -> Result<RawProfile> {
-        drop(self.stop.take());
+    fn join(&mut self) -> Result<RawProfile> {
+        self.end();
         let thread = self.thread.take().context("the sampler has ended already")?;
         thread.join().map_err(|_| anyhow!("the thread that collects CPU samples panicked"))?
     }
@@ -93,7 +98,7 @@ impl StacksProbe {
 impl Drop for StacksProbe {
     fn drop(&mut self) {
         // After `finish` there is nothing left to do. Before it nobody wants the samples.
-        let _ = self.end();
+        let _ = self.join();
     }
 }
 

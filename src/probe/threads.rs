@@ -145,6 +145,13 @@ impl ThreadProbe {
     ///
     /// Refused where what is asked for takes programs that this kernel or these rights do not allow.
     pub fn attach(root: &Path, options: Options) -> Result<Self> {
+        let mut probe = Self::prepare(root, options)?;
+        probe.begin();
+        Ok(probe)
+    }
+
+    /// As [`Self::attach`], for a window that [`Self::begin`] opens.
+    pub fn prepare(root: &Path, options: Options) -> Result<Self> {
         let kernel = preflight::permit(root).and_then(|()| Kernel::load(&options));
         let mut missing = Vec::new();
         let source = match kernel {
@@ -178,7 +185,7 @@ impl ThreadProbe {
         let now = now_ns();
         let began = Instant::now();
         let window = Window { tally: Tally::new(now), rounds: 0, samples: 0, loss: Loss::default() };
-        let mut probe = Self {
+        Ok(Self {
             source,
             options,
             hz,
@@ -192,9 +199,17 @@ impl ThreadProbe {
             chance: now | 1,
             cpu_ns: process_cpu_ns(),
             ended: RefCell::new(None),
-        };
-        probe.due = probe.within(0);
-        Ok(probe)
+        })
+    }
+
+    /// Opens the window of a probe that was prepared.
+    pub fn begin(&mut self) {
+        let now = now_ns();
+        self.window.get_mut().tally = Tally::new(now);
+        self.start.at_ns = now;
+        self.began = Instant::now();
+        self.cpu_ns = process_cpu_ns();
+        self.due = self.within(0);
     }
 
     /// Rounds per second.

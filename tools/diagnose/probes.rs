@@ -79,7 +79,16 @@ impl Part {
     }
 }
 
-/// All that could be attached.
+/// All that takes long to attach, before the window.
+pub struct Prepared {
+    counter: Option<InterruptProbe>,
+    pressure: Option<Aside<Pressure>>,
+    threads: Option<Aside<Threads>>,
+    frequency: u64,
+    missing: Vec<Missing>,
+}
+
+/// All that could be attached, in the window.
 pub struct Probes {
     sampler: Option<StacksProbe>,
     counter: Option<InterruptProbe>,
@@ -89,8 +98,9 @@ pub struct Probes {
     missing: Vec<Missing>,
 }
 
-/// The window is over, and nothing is attached any more.
-pub struct Stopped {
+/// The window is over.
+pub struct Ended {
+    sampler: Option<StacksProbe>,
     profile: Option<RawProfile>,
     counter: Option<InterruptProbe>,
     counts: Option<(Reading, Reading)>,
@@ -136,16 +146,9 @@ impl Seen {
     }
 }
 
-impl Probes {
-    /// Attaches all that this machine permits. `latency` attaches the latencies' own probe, after those that take
-    /// long and before the others: what it counts shall not begin before the load can.
-    ///
-    /// Fails where `latency` does.
-    pub fn attach<L>(
-        host: &Host,
-        options: &Options,
-        latency: impl FnOnce() -> Result<L>,
-    ) -> Result<(Self, L)> {
+impl Prepared {
+    /// Prepares all that this machine permits.
+    pub fn new(host: &Host, options: &Options) -> Self {
         let root = Path::new("/");
         let mut missing = Vec::new();
         let mut refused = |what: Part, error: &anyhow::Error| missing.push(what.refused(error));
@@ -153,19 +156,36 @@ impl Probes {
             .inspect_err(|error| [LOCKS, PAGECACHE].into_iter().for_each(|part| refused(part, error)))
             .ok();
         let threads = Threads::start(host, options).inspect_err(|error| refused(THREADS, error)).ok();
-        let latency = latency()?;
-        let sampler =
-            StacksProbe::attach(options.frequency).inspect_err(|error| refused(PROFILE, error)).ok();
         let counted = probe::interrupts::Options {
             devices: options.devices.clone(),
             time_every: TIME_EVERY,
             cost: options.cost,
         };
-        let counter =
-            InterruptProbe::attach(host, root, &counted).inspect_err(|error| refused(INTERRUPTS, error)).ok();
-        Ok((Self { sampler, counter, pressure, threads, cpus: CpuProbe::attach(root), missing }, latency))
+        let counter = InterruptProbe::prepare(host, root, &counted)
+            .inspect_err(|error| refused(INTERRUPTS, error))
+            .ok();
+        Self { counter, pressure, threads, frequency: options.frequency, missing }
     }
 
+    /// Opens the window of all: what each says of it is said of the same time.
+    pub fn begin(self) -> Probes {
+        let mut missing = self.missing;
+        let mut refused = |what: Part, error: &anyhow::Error| missing.push(what.refused(error));
+        let sampler = StacksProbe::attach(self.frequency).inspect_err(|error| refused(PROFILE, error)).ok();
+        self.pressure.iter().for_each(Aside::begin);
+        self.threads.iter().for_each(Aside::begin);
+        let counter = self.counter.and_then(|mut counter| {
+            let begun = counter.begin().inspect_err(|error| refused(INTERRUPTS, error));
+            begun.is_ok().then_some(counter)
+        });
+        let cpus = CpuProbe::attach(Path::new("/"));
+        self.pressure.iter().for_each(Aside::begun);
+        self.threads.iter().for_each(Aside::begun);
+        Probes { sampler, counter, pressure: self.pressure, threads: self.threads, cpus, missing }
+    }
+}
+
+impl Probes {
     /// Moves the cost slices on; called several times a second.
     pub fn tick(&mut self) {
         if let Some(counter) = &mut self.counter {
@@ -173,19 +193,18 @@ impl Probes {
         }
     }
 
-    /// Ends the window of all.
-    pub fn stop(mut self) -> Stopped {
+    /// Closes the window of all. [`Ended::detach`] takes longer, and it is in nobody's window.
+    pub fn end(mut self) -> Ended {
         let mut missing = self.missing;
+        self.threads.iter().for_each(Aside::end);
+        self.pressure.iter().for_each(Aside::end);
+        self.sampler.iter_mut().for_each(StacksProbe::end);
         let cpu = self.cpus.finish();
-        let mut ended = |part: Part, error: anyhow::Error| missing.push(part.refused(&error));
-        let profile = self.sampler.map(StacksProbe::finish).transpose();
-        let profile = profile.map_err(|error| ended(PROFILE, error)).ok().flatten();
-        let counts = self.counter.as_mut().map(InterruptProbe::detach).transpose();
-        let counts = counts.map_err(|error| ended(INTERRUPTS, error)).ok().flatten();
-        self.threads.iter().for_each(Aside::stop);
-        self.pressure.iter().for_each(Aside::stop);
-        Stopped {
-            profile,
+        let counts = self.counter.as_mut().map(InterruptProbe::end).transpose();
+        let counts = counts.map_err(|error| missing.push(INTERRUPTS.refused(&error))).ok().flatten();
+        Ended {
+            sampler: self.sampler,
+            profile: None,
             counts: self.counter.as_ref().map(|counter| counter.start().clone()).zip(counts),
             counter: self.counter,
             pressure: self.pressure,
@@ -196,7 +215,18 @@ impl Probes {
     }
 }
 
-impl Stopped {
+impl Ended {
+    /// Nothing is attached any more when it returns.
+    pub fn detach(&mut self) {
+        if let Some(sampler) = self.sampler.take() {
+            let profile = sampler.finish();
+            self.profile = profile.map_err(|error| self.missing.push(PROFILE.refused(&error))).ok();
+        }
+        self.counter.iter_mut().for_each(InterruptProbe::release);
+        self.threads.iter().for_each(Aside::stop);
+        self.pressure.iter().for_each(Aside::stop);
+    }
+
     /// What came of it; what was lost, what it cost and what is missing goes into the envelope.
     pub fn summarize(mut self, host: &Host, latency: &LatencySummary, envelope: &mut Envelope) -> Seen {
         let missing = &mut envelope.missing;
@@ -270,7 +300,7 @@ impl Pressure {
         let (here, there) = (host.clone(), host.clone());
         let (devices, cost) = (options.devices.clone(), options.cost);
         let of_devices = devices.clone();
-        let attach = move || {
+        let prepare = move || {
             let locks = probe::locks::Options {
                 filter: Filter::default(),
                 max_cost: MAX_COST,
@@ -280,14 +310,14 @@ impl Pressure {
                 no_events: false,
             };
             let pagecache = probe::pagecache::Options { devices, functions: false, cost };
-            pressure::Probes::attach(&here, &locks, &pagecache)
+            pressure::Probes::prepare(&here, &locks, &pagecache)
         };
         let summarize = move |probes: &pressure::Probes, from: &pressure::Reading, to: &pressure::Reading| {
             let seen = pressure::Naming::new(&there, &of_devices, false).whole(from, to);
             let (locks_cost, pagecache_cost) = probes.costs(&seen);
             Self { missing: probes.missing(&seen), locks_cost, pagecache_cost, seen }
         };
-        Aside::start(attach, summarize)
+        Aside::start(prepare, pressure::Probes::begin, summarize)
     }
 }
 
@@ -296,8 +326,12 @@ impl Threads {
         let host = host.clone();
         let cost = options.cost;
         let root = Path::new("/");
-        let attach =
-            move || ThreadProbe::attach(root, probe::threads::Options { cost, ..Default::default() });
+        let prepare =
+            move || ThreadProbe::prepare(root, probe::threads::Options { cost, ..Default::default() });
+        let begin = |probe: &mut ThreadProbe| {
+            probe.begin();
+            Ok(())
+        };
         let summarize =
             move |probe: &ThreadProbe, _: &wire::threads::Reading, to: &wire::threads::Reading| {
                 let (summary, unnamed) = threads::Naming::new(&host, root).summary(&to.window, &COLUMNS);
@@ -308,7 +342,7 @@ impl Threads {
                     missing: [probe.missing(), &unnamed].concat(),
                 }
             };
-        Aside::start(attach, summarize)
+        Aside::start(prepare, begin, summarize)
     }
 }
 

@@ -291,14 +291,16 @@ fn beside(
     window: impl FnOnce(Beat<'_>) -> Result<()>,
 ) -> Result<Waited> {
     let (host, options) = (host.clone(), options.clone());
-    let attach = move || LockProbe::attach(&host, Path::new("/"), &options);
+    let prepare = move || LockProbe::prepare(&host, Path::new("/"), &options);
     let read = |probe: &LockProbe, start: &Reading, end: &Reading| {
         let seconds = end.at_ns.saturating_sub(start.at_ns) as f64 / 1e9;
         let sum = |reading: &Reading| reading.cpus.iter().map(|row| row.contentions).sum::<u64>();
         let rate = sum(end).saturating_sub(sum(start)) as f64 / seconds.max(1e-9);
         (start.clone(), end.clone(), probe.missing().to_vec(), probe.cost(rate))
     };
-    let locks = Aside::start(attach, read)?;
+    let locks = Aside::start(prepare, LockProbe::begin, read)?;
+    locks.begin();
+    locks.begun();
     window(&mut nap)?;
     locks.finish()
 }

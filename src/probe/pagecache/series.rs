@@ -107,13 +107,13 @@ impl Recorder {
         self.series.lock().unwrap_or_else(PoisonError::into_inner).take(at_ns)
     }
 
-    /// The steps since the reading that took them last.
-    pub fn steps(&self) -> Vec<Step> {
-        self.series.lock().unwrap_or_else(PoisonError::into_inner).steps.clone()
+    /// Ends the thread; the steps since the reading that took them last.
+    pub fn end(mut self) -> Vec<Step> {
+        self.stop();
+        std::mem::take(&mut self.series.lock().unwrap_or_else(PoisonError::into_inner).steps)
     }
 
-    /// Ends the thread.
-    pub fn stop(&mut self) {
+    fn stop(&mut self) {
         drop(self.stop.take());
         // One that panicked has left the steps before.
         let _ended = self.thread.take().map(JoinHandle::join);
@@ -169,17 +169,16 @@ mod tests {
 
     #[test]
     fn the_thread_reads_until_it_is_stopped() {
-        let mut recorder = Recorder::start(PathBuf::from("/"), Vec::new(), || Some(7), || None).unwrap();
+        let recorder = Recorder::start(PathBuf::from("/"), Vec::new(), || Some(7), || None).unwrap();
+        let series = Arc::clone(&recorder.series);
         std::thread::sleep(Duration::from_millis(350));
-        let steps = recorder.steps();
+        let steps = recorder.end();
         assert!((2..=5).contains(&steps.len()), "{}", steps.len());
         assert!(steps.iter().all(|step| step.reclaims == Some(7) && step.memory.memory.free_bytes.is_some()));
         // What they cost is known from the second one on, and is a part of the time.
         let spent: Vec<u64> = steps.iter().map(|step| step.cpu_ns).collect();
         assert!(spent.is_sorted_by(|a, b| a < b) && spent[spent.len() - 1] < 350_000_000, "{spent:?}");
-        recorder.stop();
-        let read = recorder.steps().len();
-        recorder.stop();
-        assert_eq!(recorder.steps().len(), read);
+        std::thread::sleep(2 * STEP);
+        assert!(series.lock().unwrap().steps.is_empty(), "it reads no more");
     }
 }

@@ -55,10 +55,14 @@ expect locks.json '.pagecache.readahead.asked_pages * 4096 >= ([.pagecache.serie
 expect locks.json '.lost.probes.pagecache | .no_room == 0 and .unnamed == 0 and .no_node == 0 and .path_no_room == 0
     and .no_begin <= 8 + .missed'
 grep -q '^memory  free ' idle.txt || fail "an idle window: $(cat idle.txt)"
+# All that is measured beside the I/Os is measured in their window, however long it takes to attach it.
+expect diagnose.json '([.locks.pagecache.series[].duration_ns] | add) < .duration_ns * 1.1
+    and .cpu.time.all.wall_ns / 4 < .duration_ns * 1.1'
 # What the readers suffer from is found, whether or not it is a storm, and not where nobody reads. On a host that is
 # busy they take so long for everything else that a tenth of a thread is not reached.
-expect diagnose.json '(.locks.pagecache.reclaims.direct.ns / .duration_ns) as $threads | [.findings[].id]
-    | $threads < 0.1 or index("direct-reclaim") != null or index("pagecache-storm") != null'
+expect diagnose.json '(.locks.pagecache.reclaims.direct | .count < 100) or
+    ((.locks.pagecache.reclaims.direct.ns / .duration_ns) as $threads | [.findings[].id]
+        | $threads < 0.11 or index("direct-reclaim") != null or index("pagecache-storm") != null)'
 expect diagnose.json '.locks.pagecache | .reclaims.direct.count > 0 and (.series | length > 3)'
 expect diagnose.json '.threads | .rounds > 0 and ([.threads[] | select(.comm == "dd")] | length > 0)'
 expect quiet.json '[.findings[].id] | map(select(. == "direct-reclaim" or . == "pagecache-storm" or . == "lock-contention"
