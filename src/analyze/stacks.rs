@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use crate::symbols::{Addresses, Mapped, Names, UNKNOWN};
 use crate::wire::blocked::NO_USER;
-use crate::wire::stacks::{KERNEL_FAILED, KTHREAD, MAX_FRAMES, RawProfile, Sample, Sampler, Tally};
+use crate::wire::stacks::{
+    KERNEL_FAILED, KTHREAD, MAX_FRAMES, RING_WORKER, RawProfile, Sample, Sampler, Tally,
+};
 
 /// Where a sample was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -56,7 +58,12 @@ pub struct ProfileSummary {
 }
 
 impl ProfileSummary {
-    /// CPU time of one class in nanoseconds: its share of the samples × the CPU time that passed.
+    /// Whether the sampler cannot interrupt a hard interrupt, or code that keeps interrupts off.
+    pub fn is_blind_to_interrupts(&self) -> bool {
+        self.sampler_note.is_some()
+    }
+
+    /// CPU time of one class in nanoseconds: its share of the samples × the CPU time that passed. None without samples.
     pub fn class_ns(&self, class: CpuClass) -> Option<u64> {
         if self.samples == 0 {
             return None;
@@ -179,14 +186,20 @@ fn classify(sample: &Sample, names: &Names) -> CpuClass {
 /// The interrupt that a sample fell into: hard or soft, and how many frames from the leaf on are its own. What lies
 /// below was interrupted, and has nothing to do with it.
 fn interrupting(sample: &Sample, names: &Names) -> Option<(CpuClass, usize)> {
+    // A kernel address has one name; `first` is for the case that it had inlined ones.
+    interrupting_frames(
+        sample.kernel_lookups().map(|address| names.kernel(address).first().map_or("", String::as_str)),
+    )
+}
+
+/// The same of the names of a stack's frames, leaf first; one that has none is empty.
+pub(crate) fn interrupting_frames<'a>(frames: impl Iterator<Item = &'a str>) -> Option<(CpuClass, usize)> {
     let mut found: Option<(CpuClass, usize)> = None;
-    for (i, address) in sample.kernel_lookups().enumerate() {
-        // A kernel address has one name; `first` is for the case that it had inlined ones.
-        let Some(name) = names.kernel(address).first() else { continue };
+    for (i, name) in frames.enumerate() {
         // Called from there, the scheduler or a signal works for the task: the interrupt is over.
         // As the leaf it is where interrupts come on again, and a timer's tick that was due in the
         // handler falls: that is the handler's time.
-        if i > 0 && INTERRUPT_OVER.contains(&name.as_str()) {
+        if i > 0 && INTERRUPT_OVER.contains(&name) {
             break;
         }
         match (interrupt(name), found) {
@@ -205,10 +218,14 @@ fn interrupting(sample: &Sample, names: &Names) -> Option<(CpuClass, usize)> {
 const HARD_INTERRUPTS: &str = "[hard interrupts]";
 const SOFTIRQS: &str = "[softirqs]";
 
+/// The same by the class of [`interrupting_frames`].
+pub(crate) fn interrupts(class: CpuClass) -> &'static str {
+    if class == CpuClass::Irq { HARD_INTERRUPTS } else { SOFTIRQS }
+}
+
 /// What the kernel names io_uring's worker threads: threads of the process since 5.12, kernel threads before. They
 /// never run in user mode, so that a process of such a name is mistaken for one in its system calls only.
 const IO_WORKERS: [&[u8]; 2] = [RING_WORKER, b"io_wqe_worker-"];
-const RING_WORKER: &[u8] = b"iou-wrk-";
 
 /// A worker of io_uring, which is a thread of the process whose ring it serves (5.12).
 pub fn is_ring_worker(comm: &[u8]) -> bool {
@@ -261,11 +278,14 @@ pub const NOT_TAKEN: &str = "[user stack not taken]";
 /// By process: the name of its first thread, as far as that was sampled.
 fn leaders(raw: &RawProfile) -> BTreeMap<u32, String> {
     let first = raw.samples.keys().filter(|sample| sample.tid == sample.pid && sample.pid != 0);
-    first
-        .map(|sample| {
+    let sampled = first.map(|sample| (sample.pid, sample.comm_bytes()));
+    // What was sampled is newer than what was read.
+    let read = raw.leaders.iter().map(|(pid, comm)| (*pid, comm.as_slice()));
+    read.chain(sampled)
+        .map(|(pid, comm)| {
             let mut name = String::new();
-            escape(sample.comm_bytes(), &mut name);
-            (sample.pid, name)
+            escape(comm, &mut name);
+            (pid, name)
         })
         .collect()
 }
@@ -279,7 +299,7 @@ pub(crate) fn fold(sample: &Sample, names: &Names) -> String {
 pub(crate) fn fold_as(sample: &Sample, names: &Names, leader: Option<&String>) -> String {
     let mut out = String::with_capacity(256);
     if let Some((class, own)) = interrupting(sample, names) {
-        out.push_str(if class == CpuClass::Irq { HARD_INTERRUPTS } else { SOFTIRQS });
+        out.push_str(interrupts(class));
         let addresses: Vec<u64> = sample.kernel_lookups().take(own).collect();
         for address in addresses.iter().rev() {
             let name = names.kernel(*address).first().map_or(UNKNOWN, String::as_str);

@@ -19,6 +19,7 @@ impl Stacks {
             idle_ns: None,
             samples: Default::default(),
             maps: Default::default(),
+            leaders: Default::default(),
             lost: 0,
             damaged: 0,
             map_bytes: 0,
@@ -158,6 +159,15 @@ fn workers_of_a_ring_stand_with_its_process() {
             "fio;io_uring_enter_[k]",
             "iou-wrk-9;io_wq_worker_[k]",
         ]
+    );
+    // Nobody saw its own threads on a CPU, and its name was read.
+    s.raw.leaders.insert(9, b"a;b".to_vec());
+    let summary = summarize(&s.raw, &s.names);
+    assert_eq!(
+        summary.folded.get("a\\x3bb;[io_uring workers];io_wq_worker_[k]"),
+        Some(&1),
+        "{:?}",
+        summary.folded
     );
 }
 

@@ -104,7 +104,10 @@ impl Unwinding {
             ));
         }
         for (n, why) in [
-            (of(Ending::Unjudged), "cannot be judged: their programs have no symbols"),
+            (
+                of(Ending::Unjudged),
+                "cannot be judged: their programs have no symbols, or had ended before they were looked at",
+            ),
             (of(Ending::Failed), "could not be taken"),
         ] {
             if n > 0 {
@@ -284,6 +287,7 @@ mod tests {
             idle_ns: None,
             samples: Default::default(),
             maps: Default::default(),
+            leaders: Default::default(),
             lost: 0,
             damaged: 0,
             map_bytes: 0,
@@ -306,7 +310,10 @@ mod tests {
         let note = found.note().unwrap();
         assert!(note.starts_with("30 of 90 user stacks (33 %) are cut"), "{note}");
         assert!(
-            note.ends_with("5 cannot be judged: their programs have no symbols; 10 could not be taken"),
+            note.ends_with(
+                "5 cannot be judged: their programs have no symbols, or had ended before they were looked at; 10 could not \
+                 be taken"
+            ),
             "{note}"
         );
         assert_eq!(Unwinding::default().note(), None);

@@ -17,13 +17,15 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, RingBufferBuilder, libbpf_sy
 
 use crate::host::cgroups::Hierarchy;
 use crate::host::mapped::Mapped;
+use crate::host::processes;
 use crate::probe::skel::stacks as skel;
 use crate::probe::{btf, perf_event};
 use crate::refusal::Refusal;
-use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally, decode};
+use crate::wire::stacks::{RING_WORKER, RawProfile, Sample, Sampler, Tally, decode};
 
-/// How often the ring is emptied. Each look costs one wake-up; the ring holds five times as much.
-const DRAIN_EVERY: Duration = Duration::from_millis(50);
+/// How often the ring is emptied, which holds ten times as much. Each look costs one wake-up; of a process that ends
+/// between its first sample and the next look nothing can be named any more.
+const DRAIN_EVERY: Duration = Duration::from_millis(20);
 
 /// Samples the stacks of all CPUs from `attach` until `finish`, or until it is dropped.
 #[derive(Debug)]
@@ -180,6 +182,8 @@ fn run(
     let dropped = counters.map_or(0, |c| c.ring_full + c.no_scratch);
     let (program_runs, program_ns) = run_stats(skeleton.progs.stack_sample.as_fd());
     let damaged = damaged.into_inner();
+    let Maps { mapped, mut leaders, .. } = memory.into_inner();
+    leaders.retain(|_, comm| !comm.is_empty());
     Ok(RawProfile {
         sampler,
         frequency,
@@ -187,7 +191,8 @@ fn run(
         duration_ns: duration.as_nanos() as u64,
         idle_ns: idle_before.zip(idle_after).map(|(a, b)| b.saturating_sub(a)),
         samples: samples.into_inner(),
-        maps: memory.into_inner().mapped,
+        maps: mapped,
+        leaders,
         lost: dropped + damaged,
         damaged,
         map_bytes,
@@ -198,7 +203,7 @@ fn run(
 
 /// Which processes to look into while they live.
 ///
-/// A sample of a process that calls exec before the next look (50 ms) is looked up in the new program. Its addresses
+/// A sample of a process that calls exec before the next look (20 ms) is looked up in the new program. Its addresses
 /// are elsewhere there, with ASLR, and get no name; of programs that are linked to a fixed address they may get a
 /// wrong one.
 #[derive(Debug, Default)]
@@ -209,6 +214,8 @@ struct Maps {
     wanted: HashSet<u32>,
     /// Processes with addresses outside of what is known of them, and the looks until the next try.
     unknown: HashMap<u32, Retry>,
+    /// Names of the processes whose workers of io_uring were sampled; empty: it could not be read.
+    leaders: HashMap<u32, Vec<u8>>,
 }
 
 /// Most of these are chance numbers on the stacks of code without frame pointers, which no look explains: each try
@@ -222,12 +229,16 @@ struct Retry {
 }
 
 impl Maps {
-    /// The longest wait, in looks: with one every 50 ms it is 3 s.
-    const LONGEST: u32 = 64;
+    /// The longest wait, in looks: with one every 20 ms it is 3 s.
+    const LONGEST: u32 = 160;
 
     /// Takes note of a stack that was not seen before: of a process that is new, has another name, or is at a place
     /// that it did not have (a library loaded since, or code that it made).
     fn note(&mut self, sample: &Sample) {
+        if sample.comm_bytes().starts_with(RING_WORKER) {
+            let read = || processes::name(Path::new("/"), sample.pid).unwrap_or_default();
+            self.leaders.entry(sample.pid).or_insert_with(read);
+        }
         if sample.user().is_empty() {
             return;
         }

@@ -260,6 +260,9 @@ pub struct RawProfile {
     /// What the sampled processes had mapped, read while they lived: what names the frames of one that has ended
     /// since.
     pub maps: Mapped,
+    /// What processes are called of which a worker of io_uring was sampled: that is not the worker's name, and their
+    /// own threads may never have been on a CPU.
+    pub leaders: HashMap<u32, Vec<u8>>,
     /// Samples that did not reach us: no room in the ring, or damaged.
     pub lost: u64,
     /// Of `lost`: records that could not be decoded. Always 0, unless the two sides differ.
@@ -270,6 +273,9 @@ pub struct RawProfile {
     pub program_runs: u64,
     pub program_ns: u64,
 }
+
+/// What the kernel calls the workers of io_uring that are threads of the process whose ring they serve (5.12).
+pub const RING_WORKER: &[u8] = b"iou-wrk-";
 
 impl RawProfile {
     /// Samples seen.

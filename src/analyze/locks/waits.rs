@@ -3,6 +3,7 @@
 use super::{LockRow, LockSummary};
 use crate::analyze::blocked::NO_STACK;
 use crate::analyze::profile::{Area, Profile, Unit};
+use crate::analyze::stacks::{interrupting_frames, interrupts};
 
 /// How many waits there were, and how long they took, ns: each lock has what was counted of it exactly, which its stacks
 /// share as they were sampled.
@@ -23,9 +24,7 @@ fn add(row: &LockRow, all: u64, of: impl Fn(&super::Stack) -> u64, profile: &mut
         let part = u128::from(of(stack)) * u128::from(all) / u128::from(taken.max(1));
         let part = (part as u64).min(left);
         left -= part;
-        let mut ids = vec![lock];
-        // Root first.
-        ids.extend(stack.frames.iter().rev().map(|name| profile.frame(name.as_str(), Area::of_kernel(name))));
+        let ids = path(lock, stack, profile);
         profile.add(&ids, part);
     }
     let Some(first) = row.stacks.first().filter(|_| taken > 0) else {
@@ -33,15 +32,46 @@ fn add(row: &LockRow, all: u64, of: impl Fn(&super::Stack) -> u64, profile: &mut
         return profile.add(&[lock, none], all);
     };
     // What is lost by rounding down is less than one for each stack.
-    let mut ids = vec![lock];
-    ids.extend(first.frames.iter().rev().map(|name| profile.frame(name.as_str(), Area::of_kernel(name))));
+    let ids = path(lock, first, profile);
     profile.add(&ids, left);
+}
+
+/// Root first. An interrupt that waits stands by itself: whom it came into has nothing to do with it.
+fn path(lock: u32, stack: &super::Stack, profile: &mut Profile) -> Vec<u32> {
+    let mut ids = vec![lock];
+    let interrupt = interrupting_frames(stack.frames.iter().map(String::as_str));
+    ids.extend(interrupt.map(|(class, _)| profile.frame(interrupts(class), Area::Label)));
+    let own = interrupt.map_or(stack.frames.len(), |(_, own)| own);
+    let frames = stack.frames[..own].iter().rev();
+    ids.extend(frames.map(|name| profile.frame(name.as_str(), Area::of_kernel(name))));
+    ids
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{LockRow, Stack};
     use super::*;
+
+    #[test]
+    fn an_interrupt_that_waits_stands_by_itself() {
+        let frames =
+            ["_raw_spin_lock", "rcu_core", "handle_softirqs", "sysvec_apic_timer_interrupt", "do_munmap"];
+        let stack =
+            Stack { frames: frames.map(str::to_string).to_vec(), contentions: 1, wait_ns: 10, samples: 1 };
+        let row = LockRow {
+            name: "a".to_string(),
+            wait: [10].into_iter().collect(),
+            stacks: vec![stack],
+            ..LockRow::default()
+        };
+        let (_, times) = profiles(&LockSummary { locks: vec![row], ..LockSummary::default() });
+        let names = |ids: &[u32]| -> Vec<String> {
+            ids.iter().map(|id| times.frames()[*id as usize].name.clone()).collect()
+        };
+        let path = names(&times.stacks()[0].frames);
+        assert_eq!(path, ["a", "[softirqs]", "handle_softirqs", "rcu_core", "_raw_spin_lock"]);
+        assert_eq!(times.total(), 10);
+    }
 
     #[test]
     fn stacks_share_what_was_counted_of_their_lock() {

@@ -245,6 +245,7 @@ fn profile(samples: HashMap<Sample, Tally>) -> RawProfile {
         idle_ns: None,
         samples,
         maps: Default::default(),
+        leaders: Default::default(),
         lost: 0,
         damaged: 0,
         map_bytes: 0,

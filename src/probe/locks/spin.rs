@@ -149,6 +149,7 @@ mod tests {
                 (at(&[]), tally(7)),
             ]),
             maps: Default::default(),
+            leaders: Default::default(),
             lost: 1,
             damaged: 0,
             map_bytes: 0,
