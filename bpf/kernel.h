@@ -281,8 +281,9 @@ struct task_struct {
 	 */
 	unsigned int on_cpu;
 	unsigned in_iowait : 1;
-	/* How often it has gone to sleep by itself. */
+	/* How often it has gone to sleep by itself, and given way to others. */
 	unsigned long nvcsw;
+	unsigned long nivcsw;
 	__u64 start_time;
 	struct css_set *cgroups;
 	/* By which a process has its threads. */

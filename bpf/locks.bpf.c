@@ -64,6 +64,26 @@ struct {
 	__type(value, struct wire_lock_process);
 } lock_processes SEC(".maps");
 
+/*
+ * What has not been added to the rows above yet: those are everybody's, and their lines would go
+ * from CPU to CPU with each wait. CPU × places + place; only that CPU writes there.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, LOCK_PLACES);
+	__type(key, __u32);
+	__type(value, struct wire_lock_recent);
+} recent_locks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, LOCK_PROCESS_PLACES);
+	__type(key, __u32);
+	__type(value, struct wire_lock_recent_process);
+} recent_processes SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -79,7 +99,8 @@ struct wait {
 	/* 0: of somebody who was not asked for. */
 	__u64 began;
 	__u32 flags;
-	__u32 pad;
+	/* Of who spins. */
+	__u32 context;
 };
 
 /* Task, softirq, interrupt and NMI, each a rwlock and the spinlock in it. */
@@ -90,10 +111,15 @@ struct spins {
 	__u32 depth;
 	__u32 pad;
 	struct wait at[SPINS_DEEP];
+	/* No CPU writes to a line of another's. */
+	__u64 rest[7];
 };
+_Static_assert(sizeof(struct spins) == 256, "spins");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	/* Begins with a page, and so with a line. */
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct spins);
@@ -205,8 +231,48 @@ static __always_inline struct wait *wait_at(struct spins *waits, __u64 depth)
 	return &waits->at[depth & (SPINS_DEEP - 1)];
 }
 
+/* A thread between two of its switches: who spins does not leave the CPU. Two are the same by
+ * chance once in 2^32. */
+static __always_inline __u32 context_of(__u32 tid, __u64 switches)
+{
+	return tid * 0x9e3779b1u ^ (__u32)switches;
+}
+
+/* Of the current task, for programs that may follow its pointer, and for the others. */
+static __always_inline __u32 current_context(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return context_of(bpf_get_current_pid_tgid(), task->nvcsw + task->nivcsw);
+}
+
+static __always_inline __u32 read_current_context(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	return context_of(bpf_get_current_pid_tgid(),
+			  BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw));
+}
+
+/*
+ * Begins of another context cannot go on any more: their ends were missed, as the kernel does not
+ * run a program for what interrupts that program. Kept, each would be taken for the begin of a wait
+ * much later.
+ */
+static __always_inline __u32 drop_ended(struct wire_lock_cpu *row, struct spins *waits, __u32 depth,
+					__u32 context)
+{
+	for (int i = 0; i < SPINS_DEEP; i++) {
+		if (!depth || wait_at(waits, depth - 1)->context == context)
+			break;
+		row->abandoned++;
+		depth--;
+	}
+	return depth;
+}
+
 static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 lock,
-				       __u32 flags, int wanted)
+				       __u32 flags, int wanted, __u32 context)
 {
 	struct spins *waits = bpf_map_lookup_elem(&spins, &cpu);
 	struct wait *wait;
@@ -214,7 +280,7 @@ static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u
 
 	if (!waits)
 		return;
-	depth = waits->depth;
+	depth = drop_ended(row, waits, waits->depth, context);
 	/* Never so deep: ends were missed. */
 	if (unlikely(depth >= SPINS_DEEP)) {
 		row->abandoned += SPINS_DEEP;
@@ -229,6 +295,7 @@ static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u
 	wait = wait_at(waits, depth);
 	wait->lock = lock;
 	wait->flags = flags;
+	wait->context = context;
 	wait->began = wanted ? bpf_ktime_get_ns() : 0;
 	barrier();
 	*(volatile __u32 *)&waits->depth = depth + 1;
@@ -237,14 +304,15 @@ static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u
 /* The wait for this lock that is on top, which is taken away; what came on top of it has lost its
  * end. */
 static __always_inline int end_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 lock, int any,
-				    struct wait *out)
+				    __u32 context, struct wait *out)
 {
 	struct spins *waits = bpf_map_lookup_elem(&spins, &cpu);
 	__u32 depth;
 
 	if (!waits)
 		return 0;
-	depth = *(volatile __u32 *)&waits->depth;
+	depth = drop_ended(row, waits, *(volatile __u32 *)&waits->depth, context);
+	*(volatile __u32 *)&waits->depth = depth;
 	for (__u32 i = 0; i < SPINS_DEEP; i++) {
 		__u32 at = depth - 1 - i;
 		struct wait *wait;
@@ -263,67 +331,169 @@ static __always_inline int end_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 
 	return 0;
 }
 
-static __always_inline void count_process(struct wire_lock_cpu *row, __u64 took)
+/* Gives a place to another process; whether that has a row. */
+static __noinline int take_process(struct wire_lock_recent_process *place, __u32 pid)
 {
-	__u32 pid = bpf_get_current_pid_tgid() >> 32;
-	struct wire_lock_process *process = bpf_map_lookup_elem(&lock_processes, &pid);
+	struct wire_lock_process *process;
+	__u32 old = place->pid - 1;
 
-	if (unlikely(!process)) {
+	process = place->pid ? bpf_map_lookup_elem(&lock_processes, &old) : 0;
+	if (process) {
+		__sync_fetch_and_add(&process->contentions, place->contentions);
+		__sync_fetch_and_add(&process->wait.sum, place->sum);
+		if (process->wait.max < place->max)
+			raise_shared(&process->lock, &process->wait.max, place->max);
+	}
+	place->pid = 0;
+	place->contentions = 0;
+	place->sum = 0;
+	place->max = 0;
+	if (!bpf_map_lookup_elem(&lock_processes, &pid)) {
 		struct wire_lock_process one = {};
 
 		bpf_get_current_comm(one.comm, sizeof(one.comm));
 		/* Another CPU may have been first. */
 		bpf_map_update_elem(&lock_processes, &pid, &one, BPF_NOEXIST);
-		process = bpf_map_lookup_elem(&lock_processes, &pid);
+		if (!bpf_map_lookup_elem(&lock_processes, &pid))
+			return 0;
 	}
-	if (!process) {
+	place->pid = pid + 1;
+	return 1;
+}
+
+static __always_inline void count_process(struct wire_lock_cpu *row, __u32 cpu, __u64 took)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	__u32 at = cpu * LOCK_PROCESS_PLACES + pid % LOCK_PROCESS_PLACES;
+	struct wire_lock_recent_process *place = bpf_map_lookup_elem(&recent_processes, &at);
+
+	if (!place)
+		return;
+	if (unlikely(place->pid != pid + 1) && !take_process(place, pid)) {
 		row->other_processes++;
 		return;
 	}
-	__sync_fetch_and_add(&process->contentions, 1);
-	__sync_fetch_and_add(&process->wait.sum, took);
-	if (process->wait.max < took)
-		raise_shared(&process->lock, &process->wait.max, took);
+	place->contentions++;
+	place->sum += took;
+	if (place->max < took)
+		place->max = took;
+}
+
+/* Adds what a place has to its lock's row. */
+static __always_inline void add_waits(struct wire_lock *lock, const struct wire_lock_recent *place)
+{
+	__u64 i = place->bucket;
+	struct wire_waits *waits;
+
+	asm volatile("" : "+r"(i));
+	if (i >= HIST_BUCKETS)
+		return;
+	waits = &lock->waits[i];
+	__sync_fetch_and_add(&waits->count, place->count);
+	__sync_fetch_and_add(&waits->sum, place->sum);
+	if (unlikely(place->failed))
+		__sync_fetch_and_add(&lock->failed, place->failed);
+	if (place->reads)
+		__sync_fetch_and_add(&lock->reads, place->reads);
+	/* Others may write at the same time: the same, but for a lock that is waited for in several
+	 * ways, which has more than one wait of each. */
+	if (~lock->flags & place->flags)
+		lock->flags |= place->flags;
+	extend_shared(&lock->not_min, &lock->max, &lock->lock, ~place->not_min);
+	extend_shared(&lock->not_min, &lock->max, &lock->lock, place->max);
+}
+
+/* The lock's row has what the place had. */
+#define PLACE_TAKEN 1
+/* There was no such row before. */
+#define PLACE_IS_NEW 2
+
+/* Gives a place to waits of another length, or for another lock. Without PLACE_TAKEN that lock has
+ * found no room for a row. */
+static __noinline int take_place(struct wire_lock_recent *place, __u64 address, __u32 flags)
+{
+	struct wire_lock *lock = place->lock ? bpf_map_lookup_elem(&locks, &place->lock) : 0;
+	int is_new = 0;
+
+	if (lock)
+		add_waits(lock, place);
+	place->lock = 0;
+	place->count = 0;
+	place->sum = 0;
+	place->not_min = 0;
+	place->max = 0;
+	place->failed = 0;
+	place->reads = 0;
+	place->flags = 0;
+	lock = bpf_map_lookup_elem(&locks, &address);
+	if (unlikely(!lock)) {
+		is_new = !bpf_map_update_elem(&locks, &address, &no_lock, BPF_NOEXIST);
+		lock = bpf_map_lookup_elem(&locks, &address);
+		if (!lock)
+			return 0;
+		/* What kind of lock it is, for whoever looks for its name before the place is
+		 * another's. */
+		lock->flags |= flags;
+	}
+	place->lock = address;
+	return PLACE_TAKEN | (is_new ? PLACE_IS_NEW : 0);
+}
+
+/* One of a lock without a row. */
+static __noinline int count_other(struct wire_lock_cpu *row, const struct wait *wait, __u64 took,
+				  int failed)
+{
+	__u32 kind = kind_of(wait->flags);
+	struct wire_lock_recent one = {
+	    .count = 1,
+	    .sum = took,
+	    .not_min = ~took,
+	    .max = took,
+	    .failed = !!failed,
+	    .reads = !!(wait->flags & LOCK_READ),
+	    .flags = wait->flags | LOCK_SEEN,
+	    .bucket = hist_index(took),
+	};
+	struct wire_lock *lock = bpf_map_lookup_elem(&other_locks, &kind);
+
+	row->other_locks++;
+	if (lock)
+		add_waits(lock, &one);
+	return 0;
 }
 
 /* Whether the lock is new, and has a row from now on. */
-static __always_inline int count_lock(struct wire_lock_cpu *row, const struct wait *wait,
+static __always_inline int count_lock(struct wire_lock_cpu *row, __u32 cpu, const struct wait *wait,
 				      __u64 took, int failed)
 {
-	struct wire_lock *lock = bpf_map_lookup_elem(&locks, &wait->lock);
-	struct wire_waits *waits;
-	int is_new = 0;
-	__u64 i;
+	__u32 bucket = hist_index(took);
+	/* Neighbours in length have places side by side. */
+	__u32 at = ((wait->lock * 0x9e3779b97f4a7c15ull >> 32) + bucket) % LOCK_PLACES;
+	struct wire_lock_recent *place;
+	int taken = PLACE_TAKEN;
 
-	if (unlikely(!lock)) {
-		is_new = !bpf_map_update_elem(&locks, &wait->lock, &no_lock, BPF_NOEXIST);
-		lock = bpf_map_lookup_elem(&locks, &wait->lock);
-	}
-	if (unlikely(!lock)) {
-		__u32 kind = kind_of(wait->flags);
-
-		row->other_locks++;
-		lock = bpf_map_lookup_elem(&other_locks, &kind);
-		if (!lock)
-			return 0;
-	}
-	i = hist_index(took);
-	/* 6.1's verifier follows no 32-bit bound into a 64-bit register. */
-	asm volatile("" : "+r"(i));
-	if (i >= HIST_BUCKETS)
+	at += cpu * LOCK_PLACES;
+	place = bpf_map_lookup_elem(&recent_locks, &at);
+	if (!place)
 		return 0;
-	waits = &lock->waits[i];
-	__sync_fetch_and_add(&waits->count, 1);
-	__sync_fetch_and_add(&waits->sum, took);
+	if (unlikely(place->lock != wait->lock || place->bucket != bucket)) {
+		taken = take_place(place, wait->lock, wait->flags | LOCK_SEEN);
+		if (!taken)
+			return count_other(row, wait, took, failed);
+		place->bucket = bucket;
+	}
+	place->count++;
+	place->sum += took;
+	if (place->not_min < ~took)
+		place->not_min = ~took;
+	if (place->max < took)
+		place->max = took;
 	if (unlikely(failed))
-		__sync_fetch_and_add(&lock->failed, 1);
+		place->failed++;
 	if (wait->flags & LOCK_READ)
-		__sync_fetch_and_add(&lock->reads, 1);
-	/* One that has the lock for itself writes here; the others write the same. */
-	if (unlikely(~lock->flags & (wait->flags | 1u << 31)))
-		lock->flags |= wait->flags | 1u << 31;
-	extend_shared(&lock->not_min, &lock->max, &lock->lock, took);
-	return is_new;
+		place->reads++;
+	place->flags |= wait->flags | LOCK_SEEN;
+	return taken & PLACE_IS_NEW;
 }
 
 /* The threshold never goes below, once it is up: a clock read's time. */
@@ -440,8 +610,8 @@ static __always_inline void end(void *ctx, struct wire_lock_cpu *row, __u32 cpu,
 		row->spin_contentions++;
 		row->spin_wait_ns += took;
 	}
-	count_process(row, took);
-	is_new = count_lock(row, wait, took, failed);
+	count_process(row, cpu, took);
+	is_new = count_lock(row, cpu, wait, took, failed);
 	if (config.want_stacks)
 		sample(ctx, row, cpu, wait->lock, took, now, is_new);
 }
@@ -560,7 +730,7 @@ int BPF_PROG(lock_begin, void *lock, unsigned int flags)
 	if (!wanted)
 		row->filtered++;
 	if (is_spin(flags)) {
-		begin_spin(row, cpu, (__u64)lock, flags, wanted);
+		begin_spin(row, cpu, (__u64)lock, flags, wanted, current_context());
 		return 0;
 	}
 	if (!wanted)
@@ -602,7 +772,7 @@ int BPF_PROG(lock_end, void *lock, int ret)
 	row = bpf_map_lookup_elem(&lock_cpus, &cpu);
 	if (!row)
 		return 0;
-	if (end_spin(row, cpu, (__u64)lock, 0, &wait)) {
+	if (end_spin(row, cpu, (__u64)lock, 0, current_context(), &wait)) {
 		if (wait.began)
 			end(ctx, row, cpu, &wait, ret);
 		return 0;
@@ -680,7 +850,7 @@ int slow_begin(struct pt_regs *ctx)
 	wanted = !config.want_filter || is_wanted();
 	if (!wanted)
 		row->filtered++;
-	begin_spin(row, cpu, BPF_CORE_READ(ctx, di), LOCK_SPIN, wanted);
+	begin_spin(row, cpu, BPF_CORE_READ(ctx, di), LOCK_SPIN, wanted, read_current_context());
 	return 0;
 }
 
@@ -697,7 +867,7 @@ int slow_end(struct pt_regs *ctx)
 	row = bpf_map_lookup_elem(&lock_cpus, &cpu);
 	if (!row)
 		return 0;
-	if (!end_spin(row, cpu, 0, 1, &wait))
+	if (!end_spin(row, cpu, 0, 1, read_current_context(), &wait))
 		row->unmatched++;
 	else if (wait.began)
 		end(ctx, row, cpu, &wait, 0);

@@ -470,23 +470,22 @@ int BPF_PROG(get_pages, struct address_space *mapping, unsigned long index, unsi
 	return 0;
 }
 
-static __always_inline int touch(__u64 pages)
+SEC("?tp_btf/mm_filemap_fault")
+int BPF_PROG(fault)
 {
 	struct wire_readahead *row = readahead();
 
 	if (row)
-		__sync_fetch_and_add(&row->faulted, pages);
+		__sync_fetch_and_add(&row->faulted, 1);
 	return 0;
-}
-
-SEC("?tp_btf/mm_filemap_fault")
-int BPF_PROG(fault)
-{
-	return touch(1);
 }
 
 SEC("?tp_btf/mm_filemap_map_pages")
 int BPF_PROG(map_pages, struct address_space *mapping, unsigned long first, unsigned long last)
 {
-	return touch(last < first ? 0 : last - first + 1);
+	struct wire_readahead *row = readahead();
+
+	if (row && last >= first)
+		__sync_fetch_and_add(&row->mapped, last - first + 1);
+	return 0;
 }

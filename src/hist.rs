@@ -111,6 +111,17 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
+    /// Takes what `earlier` has more, an older state of this same histogram that was read with more of it.
+    pub fn hold(&mut self, earlier: &Self) {
+        for (mine, theirs) in self.counts.iter_mut().zip(&earlier.counts) {
+            *mine = (*mine).max(*theirs);
+        }
+        self.count = self.counts.iter().sum();
+        self.sum = self.sum.max(earlier.sum);
+        self.min = self.min.min(earlier.min);
+        self.max = self.max.max(earlier.max);
+    }
+
     /// What came since `earlier`, an older state of this same histogram.
     ///
     /// Count and sum are exact. The extremes are exact when they moved since then, or there is one value; else they

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use biopsy::analyze::locks::{self, LockSummary, trust};
-use biopsy::analyze::pagecache::{self, PagecacheSummary, paths};
+use biopsy::analyze::pagecache::{self, PagecacheSummary, Readahead, paths};
 use biopsy::analyze::stacks;
 use biopsy::envelope::{Cost, Lost, Missing};
 use biopsy::host::Host;
@@ -114,9 +114,23 @@ impl Probes {
         {
             all.push(unmeasured());
         }
+        let ahead = seen.pagecache.as_ref().and_then(|pagecache| pagecache.readahead);
+        all.extend(ahead.filter(Readahead::is_hidden_by_mapping).map(|_| hidden_by_mapping()));
         let locks = self.locks.as_ref().zip(seen.locks.as_ref());
         all.extend(locks.into_iter().flat_map(|(probe, summary)| locks::missing(probe.missing(), summary)));
         all
+    }
+}
+
+/// How much of what was read ahead was of no use.
+fn hidden_by_mapping() -> Missing {
+    Missing {
+        part: Some("readahead.unused_pages".to_string()),
+        reason: "mapped".to_string(),
+        why: "programs read files by mapping them: pages that were in the cache were mapped beside those that were \
+              touched, and whether anybody wanted them no event tells"
+            .to_string(),
+        ..Missing::default()
     }
 }
 

@@ -90,8 +90,13 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
 
 /// What to count apart: as asked for, else the usual.
 fn columns(args: &Threads) -> Vec<Column> {
-    let mut columns = if args.group_by.is_empty() { Column::USUAL.to_vec() } else { args.group_by.clone() };
-    columns.dedup();
+    let asked = if args.group_by.is_empty() { &Column::USUAL[..] } else { &args.group_by };
+    let mut columns = Vec::new();
+    for column in asked {
+        if !columns.contains(column) {
+            columns.push(*column);
+        }
+    }
     columns
 }
 

@@ -64,6 +64,40 @@ struct wire_lock {
 };
 _Static_assert(sizeof(struct wire_lock) == 48 + 16 * HIST_BUCKETS, "wire_lock");
 
+/* In the flags of a lock: it has had a wait. */
+#define LOCK_SEEN (1u << 31)
+
+/* How many kinds of waits each CPU keeps to itself, and those of how many processes. */
+#define LOCK_PLACES	    128
+#define LOCK_PROCESS_PLACES 32
+
+/* Waits of about the same length for one lock, on one CPU, that its row does not have yet; a cache
+ * line. */
+struct wire_lock_recent {
+	/* 0: none. */
+	__u64 lock;
+	__u64 count;
+	__u64 sum;
+	__u64 not_min;
+	__u64 max;
+	__u64 failed;
+	__u64 reads;
+	__u32 flags;
+	__u32 bucket;
+};
+_Static_assert(sizeof(struct wire_lock_recent) == 64, "wire_lock_recent");
+
+/* The same of a process. */
+struct wire_lock_recent_process {
+	/* + 1; 0: none. */
+	__u32 pid;
+	__u32 pad;
+	__u64 contentions;
+	__u64 sum;
+	__u64 max;
+};
+_Static_assert(sizeof(struct wire_lock_recent_process) == 32, "wire_lock_recent_process");
+
 /* What one CPU saw. Only that CPU writes it. */
 struct wire_lock_cpu {
 	/* Events of the kernel's, by kind; one wait may have several. */

@@ -78,9 +78,11 @@ struct wire_readahead {
 	/* Reads of files through the page cache, and the pages that they wanted. */
 	__u64 reads;
 	__u64 wanted;
-	/* Pages of mapped files that were touched, or mapped in advance. */
+	/* Pages of mapped files that were touched; and those that were mapped as a neighbour was,
+	 * for they were in the cache: whether anybody touched them no event tells. */
 	__u64 faulted;
-	__u64 pad[3];
+	__u64 mapped;
+	__u64 pad[2];
 };
 _Static_assert(sizeof(struct wire_readahead) == 64, "wire_readahead");
 

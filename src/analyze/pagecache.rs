@@ -108,10 +108,21 @@ pub struct Readahead {
     pub asked_pages: u64,
     /// Pages that reads and faults wanted; None where they have no event.
     pub wanted_pages: Option<u64>,
+    /// Of those: pages of mapped files that were in the cache, and were mapped because a neighbour was touched. Whether
+    /// anybody touched them no event tells.
+    pub mapped_pages: Option<u64>,
     /// About so many were read and nobody had wanted them by the end: of the pages that were asked for no more than the
     /// disks read, less those that were wanted. What was wanted twice counts twice, and what others read past the cache
-    /// can hide an overlap. None where one of the three is not known.
+    /// can hide an overlap. None where one of the three is not known, or what was mapped alone decides whether there are
+    /// any.
     pub unused_pages: Option<u64>,
+}
+
+impl Readahead {
+    /// Reads were followed, and how many pages were read for nobody is not known all the same: see `mapped_pages`.
+    pub fn is_hidden_by_mapping(&self) -> bool {
+        self.unused_pages.is_none() && self.mapped_pages.is_some_and(|mapped| mapped > 0)
+    }
 }
 
 /// One NUMA node.
@@ -310,17 +321,22 @@ fn reclaimers(surroundings: &Surroundings, start: &Reading, end: &Reading) -> Ve
 
 fn readahead(start: &Reading, end: &Reading) -> Option<Readahead> {
     let delta = end.readahead?.since(start.readahead.unwrap_or_default());
-    let wanted = end.sees_reads.then_some(delta.wanted + delta.faulted);
+    let wanted = end.sees_reads.then_some(delta.wanted + delta.faulted + delta.mapped);
     let read = start.read_bytes.zip(end.read_bytes);
     let read_pages = read.and_then(|(before, now)| Some(now.checked_sub(before)? / PAGE_BYTES));
+    let unused = |(wanted, read): (u64, u64)| {
+        let most = delta.asked.min(read);
+        // Where all that was mapped was wanted, and where none of it was.
+        let (least, most) = (most.saturating_sub(wanted), most.saturating_sub(wanted - delta.mapped));
+        (least > 0 || most == 0).then_some(least)
+    };
     Some(Readahead {
         by: end.readahead_by,
         calls: delta.calls,
         asked_pages: delta.asked,
         wanted_pages: wanted,
-        unused_pages: wanted
-            .zip(read_pages)
-            .map(|(wanted, read)| delta.asked.min(read).saturating_sub(wanted)),
+        mapped_pages: wanted.map(|_| delta.mapped),
+        unused_pages: wanted.zip(read_pages).and_then(unused),
     })
 }
 

@@ -37,8 +37,9 @@ use crate::host::mounts;
 use crate::host::{Host, block};
 use crate::refusal::Refusal;
 use crate::wire::locks::{
-    HolderSample, Kind, LockName, LockSample, Reading, Source, WaiterSample, WireLock, WireLockCpu,
-    WireLockHolder, WireLockProcess, WireLockWaiter, WireNvmePlaces, decode_stack,
+    HolderSample, Kind, LockName, LockSample, ProcessSample, Reading, Source, WaiterSample, WireLock,
+    WireLockCpu, WireLockHolder, WireLockProcess, WireLockRecent, WireLockRecentProcess, WireLockWaiter,
+    WireNvmePlaces, decode_stack,
 };
 
 /// The slow path of spinlocks: on a machine of its own, and in a guest whose spinlocks are the hypervisor's too.
@@ -94,6 +95,7 @@ pub struct LockProbe {
     spins: Option<Option<Functions>>,
     spinning: RefCell<Option<Spinning>>,
     names: RefCell<Names>,
+    last: RefCell<Last>,
     meter: Option<CostMeter>,
     missing: Vec<Missing>,
     start: Reading,
@@ -115,6 +117,27 @@ impl SpinClock {
             sum += WireLockCpu::decode(&element(&self.rows, cpu).ok()?).ok()?.spin_wait_ns;
         }
         Some(sum / u64::from(self.online))
+    }
+}
+
+/// The rows of the last reading.
+#[derive(Debug, Default)]
+struct Last {
+    locks: BTreeMap<u64, LockSample>,
+    processes: BTreeMap<u32, ProcessSample>,
+}
+
+impl Last {
+    /// No row goes backwards, so that windows side by side add up to the whole.
+    fn hold(&mut self, locks: &mut BTreeMap<u64, LockSample>, processes: &mut BTreeMap<u32, ProcessSample>) {
+        for (lock, sample) in &self.locks {
+            locks.entry(*lock).or_default().hold(sample);
+        }
+        for (pid, sample) in &self.processes {
+            processes.entry(*pid).or_insert_with(|| sample.clone()).hold(sample);
+        }
+        self.locks.clone_from(locks);
+        self.processes.clone_from(processes);
     }
 }
 
@@ -174,6 +197,10 @@ impl LockProbe {
         if !holders {
             missing.push(missing::no_holders(has_releases));
         }
+        let spin = options.spin && options.filter.is_empty();
+        if options.spin && !spin {
+            missing.push(missing::no_spin_of_some());
+        }
         let wanted = Wanted {
             source,
             slow_path: !slow_paths.is_empty(),
@@ -206,9 +233,10 @@ impl LockProbe {
             online: host.cpus_online.max(1),
             root: root.to_path_buf(),
             disks: host.devices.iter().map(|device| device.name.clone()).collect(),
-            spins: options.spin.then_some(functions),
+            spins: spin.then_some(functions),
             spinning: RefCell::new(None),
             names: RefCell::new(names),
+            last: RefCell::default(),
             meter,
             missing,
             start: Reading::default(),
@@ -410,6 +438,14 @@ impl LockProbe {
             let Some(value) = maps.locks.lookup(&key, MapFlags::ANY)? else { continue };
             locks.insert(address(&key)?, WireLock::decode(&value)?);
         }
+        // Behind the rows: what goes from one to the other in between is late, and not twice there.
+        for (_, place) in maps.recent_locks.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
+            let Some(recent) = WireLockRecent::decode(&place)? else { continue };
+            // One that is so new that it was not among the rows yet is late likewise.
+            if let Some(sample) = locks.get_mut(&recent.lock) {
+                sample.add(&recent);
+            }
+        }
         let other = |kind| Ok(WireLock::decode(&element(&maps.other_locks, kind)?)?);
         let others = (0..Kind::ALL.len() as u32).map(other).collect::<Result<Vec<LockSample>>>()?;
         // Right behind the locks: while the window is open waits go on between the tables.
@@ -434,6 +470,13 @@ impl LockProbe {
             }
             processes.insert(pid, sample);
         }
+        for (_, place) in maps.recent_processes.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
+            let Some((pid, recent)) = WireLockRecentProcess::decode(&place)? else { continue };
+            if let Some(sample) = processes.get_mut(&pid) {
+                sample.add(&recent);
+            }
+        }
+        self.last.borrow_mut().hold(&mut locks, &mut processes);
         Ok(Reading {
             at_ns,
             source: self.wanted.source,

@@ -51,8 +51,8 @@ use crate::wire::generator::WireGenerator;
 use crate::wire::groups::{WireGroup, WireGroupKey};
 use crate::wire::interrupts::{WireCompletions, WireQueue, WireSoftirq, WireVector};
 use crate::wire::locks::{
-    WireLock, WireLockCpu, WireLockHolder, WireLockProcess, WireLockStack, WireLockStackKey, WireLockWaiter,
-    WireNvmePlaces, WireWaits,
+    WireLock, WireLockCpu, WireLockHolder, WireLockProcess, WireLockRecent, WireLockRecentProcess,
+    WireLockStack, WireLockStackKey, WireLockWaiter, WireNvmePlaces, WireWaits,
 };
 use crate::wire::pagecache::{
     WireIsolated, WirePath, WireReadahead, WireReclaim, WireReclaimer, WireReclaimerKey,
@@ -177,6 +177,8 @@ same_layout!(WireWaits, locks::types::wire_waits: count sum);
 same_layout!(WireLockCpu, locks::types::wire_lock_cpu: begins repeats filtered contentions wait_ns spin_contentions
     spin_wait_ns unmatched abandoned unkept slow_calls other_locks other_processes stacks stacks_failed stacks_full
     stacks_over stack_ns threshold most_threshold period_began period_ns raise_at other_holders);
+same_layout!(WireLockRecent, locks::types::wire_lock_recent: lock count sum not_min max failed reads flags bucket);
+same_layout!(WireLockRecentProcess, locks::types::wire_lock_recent_process: pid contentions sum max);
 same_layout!(WireLockHolder, locks::types::wire_lock_holder: releases holds at_least hold_ns max_hold_ns last_hold_ns
     queued_since got queued released flags pid comm);
 same_layout!(WireNvmePlaces, locks::types::wire_nvme_places: size sq_lock cq_poll_lock dev qid queues instance known);
@@ -189,7 +191,7 @@ same_layout!(WireReclaim, pagecache::types::wire_reclaim: lock begun ended time 
 same_layout!(WireIsolated, pagecache::types::wire_isolated: looked_at taken);
 same_layout!(WireReclaimerKey, pagecache::types::wire_reclaimer_key: cgroup pid kind comm);
 same_layout!(WireReclaimer, pagecache::types::wire_reclaimer: count ns max_ns pages);
-same_layout!(WireReadahead, pagecache::types::wire_readahead: calls asked reads wanted faulted);
+same_layout!(WireReadahead, pagecache::types::wire_readahead: calls asked reads wanted faulted mapped);
 same_layout!(WirePath, paths::types::wire_path: calls ns spins spin_ns);
 same_layout!(WireThread, threads::types::wire_thread: pid tid state exit_state flags syscall frames device lower cgroup
     last_ran comm);

@@ -43,6 +43,8 @@ When it is wrong
   - What is wanted twice counts twice, and hides as much that is of no use. Pages that are asked for once more
     while they are in the cache are not read again: where others read past the cache meanwhile, these can make
     too much of it.
+  - A fault in a mapped file maps pages beside its own that are in the cache. They count as wanted, so
+    that what programs read by mmap hides as much; where that alone decides, nothing is said.
   - The cache is the machine's: what other programs have read ahead counts as well.
   - Pages may be taken back because memory is short, before anybody wants them: then direct-reclaim or
     pagecache-storm says more.

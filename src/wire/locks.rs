@@ -12,6 +12,9 @@ use crate::hist::{BUCKETS, Histogram};
 pub const KINDS: usize = 7;
 /// `LOCK_STACK_FRAMES`.
 pub const FRAMES: usize = 64;
+/// `LOCK_PLACES` and `LOCK_PROCESS_PLACES`, per CPU.
+pub const PLACES: u32 = 128;
+pub const PROCESS_PLACES: u32 = 32;
 /// `PEEK_BYTES`.
 pub const PEEK_BYTES: usize = 1024;
 /// `LOCK_SPIN` and the other flags of contention_begin.
@@ -104,6 +107,32 @@ pub struct WireLock {
     pub flags: u32,
     pub pad: u32,
     pub waits: [WireWaits; BUCKETS],
+}
+
+/// `struct wire_lock_recent`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireLockRecent {
+    pub lock: u64,
+    pub count: u64,
+    pub sum: u64,
+    pub not_min: u64,
+    pub max: u64,
+    pub failed: u64,
+    pub reads: u64,
+    pub flags: u32,
+    pub bucket: u32,
+}
+
+/// `struct wire_lock_recent_process`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireLockRecentProcess {
+    pub pid: u32,
+    pub pad: u32,
+    pub contentions: u64,
+    pub sum: u64,
+    pub max: u64,
 }
 
 /// `struct wire_lock_cpu`.
@@ -202,6 +231,8 @@ pub struct WireLockStack {
 
 const _: () = assert!(size_of::<WireLock>() == 48 + 16 * BUCKETS);
 const _: () = assert!(size_of::<WireLockCpu>() == 256);
+const _: () = assert!(size_of::<WireLockRecent>() == 64);
+const _: () = assert!(size_of::<WireLockRecentProcess>() == 32);
 const _: () = assert!(size_of::<WireLockProcess>() == 56);
 /// `struct wire_nvme_places`: bytes.
 #[repr(C)]
@@ -250,7 +281,45 @@ impl WireLock {
     }
 }
 
+impl WireLockRecent {
+    /// None: the place is empty.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Self>, Damaged> {
+        let wire =
+            Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_lock_recent", bytes))?;
+        Ok((wire.lock != 0 && wire.count > 0).then_some(wire))
+    }
+}
+
+impl WireLockRecentProcess {
+    /// With the process id; None: the place is empty.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(u32, Self)>, Damaged> {
+        let wire = Self::read_from_bytes(bytes)
+            .map_err(|_| Damaged::of::<Self>("wire_lock_recent_process", bytes))?;
+        Ok((wire.pid != 0).then(|| (wire.pid - 1, wire)))
+    }
+}
+
 impl LockSample {
+    /// Adds what a CPU has kept to itself.
+    pub fn add(&mut self, recent: &WireLockRecent) {
+        self.failed += recent.failed;
+        self.reads += recent.reads;
+        self.flags |= recent.flags;
+        let mut counts = [0; BUCKETS];
+        if let Some(count) = counts.get_mut(recent.bucket as usize) {
+            *count = recent.count;
+        }
+        self.wait.merge(&Histogram::from_parts(&counts, recent.sum, !recent.not_min, recent.max));
+    }
+
+    /// Nothing of it is less than it was: what went from a CPU's place to the row between two looks is in neither.
+    pub fn hold(&mut self, earlier: &Self) {
+        self.failed = self.failed.max(earlier.failed);
+        self.reads = self.reads.max(earlier.reads);
+        self.flags |= earlier.flags;
+        self.wait.hold(&earlier.wait);
+    }
+
     /// What came since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -314,6 +383,22 @@ impl WireLockProcess {
             wait_ns: wire.wait.sum,
             max_wait_ns: wire.wait.max,
         })
+    }
+}
+
+impl ProcessSample {
+    /// Adds what a CPU has kept to itself.
+    pub fn add(&mut self, recent: &WireLockRecentProcess) {
+        self.contentions += recent.contentions;
+        self.wait_ns += recent.sum;
+        self.max_wait_ns = self.max_wait_ns.max(recent.max);
+    }
+
+    /// As [`LockSample::hold`].
+    pub fn hold(&mut self, earlier: &Self) {
+        self.contentions = self.contentions.max(earlier.contentions);
+        self.wait_ns = self.wait_ns.max(earlier.wait_ns);
+        self.max_wait_ns = self.max_wait_ns.max(earlier.max_wait_ns);
     }
 }
 
@@ -521,6 +606,51 @@ mod tests {
         value[24..28].copy_from_slice(&u32::MAX.to_ne_bytes());
         assert_eq!(decode_stack(&[0; 16], &value).unwrap().0.ips.len(), FRAMES);
         assert!(decode_stack(&[0; 15], &value).is_err() && decode_stack(&[0; 16], &value[1..]).is_err());
+    }
+
+    #[test]
+    fn what_a_cpu_keeps_is_added_and_nothing_goes_backwards() {
+        let recent = |bucket: u32, count: u64| WireLockRecent {
+            lock: 9,
+            count,
+            sum: 7 * count,
+            not_min: !7,
+            max: 7,
+            reads: 1,
+            flags: READ,
+            bucket,
+            ..WireLockRecent::default()
+        };
+        let mut sample = LockSample { flags: SPIN, ..LockSample::default() };
+        sample.wait.record(5);
+        let row = sample.clone();
+        sample.add(&recent(7, 3));
+        assert_eq!((sample.wait.count(), sample.wait.sum(), sample.wait.min()), (4, 26, Some(5)));
+        assert_eq!((sample.wait.max(), sample.reads, sample.flags), (Some(7), 1, SPIN | READ));
+        // The place went to the row behind the look at the row, and before the look at the place.
+        let mut later = row.clone();
+        later.hold(&sample);
+        assert_eq!(later, sample);
+        let mut more = sample.clone();
+        more.add(&recent(8, 1));
+        let whole = more.clone();
+        more.hold(&sample);
+        assert_eq!(more, whole);
+        // No bucket of the kernel's: nothing is counted twice or outside.
+        more.add(&recent(u32::MAX, 1));
+        assert_eq!(more.wait, whole.wait);
+
+        let bytes = |wire: WireLockRecent| wire.as_bytes().to_vec();
+        assert!(WireLockRecent::decode(&bytes(recent(1, 0))).unwrap().is_none());
+        assert_eq!(WireLockRecent::decode(&bytes(recent(1, 2))).unwrap().unwrap().count, 2);
+        assert!(WireLockRecent::decode(&[0; 63]).is_err());
+        let place = WireLockRecentProcess { pid: 1, contentions: 2, sum: 3, max: 2, pad: 0 };
+        let (pid, place) = WireLockRecentProcess::decode(place.as_bytes()).unwrap().unwrap();
+        let mut process =
+            ProcessSample { contentions: 1, wait_ns: 9, max_wait_ns: 9, ..ProcessSample::default() };
+        process.add(&place);
+        assert_eq!((pid, process.contentions, process.wait_ns, process.max_wait_ns), (0, 3, 12, 9));
+        assert!(WireLockRecentProcess::decode(&[0; 32]).unwrap().is_none());
     }
 
     #[test]

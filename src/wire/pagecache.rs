@@ -105,7 +105,8 @@ pub struct WireReadahead {
     pub reads: u64,
     pub wanted: u64,
     pub faulted: u64,
-    pub pad: [u64; 3],
+    pub mapped: u64,
+    pub pad: [u64; 2],
 }
 
 /// `struct wire_path`.
@@ -241,7 +242,8 @@ impl WireReadahead {
             reads: self.reads + other.reads,
             wanted: self.wanted + other.wanted,
             faulted: self.faulted + other.faulted,
-            pad: [0; 3],
+            mapped: self.mapped + other.mapped,
+            pad: [0; 2],
         }
     }
 
@@ -252,7 +254,8 @@ impl WireReadahead {
             reads: self.reads.saturating_sub(earlier.reads),
             wanted: self.wanted.saturating_sub(earlier.wanted),
             faulted: self.faulted.saturating_sub(earlier.faulted),
-            pad: [0; 3],
+            mapped: self.mapped.saturating_sub(earlier.mapped),
+            pad: [0; 2],
         }
     }
 }

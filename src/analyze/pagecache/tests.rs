@@ -150,6 +150,16 @@ fn what_was_read_for_nobody_was_asked_for_read_and_not_wanted() {
         end.read_bytes = disks(read);
         assert_eq!(of(&end).unwrap().unused_pages, Some(unused));
     }
+    // What lies beside a page that was touched may be wanted or not: at least, where that is more than nothing.
+    end.read_bytes = disks(500);
+    for (mapped, unused) in [(20, Some(50)), (69, Some(1)), (70, None), (900, None)] {
+        end.readahead.as_mut().unwrap().mapped = mapped;
+        let ahead = of(&end).unwrap();
+        assert_eq!((ahead.unused_pages, ahead.mapped_pages), (unused, Some(mapped)));
+        assert_eq!(ahead.is_hidden_by_mapping(), unused.is_none());
+    }
+    end.readahead.as_mut().unwrap().wanted = 100;
+    assert_eq!(of(&end).unwrap().unused_pages, Some(0), "none, whatever was mapped");
     end.sees_reads = false;
     assert_eq!(of(&end).unwrap().unused_pages, None);
     end.readahead = None;

@@ -23,6 +23,12 @@ pub fn no_cost_of_samples() -> Missing {
     gap("cost.spin", "not-counted", why.to_string(), None)
 }
 
+/// Where only some waiters are followed.
+pub fn no_spin_of_some() -> Missing {
+    let why = "what the CPUs spend spinning is sampled of the whole machine, and not of whom was asked for";
+    gap("spin", "filtered", why.to_string(), Some("leave --pid, --comm and --cgroup out"))
+}
+
 /// `has_releases`: the kernel says who releases a lock.
 pub fn no_holders(has_releases: bool) -> Missing {
     let (reason, why, remedy) = match has_releases {

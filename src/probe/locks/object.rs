@@ -12,7 +12,7 @@ use crate::host::cgroups::Hierarchy;
 use crate::probe::filter::{COMM_BYTES, Filter};
 use crate::probe::libbpf::{self, refusal};
 use crate::probe::skel::locks::{LocksSkel, LocksSkelBuilder, OpenLocksSkel};
-use crate::wire::locks::Source;
+use crate::wire::locks::{PLACES, PROCESS_PLACES, Source};
 
 /// Which programs this kernel takes.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +62,8 @@ fn size(open: &mut OpenLocksSkel<'_>, cpus: u32, wanted: Wanted, options: &Optio
     maps.locks.set_max_entries(options.room.max(1))?;
     maps.lock_cpus.set_max_entries(cpus)?;
     maps.spins.set_max_entries(cpus)?;
+    maps.recent_locks.set_max_entries(cpus * PLACES)?;
+    maps.recent_processes.set_max_entries(cpus * PROCESS_PLACES)?;
     maps.lock_scratch.set_max_entries(cpus)?;
     // Storage of tasks came with 4cf1bc1f1045 (5.11).
     maps.sleeps.set_autocreate(wanted.source == Source::Events)?;

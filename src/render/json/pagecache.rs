@@ -103,6 +103,7 @@ fn ahead(of: &Readahead) -> Value {
     };
     json!({
         "by": by, "calls": of.calls, "asked_pages": of.asked_pages, "wanted_pages": of.wanted_pages,
+        "mapped_pages": of.mapped_pages,
         "unused_pages": of.unused_pages,
     })
 }

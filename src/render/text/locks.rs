@@ -2,7 +2,7 @@
 
 use super::{bytes, clean, count, fitted, footer, short, significant, table, time};
 use crate::analyze::locks::holders::{Holder, Waiter};
-use crate::analyze::locks::{By, LockRow, LockSummary};
+use crate::analyze::locks::{LockRow, LockSummary};
 use crate::envelope::Envelope;
 
 /// How the text looks.
@@ -93,7 +93,7 @@ fn headline(summary: &LockSummary, style: Style) -> String {
         "Nobody waited for a lock.\n".to_string()
     } else {
         format!(
-            "{}  in {} {} waits/s, {} of waiting per second, {} % of it spinning\n",
+            "{}  in {} {} waits/s, {} of waiting per second, {} % of it for spinlocks\n",
             bold("locks"),
             time(summary.duration_ns),
             short(summary.contentions_per_second()),
@@ -228,9 +228,9 @@ fn stacks(summary: &LockSummary, style: Style) -> String {
         } else {
             String::new()
         };
-        let known = if row.by == By::Caller { String::new() } else { format!("{}: ", clean(&row.name)) };
         format!(
-            "{known}{about}{} in {} waits{ways}\n  {}{more}\n",
+            "{}: {about}{} in {} waits{ways}\n  {}{more}\n",
+            clean(&row.name),
             time(stack.wait_ns),
             count(stack.contentions),
             frames.join(" < ")

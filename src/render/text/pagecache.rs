@@ -155,6 +155,9 @@ fn readahead(summary: &PagecacheSummary) -> String {
             count(unused),
             significant(100.0 * unused as f64 / asked as f64, 3)
         ),
+        _ if of.is_hidden_by_mapping() => {
+            "; how many of them were read for nobody is not known, for programs map files".to_string()
+        }
         _ => String::new(),
     };
     format!("read-ahead  {} pages in {} calls{unused}\n", count(of.asked_pages), count(of.calls))
@@ -234,6 +237,7 @@ mod tests {
                 calls: 2,
                 asked_pages: 64,
                 wanted_pages: Some(16),
+                mapped_pages: Some(0),
                 unused_pages: Some(48),
             }),
             paths: vec![PathSummary {

@@ -61,6 +61,7 @@ fn memory_keeps_what_is_known_and_nothing_else() {
         calls: 1,
         asked_pages: 100,
         wanted_pages: unused_pages.map(|unused| 100 - unused),
+        mapped_pages: None,
         unused_pages,
     };
     let summary = PagecacheSummary {
