@@ -191,10 +191,6 @@ static __always_inline void end_carried(struct wire_vector *vector)
 	vector->carried[i]++;
 }
 
-/* The task's name is taken of one in so many timed interrupts: that costs as much as all the rest.
- */
-#define NAME_EVERY 8
-
 /* Into what a timed interrupt came. */
 static __noinline int note_interrupted(__u32 place)
 {
@@ -213,7 +209,7 @@ static __noinline int note_interrupted(__u32 place)
 		vector->interrupted[INTERRUPTED_KERNEL]++;
 	else
 		vector->interrupted[INTERRUPTED_USER]++;
-	if (config.time_every > 1 && bpf_get_prandom_u32() % NAME_EVERY)
+	if (config.time_every > 1 && bpf_get_prandom_u32() % INTERRUPTED_NAME_EVERY)
 		return 0;
 	bpf_get_current_comm(name.comm, sizeof(name.comm));
 	count = bpf_map_lookup_elem(&interrupted_tasks, &name);

@@ -583,6 +583,10 @@ enum wire_interrupted {
 	INTERRUPTED_KINDS,
 };
 
+/* The name of the task that a timed interrupt came into is taken of one in so many: that costs as
+ * much as all the rest. */
+#define INTERRUPTED_NAME_EVERY 8
+
 /*
  * An interrupt vector, or a poll queue, whose polls stand in the place of interrupts. Two handlers
  * of one vector never run at once, nor do two polls of one queue, so that plain additions do;

@@ -256,7 +256,8 @@ fn vector(host: &Host, start: &Reading, end: &Reading, irq: u32, delta: &VectorS
         cpus: facts.cpus,
         allowed: facts.allowed,
         interrupts: delta.interrupts,
-        kernel: bracket(start, end, |later, earlier| later.total_since(earlier, irq)),
+        kernel: bracket(start, end, |later, earlier| later.total_since(earlier, irq))
+            .filter(|_| !were_restarted(start, end, &owners)),
         by_cpu: (0..).zip(delta.by_cpu.iter().copied()).filter(|(_, n)| *n > 0).collect(),
         unhandled: delta.unhandled,
         threaded: delta.threaded,
@@ -267,6 +268,14 @@ fn vector(host: &Host, start: &Reading, end: &Reading, irq: u32, delta: &VectorS
         into_kernel: delta.interrupted[1],
         into_user: delta.interrupted[2],
     }
+}
+
+/// Whether any vector of these drives was begun anew: a reset does that to all of them, and of those that have had more
+/// since than before it does not show.
+fn were_restarted(start: &Reading, end: &Reading, drives: &[&BlockDevice]) -> bool {
+    let (Some(first), Some(last)) = (&start.kernel_before, &end.kernel_after) else { return false };
+    let mut vectors = drives.iter().flat_map(|drive| &drive.vectors);
+    vectors.any(|vector| last.restarted_since(first, vector.irq))
 }
 
 /// How the completions of a vector are known.

@@ -39,6 +39,12 @@ const ATTRIBUTES: [&str; 13] = [
 pub fn of_device(device: &BlockDevice, key: &str) -> Option<&'static str> {
     let on_pci = device.pci_address.is_some();
     Some(match key {
+        // An NVMe drive whose bios become those of its paths.
+        "root_complex" | "link" | "msix_vectors" | "iommu" | "pci_address"
+            if !on_pci && device.is_nvme() && !device.request_based && !device.layers.is_empty() =>
+        {
+            "it is a multipath drive: its paths (layers) have it"
+        }
         "root_complex" | "link" | "msix_vectors" | "iommu" if !on_pci => "it is below no PCI function",
         "pci_address" => "it is below no PCI function",
         "root_complex" => "the path in sysfs names none",
@@ -55,6 +61,7 @@ pub fn of_device(device: &BlockDevice, key: &str) -> Option<&'static str> {
         "alias" => "only device-mapper devices have one",
         "backing_file" => "only loop devices have one",
         "poll_queues" => "its driver does not tell",
+        "writeback_throttle_us" => "the kernel has none for it",
         "scheduler" | "requests" | "rq_affinity" | "nomerges" if !device.request_based => {
             "it has no requests: bios go to it as they are"
         }

@@ -78,6 +78,14 @@ impl Interrupts {
         Some(self.since(earlier, number)?.values().sum())
     }
 
+    /// Whether that number was begun anew since `earlier`: a driver gave it back and took it again (a reset of NVMe), and
+    /// some CPU's count is lower than it was.
+    pub fn restarted_since(&self, earlier: &Self, number: u32) -> bool {
+        let counts = |of: &Self| of.lines.get(&number).map(|line| line.counts.clone());
+        let (Some(now), Some(then)) = (counts(self), counts(earlier)) else { return false };
+        now.iter().any(|(cpu, n)| then.get(cpu).is_some_and(|then| n.wrapping_sub(*then) >= 1 << 31))
+    }
+
     /// The same of one with a name.
     pub fn named_since(&self, earlier: &Self, name: &str) -> Option<u64> {
         Some(grown(self.named.get(name)?, earlier.named.get(name)?)?.values().sum())
@@ -134,6 +142,17 @@ garbage
         for text in ["", "\n", "no header\n 1: 2\n", "CPUx\n"] {
             assert_eq!(Interrupts::parse(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_counter_that_is_lower_than_it_was_was_begun_anew() {
+        let before = Interrupts::parse(TABLE).unwrap();
+        // From 2^32 - 6 to 4 it wrapped, from 17 to 3 it did not.
+        let wrapped = Interrupts::parse(&TABLE.replace("4294967290", "4")).unwrap();
+        assert!(!wrapped.restarted_since(&before, 24));
+        let anew = Interrupts::parse(&TABLE.replace(" 17 ", " 3 ")).unwrap();
+        assert!(anew.restarted_since(&before, 24) && !anew.restarted_since(&before, 9));
+        assert!(!anew.restarted_since(&before, 25), "nobody knows it");
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod sharing;
 use std::path::{Component, Path, PathBuf};
 
 pub use config::Config;
+pub use link::encoding;
 pub use path::hops;
 
 /// Where a device sits on PCI.

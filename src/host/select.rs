@@ -134,8 +134,12 @@ pub fn selection<'a>(host: &'a Host, root: &Path, names: &[String], all: bool) -
             host.devices.iter().partition(|device| !all && BlockDevice::is_placeholder(device));
         return Ok(Selection { devices, placeholders });
     }
-    let named: Vec<&BlockDevice> =
+    let mut named: Vec<&BlockDevice> =
         names.iter().map(|name| resolve(host, root, name)).collect::<Result<_>>()?;
+    // What is known of an NVMe multipath drive's links, vectors and queues is known of its paths.
+    let heads = named.iter().filter(|device| is_head(host, device));
+    let paths: Vec<&BlockDevice> = heads.filter_map(|head| requests_of(host, head)).flatten().collect();
+    named.extend(paths);
     let is_named = |device: &&BlockDevice| named.iter().any(|other| other.name == device.name);
     Ok(Selection { devices: host.devices.iter().filter(is_named).collect(), placeholders: Vec::new() })
 }

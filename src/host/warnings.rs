@@ -33,12 +33,15 @@ pub struct Warning {
 pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = Vec::new();
     // Namespaces and functions share what belongs to their drive.
-    let (mut drives, mut functions) = (BTreeSet::new(), BTreeSet::new());
+    let (mut drives, mut functions, mut links) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for device in devices {
         warnings.extend(of_drive(device).filter(|_| drives.insert(device.drive())));
         let function = device.pci_address.as_deref().unwrap_or(&device.name);
         if functions.insert(function) {
             warnings.extend(of_function(host, device));
+            if host.virtualization.is_none() {
+                warnings.extend(of_links(device, &mut links));
+            }
         }
         warnings.extend(of_disk(device));
         let own = |limit: &&Throttle| limit.own && limit.device == device.name;
@@ -88,9 +91,6 @@ fn of_function(host: &Host, device: &BlockDevice) -> Vec<Warning> {
         let remedy = Some(remedy.to_string());
         warnings.push(Warning { device: device.name.clone(), id, sentence, remedy });
     };
-    if let Some((sentence, remedy)) = device.link.as_ref().and_then(link_degraded) {
-        warn("link-degraded", sentence, remedy);
-    }
     if host.numa_nodes > 1 && device.pci_address.is_some() && device.numa_node.is_none() {
         warn(
             "numa-unknown",
@@ -102,6 +102,23 @@ fn of_function(host: &Host, device: &BlockDevice) -> Vec<Warning> {
         );
     }
     warnings
+}
+
+/// Its own link and those above it, which others share: each once. `told` has the functions at their lower ends.
+fn of_links<'a>(device: &'a BlockDevice, told: &mut BTreeSet<&'a str>) -> Vec<Warning> {
+    let own = device.link.iter().map(|link| (device.name.as_str(), "drive", link));
+    let above = device.hops.iter().skip(1).filter(|hop| told.insert(&hop.function));
+    let above = above.map(|hop| (hop.function.as_str(), "switch or bridge", &hop.link));
+    let warning = |(device, what, link): (&str, &str, &Link)| {
+        let (sentence, remedy) = link_degraded(link, what)?;
+        Some(Warning {
+            device: device.to_string(),
+            id: "link-degraded",
+            sentence,
+            remedy: Some(remedy.to_string()),
+        })
+    };
+    own.chain(above).filter_map(warning).collect()
 }
 
 /// How its queue is set.
@@ -260,8 +277,8 @@ fn counts_by_the_flag(device: &BlockDevice) -> bool {
     device.request_based || matches!(device.driver.as_deref(), Some("dm" | "md" | "nvme"))
 }
 
-/// The link below what the drive can do, and whether the port above it is the reason.
-fn link_degraded(link: &Link) -> Option<(String, &'static str)> {
+/// The link below what `what` at its lower end can do, and whether the port above it is the reason.
+fn link_degraded(link: &Link, what: &str) -> Option<(String, &'static str)> {
     let slower = link.max_speed_gts.is_some_and(|max| link.speed_gts < max);
     let narrower = link.max_width.is_some_and(|max| link.width < max);
     if !slower && !narrower {
@@ -275,7 +292,7 @@ fn link_degraded(link: &Link) -> Option<(String, &'static str)> {
     };
     let now = (link.speed_gts, link.width);
     let sentence = format!(
-        "the PCIe link runs at {} GT/s x{} and the drive can do {speed} GT/s x{width}{port}",
+        "the PCIe link runs at {} GT/s x{} and the {what} can do {speed} GT/s x{width}{port}",
         now.0, now.1
     );
     // The port explains what it cannot do better itself.
@@ -284,13 +301,14 @@ fn link_degraded(link: &Link) -> Option<(String, &'static str)> {
     let remedy = if by_port {
         "only another port can do more"
     } else {
-        "reseat the drive and its cable, and look for a limit in the firmware's settings"
+        "reseat it and its cable, and look for a limit in the firmware's settings"
     };
     Some((sentence, remedy))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Hop;
     use super::super::idle::IdleState;
     use super::super::nvme::Health;
     use super::super::nvme::identity::Identity;
@@ -337,15 +355,18 @@ mod tests {
 
     #[test]
     fn a_link_is_degraded_only_below_the_drives_own_maximum() {
-        assert_eq!(link_degraded(&link(16.0, 4)), None);
-        assert!(link_degraded(&link(8.0, 4)).is_some());
-        assert!(link_degraded(&link(16.0, 2)).is_some());
-        assert_eq!(link_degraded(&Link { max_speed_gts: None, max_width: None, ..link(2.5, 1) }), None);
+        assert_eq!(link_degraded(&link(16.0, 4), "drive"), None);
+        assert!(link_degraded(&link(8.0, 4), "drive").is_some());
+        assert!(link_degraded(&link(16.0, 2), "drive").is_some());
+        assert_eq!(
+            link_degraded(&Link { max_speed_gts: None, max_width: None, ..link(2.5, 1) }, "drive"),
+            None
+        );
     }
 
     #[test]
     fn another_port_is_the_remedy_only_where_the_port_is_the_reason() {
-        let remedy = |link: Link| link_degraded(&link).unwrap().1;
+        let remedy = |link: Link| link_degraded(&link, "drive").unwrap().1;
         let at = |speed, width, of: Link| Link {
             port_max_speed_gts: Some(speed),
             port_max_width: Some(width),
@@ -395,6 +416,27 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_link_above_drives_is_told_once_and_never_in_a_virtual_machine() {
+        let mut devices = drives();
+        let uplink = Hop { function: "0000:00:01.0".into(), link: link(8.0, 2), ..Hop::default() };
+        for device in &mut devices {
+            device.identity = None;
+            device.link = Some(link(16.0, 4));
+            let function = device.pci_address.clone().unwrap();
+            device.hops = vec![Hop { function, link: link(16.0, 4), ..Hop::default() }, uplink.clone()];
+        }
+        let mut host = Host { devices, ..Host::default() };
+        assert!(told(&host).contains(&("0000:00:01.0".to_string(), "link-degraded")));
+        assert_eq!(told(&host).iter().filter(|(_, id)| *id == "link-degraded").count(), 1);
+        let shown: Vec<&BlockDevice> = host.devices.iter().collect();
+        let all = warnings(&host, &shown);
+        let sentence = &all.iter().find(|warning| warning.id == "link-degraded").unwrap().sentence;
+        assert_eq!(sentence, "the PCIe link runs at 8 GT/s x2 and the switch or bridge can do 16 GT/s x4");
+        host.virtualization = Some("kvm".into());
+        assert!(told(&host).iter().all(|(_, id)| *id != "link-degraded"), "{:?}", told(&host));
+    }
+
+    #[test]
     fn deep_sleep_and_slow_cpus_are_told_where_a_drive_could_mind() {
         let state = |exit_us| IdleState {
             name: Some(format!("C{exit_us}")),
@@ -440,8 +482,10 @@ mod tests {
 
     #[test]
     fn the_port_is_named_where_it_is_known() {
-        let text =
-            link_degraded(&Link { port_max_speed_gts: Some(8.0), port_max_width: Some(4), ..link(8.0, 4) });
+        let text = link_degraded(
+            &Link { port_max_speed_gts: Some(8.0), port_max_width: Some(4), ..link(8.0, 4) },
+            "drive",
+        );
         let (sentence, remedy) = text.unwrap();
         assert!(sentence.ends_with("the port above it can do 8 GT/s x4"), "{sentence}");
         assert_eq!(remedy, "only another port can do more");

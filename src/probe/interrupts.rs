@@ -141,6 +141,15 @@ impl InterruptProbe {
     /// Opens the window of a probe that was prepared.
     pub fn begin(&mut self) -> Result<()> {
         let before = self.kernel();
+        if before.0.is_none() && self.places.numbers().next().is_some() {
+            self.missing.push(Missing {
+                part: Some("check".to_string()),
+                reason: "not-readable".to_string(),
+                why: "/proc/interrupts cannot be read, so that the interrupts were not checked against the kernel's count"
+                    .to_string(),
+                ..Missing::default()
+            });
+        }
         self.start = self.reading(before, false)?;
         self.start.at_ns = now_ns();
         self.run(true)?;

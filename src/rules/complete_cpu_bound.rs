@@ -139,7 +139,7 @@ fn by_profile(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Held> {
     let profile = cpu::profile(s)?;
     let ours = cpu::interrupt_io_share(profile).filter(|ours| *ours >= IO_SHARE)?;
     let one = p.active_queues() == 1;
-    let per_io = |class| profile.class_ns(class).unwrap_or(0) as f64 / p.ios.max(1) as f64;
+    let per_io = |class| super::class_ns(s, profile, class).unwrap_or(0) as f64 / p.ios.max(1) as f64;
     let interrupt_ns = per_io(CpuClass::Irq) + per_io(CpuClass::Softirq);
     let mut evidence = vec![
         format!(

@@ -8,6 +8,9 @@ use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::load::{LoadSummary, WORKER_SATURATED};
 use crate::units::in_percent;
 
+/// A thread cannot use more than one CPU; a sample more or less can be counted.
+const MOST_OF_A_THREAD: f64 = 1.02;
+
 /// A worker below `WORKER_SATURATED` that used at least this much counts as limited when the
 /// interrupts fill up the rest.
 pub const WORKER_BUSY: f64 = 0.70;
@@ -223,7 +226,7 @@ pub enum Saturation {
     WithInterrupts(Workers, f64),
     /// The loop driver's kernel thread does.
     LoopThread(f64),
-    /// A thread of somebody else's load does: name, pid, share of a CPU.
+    /// A process of somebody else's load does, as much as one thread can: name, pid, share of a CPU.
     Thread(String, u32, f64),
     /// All CPUs are busy, and with I/O.
     Machine(f64),
@@ -260,6 +263,8 @@ pub fn saturation(s: &Summaries<'_>) -> Option<Saturation> {
     if s.load.is_none()
         && let Some((name, pid, ns)) = profile.top.first()
         && *ns as f64 >= profile.duration_ns as f64 * WORKER_SATURATED
+        // Samples know the process: more than one thread can use is several, none of which need be full.
+        && *ns as f64 <= profile.duration_ns as f64 * MOST_OF_A_THREAD
         && thread_io_share(profile, name) >= 0.5
     {
         return Some(Saturation::Thread(name.clone(), *pid, *ns as f64 / profile.duration_ns as f64));

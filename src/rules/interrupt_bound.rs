@@ -37,7 +37,7 @@ How it is computed
 
 From which numbers
   interrupts.vectors[].by_cpu, .handler, .completions_per_interrupt; interrupts.softirq;
-  interrupts.devices[].in_softirq, .in_remote_softirq.
+  interrupts.devices[].completed.softirq, .completed.remote_softirq.
 
 When it is wrong
   - It is an estimate from a sample, whose size the evidence names. What an interrupt takes outside its

@@ -36,7 +36,7 @@ How it is computed
 
 From which numbers
   latency.devices[].ops.read, .write and .fua bytes; with biopsy's own load, its reads over its own time.
-  devices[].hops[].link: speed_gts, width, payload_bytes, usable_bytes_per_second.
+  devices[].links[].link: speed_gts, width, payload_bytes, usable_bytes_per_second.
 
 When it is wrong
   - Devices below a switch that were not traced (-d) use the uplink as well, unseen: it may be full earlier.

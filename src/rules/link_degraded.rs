@@ -32,7 +32,7 @@ How it is computed
   maximum, also where the port can do no more.
 
 From which numbers
-  devices[].hops[].link: speed_gts, width, max_speed_gts, max_width, port_max_speed_gts, port_max_width,
+  devices[].links[].link: speed_gts, width, max_speed_gts, max_width, port_max_speed_gts, port_max_width,
   usable_bytes_per_second; latency.devices[].ops.*.bytes.
 
 When it is wrong

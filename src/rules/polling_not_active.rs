@@ -32,7 +32,7 @@ How it is computed
   device. A warning from 50 % on, a note from 1 % on: less moves no mean.
 
 From which numbers
-  load.job.hipri; interrupts.devices[].in_interrupt, .in_softirq, .in_remote_softirq, .ios; what foreign-io
+  load.job.hipri; interrupts.devices[].completed (interrupt, softirq, remote_softirq), .ios; what foreign-io
   counts; devices[].poll_queues.
 
 When it is wrong

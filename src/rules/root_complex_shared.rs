@@ -36,7 +36,7 @@ How it is computed
 
 From which numbers
   scaling.drives[].alone_bytes_per_second, .together_bytes_per_second; scaling.worker_percent,
-  .machine_percent; host.devices[].root_complex and .hops[].link.
+  .machine_percent; devices[].root_complex and .links[].link.
 
 When it is wrong
   - Drives that grow slower for reasons of their own between the two runs: heat, garbage collection, a

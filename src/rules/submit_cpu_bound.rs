@@ -90,7 +90,7 @@ fn finding(s: &Summaries<'_>, saturation: &Saturation, operations: u64) -> Findi
         evidence.push(format!("per operation the load uses {}", cpu::per_operation(load, operations)));
     }
     if let Some(profile) = cpu::profile(s) {
-        let class = |class| profile.class_ns(class).unwrap_or(0) as f64 / operations as f64;
+        let class = |class| super::class_ns(s, profile, class).unwrap_or(0) as f64 / operations as f64;
         numbers.insert("kthread_ns_per_operation", class(CpuClass::Kthread));
         numbers.insert("interrupt_ns_per_operation", class(CpuClass::Irq) + class(CpuClass::Softirq));
         numbers.insert("machine_busy_percent", percent(cpu::machine_busy(profile)));
@@ -161,7 +161,8 @@ fn describe(s: &Summaries<'_>, saturation: &Saturation) -> (String, f64, String)
             format!("{name} ({pid})"),
             0.5,
             format!(
-                "The CPU is the limit: thread {name} ({pid}) uses {} of a CPU, most of it for block I/O.",
+                "The CPU is the limit: {name} ({pid}) uses {} of a CPU, as much as one thread can, most of it for block \
+                 I/O.",
                 in_percent(*share)
             ),
         ),

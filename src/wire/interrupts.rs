@@ -9,6 +9,9 @@ use crate::hist::{BUCKETS, Histogram, SUB_BITS};
 use crate::host::counters::Counters;
 use crate::host::interrupts::Interrupts;
 
+/// `INTERRUPTED_NAME_EVERY`: of so many timed interrupts the name of the task is taken of one, at random. Of all where
+/// all are timed.
+pub const NAME_EVERY: u32 = 8;
 /// `CARRIED_BUCKETS`.
 pub const CARRIED_BUCKETS: usize = (16 - SUB_BITS as usize + 1) << SUB_BITS;
 /// `enum wire_interrupted`: the idle task, a kernel thread, a thread of a process.

@@ -36,12 +36,21 @@ pub fn link(function: &Path, payload: Option<u32>, aspm: Option<Aspm>) -> Option
 ///
 /// 8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s; at 64 GT/s a FLIT of 256 bytes has 242 for packets.
 pub fn raw_bytes_per_second(speed_gts: f64, width: u32) -> f64 {
-    let encoding = match speed_gts {
-        slow if slow < 8.0 => 8.0 / 10.0,
-        fast if fast < 64.0 => 128.0 / 130.0,
-        _ => 242.0 / 256.0,
-    };
-    speed_gts * 1e9 * encoding * f64::from(width) / 8.0
+    speed_gts * 1e9 * encoded(speed_gts).1 * f64::from(width) / 8.0
+}
+
+/// How bits are coded on a link of that speed, as it is called: `128b/130b`.
+pub fn encoding(speed_gts: f64) -> &'static str {
+    encoded(speed_gts).0
+}
+
+/// The encoding's name, and what it leaves of the rate.
+fn encoded(speed_gts: f64) -> (&'static str, f64) {
+    match speed_gts {
+        slow if slow < 8.0 => ("8b/10b", 8.0 / 10.0),
+        fast if fast < 64.0 => ("128b/130b", 128.0 / 130.0),
+        _ => ("FLIT 242/256", 242.0 / 256.0),
+    }
 }
 
 /// What is left of the line rate for data where each packet carries so many bytes of it.

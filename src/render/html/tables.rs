@@ -330,11 +330,14 @@ fn classes(s: &Summaries<'_>, profile: &ProfileSummary) -> String {
         ("idle", CpuClass::Idle),
     ];
     let rows = classes.iter().map(|(name, class)| {
-        let samples = profile.classes.get(class).copied().unwrap_or(0);
-        let share = samples as f64 / profile.samples as f64;
+        let Some(ns) = rules::class_ns(s, profile, *class) else {
+            return vec![text(name), text("-"), text("-"), Cell::Raw(String::new())];
+        };
+        let cpus = ns as f64 / profile.duration_ns.max(1) as f64;
+        let share = cpus / f64::from(profile.cpus.max(1));
         vec![
             text(name),
-            Cell::Number(format!("{:.2}", share * f64::from(profile.cpus))),
+            Cell::Number(format!("{cpus:.2}")),
             Cell::Number(format!("{:.1} %", share * 100.0)),
             Cell::Raw(meter(share)),
         ]

@@ -7,6 +7,7 @@ use crate::host::absence;
 use crate::host::idle::{IdleState, Wakeup};
 use crate::host::nvme::Health;
 use crate::host::nvme::identity::Identity;
+use crate::host::pci::encoding;
 use crate::host::pci::sharing::{self, RootComplex, SharedLink};
 use crate::host::select::Selection;
 use crate::host::warnings::Warning;
@@ -19,11 +20,16 @@ pub fn devices(envelope: &Envelope, host: &Host, selection: &Selection, warnings
     add("host", machine(host));
     add("cpus", cpus(host));
     add("nodes", host.nodes.iter().map(|node| self::node(host, node)).collect());
-    add("devices", selection.devices.iter().map(|device| self::device(host, device)).collect());
+    add("devices", list(host, &selection.devices));
     add("not_shown", selection.placeholders.iter().map(|device| device.name.as_str()).collect());
     add("topology", topology(host, &selection.devices));
     add("warnings", json!(warnings));
     super::line(object)
+}
+
+/// The devices, as every result that names some lists them.
+pub fn list(host: &Host, devices: &[&BlockDevice]) -> Value {
+    devices.iter().map(|device| self::device(host, device)).collect()
 }
 
 fn machine(host: &Host) -> Value {
@@ -113,6 +119,7 @@ fn device(host: &Host, device: &BlockDevice) -> Value {
         "rq_affinity": device.rq_affinity,
         "nomerges": device.nomerges,
         "iostats": device.iostats,
+        "writeback_throttle_us": device.writeback_throttle_us,
         "rotational": device.rotational,
         "write_cache": device.write_cache,
         "logical_block_bytes": known(u64::from(device.logical_block_bytes)),
@@ -190,6 +197,7 @@ fn link(link: &Link) -> Value {
         "max_width": link.max_width,
         "port_max_speed_gts": link.port_max_speed_gts,
         "port_max_width": link.port_max_width,
+        "encoding": encoding(link.speed_gts),
         "raw_bytes_per_second": link.raw_bytes_per_second.round() as u64,
         "payload_bytes": link.payload_bytes,
         "usable_bytes_per_second": whole(link.usable_bytes_per_second),

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::analyze::cpu::{self, CpuRow, CpuSummary, TIMES};
 use crate::analyze::stacks::CpuClass;
 use crate::findings::Diagnosis;
+use crate::host::BlockDevice;
 use crate::rules::{self, Summaries};
 
 /// Classes of CPU time that cost something.
@@ -31,6 +32,8 @@ pub fn object(
     object.insert("not_examined".into(), json!(diagnosis.not_examined));
     object.insert("cpu".into(), cpu(s));
     object.insert("host".into(), json!(s.host));
+    let used: Vec<&BlockDevice> = s.host.devices.iter().filter(|device| !device.is_placeholder()).collect();
+    object.insert("devices".into(), super::devices::list(s.host, &used));
     object.extend(command_status.map(|status| ("command_status".to_string(), json!(status))));
     object.extend(bodies.into_iter().map(|(noun, body)| (noun.to_string(), body)));
     object

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{counts, line, object, times};
 use crate::analyze::interrupts::{Carried, DeviceInterrupts, InterruptSummary, PollSummary, VectorSummary};
 use crate::envelope::Envelope;
+use crate::wire::interrupts::NAME_EVERY;
 
 /// The view as one line. `command_status` is there when a command was measured.
 pub fn render(
@@ -41,6 +42,8 @@ pub fn body(summary: &InterruptSummary, time_every: u32) -> Map<String, Value> {
     add("devices", summary.devices.iter().map(device).collect());
     let tasks = summary.tasks.iter().map(|(comm, n)| json!({"comm": comm, "samples": n}));
     add("interrupted_tasks", tasks.collect());
+    // What a sample stands for: so many timed interrupts that came into a task.
+    add("interrupted_tasks_one_of", json!(if time_every > 1 { NAME_EVERY } else { 1 }));
     all
 }
 

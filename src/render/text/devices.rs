@@ -400,6 +400,24 @@ fn details(host: &Host, device: &BlockDevice) -> String {
         let whose = if host.virtualization.is_some() { " (as the hypervisor shows it)" } else { "" };
         format!("link {raw} GB/s raw, {usable} usable{whose}")
     }));
+    // What the drive's own link can carry is of no use where the way on is narrower.
+    let narrowest =
+        device.hops.iter().min_by(|a, b| a.link.raw_bytes_per_second.total_cmp(&b.link.raw_bytes_per_second));
+    let narrowest = narrowest.filter(|hop| {
+        host.virtualization.is_none()
+            && device
+                .link
+                .as_ref()
+                .is_some_and(|own| hop.link.raw_bytes_per_second < own.raw_bytes_per_second)
+    });
+    parts.extend(narrowest.map(|hop| {
+        let usable = gigabytes(hop.link.usable_bytes_per_second);
+        format!(
+            "narrowest above it the link of {}: {}, {usable} usable",
+            clean(&hop.function),
+            link(&hop.link)
+        )
+    }));
     parts.extend(
         device.link.as_ref().and_then(|link| link.payload_bytes).map(|size| format!("payload {size} B")),
     );
@@ -433,9 +451,23 @@ fn details(host: &Host, device: &BlockDevice) -> String {
         parts.push(format!("blocks {}/{} B", device.logical_block_bytes, device.physical_block_bytes));
     }
     parts.extend(device.write_cache.as_deref().map(clean));
+    parts.extend(device.writeback_throttle_us.map(|us| match us {
+        0 => "write-back throttling off".to_string(),
+        us => format!("write-back throttling at {}", time(us.saturating_mul(1_000))),
+    }));
+    parts.extend(settings(device));
     parts.extend(limits(host, device));
     parts.extend(host.costs.iter().filter(|cost| cost.device == device.name).filter_map(cost));
     fold(&format!("{}: ", clean(&device.name)), parts) + "\n"
+}
+
+/// Settings of its queue, in the words of sysfs, that are not as the kernel sets them by itself.
+fn settings(device: &BlockDevice) -> Vec<String> {
+    let mut parts = Vec::new();
+    parts.extend(device.rq_affinity.filter(|value| *value != 1).map(|value| format!("rq_affinity {value}")));
+    parts.extend(device.nomerges.filter(|value| *value != 0).map(|value| format!("nomerges {value}")));
+    parts.extend(device.iostats.filter(|on| !on).map(|_| "iostats 0".to_string()));
+    parts
 }
 
 /// What an NVMe drive tells of itself.
@@ -473,6 +505,11 @@ fn told(identity: &Identity) -> Vec<String> {
     if let Some(health) = &identity.health {
         parts.extend(health.temperature.map(|degrees| format!("{degrees} °C")));
         parts.push(format!("{} % worn", health.percent_used));
+        let throttled: u64 =
+            health.throttled_seconds.iter().flatten().map(|seconds| u64::from(*seconds)).sum();
+        if throttled > 0 {
+            parts.push(format!("throttled for {throttled} s of its life"));
+        }
         if health.media_errors > 0 {
             parts.push(counted(health.media_errors, "media error"));
         }

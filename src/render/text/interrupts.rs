@@ -1,6 +1,6 @@
 //! `biopsy interrupts` as text.
 
-use super::{clean, count, footer, short, significant, table, time};
+use super::{clean, count, counted, footer, short, significant, table, time};
 use crate::analyze::counting::Bracket;
 use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary, PollSummary, VectorSummary};
 use crate::envelope::Envelope;
@@ -53,7 +53,8 @@ pub fn render(
     out.push_str(&checks(summary, &devices));
     out.push_str(&footer::lost(envelope));
     out.push_str(&footer::cost(envelope));
-    if let Some(ns) = envelope.cost.ns_per_interrupt {
+    let came = summary.vectors.iter().any(|vector| vector.interrupts > 0);
+    if let Some(ns) = envelope.cost.ns_per_interrupt.filter(|_| came) {
         out.push_str(&format!("     {ns:.0} ns of it per interrupt, in the programs\n"));
     }
     if !style.brief {
@@ -310,18 +311,17 @@ fn checks(summary: &InterruptSummary, devices: &[&DeviceInterrupts]) -> String {
     }
     let known: Vec<(&VectorSummary, Bracket)> =
         summary.vectors.iter().filter_map(|vector| Some((vector, vector.kernel?))).collect();
-    if known.is_empty() {
-        return out;
+    if !known.is_empty() {
+        let sum = |of: fn(&(&VectorSummary, Bracket)) -> u64| known.iter().map(of).sum::<u64>();
+        let all = Bracket { min: sum(|(_, b)| b.min), max: sum(|(_, b)| b.max) };
+        let seen = sum(|(vector, _)| vector.interrupts);
+        let lost = sum(|(vector, _)| vector.uncounted());
+        out.push_str(&format!(
+            "check interrupts of {}: seen {}\n",
+            counted(known.len() as u64, "vector"),
+            verdict(seen, lost, all)
+        ));
     }
-    let sum = |of: fn(&(&VectorSummary, Bracket)) -> u64| known.iter().map(of).sum::<u64>();
-    let all = Bracket { min: sum(|(_, b)| b.min), max: sum(|(_, b)| b.max) };
-    let seen = sum(|(vector, _)| vector.interrupts);
-    let lost = sum(|(vector, _)| vector.uncounted());
-    out.push_str(&format!(
-        "check interrupts of {} vectors: seen {}\n",
-        known.len(),
-        verdict(seen, lost, all)
-    ));
     for (vector, bracket) in known.iter().filter(|(v, bracket)| !bracket.holds(v.interrupts + v.uncounted()))
     {
         let verdict = verdict(vector.interrupts, vector.uncounted(), *bracket);
@@ -330,7 +330,9 @@ fn checks(summary: &InterruptSummary, devices: &[&DeviceInterrupts]) -> String {
     let unchecked = summary.vectors.len() - known.len();
     if unchecked > 0 {
         out.push_str(&format!(
-            "check interrupts: {unchecked} vectors are not in /proc/interrupts at both ends, or CPUs came or went\n"
+            "check interrupts: {} could not be checked: not in /proc/interrupts at both ends, or begun anew by a reset of \
+             the drive, or CPUs came or went\n",
+            counted(unchecked as u64, "vector")
         ));
     }
     out
