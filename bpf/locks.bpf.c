@@ -311,8 +311,7 @@ static __always_inline int end_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 
 
 	if (!waits)
 		return 0;
-	depth = drop_ended(row, waits, *(volatile __u32 *)&waits->depth, context);
-	*(volatile __u32 *)&waits->depth = depth;
+	depth = *(volatile __u32 *)&waits->depth;
 	for (__u32 i = 0; i < SPINS_DEEP; i++) {
 		__u32 at = depth - 1 - i;
 		struct wait *wait;
@@ -320,7 +319,8 @@ static __always_inline int end_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 
 		if (i >= depth)
 			break;
 		wait = wait_at(waits, at);
-		if (!any && wait->lock != lock)
+		/* Of another context: the next begin takes it away, or this one's end does. */
+		if (wait->context != context || (!any && wait->lock != lock))
 			continue;
 		*out = *wait;
 		barrier();
@@ -399,8 +399,8 @@ static __always_inline void add_waits(struct wire_lock *lock, const struct wire_
 	 * ways, which has more than one wait of each. */
 	if (~lock->flags & place->flags)
 		lock->flags |= place->flags;
-	extend_shared(&lock->not_min, &lock->max, &lock->lock, ~place->not_min);
-	extend_shared(&lock->not_min, &lock->max, &lock->lock, place->max);
+	raise_shared(&lock->lock, &lock->not_min, place->not_min);
+	raise_shared(&lock->lock, &lock->max, place->max);
 }
 
 /* The lock's row has what the place had. */
