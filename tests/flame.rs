@@ -78,7 +78,6 @@ fn what_cannot_be_compared_is_refused() {
         vec!["--diff", &good, "/dev/zero", "-o", &picture],
         vec!["--diff", &good, "/nowhere/at/all", "-o", &picture],
         vec!["--ios", "1", "2"],
-        vec!["--io-wait"],
         vec!["--on-cpu", "--off-cpu"],
         vec!["--folded", "--pprof"],
         vec!["--json", "-o", "-"],
@@ -98,6 +97,33 @@ fn what_cannot_be_compared_is_refused() {
         assert!(output.stdout.is_empty(), "{words:?}");
     }
     assert!(!fs::exists(&picture).unwrap(), "a picture of nothing");
+}
+
+/// Each with what it goes with, in one sentence, whatever rights there are.
+#[test]
+fn an_option_without_use_is_named() {
+    let folder = Folder::new("unfit");
+    let picture = folder.path("picture.svg");
+    for (words, option, with) in [
+        (&["--off-cpu", "-d", "X"][..], "--device", "--io"),
+        (&["--on-cpu", "-d", "X"], "--device", "--io"),
+        (&["--reclaim", "-d", "X"], "--device", "--io"),
+        (&["-d", "X"], "--device", "--io"),
+        (&["--on-cpu", "--min-block", "1ms"], "--min-block", "--off-cpu"),
+        (&["--lock-wait", "--min-block", "1ms"], "--min-block", "--off-cpu"),
+        (&["--off-cpu", "--unit", "ns"], "--unit", "--diff"),
+        (&["--on-cpu", "--durations", "1s", "1s"], "--durations", "--diff"),
+        (&["--io", "--ios", "1", "2"], "--ios", "--diff"),
+        (&["--lock-wait", "--io-wait"], "--io-wait", "--off-cpu"),
+        (&["--io", "--io-wait"], "--io-wait", "--off-cpu"),
+        (&["--on-cpu", "--io-wait"], "--io-wait", "--off-cpu"),
+    ] {
+        let output = biopsy(&[words, &["--for", "100ms", "-o", &picture]].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{words:?}: {said}");
+        assert!(said.contains(&format!("{option} goes with {with}")), "{words:?}: {said}");
+        assert!(output.stdout.is_empty() && !fs::exists(&picture).unwrap(), "{words:?}");
+    }
 }
 
 /// Times that are taken for samples would make each difference certain.

@@ -63,6 +63,9 @@ impl Format {
 }
 
 pub fn run(args: &Flame) -> Result<()> {
+    if let Some(why) = unfit(args) {
+        return Err(Refusal::Usage(why).into());
+    }
     let format = Format::of(args);
     let options = Options { width: args.width, min_share: args.min_width / 100.0 };
     let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format.word().1));
@@ -134,6 +137,40 @@ fn noun(format: Format) -> &'static str {
         Format::Picture => "picture",
         Format::Folded | Format::Pprof | Format::Speedscope => "stacks",
     }
+}
+
+/// An option that what is drawn has no use for. It is looked for here since clap does not: where an option requires one
+/// of a group and another of the group is there, clap holds that it cannot be had and lets the option pass.
+fn unfit(args: &Flame) -> Option<String> {
+    let kinds = [
+        (args.on_cpu, "--on-cpu"),
+        (args.off_cpu, "--off-cpu"),
+        (args.lock_wait, "--lock-wait"),
+        (args.io, "--io"),
+        (args.reclaim, "--reclaim"),
+        (args.diff.is_some(), "--diff"),
+        // It may stand beside --off-cpu, which is the one that is named then.
+        (args.io_wait, "--io-wait"),
+    ];
+    let kind = kinds.into_iter().find(|(is_named, _)| *is_named).map(|(_, name)| name);
+    let options: [(bool, &str, &[&str]); 6] = [
+        (args.io_wait, "--io-wait", &["--off-cpu", "--io-wait"]),
+        (!args.devices.is_empty(), "--device", &["--io"]),
+        (args.min_block.is_some(), "--min-block", &["--off-cpu", "--io-wait"]),
+        (!args.ios.is_empty(), "--ios", &["--diff"]),
+        (!args.durations.is_empty(), "--durations", &["--diff"]),
+        (args.unit.is_some(), "--unit", &["--diff"]),
+    ];
+    let (_, option, with) = options
+        .into_iter()
+        .find(|(is_named, _, with)| *is_named && !kind.is_some_and(|k| with.contains(&k)))?;
+    let with = with[0];
+    Some(match kind {
+        Some(kind) => format!(
+            "{option} goes with {with} and not with {kind}: leave {option} out, or say {with} in place of {kind}"
+        ),
+        None => format!("{option} goes with {with}: say that as well, or leave {option} out"),
+    })
 }
 
 fn what(args: &Flame) -> What {
@@ -279,4 +316,103 @@ fn trust(taken: &Taken, max_loss: f64) -> Result<()> {
         summary.lost
     ))
     .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+    use crate::cli::{Cli, Verb};
+
+    /// What can be drawn, as it is asked for.
+    const KINDS: [(&str, &[&str]); 9] = [
+        ("none", &[]),
+        ("on-cpu", &["--on-cpu"]),
+        ("off-cpu", &["--off-cpu"]),
+        ("io-wait", &["--io-wait"]),
+        ("both", &["--off-cpu", "--io-wait"]),
+        ("lock-wait", &["--lock-wait"]),
+        ("io", &["--io"]),
+        ("reclaim", &["--reclaim"]),
+        ("diff", &["--diff", "a", "b"]),
+    ];
+
+    const WINDOW: &[&str] = &["none", "on-cpu", "off-cpu", "io-wait", "both", "lock-wait", "io", "reclaim"];
+    const ALL: &[&str] =
+        &["none", "on-cpu", "off-cpu", "io-wait", "both", "lock-wait", "io", "reclaim", "diff"];
+
+    /// All other options, and what each goes with.
+    const OPTIONS: [(&[&str], &[&str]); 23] = [
+        (&["--device", "sda"], &["io"]),
+        (&["--ios", "1", "2"], &["diff"]),
+        (&["--durations", "1s", "1s"], &["diff"]),
+        (&["--unit", "samples"], &["diff"]),
+        (&["--unit", "ns"], &["diff"]),
+        (&["--for", "1s"], WINDOW),
+        (&["--pid", "1"], WINDOW),
+        (&["--comm", "fio"], WINDOW),
+        (&["--cgroup", "/"], WINDOW),
+        (&["--output", "x"], ALL),
+        (&["--json"], ALL),
+        (&["--folded"], WINDOW),
+        (&["--pprof"], WINDOW),
+        (&["--speedscope"], WINDOW),
+        (&["--width", "800"], ALL),
+        (&["--min-width", "1%"], ALL),
+        (&["--freq", "99"], &["none", "on-cpu"]),
+        (&["--max-cost", "1%"], &["off-cpu", "io-wait", "both", "lock-wait", "io", "reclaim"]),
+        (&["--min-block", "1ms"], &["off-cpu", "io-wait", "both"]),
+        (&["--max-loss", "1"], WINDOW),
+        (&["--no-cost"], WINDOW),
+        (&["--", "true"], WINDOW),
+        (&["--color", "never"], ALL),
+    ];
+
+    fn is_right(words: &[&[&str]]) -> bool {
+        let line = ["biopsy", "flame"].into_iter().chain(words.iter().copied().flatten().copied());
+        match Cli::try_parse_from(line).map(|cli| cli.verb) {
+            Ok(Verb::Flame(args)) => unfit(&args).is_none(),
+            Ok(verb) => panic!("{verb:?}"),
+            Err(_) => false,
+        }
+    }
+
+    #[test]
+    fn no_option_is_passed_over() {
+        for (option, with) in OPTIONS {
+            for (kind, words) in KINDS {
+                let right = with.contains(&kind);
+                assert_eq!(is_right(&[words, option]), right, "{words:?} {option:?}");
+                // Nor does it matter which comes first; what follows `--` is the command.
+                if option[0] != "--" {
+                    assert_eq!(is_right(&[option, words]), right, "{option:?} {words:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_drawn_is_one_thing() {
+        for (at, (one, words)) in KINDS.iter().enumerate().skip(1) {
+            for (other, others) in &KINDS[at + 1..] {
+                // Twice the same option is refused by itself.
+                let right = (*one, *other) == ("off-cpu", "io-wait");
+                assert_eq!(is_right(&[words, others]), right, "{one} and {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_is_looked_at() {
+        let cli = Cli::command();
+        let flame = cli.find_subcommand("flame").unwrap();
+        let looked_at: Vec<&str> = (KINDS.iter().map(|(_, words)| *words))
+            .chain(OPTIONS.iter().map(|(words, _)| *words))
+            .flat_map(|words| words.iter().filter_map(|word| word.strip_prefix("--")))
+            .collect();
+        for name in flame.get_arguments().filter_map(|arg| arg.get_long()) {
+            assert!(looked_at.contains(&name) || name == "help", "--{name}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use super::{Submitters, cost, duration, percent};
 #[derive(Debug, Args)]
 #[command(
     group = clap::ArgGroup::new("what").args(["on_cpu", "off_cpu", "lock_wait", "io", "reclaim", "diff"]),
-    group = clap::ArgGroup::new("followed").args(["off_cpu", "lock_wait", "io", "reclaim"]),
+    group = clap::ArgGroup::new("followed").args(["off_cpu", "io_wait", "lock_wait", "io", "reclaim"]).multiple(true),
     group = clap::ArgGroup::new("format").args(["folded", "pprof", "speedscope"]),
     after_help = "\
 The picture is an SVG that works alone in a browser: hover, click to zoom, search. Below the name of a thread (or of a \
@@ -31,8 +31,8 @@ pub struct Flame {
     /// How long tasks are off the CPU, by where they went to sleep.
     #[arg(long)]
     pub off_cpu: bool,
-    /// With --off-cpu: only waits for I/O, and those that no signal ends.
-    #[arg(long, requires = "off_cpu")]
+    /// Of --off-cpu, which it stands for: only waits for I/O, and those that no signal ends.
+    #[arg(long)]
     pub io_wait: bool,
     /// How long locks are waited for, by lock and by who waits.
     #[arg(long)]
@@ -42,7 +42,7 @@ pub struct Flame {
     #[arg(long)]
     pub io: bool,
     /// With --io: only this device: name, /dev path, major:minor or a by-id path. Can be repeated.
-    #[arg(short, long = "device", value_name = "DEV", requires = "io")]
+    #[arg(short, long = "device", value_name = "DEV")]
     pub devices: Vec<String>,
     /// How long memory is reclaimed, by who has to.
     #[arg(long)]
@@ -52,15 +52,15 @@ pub struct Flame {
         "max_cost", "max_loss", "no_cost", "pids", "comms", "cgroups"])]
     pub diff: Option<Vec<PathBuf>>,
     /// With --diff: I/Os done in each, to compare per I/O.
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], requires = "diff", conflicts_with = "durations",
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with = "durations",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub ios: Vec<u64>,
     /// With --diff: how long each took (10s), to compare per second.
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], requires = "diff", value_parser = duration)]
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], value_parser = duration)]
     pub durations: Vec<Duration>,
-    /// With --diff: what the files count.
-    #[arg(long, value_enum, default_value_t = FoldedUnit::Samples, requires = "diff")]
-    pub unit: FoldedUnit,
+    /// With --diff: what the files count (samples).
+    #[arg(long, value_enum)]
+    pub unit: Option<FoldedUnit>,
     /// Measure for this long (10s, 500ms, 2m).
     #[arg(long = "for", alias = "duration", value_name = "TIME", value_parser = duration)]
     pub length: Option<Duration>,
@@ -97,7 +97,7 @@ pub struct Flame {
     #[arg(long, value_name = "PERCENT", default_value = "1%", requires = "followed", value_parser = cost)]
     pub max_cost: f64,
     /// With --off-cpu: waits that are shorter have no stack; they are counted.
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "off_cpu")]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub min_block: Option<Duration>,
     /// Loss in percent of the samples or waits above which the exit code is 4.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]

@@ -27,7 +27,7 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
         return Err(Refusal::Usage("--diff takes two files of folded text".to_string()).into());
     };
     let mut sink = Sink::open(Some(path))?;
-    let unit = match args.unit {
+    let unit = match args.unit.unwrap_or(FoldedUnit::Samples) {
         FoldedUnit::Samples => Unit::Samples,
         FoldedUnit::Ns => Unit::Nanoseconds,
     };
