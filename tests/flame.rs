@@ -128,13 +128,34 @@ fn an_option_without_use_is_named() {
 
 /// Times that are taken for samples would make each difference certain.
 #[test]
-fn a_difference_of_times_wants_their_unit() {
+fn a_difference_of_times_is_never_certain() {
     let folder = Folder::new("unit");
-    let (before, after) = (folder.file("a", "fio;read 2000000000\n"), folder.file("b", "fio;read 1\n"));
+    // 11 ms and 7 ms, which would be a difference between samples.
+    let (before, after) = (
+        folder.file("a", "fio;read 11000000\nfio;write 1\n"),
+        folder.file("b", "fio;read 7000000\nfio;write 9\n"),
+    );
     let picture = folder.path("diff.svg");
-    for (words, warns) in [(&[][..], true), (&["--unit", "ns"], false)] {
-        let output = biopsy(&[&["--diff", &before, &after, "-o", &picture], words].concat());
+    for (files, words, warns, is_time) in [
+        ([&before, &after], &[][..], true, true),
+        // One of the two is enough.
+        ([&after, &before], &[], true, true),
+        ([&before, &after], &["--unit", "ns"], false, true),
+        ([&before, &after], &["--unit", "samples"], false, false),
+        ([&after, &after], &[], false, false),
+    ] {
+        let output = biopsy(&[&["--diff", files[0], files[1], "-o", &picture, "--json"], words].concat());
         let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), said.contains("say --unit ns")), (Some(0), warns), "{said}");
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {said}");
+        let warning = format!("{before} adds up to 11,000,001");
+        assert_eq!((said.contains(&warning), said.lines().count()), (warns, warns.into()), "{said}");
+        let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(view["unit"], if is_time { "nanoseconds" } else { "samples" }, "{words:?}");
+        for change in view["changes"].as_array().unwrap() {
+            assert_eq!(change["own"]["interval"].is_null(), is_time, "{words:?}: {change}");
+        }
     }
+    let output = biopsy(&["--diff", &before, &after, "-o", &picture, "--durations", "1s", "1s"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("threads on average") && !text.contains(" yes "), "{text}");
 }

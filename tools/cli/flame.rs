@@ -58,7 +58,7 @@ pub struct Flame {
     /// With --diff: how long each took (10s), to compare per second.
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], value_parser = duration)]
     pub durations: Vec<Duration>,
-    /// With --diff: what the files count (samples).
+    /// With --diff: what the files count (samples; nanoseconds where they add up to more than samples do).
     #[arg(long, value_enum)]
     pub unit: Option<FoldedUnit>,
     /// Measure for this long (10s, 500ms, 2m).

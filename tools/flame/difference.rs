@@ -15,8 +15,8 @@ use crate::cli::{Flame, FoldedUnit};
 use crate::output::Sink;
 use crate::{clock, output};
 
-/// More samples than this no machine takes within a window.
-const MOST_SAMPLES: u64 = 1_000_000_000;
+/// So many samples are 28 hours of one CPU at 99 Hz: a sum above it is one of nanoseconds, which folded text does not say.
+const MOST_SAMPLES: u64 = 10_000_000;
 
 /// A longer file is no profile of a window.
 const MOST_BYTES: u64 = 1 << 30;
@@ -27,20 +27,21 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
         return Err(Refusal::Usage("--diff takes two files of folded text".to_string()).into());
     };
     let mut sink = Sink::open(Some(path))?;
-    let unit = match args.unit.unwrap_or(FoldedUnit::Samples) {
-        FoldedUnit::Samples => Unit::Samples,
-        FoldedUnit::Ns => Unit::Nanoseconds,
+    let mut unit = match args.unit {
+        Some(FoldedUnit::Ns) => Unit::Nanoseconds,
+        Some(FoldedUnit::Samples) | None => Unit::Samples,
     };
-    let (first, second) = (read(before, unit)?, read(after, unit)?);
-    for (path, profile) in [(before, &first), (after, &second)] {
-        if unit == Unit::Samples && profile.total() > MOST_SAMPLES {
-            output::warn(&format!(
-                "{} adds up to {}: if these are nanoseconds, as of all but --on-cpu, say --unit ns, else each difference \
-                 seems certain",
-                path.display(),
-                render::text::count(profile.total())
-            ));
-        }
+    let (mut first, mut second) = (read(before, unit)?, read(after, unit)?);
+    let sides = [(before, first.total()), (after, second.total())];
+    if let (None, Some((path, total))) = (args.unit, sides.into_iter().find(|(_, all)| *all > MOST_SAMPLES)) {
+        output::warn(&format!(
+            "{} adds up to {}, more than samples do: both files are taken for nanoseconds, as of all but --on-cpu; say \
+             --unit samples if they are none",
+            path.display(),
+            render::text::count(total)
+        ));
+        unit = Unit::Nanoseconds;
+        (first.unit, second.unit) = (unit, unit);
     }
     let side = |profile| Side { profile, events: None };
     let comparison = compare(side(&first), side(&second), basis(args))
