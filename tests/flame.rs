@@ -56,6 +56,18 @@ fn a_difference_names_what_appeared() {
     let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(view["what"], "difference");
     assert_eq!(view["appeared"], serde_json::json!(["blk_mq_do_dispatch_sched"]));
+    assert_eq!((view["a"].as_str(), view["b"].as_str()), (Some(&*before), Some(&*after)));
+    assert_eq!(view["unit"], "samples");
+    assert_eq!(view["product"], serde_json::json!({"path": picture, "format": "svg"}));
+    let drawn = fs::read_to_string(&picture).unwrap();
+    assert!(drawn.contains(">shares of all · 13,000 samples against 10,000 samples</text>"), "{drawn}");
+    biopsy(&["--diff", &before, &after, "-o", &picture, "--unit", "ns", "--durations", "1s", "1s"]);
+    let drawn = fs::read_to_string(&picture).unwrap();
+    assert!(drawn.contains(">per time · 13.0 µs against 10.0 µs</text>"), "{drawn}");
+
+    let output = biopsy(&["--diff", &before, &before, "-o", &picture]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("no frame moved"), "{text}");
 }
 
 #[test]

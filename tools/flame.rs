@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use biopsy::analyze::flame::{FlameSummary, What};
-use biopsy::analyze::profile::Unit;
+use biopsy::analyze::profile::{Profile, Unit};
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::host::kernel;
@@ -256,11 +256,16 @@ fn place(args: &Flame, summary: &FlameSummary, chosen: &Chosen) -> String {
     [host, devices, chosen.words(), command].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// All of it with its unit, for a caption.
+fn total(profile: &Profile) -> String {
+    match profile.unit {
+        Unit::Nanoseconds => render::text::time(profile.total()),
+        Unit::Samples | Unit::Ios => render::text::counted(profile.total(), "sample"),
+    }
+}
+
 fn caption(envelope: &Envelope, summary: &FlameSummary, place: String) -> Caption {
-    let total = match summary.profile.unit {
-        Unit::Nanoseconds => render::text::time(summary.profile.total()),
-        Unit::Samples | Unit::Ios => render::text::counted(summary.profile.total(), "sample"),
-    };
+    let total = total(&summary.profile);
     let share = 100.0 * summary.lost as f64 / (summary.measured + summary.lost).max(1) as f64;
     Caption {
         what: summary.what.title().to_string(),

@@ -207,7 +207,7 @@ fn legend(profile: &Profile, tree: &Tree) -> Vec<Swatch> {
         |area: &Area| nodes().any(|node| node.frame.is_some() && node_area(profile, node) == Some(*area));
     let mut legend: Vec<Swatch> = (Area::ALL.iter().filter(|area| present(area)))
         .map(|area| Swatch {
-            colour: colours::of(*area),
+            colours: vec![colours::of(*area)],
             text: match area {
                 Area::Label => "thread, lock or group".to_string(),
                 Area::Stage => "stage of the I/O".to_string(),
@@ -216,7 +216,7 @@ fn legend(profile: &Profile, tree: &Tree) -> Vec<Swatch> {
         })
         .collect();
     if nodes().any(|node| node.frame.is_none()) {
-        legend.push(Swatch { colour: colours::FOLDED, text: "too narrow, folded".to_string() });
+        legend.push(Swatch { colours: vec![colours::FOLDED], text: "too narrow, folded".to_string() });
     }
     legend
 }

@@ -66,9 +66,10 @@ fn draw(comparison: &Comparison, caption: &Caption, options: &Options) -> Result
 }
 
 fn legend() -> Vec<Swatch> {
-    let text = ["gone", "", "less", "", "the same", "", "more", "", "new"];
-    (colours::CHANGES.iter().zip(text))
-        .map(|(colour, text)| Swatch { colour, text: text.to_string() })
+    // Each word stands behind its steps.
+    let parts = [(0..1, "gone"), (1..4, "less"), (4..5, "the same"), (5..8, "more"), (8..9, "new")];
+    (parts.into_iter())
+        .map(|(steps, text)| Swatch { colours: colours::CHANGES[steps].to_vec(), text: text.to_string() })
         .collect()
 }
 
@@ -95,7 +96,6 @@ pub fn text(comparison: &Comparison) -> String {
         out.push_str(&format!(" ({:+.1} %)", 100.0 * (after / before - 1.0)));
     }
     out.push_str("\n\n");
-    out.push_str(&format!("frames whose own part moved most, in {unit}\n"));
     let signed =
         |value: f64| format!("{}{}", if value < 0.0 { "-" } else { "+" }, figure((factor * value).abs()));
     let rows: Vec<Vec<String>> = (comparison.changes.iter().filter(|c| c.own.change() != 0.0).take(SHOWN))
@@ -122,7 +122,13 @@ pub fn text(comparison: &Comparison) -> String {
         })
         .collect();
     let header = ["frame", "before", "after", "change", "95 % interval", "certain", "with callees"];
-    out.push_str(&table(&header, &rows));
+    if !rows.is_empty() {
+        out.push_str(&format!("frames whose own part moved most, in {unit}\n{}", table(&header, &rows)));
+    } else if comparison.changes.iter().all(|change| change.total.change() == 0.0) {
+        out.push_str("no frame moved: each holds what it held before\n");
+    } else {
+        out.push_str("no frame's own part moved: only who calls whom did\n");
+    }
     for (found, what, side) in [
         (comparison.appeared(), "appeared", (|total| total.after) as fn(&Moved) -> f64),
         (comparison.vanished(), "vanished", |total| total.before),

@@ -63,6 +63,52 @@ fn the_picture_says_what_became_of_each_frame() {
     assert!(file.starts_with(b"<?xml"));
 }
 
+/// A colour belongs to the word that it stands closest to.
+#[test]
+fn each_step_of_the_legend_stands_by_its_word() {
+    let drawn = inline(&schedulers(), &Caption::new("x", "y"), &Options::default()).unwrap();
+    let legend = drawn.split("class=\"legend\">").nth(1).unwrap().split("</g>").next().unwrap();
+    let attribute = |part: &str, name: &str| {
+        part.split_once(&format!("{name}=\"")).unwrap().1.split('"').next().unwrap().to_string()
+    };
+    let number = |part: &str, name: &str| attribute(part, name).parse::<f64>().unwrap();
+    let mut said: Vec<(Vec<String>, String)> = Vec::new();
+    let (mut steps, mut end) = (Vec::new(), f64::NEG_INFINITY);
+    for part in legend.split('<').filter(|part| part.starts_with(['r', 't'])) {
+        let gap = number(part, "x") - end;
+        if part.starts_with("rect") {
+            assert!(if steps.is_empty() { gap > 12.0 } else { gap == 0.0 }, "{gap}: {legend}");
+            steps.push(attribute(part, "fill"));
+            end = number(part, "x") + number(part, "width");
+        } else {
+            assert!(gap < 8.0, "{gap}: {legend}");
+            let word = part.split_once('>').unwrap().1.to_string();
+            end = number(part, "x") + 7.0 * word.len() as f64;
+            said.push((std::mem::take(&mut steps), word));
+        }
+    }
+    let words: Vec<&str> = said.iter().map(|(_, word)| word.as_str()).collect();
+    assert_eq!(words, ["gone", "less", "the same", "more", "new"]);
+    assert_eq!(said.iter().map(|(steps, _)| steps.len()).collect::<Vec<_>>(), [1, 3, 1, 3, 1]);
+    assert_eq!(said.into_iter().flat_map(|(steps, _)| steps).collect::<Vec<_>>(), colours::CHANGES);
+}
+
+#[test]
+fn no_table_where_no_frame_moved() {
+    let same = "a;b 10\na;c 30\n";
+    let twice = "a;b 20\na;c 60\n";
+    for (before, after, basis) in [
+        (same, same, Basis::Share),
+        (same, twice, Basis::Share),
+        (same, twice, Basis::Ios { before: 10, after: 20 }),
+    ] {
+        let text = text(&compared(before, after, basis));
+        assert!(text.contains("no frame moved: each holds") && !text.contains("certain"), "{text}");
+    }
+    let text = text(&compared("a;b;c 100\n", "a;d;c 100\n", Basis::Share));
+    assert!(text.contains("no frame's own part moved") && text.contains("1 frame that appeared"), "{text}");
+}
+
 #[test]
 fn shares_are_percent() {
     let text = text(&compared("a;b 1\na;c 3", "a;b 3\na;c 1", Basis::Share));

@@ -11,6 +11,7 @@ use biopsy::render;
 use biopsy::render::flame::{Caption, Options};
 use biopsy::render::{flame_diff, folded};
 
+use super::{Format, total};
 use crate::cli::{Flame, FoldedUnit};
 use crate::output::Sink;
 use crate::{clock, output};
@@ -46,10 +47,15 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
     let side = |profile| Side { profile, events: None };
     let comparison = compare(side(&first), side(&second), basis(args))
         .map_err(|error| Refusal::Usage(format!("{} and {}: {error}", before.display(), after.display())))?;
-    sink.write(&flame_diff::file(&comparison, &caption(args, before, after), options)?)?;
+    let caption = caption(args, (before, &first), (after, &second));
+    sink.write(&flame_diff::file(&comparison, &caption, options)?)?;
     let on_stdout = path == Path::new("-");
     if args.json {
-        return Sink::open(None)?.write(&render::json::flame::difference(&clock::envelope(), &comparison));
+        let [before, after, path] = [before, after, path].map(Path::to_string_lossy);
+        let picture = Some((&*path, Format::Picture.word().0));
+        let object =
+            render::json::flame::difference(&clock::envelope(), &comparison, [&before, &after], picture);
+        return Sink::open(None)?.write(&object);
     }
     let mut text = flame_diff::text(&comparison);
     if on_stdout {
@@ -69,14 +75,17 @@ fn basis(args: &Flame) -> Basis {
     }
 }
 
-fn caption(args: &Flame, before: &Path, after: &Path) -> Caption {
+fn caption(args: &Flame, before: (&Path, &Profile), after: (&Path, &Profile)) -> Caption {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let by = match basis(args) {
         Basis::Share => "shares of all",
         Basis::Ios { .. } => "per I/O",
         Basis::Time { .. } => "per time",
     };
-    Caption::new(format!("{} against {}", name(after), name(before)), by)
+    Caption {
+        samples: format!("{} against {}", total(after.1), total(before.1)),
+        ..Caption::new(format!("{} against {}", name(after.0), name(before.0)), by)
+    }
 }
 
 fn read(path: &Path, unit: Unit) -> Result<Profile> {

@@ -18,12 +18,14 @@ const TITLE_CHARACTER: f64 = 10.3;
 const MARGIN: u32 = 10;
 /// Between two lines of text.
 const LINE: usize = 16;
+/// Width of a colour in the legend.
+const STEP: f64 = 12.0;
 /// For the controls beside the title.
 const CONTROLS: u32 = 190;
 
-/// A colour of the legend.
+/// Colours of the legend that one word says: one, or steps of a scale that stand as one bar.
 pub struct Swatch {
-    pub colour: &'static str,
+    pub colours: Vec<&'static str>,
     pub text: String,
 }
 
@@ -139,22 +141,23 @@ impl Scene<'_> {
     fn legend(&self, body: &mut String, legend: &[Swatch], mut y: usize) -> Result<usize> {
         let mut x = f64::from(MARGIN);
         body.push_str("<g class=\"legend\">");
-        for Swatch { colour, text } in legend {
-            let width = 17.0 + CHARACTER * text.chars().count() as f64;
+        for Swatch { colours, text } in legend {
+            let bar = STEP * colours.len() as f64 + 5.0;
+            let width = bar + CHARACTER * text.chars().count() as f64;
             if x > f64::from(MARGIN) && x + width > f64::from(self.width - MARGIN) {
                 x = f64::from(MARGIN);
                 y += LINE;
             }
-            write!(
-                body,
-                "<rect x=\"{x:.0}\" y=\"{}\" width=\"12\" height=\"11\" fill=\"{colour}\"/>",
-                y - 10
-            )?;
-            if !text.is_empty() {
-                write!(body, "<text x=\"{:.0}\" y=\"{y}\">{}</text>", x + 17.0, shown(text))?;
+            for (step, colour) in colours.iter().enumerate() {
+                write!(
+                    body,
+                    "<rect x=\"{:.0}\" y=\"{}\" width=\"{STEP}\" height=\"11\" fill=\"{colour}\"/>",
+                    x + STEP * step as f64,
+                    y - 10
+                )?;
             }
-            // Without a word it is a step between two that have one.
-            x += if text.is_empty() { 14.0 } else { width + 16.0 };
+            write!(body, "<text x=\"{:.0}\" y=\"{y}\">{}</text>", x + bar, shown(text))?;
+            x += width + 16.0;
         }
         body.push_str("</g>");
         Ok(y + LINE)

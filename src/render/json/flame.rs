@@ -33,9 +33,14 @@ pub fn render(
     let frame = |heavy: crate::analyze::flame::Heavy| json!({"frame": heavy.name, "area": heavy.area.name(), "own": heavy.own, "total": heavy.total});
     add("frames", summary.heaviest(MOST_FRAMES).into_iter().map(frame).collect());
     add("unnamed", summary.unnamed.iter().map(unnamed).collect());
-    add("product", product.map_or(Value::Null, |(path, format)| json!({"path": path, "format": format})));
+    add("product", product.map_or(Value::Null, written));
     all.extend(status.map(|status| ("command_status".to_string(), status.into())));
     super::line(all)
+}
+
+/// Where something went, and in which form.
+fn written((path, format): (&str, &str)) -> Value {
+    json!({"path": path, "format": format})
 }
 
 /// What names a frame elsewhere: `addr2line -e FILE ADDRESS`, of the file with the build-id.
@@ -50,11 +55,18 @@ fn handed_in(row: &HandedIn) -> Value {
     json!({"who": row.who, "function": row.function, "total": row.total, "stages": stages})
 }
 
-/// Two profiles side by side: the frames that moved most.
-pub fn difference(envelope: &Envelope, comparison: &Comparison) -> Vec<u8> {
+/// Two profiles side by side: the frames that moved most. `files`: before and after; `product` as for [`render`].
+pub fn difference(
+    envelope: &Envelope,
+    comparison: &Comparison,
+    files: [&str; 2],
+    product: Option<(&str, &str)>,
+) -> Vec<u8> {
     let mut all = super::object("biopsy.flame/1", envelope);
     let mut add = |key: &str, value: Value| drop(all.insert(key.to_string(), value));
     add("what", json!("difference"));
+    add("a", json!(files[0]));
+    add("b", json!(files[1]));
     add("unit", json!(comparison.unit));
     add("basis", json!(comparison.basis));
     add("all", json!(comparison.all));
@@ -64,5 +76,6 @@ pub fn difference(envelope: &Envelope, comparison: &Comparison) -> Vec<u8> {
     };
     add("appeared", names(comparison.appeared()));
     add("vanished", names(comparison.vanished()));
+    add("product", product.map_or(Value::Null, written));
     super::line(all)
 }
