@@ -8,6 +8,7 @@ use super::layout::{FRAME_HEIGHT, Placed, place};
 use super::{INLINE_SCRIPT, INLINE_STYLE};
 use crate::analyze::profile::tree::{Node, Tree};
 use crate::render::html;
+use crate::render::text::clean;
 
 /// Width of a character of the 12 px monospace in which all but the title is set. Fonts differ; this is a wide one,
 /// so that nothing sticks out. The script knows it too.
@@ -143,7 +144,7 @@ impl Scene<'_> {
         body.push_str("<g class=\"legend\">");
         for Swatch { colours, text } in legend {
             let bar = STEP * colours.len() as f64 + 5.0;
-            let width = bar + CHARACTER * text.chars().count() as f64;
+            let width = bar + CHARACTER * plain(text).chars().count() as f64;
             if x > f64::from(MARGIN) && x + width > f64::from(self.width - MARGIN) {
                 x = f64::from(MARGIN);
                 y += LINE;
@@ -189,21 +190,13 @@ pub fn shown(text: &str) -> String {
     html::escape(&plain(text))
 }
 
-/// Text without what XML cannot hold, or what deceives the eye.
+/// Text without what XML cannot hold, or what deceives the eye: as it is drawn but for its entities, so that what is
+/// measured is this.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c as u32 {
-            0xfffe
-            | 0xffff
-            | 0x200b..=0x200f
-            | 0x2028..=0x202e
-            | 0x2060..=0x206f
-            | 0xfeff
-            | 0xfff9..=0xfffb => {
-                out.extend(c.escape_unicode());
-            }
-            _ if c.is_control() => out.extend(c.escape_unicode()),
+    for c in clean(text).chars() {
+        match c {
+            '\u{fffe}' | '\u{ffff}' => out.extend(c.escape_unicode()),
             _ => out.push(c),
         }
     }

@@ -249,6 +249,28 @@ fn a_name_is_cut_where_its_frame_ends() {
     assert!(narrow.contains("narrow (1 sample") && !narrow.contains(">na..<"));
 }
 
+/// A byte that is no UTF-8 is one character of a name and eight of a picture.
+#[test]
+fn a_name_that_is_no_text_stays_in_its_frame() {
+    let comm = String::from_utf8_lossy(b"\xff\xff\xff\xff").into_owned();
+    let mut profile = Profile::new(Unit::Samples);
+    for (name, samples) in [(comm.as_str(), 1), ("b", 9)] {
+        let id = profile.frame(name, Area::Label);
+        profile.add(&[id], samples);
+    }
+    let text = page(&profile);
+    // The width of the frame is 118 pixels, which is room for 15 characters.
+    assert!(text.contains(">\\u{fffd}\\u{ff..</text>"), "{text}");
+    assert!(text.contains(&format!("<title>{} (1 sample", "\\u{fffd}".repeat(4))), "{text}");
+    // Lines of the caption are measured likewise.
+    let caption = Caption::new("x", "\u{fffd}".repeat(30));
+    let drawn = inline(&profile, &caption, &Options { width: 400, ..Options::default() }).unwrap();
+    let lines = drawn.split("<text x=\"10\"").filter_map(|part| part.split_once('>'));
+    for line in lines.map(|(_, rest)| rest.split('<').next().unwrap()) {
+        assert!(line.len() <= 52, "{line}");
+    }
+}
+
 #[test]
 fn tabs_have_a_name_and_a_picture_each() {
     let text = tabs(&[("on-CPU", page(&profile())), ("off & on", page(&profile()))]);
