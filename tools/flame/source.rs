@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
+use biopsy::analyze::blocked::BlockedSummary;
 use biopsy::analyze::flame::{FlameSummary, What};
 use biopsy::analyze::locks::waits;
 use biopsy::analyze::profile::Unit;
@@ -158,37 +159,7 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
     let names = Symbolizer::new().names(&blocked::addresses(raw));
     let summary = blocked::summarize(raw, &names);
     missing.extend(names.missing.iter().cloned());
-    let totals = &summary.totals;
-    let mut notes = vec![format!(
-        "{} of {} together, counted exactly",
-        text::counted(totals.all.count, "wait"),
-        text::time(totals.all.ns)
-    )];
-    if summary.is_sampled() {
-        notes.push(format!(
-            "stacks of {} of them: waits below {} were left to chance, in proportion to their length, and stand for what \
-             was counted of their process",
-            text::count(summary.sampled.samples),
-            text::time(summary.threshold_ns)
-        ));
-    }
-    let mut also = |ns: u64, words: &str| {
-        if ns > 0 {
-            notes.push(format!("{} {words}", text::time(ns)));
-        }
-    };
-    also(totals.brief.ns, "of it are of waits shorter than --min-block, and are not drawn");
-    also(summary.no_stack_ns, "are of waits whose stacks were not taken");
-    also(
-        summary.no_user_ns,
-        "have no frames of user mode and none of the scheduler's: their stacks were taken as the wait ended",
-    );
-    also(summary.user_failed_ns, "have no frames of user mode: they could not be read");
-    also(
-        blocked::cut_ns(raw, &names),
-        "have user stacks that are cut: code without frame pointers hides its callers",
-    );
-    also(totals.queued_ns, "more were spent ready to run, waiting for a CPU, and are not in it");
+    let notes = blocked_notes(what, &summary, blocked::cut_ns(raw, &names));
     let left_out = &summary.lost;
     let kinds = [
         ("unkept", left_out.unkept),
@@ -211,7 +182,7 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
                 What::Reclaim => "begin and end of reclaim by the kernel's events".to_string(),
                 _ => "every switch of the scheduler".to_string(),
             },
-            measured: totals.all.count,
+            measured: summary.totals.all.count,
             lost: gone,
             period_ns: None,
             notes,
@@ -226,6 +197,49 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
         lost: lost(gone, what.word(), kinds.map(|(kind, n)| (kind.to_string(), n)).into_iter().collect()),
         doubt: None,
     }
+}
+
+/// What must be known of the sums, one sentence each. `cut_ns`: of stacks whose user side is cut.
+fn blocked_notes(what: What, summary: &BlockedSummary, cut_ns: u64) -> Vec<String> {
+    let noun = match what {
+        What::Reclaim => "reclaim",
+        _ => "wait",
+    };
+    let totals = &summary.totals;
+    let mut notes = vec![format!(
+        "{} of {} together, counted exactly",
+        text::counted(totals.all.count, noun),
+        text::time(totals.all.ns)
+    )];
+    let due = totals.all.count.saturating_sub(totals.brief.count);
+    if due > 0 && summary.no_stack_ns == 0 && summary.sampled.samples >= due {
+        notes.push(match totals.brief.count {
+            0 => "each has its stack: nothing was left out".to_string(),
+            _ => "each that is not shorter than --min-block has its stack: no other was left out".to_string(),
+        });
+    } else if summary.is_sampled() {
+        notes.push(format!(
+            "stacks of {} of them: {noun}s below {} were left to chance, in proportion to their length, and stand for what \
+             was counted of their process",
+            text::count(summary.sampled.samples),
+            text::time(summary.threshold_ns)
+        ));
+    }
+    let mut also = |ns: u64, words: &str| {
+        if ns > 0 {
+            notes.push(format!("{} {words}", text::time(ns)));
+        }
+    };
+    also(totals.brief.ns, &format!("of it are of {noun}s shorter than --min-block, and are not drawn"));
+    also(summary.no_stack_ns, &format!("are of {noun}s whose stacks were not taken"));
+    also(
+        summary.no_user_ns,
+        "have no frames of user mode and none of the scheduler's: their stacks were taken as the wait ended",
+    );
+    also(summary.user_failed_ns, "have no frames of user mode: they could not be read");
+    also(cut_ns, "have user stacks that are cut: code without frame pointers hides its callers");
+    also(totals.queued_ns, "more were spent ready to run, waiting for a CPU, and are not in it");
+    notes
 }
 
 fn lock_wait(
@@ -303,4 +317,45 @@ fn beside(
     locks.begun();
     window(&mut nap)?;
     locks.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use biopsy::wire::blocked::{Sum, Totals, Waits};
+
+    use super::*;
+
+    fn summary(count: u64, samples: u64) -> BlockedSummary {
+        BlockedSummary {
+            totals: Totals { all: Sum { count, ns: 9_000_000 }, ..Totals::default() },
+            sampled: Waits { samples, ..Waits::default() },
+            threshold_ns: 256,
+            ..BlockedSummary::default()
+        }
+    }
+
+    #[test]
+    fn what_was_left_to_chance_is_called_what_it_is() {
+        let notes = blocked_notes(What::Reclaim, &BlockedSummary { no_stack_ns: 5, ..summary(480, 479) }, 0);
+        assert_eq!(notes[0], "480 reclaims of 9.00 ms together, counted exactly");
+        assert!(notes[1].starts_with("stacks of 479 of them: reclaims below 256 ns were left"), "{notes:?}");
+        assert_eq!(notes[2], "5 ns are of reclaims whose stacks were not taken");
+        assert!(!notes.concat().contains("wait"), "{notes:?}");
+        let notes = blocked_notes(What::OffCpu, &summary(480, 479), 0);
+        assert!(notes[0].starts_with("480 waits of") && notes[1].contains("waits below 256 ns"), "{notes:?}");
+    }
+
+    /// The threshold was up at some time, and nothing came that was below it.
+    #[test]
+    fn nothing_is_left_to_chance_where_each_has_its_stack() {
+        for what in [What::Reclaim, What::OffCpu] {
+            let notes = blocked_notes(what, &summary(480, 480), 0);
+            assert_eq!(notes[1..], ["each has its stack: nothing was left out"]);
+        }
+        let mut brief = summary(480, 400);
+        brief.totals.brief = Sum { count: 80, ns: 1_000 };
+        let notes = blocked_notes(What::OffCpu, &brief, 0);
+        assert!(notes[1].starts_with("each that is not shorter than --min-block has its stack"), "{notes:?}");
+        assert!(!notes.concat().contains("chance"), "{notes:?}");
+    }
 }
