@@ -9,6 +9,7 @@ use biopsy::analyze::blocked::BlockedSummary;
 use biopsy::analyze::flame::{FlameSummary, What};
 use biopsy::analyze::locks::waits;
 use biopsy::analyze::profile::Unit;
+use biopsy::analyze::stacks::NOT_TAKEN;
 use biopsy::analyze::unwinding::unwinding;
 use biopsy::analyze::{blocked, locks, stacks};
 use biopsy::envelope::{Cost, Lost, Missing};
@@ -232,9 +233,16 @@ fn blocked_notes(what: What, summary: &BlockedSummary, cut_ns: u64) -> Vec<Strin
     };
     also(totals.brief.ns, &format!("of it are of {noun}s shorter than --min-block, and are not drawn"));
     also(summary.no_stack_ns, &format!("are of {noun}s whose stacks were not taken"));
+    // The user's side is there only of stacks that were taken at the begin, by how long the task slept before.
+    let by_chance = summary.is_sampled() || summary.least_ns > 0;
+    let whose = if by_chance { "mostly of waits longer than the task's of late, or" } else { "of waits" };
+    let remedy = if summary.is_sampled() { "; -p PID or a larger --max-cost can make it less" } else { "" };
     also(
         summary.no_user_ns,
-        "have no frames of user mode and none of the scheduler's: their stacks were taken as the wait ended",
+        &format!(
+            "have no frames of user mode ({NOT_TAKEN}) and none of the scheduler's: their stacks were taken as the wait \
+             ended, {whose} from before the window{remedy}"
+        ),
     );
     also(summary.user_failed_ns, "have no frames of user mode: they could not be read");
     also(cut_ns, "have user stacks that are cut: code without frame pointers hides its callers");
@@ -343,6 +351,29 @@ mod tests {
         assert!(!notes.concat().contains("wait"), "{notes:?}");
         let notes = blocked_notes(What::OffCpu, &summary(480, 479), 0);
         assert!(notes[0].starts_with("480 waits of") && notes[1].contains("waits below 256 ns"), "{notes:?}");
+    }
+
+    /// What can be done about it is said where it helps.
+    #[test]
+    fn time_without_user_frames_has_its_reason() {
+        let note = |threshold_ns, least_ns| {
+            let summary = BlockedSummary { no_user_ns: 7_000, threshold_ns, least_ns, ..summary(480, 479) };
+            let notes = blocked_notes(What::OffCpu, &summary, 0);
+            notes.into_iter().find(|note| note.contains("[user stack not taken]")).unwrap()
+        };
+        let (sampled, least, all) = (note(256, 0), note(0, 1_000), note(0, 0));
+        for note in [&sampled, &least, &all] {
+            assert!(note.starts_with("7.00 µs have no frames of user mode"), "{note}");
+            assert!(note.contains("from before the window"), "{note}");
+        }
+        assert!(
+            sampled.contains("longer than the task's of late") && sampled.contains("-p PID"),
+            "{sampled}"
+        );
+        assert!(sampled.contains("--max-cost"), "{sampled}");
+        // The budget was never spent.
+        assert!(least.contains("longer than the task's of late") && !least.contains("--max-cost"), "{least}");
+        assert!(!all.contains("longer than the task's of late") && !all.contains("--max-cost"), "{all}");
     }
 
     /// The threshold was up at some time, and nothing came that was below it.
