@@ -89,7 +89,6 @@ fn what_cannot_be_compared_is_refused() {
     for words in [
         vec!["--diff", &good, "/dev/zero", "-o", &picture],
         vec!["--diff", &good, "/nowhere/at/all", "-o", &picture],
-        vec!["--ios", "1", "2"],
         vec!["--on-cpu", "--off-cpu"],
         vec!["--folded", "--pprof"],
         vec!["--json", "-o", "-"],
@@ -126,6 +125,7 @@ fn an_option_without_use_is_named() {
         (&["--off-cpu", "--unit", "ns"], "--unit", "--diff"),
         (&["--on-cpu", "--durations", "1s", "1s"], "--durations", "--diff"),
         (&["--io", "--ios", "1", "2"], "--ios", "--diff"),
+        (&["--ios", "1", "2"], "--ios", "--diff"),
         (&["--lock-wait", "--io-wait"], "--io-wait", "--off-cpu"),
         (&["--io", "--io-wait"], "--io-wait", "--off-cpu"),
         (&["--on-cpu", "--io-wait"], "--io-wait", "--off-cpu"),
