@@ -1,5 +1,6 @@
 //! The lock probe: attaches `bpf/locks.bpf.c`, reads what it counted, names the locks, detaches.
 
+mod kept;
 mod memory;
 mod missing;
 mod names;
@@ -152,6 +153,32 @@ struct Names {
     processes: BTreeMap<u32, Vec<u8>>,
     tries: BTreeMap<u64, u8>,
     looked: Option<Instant>,
+}
+
+impl kept::Place for WireLockRecent {
+    type Key = u64;
+
+    fn key(&self) -> u64 {
+        self.lock
+    }
+
+    fn follows(&self, earlier: &Self) -> bool {
+        (self.lock, self.bucket) == (earlier.lock, earlier.bucket)
+            && self.count >= earlier.count
+            && self.sum >= earlier.sum
+    }
+}
+
+impl kept::Place for (u32, WireLockRecentProcess) {
+    type Key = u32;
+
+    fn key(&self) -> u32 {
+        self.0
+    }
+
+    fn follows(&self, (pid, earlier): &Self) -> bool {
+        self.0 == *pid && self.1.contentions >= earlier.contentions && self.1.sum >= earlier.sum
+    }
 }
 
 impl LockProbe {
@@ -432,16 +459,22 @@ impl LockProbe {
     fn reading(&self) -> Result<Reading> {
         let maps = &self.skel.maps;
         let at_ns = now_ns();
+        let places = || -> Result<Vec<Option<WireLockRecent>>> {
+            let all = maps.recent_locks.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)?;
+            all.map(|(_, place)| Ok(WireLockRecent::decode(&place)?)).collect()
+        };
+        let row = |lock: u64| -> Result<Option<LockSample>> {
+            // One that another CPU writes to may be gone for a moment.
+            let value = maps.locks.lookup(&lock.to_ne_bytes(), MapFlags::ANY)?;
+            Ok(value.map(|value| WireLock::decode(&value)).transpose()?)
+        };
+        let before = places()?;
         let mut locks = BTreeMap::new();
         for key in maps.locks.keys() {
-            // One that another CPU writes to may be gone for a moment.
-            let Some(value) = maps.locks.lookup(&key, MapFlags::ANY)? else { continue };
-            locks.insert(address(&key)?, WireLock::decode(&value)?);
+            let lock = address(&key)?;
+            locks.extend(row(lock)?.map(|sample| (lock, sample)));
         }
-        // Behind the rows: what goes from one to the other in between is late, and not twice there.
-        for (_, place) in maps.recent_locks.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
-            let Some(recent) = WireLockRecent::decode(&place)? else { continue };
-            // One that is so new that it was not among the rows yet is late likewise.
+        for recent in kept::settle(before, &mut locks, &places, &row)? {
             if let Some(sample) = locks.get_mut(&recent.lock) {
                 sample.add(&recent);
             }
@@ -459,19 +492,28 @@ impl LockProbe {
             sum.wait_ns += sample.wait_ns;
             sum.samples += sample.samples;
         }
-        let mut processes = BTreeMap::new();
-        for key in maps.lock_processes.keys() {
-            let Some(value) = maps.lock_processes.lookup(&key, MapFlags::ANY)? else { continue };
-            let pid = process(&key)?;
-            let mut sample = WireLockProcess::decode(&value)?;
+        let places = || -> Result<Vec<Option<(u32, WireLockRecentProcess)>>> {
+            let all = maps.recent_processes.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)?;
+            all.map(|(_, place)| Ok(WireLockRecentProcess::decode(&place)?)).collect()
+        };
+        let row = |pid: u32| -> Result<Option<ProcessSample>> {
+            let value = maps.lock_processes.lookup(&pid.to_ne_bytes(), MapFlags::ANY)?;
+            let Some(mut sample) = value.map(|value| WireLockProcess::decode(&value)).transpose()? else {
+                return Ok(None);
+            };
             // Who waited first was one of its threads, and maybe before it became another program.
             if let Some(comm) = self.names.borrow().processes.get(&pid) {
                 sample.comm.clone_from(comm);
             }
-            processes.insert(pid, sample);
+            Ok(Some(sample))
+        };
+        let before = places()?;
+        let mut processes = BTreeMap::new();
+        for key in maps.lock_processes.keys() {
+            let pid = process(&key)?;
+            processes.extend(row(pid)?.map(|sample| (pid, sample)));
         }
-        for (_, place) in maps.recent_processes.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
-            let Some((pid, recent)) = WireLockRecentProcess::decode(&place)? else { continue };
+        for (pid, recent) in kept::settle(before, &mut processes, &places, &row)? {
             if let Some(sample) = processes.get_mut(&pid) {
                 sample.add(&recent);
             }

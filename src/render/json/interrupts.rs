@@ -3,9 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{counts, line, object, times};
-use crate::analyze::interrupts::{Carried, DeviceInterrupts, InterruptSummary, PollSummary, VectorSummary};
+use crate::analyze::interrupts::{
+    Carried, DeviceInterrupts, InterruptSummary, NAME_EVERY, PollSummary, VectorSummary,
+};
 use crate::envelope::Envelope;
-use crate::wire::interrupts::NAME_EVERY;
 
 /// The view as one line. `command_status` is there when a command was measured.
 pub fn render(
