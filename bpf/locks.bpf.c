@@ -23,6 +23,8 @@
 #include "wire.h"
 #include "cgroups.h"
 #include "hist.h"
+#include "lock_spins.h"
+#include "lock_rows.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -32,22 +34,6 @@ const volatile struct wire_locks_config config = {};
 /* Opens and closes the window for all programs at once. */
 volatile __u32 running = 0;
 
-/* User space sets the sizes. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, __u64);
-	__type(value, struct wire_lock);
-} locks SEC(".maps");
-
-/* By kind: the locks that found no room above. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, LOCK_KINDS);
-	__type(key, __u32);
-	__type(value, struct wire_lock);
-} other_locks SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -56,74 +42,12 @@ struct {
 	__type(value, struct wire_lock_cpu);
 } lock_cpus SEC(".maps");
 
-/* By thread group. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u32);
-	__type(value, struct wire_lock_process);
-} lock_processes SEC(".maps");
-
-/*
- * What has not been added to the rows above yet: those are everybody's, and their lines would go
- * from CPU to CPU with each wait. CPU × places + place; only that CPU writes there.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, LOCK_PLACES);
-	__type(key, __u32);
-	__type(value, struct wire_lock_recent);
-} recent_locks SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, LOCK_PROCESS_PLACES);
-	__type(key, __u32);
-	__type(value, struct wire_lock_recent_process);
-} recent_processes SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, struct wire_lock_stack_key);
 	__type(value, struct wire_lock_stack);
 } lock_stacks SEC(".maps");
-
-/* What a new row begins as: too large for the BPF stack. */
-static const struct wire_lock no_lock = {};
-
-struct wait {
-	__u64 lock;
-	/* 0: of somebody who was not asked for. */
-	__u64 began;
-	__u32 flags;
-	/* Of who spins. */
-	__u32 context;
-};
-
-/* Task, softirq, interrupt and NMI, each a rwlock and the spinlock in it. */
-#define SPINS_DEEP 8
-
-struct spins {
-	/* Written last as one is added, so that what comes in between sees whole ones. */
-	__u32 depth;
-	__u32 pad;
-	struct wait at[SPINS_DEEP];
-	/* No CPU writes to a line of another's. */
-	__u64 rest[7];
-};
-_Static_assert(sizeof(struct spins) == 256, "spins");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	/* Begins with a page, and so with a line. */
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct spins);
-} spins SEC(".maps");
 
 /* Who sleeps waits for one lock at a time. Goes away with its task. */
 struct sleep {
@@ -204,296 +128,11 @@ static __always_inline int is_wanted(void)
 	return 1;
 }
 
-static __always_inline __u32 kind_of(__u32 flags)
-{
-	if (flags & LOCK_RT)
-		return LOCK_KIND_RT_MUTEX;
-	if (flags & LOCK_PERCPU)
-		return LOCK_KIND_PERCPU_RWSEM;
-	if (flags & LOCK_MUTEX)
-		return LOCK_KIND_MUTEX;
-	if (flags & LOCK_SPIN)
-		return flags & (LOCK_READ | LOCK_WRITE) ? LOCK_KIND_RWLOCK : LOCK_KIND_SPIN;
-	return flags & (LOCK_READ | LOCK_WRITE) ? LOCK_KIND_RWSEM : LOCK_KIND_SEMAPHORE;
-}
-
 /* Spins until it has the lock, so that the begin waits on the CPU. A mutex that spins may go to
  * sleep. */
 static __always_inline int is_spin(__u32 flags)
 {
 	return (flags & (LOCK_SPIN | LOCK_MUTEX)) == LOCK_SPIN;
-}
-
-/* Bounded where every verifier sees it: 5.10's has forgotten a comparison by then. */
-static __always_inline struct wait *wait_at(struct spins *waits, __u64 depth)
-{
-	asm volatile("" : "+r"(depth));
-	return &waits->at[depth & (SPINS_DEEP - 1)];
-}
-
-/* A thread between two of its switches: who spins does not leave the CPU. Two are the same by
- * chance once in 2^32. */
-static __always_inline __u32 context_of(__u32 tid, __u64 switches)
-{
-	return tid * 0x9e3779b1u ^ (__u32)switches;
-}
-
-/* Of the current task, for programs that may follow its pointer, and for the others. */
-static __always_inline __u32 current_context(void)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-
-	return context_of(bpf_get_current_pid_tgid(), task->nvcsw + task->nivcsw);
-}
-
-static __always_inline __u32 read_current_context(void)
-{
-	struct task_struct *task = (void *)bpf_get_current_task();
-
-	return context_of(bpf_get_current_pid_tgid(),
-			  BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw));
-}
-
-/*
- * Begins of another context cannot go on any more: their ends were missed, as the kernel does not
- * run a program for what interrupts that program. Kept, each would be taken for the begin of a wait
- * much later.
- */
-static __always_inline __u32 drop_ended(struct wire_lock_cpu *row, struct spins *waits, __u32 depth,
-					__u32 context)
-{
-	for (int i = 0; i < SPINS_DEEP; i++) {
-		if (!depth || wait_at(waits, depth - 1)->context == context)
-			break;
-		row->abandoned++;
-		depth--;
-	}
-	return depth;
-}
-
-static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 lock,
-				       __u32 flags, int wanted, __u32 context)
-{
-	struct spins *waits = bpf_map_lookup_elem(&spins, &cpu);
-	struct wait *wait;
-	__u32 depth;
-
-	if (!waits)
-		return;
-	depth = drop_ended(row, waits, waits->depth, context);
-	/* Never so deep: ends were missed. */
-	if (unlikely(depth >= SPINS_DEEP)) {
-		row->abandoned += SPINS_DEEP;
-		depth = 0;
-	}
-	/* Nor does a CPU wait for a lock that it waits for. */
-	wait = wait_at(waits, depth - 1);
-	if (depth && unlikely(wait->lock == lock)) {
-		row->abandoned++;
-		depth--;
-	}
-	wait = wait_at(waits, depth);
-	wait->lock = lock;
-	wait->flags = flags;
-	wait->context = context;
-	wait->began = wanted ? bpf_ktime_get_ns() : 0;
-	barrier();
-	*(volatile __u32 *)&waits->depth = depth + 1;
-}
-
-/* The wait for this lock that is on top, which is taken away; what came on top of it has lost its
- * end. */
-static __always_inline int end_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 lock, int any,
-				    __u32 context, struct wait *out)
-{
-	struct spins *waits = bpf_map_lookup_elem(&spins, &cpu);
-	__u32 depth;
-
-	if (!waits)
-		return 0;
-	depth = *(volatile __u32 *)&waits->depth;
-	for (__u32 i = 0; i < SPINS_DEEP; i++) {
-		__u32 at = depth - 1 - i;
-		struct wait *wait;
-
-		if (i >= depth)
-			break;
-		wait = wait_at(waits, at);
-		/* Of another context: the next begin takes it away, or this one's end does. */
-		if (wait->context != context || (!any && wait->lock != lock))
-			continue;
-		*out = *wait;
-		barrier();
-		*(volatile __u32 *)&waits->depth = at;
-		row->abandoned += i;
-		return 1;
-	}
-	return 0;
-}
-
-/* Gives a place to another process; whether that has a row. */
-static __noinline int take_process(struct wire_lock_recent_process *place, __u32 pid)
-{
-	struct wire_lock_process *process;
-	__u32 old = place->pid - 1;
-
-	process = place->pid ? bpf_map_lookup_elem(&lock_processes, &old) : 0;
-	if (process) {
-		__sync_fetch_and_add(&process->contentions, place->contentions);
-		__sync_fetch_and_add(&process->wait.sum, place->sum);
-		if (process->wait.max < place->max)
-			raise_shared(&process->lock, &process->wait.max, place->max);
-	}
-	place->pid = 0;
-	place->contentions = 0;
-	place->sum = 0;
-	place->max = 0;
-	if (!bpf_map_lookup_elem(&lock_processes, &pid)) {
-		struct wire_lock_process one = {};
-
-		bpf_get_current_comm(one.comm, sizeof(one.comm));
-		/* Another CPU may have been first. */
-		bpf_map_update_elem(&lock_processes, &pid, &one, BPF_NOEXIST);
-		if (!bpf_map_lookup_elem(&lock_processes, &pid))
-			return 0;
-	}
-	place->pid = pid + 1;
-	return 1;
-}
-
-static __always_inline void count_process(struct wire_lock_cpu *row, __u32 cpu, __u64 took)
-{
-	__u32 pid = bpf_get_current_pid_tgid() >> 32;
-	__u32 at = cpu * LOCK_PROCESS_PLACES + pid % LOCK_PROCESS_PLACES;
-	struct wire_lock_recent_process *place = bpf_map_lookup_elem(&recent_processes, &at);
-
-	if (!place)
-		return;
-	if (unlikely(place->pid != pid + 1) && !take_process(place, pid)) {
-		row->other_processes++;
-		return;
-	}
-	place->contentions++;
-	place->sum += took;
-	if (place->max < took)
-		place->max = took;
-}
-
-/* Adds what a place has to its lock's row. */
-static __always_inline void add_waits(struct wire_lock *lock, const struct wire_lock_recent *place)
-{
-	__u64 i = place->bucket;
-	struct wire_waits *waits;
-
-	asm volatile("" : "+r"(i));
-	if (i >= HIST_BUCKETS)
-		return;
-	waits = &lock->waits[i];
-	__sync_fetch_and_add(&waits->count, place->count);
-	__sync_fetch_and_add(&waits->sum, place->sum);
-	if (unlikely(place->failed))
-		__sync_fetch_and_add(&lock->failed, place->failed);
-	if (place->reads)
-		__sync_fetch_and_add(&lock->reads, place->reads);
-	/* Others may write at the same time: the same, but for a lock that is waited for in several
-	 * ways, which has more than one wait of each. */
-	if (~lock->flags & place->flags)
-		lock->flags |= place->flags;
-	raise_shared(&lock->lock, &lock->not_min, place->not_min);
-	raise_shared(&lock->lock, &lock->max, place->max);
-}
-
-/* The lock's row has what the place had. */
-#define PLACE_TAKEN 1
-/* There was no such row before. */
-#define PLACE_IS_NEW 2
-
-/* Gives a place to waits of another length, or for another lock. Without PLACE_TAKEN that lock has
- * found no room for a row. */
-static __noinline int take_place(struct wire_lock_recent *place, __u64 address, __u32 flags)
-{
-	struct wire_lock *lock = place->lock ? bpf_map_lookup_elem(&locks, &place->lock) : 0;
-	int is_new = 0;
-
-	if (lock)
-		add_waits(lock, place);
-	place->lock = 0;
-	place->count = 0;
-	place->sum = 0;
-	place->not_min = 0;
-	place->max = 0;
-	place->failed = 0;
-	place->reads = 0;
-	place->flags = 0;
-	lock = bpf_map_lookup_elem(&locks, &address);
-	if (unlikely(!lock)) {
-		is_new = !bpf_map_update_elem(&locks, &address, &no_lock, BPF_NOEXIST);
-		lock = bpf_map_lookup_elem(&locks, &address);
-		if (!lock)
-			return 0;
-		/* What kind of lock it is, for whoever looks for its name before the place is
-		 * another's. */
-		lock->flags |= flags;
-	}
-	place->lock = address;
-	return PLACE_TAKEN | (is_new ? PLACE_IS_NEW : 0);
-}
-
-/* One of a lock without a row. */
-static __noinline int count_other(struct wire_lock_cpu *row, const struct wait *wait, __u64 took,
-				  int failed)
-{
-	__u32 kind = kind_of(wait->flags);
-	struct wire_lock_recent one = {
-	    .count = 1,
-	    .sum = took,
-	    .not_min = ~took,
-	    .max = took,
-	    .failed = !!failed,
-	    .reads = !!(wait->flags & LOCK_READ),
-	    .flags = wait->flags | LOCK_SEEN,
-	    .bucket = hist_index(took),
-	};
-	struct wire_lock *lock = bpf_map_lookup_elem(&other_locks, &kind);
-
-	row->other_locks++;
-	if (lock)
-		add_waits(lock, &one);
-	return 0;
-}
-
-/* Whether the lock is new, and has a row from now on. */
-static __always_inline int count_lock(struct wire_lock_cpu *row, __u32 cpu, const struct wait *wait,
-				      __u64 took, int failed)
-{
-	__u32 bucket = hist_index(took);
-	/* Neighbours in length have places side by side. */
-	__u32 at = ((wait->lock * 0x9e3779b97f4a7c15ull >> 32) + bucket) % LOCK_PLACES;
-	struct wire_lock_recent *place;
-	int taken = PLACE_TAKEN;
-
-	at += cpu * LOCK_PLACES;
-	place = bpf_map_lookup_elem(&recent_locks, &at);
-	if (!place)
-		return 0;
-	if (unlikely(place->lock != wait->lock || place->bucket != bucket)) {
-		taken = take_place(place, wait->lock, wait->flags | LOCK_SEEN);
-		if (!taken)
-			return count_other(row, wait, took, failed);
-		place->bucket = bucket;
-	}
-	place->count++;
-	place->sum += took;
-	if (place->not_min < ~took)
-		place->not_min = ~took;
-	if (place->max < took)
-		place->max = took;
-	if (unlikely(failed))
-		place->failed++;
-	if (wait->flags & LOCK_READ)
-		place->reads++;
-	place->flags |= wait->flags | LOCK_SEEN;
-	return taken & PLACE_IS_NEW;
 }
 
 /* The threshold never goes below, once it is up: a clock read's time. */
