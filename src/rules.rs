@@ -214,11 +214,35 @@ pub fn class_ns(s: &Summaries<'_>, profile: &ProfileSummary, class: CpuClass) ->
 mod tests {
     use super::literal::{Case, profile};
     use super::*;
+    use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary};
     use crate::analyze::stage::Stage;
     use crate::load;
 
     fn verdict(case: &Case) -> &'static str {
         diagnose(&case.summaries()).findings[0].id
+    }
+
+    /// cpu-clock finds next to no interrupts: the handlers' time stands for them, and nothing where it is not known.
+    #[test]
+    fn hard_interrupts_are_never_those_that_cpu_clock_found() {
+        let mut case = Case::new(1_000, 1);
+        let per_io = |case: &Case| {
+            let s = case.summaries();
+            ns_per_io(&s, s.profile.unwrap(), CpuClass::Irq)
+        };
+        let by_samples = per_io(&case);
+        assert!(by_samples.is_some_and(|ns| ns > 0.0));
+        case.profile.as_mut().unwrap().sampler_note = Some("blind".into());
+        assert_eq!(per_io(&case), None);
+        let device = |hard_percent| DeviceInterrupts { hard_percent, ..DeviceInterrupts::default() };
+        let mut seen = InterruptSummary { duration_ns: 1_000_000_000, ..InterruptSummary::default() };
+        seen.devices = vec![device(None)];
+        case.interrupts = Some(seen.clone());
+        assert_eq!(per_io(&case), None, "none was timed");
+        seen.devices = vec![device(Some(1.5)), device(Some(0.5)), device(None)];
+        case.interrupts = Some(seen);
+        // 2 % of a second over 1,000 I/Os.
+        assert_eq!(per_io(&case), Some(20_000.0));
     }
 
     #[test]

@@ -383,6 +383,50 @@ fn the_text_view_of_the_multipath_machine_is_the_one_on_file() {
     assert_eq!(text, fs::read_to_string(file).unwrap(), "BIOPSY_BLESS=1 writes the new view");
 }
 
+#[test]
+fn a_multipath_drive_that_is_named_comes_with_its_paths() {
+    let (scratch, host) = machine("multipath");
+    let names = |named: &str| -> Vec<String> {
+        let selection = select::selection(&host, scratch.path(), &[named.to_string()], false).unwrap();
+        selection.devices.iter().map(|device| device.name.clone()).collect()
+    };
+    assert_eq!(names("nvme1n1"), ["nvme1c1n1", "nvme1c2n1", "nvme1n1"]);
+    assert_eq!(names("nvme1c2n1"), ["nvme1c2n1"]);
+    assert_eq!(names("dm-0"), ["dm-0"], "other layers stand for themselves");
+    // Its slow link is warned of with it.
+    let selection = select::selection(&host, scratch.path(), &["nvme0n1".to_string()], false).unwrap();
+    let facts = warnings::warnings(&host, &selection.devices);
+    assert!(facts.iter().any(|fact| fact.id == "link-degraded" && fact.device == "nvme0c0n1"), "{facts:?}");
+    let head = host.device("nvme0n1").unwrap();
+    let why = biopsy::host::absence::of_device(head, "link").unwrap();
+    assert_eq!(why, "it is a multipath drive: its paths (layers) have it");
+}
+
+/// What a drive's own link could carry is of no use where the way on is narrower.
+#[test]
+fn the_narrowest_link_above_a_drive_stands_in_its_line() {
+    let (scratch, mut host) = machine("multipath");
+    let line = |host: &Host| {
+        let named = ["nvme1c1n1".to_string()];
+        let selection = select::selection(host, scratch.path(), &named, false).unwrap();
+        text::devices::devices(host, &selection, &[], &[])
+    };
+    assert!(!line(&host).contains("narrowest"));
+    let path = host.devices.iter_mut().find(|device| device.name == "nvme1c1n1").unwrap();
+    let mut above = path.hops[0].clone();
+    above.function = "0000:40:01.0".to_string();
+    above.link.width = 1;
+    above.link.raw_bytes_per_second /= 4.0;
+    path.hops.push(above);
+    let shown = line(&host);
+    assert!(
+        shown
+            .replace("\n    ", " ")
+            .contains("narrowest above it the link of 0000:40:01.0: 16 GT/s x1 of 16 x4"),
+        "{shown}"
+    );
+}
+
 fn look_at_everything(root: &Path) {
     let mut host = Host::read(root).unwrap();
     host.read_limits(root);
