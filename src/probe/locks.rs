@@ -483,15 +483,6 @@ impl LockProbe {
         let others = (0..Kind::ALL.len() as u32).map(other).collect::<Result<Vec<LockSample>>>()?;
         // Right behind the locks: while the window is open waits go on between the tables.
         let cpus = self.rows()?;
-        let mut stacks: BTreeMap<_, crate::wire::locks::StackSample> = BTreeMap::new();
-        for key in maps.lock_stacks.keys() {
-            let Some(value) = maps.lock_stacks.lookup(&key, MapFlags::ANY)? else { continue };
-            let (key, sample) = decode_stack(&key, &value)?;
-            let sum = stacks.entry(key).or_default();
-            sum.contentions += sample.contentions;
-            sum.wait_ns += sample.wait_ns;
-            sum.samples += sample.samples;
-        }
         let places = || -> Result<Vec<Option<(u32, WireLockRecentProcess)>>> {
             let all = maps.recent_processes.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)?;
             all.map(|(_, place)| Ok(WireLockRecentProcess::decode(&place)?)).collect()
@@ -517,6 +508,16 @@ impl LockProbe {
             if let Some(sample) = processes.get_mut(&pid) {
                 sample.add(&recent);
             }
+        }
+        // Last, for there are the most of them, and they are estimates.
+        let mut stacks: BTreeMap<_, crate::wire::locks::StackSample> = BTreeMap::new();
+        for key in maps.lock_stacks.keys() {
+            let Some(value) = maps.lock_stacks.lookup(&key, MapFlags::ANY)? else { continue };
+            let (key, sample) = decode_stack(&key, &value)?;
+            let sum = stacks.entry(key).or_default();
+            sum.contentions += sample.contentions;
+            sum.wait_ns += sample.wait_ns;
+            sum.samples += sample.samples;
         }
         self.last.borrow_mut().hold(&mut locks, &mut processes);
         Ok(Reading {
