@@ -239,6 +239,7 @@ static __always_inline int take_other(struct wire_waits_row *row, struct task_st
 				      struct wait_scratch *s, __u32 flags)
 {
 	long kernel = bpf_get_task_stack(task, s->wait.stack.ips, STACK_BYTES, 0);
+	__u32 work = 0;
 
 	if (kernel < 0) {
 		flags |= STACK_KERNEL_FAILED;
@@ -246,9 +247,16 @@ static __always_inline int take_other(struct wire_waits_row *row, struct task_st
 	}
 	if (kernel > (long)STACK_BYTES)
 		kernel = STACK_BYTES;
-	flags |= has_no_user_side(task->flags) ? STACK_KTHREAD : WAIT_NO_USER;
+	if (has_no_user_side(task->flags)) {
+		flags |= STACK_KTHREAD;
+		work = name_work(task, (void *)s->wait.stack.ips + kernel);
+		if (work)
+			flags |= STACK_WORK;
+	} else {
+		flags |= WAIT_NO_USER;
+	}
 	s->wait.stack.kernel_frames = kernel / sizeof(__u64);
-	s->wait.stack.user_frames = 0;
+	s->wait.stack.user_frames = work;
 	__builtin_memset(s->wait.stack.comm, 0, sizeof(s->wait.stack.comm));
 	BPF_CORE_READ_STR_INTO(&s->wait.stack.comm, task, comm);
 	return keep(row, s, task->tgid, flags);

@@ -20,11 +20,22 @@ struct request_queue;
 struct gendisk {
 	int major;
 	int first_minor;
+	char disk_name[32];
+	struct request_queue *queue;
+} CORE;
+
+/* Of these only the place counts. */
+struct work_struct {
+} CORE;
+
+struct delayed_work {
 } CORE;
 
 struct request_queue {
 	/* Since d152c682f03c (5.15); before, the request itself knew its disk. */
 	struct gendisk *disk;
+	struct work_struct timeout_work;
+	struct delayed_work requeue_work;
 } CORE;
 
 struct block_device {
@@ -156,6 +167,8 @@ struct timespec64 {
 } CORE;
 
 struct blk_mq_hw_ctx {
+	struct delayed_work run_work;
+	struct request_queue *queue;
 	__u32 queue_num;
 	/* The driver's own: of NVMe its struct nvme_queue. */
 	void *driver_data;
@@ -217,7 +230,12 @@ struct pool_workqueue {
 } CORE;
 
 struct worker {
+	/* NULL: it waits for work. */
+	struct work_struct *current_work;
 	struct pool_workqueue *current_pwq;
+	/* The name of that queue, or what the work says of itself (flush-254:0): since 8bf895931ee3
+	 * (4.18) on every worker. */
+	char desc[24];
 } CORE;
 
 struct kthread {

@@ -31,6 +31,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Written once, between open and load. */
 const volatile struct wire_locks_config config = {};
 
+#include "lock_stacks.h"
+
 /* Opens and closes the window for all programs at once. */
 volatile __u32 running = 0;
 
@@ -41,13 +43,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct wire_lock_cpu);
 } lock_cpus SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct wire_lock_stack_key);
-	__type(value, struct wire_lock_stack);
-} lock_stacks SEC(".maps");
 
 /* Who sleeps waits for one lock at a time. Goes away with its task. */
 struct sleep {
@@ -78,22 +73,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct wire_lock_waiter);
 } lock_waiters SEC(".maps");
-
-/*
- * Where a stack is taken to; one per CPU. Only the programs that end a wait use it, of which one is
- * loaded, and which the kernel does not run inside itself.
- */
-struct scratch {
-	struct wire_lock_stack_key key;
-	struct wire_lock_stack stack;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct scratch);
-} lock_scratch SEC(".maps");
 
 static __always_inline __u64 cgroup_of_current(void)
 {
@@ -133,107 +112,6 @@ static __always_inline int is_wanted(void)
 static __always_inline int is_spin(__u32 flags)
 {
 	return (flags & (LOCK_SPIN | LOCK_MUTEX)) == LOCK_SPIN;
-}
-
-/* The threshold never goes below, once it is up: a clock read's time. */
-#define LEAST_THRESHOLD 256
-#define MOST_THRESHOLD	(1ull << 34)
-/* Of a period's budget, when the load is suddenly another: then the rest of the period has no
- * stacks. */
-#define MOST_BUDGETS 4
-
-/* A new period: more may be sampled, or less. */
-static __always_inline void next_period(struct wire_lock_cpu *row, __u64 now)
-{
-	row->period_began = now;
-	if (row->period_ns < config.budget_ns / 2)
-		row->threshold = row->threshold > LEAST_THRESHOLD ? row->threshold / 2 : 0;
-	row->period_ns = 0;
-	row->raise_at = config.budget_ns;
-}
-
-/* Raised each time that another budget is spent within a period. */
-static __always_inline void raise_threshold(struct wire_lock_cpu *row)
-{
-	__u64 threshold = row->threshold;
-
-	row->raise_at += config.budget_ns;
-	if (threshold < MOST_THRESHOLD)
-		row->threshold = threshold < LEAST_THRESHOLD ? LEAST_THRESHOLD : 4 * threshold;
-	if (row->most_threshold < row->threshold)
-		row->most_threshold = row->threshold;
-}
-
-/*
- * Takes the stack of this wait, or leaves it to chance. A wait of at least the threshold is always
- * taken, a shorter one in proportion to its length, and stands then for a wait of the threshold: so
- * the sums are right on average, and what is long is never missed. The threshold goes up where the
- * stacks of a period take more than their budget.
- */
-static __always_inline void sample(void *ctx, struct wire_lock_cpu *row, __u32 cpu, __u64 lock,
-				   __u64 took, __u64 now, int always)
-{
-	__u64 threshold, contentions = 256, stands_for = took;
-	struct wire_lock_stack *stack;
-	struct scratch *s;
-	__u64 hash;
-	long bytes;
-
-	if (now - row->period_began >= config.period_ns)
-		next_period(row, now);
-	threshold = row->threshold;
-	if (took < threshold) {
-		if (!always && bpf_get_prandom_u32() % threshold >= took)
-			return;
-		if (!always) {
-			contentions = (threshold << 8) / (took | 1);
-			stands_for = threshold;
-		}
-	}
-	if (unlikely(row->period_ns >= MOST_BUDGETS * config.budget_ns)) {
-		row->stacks_over++;
-		return;
-	}
-	s = bpf_map_lookup_elem(&lock_scratch, &cpu);
-	if (!s)
-		return;
-	bytes = bpf_get_stack(ctx, s->stack.ips, sizeof(s->stack.ips), 0);
-	if (bytes <= 0) {
-		row->stacks_failed++;
-		return;
-	}
-	s->stack.frames = bytes / sizeof(__u64);
-	hash = s->stack.frames;
-	for (__u32 i = 0; i < LOCK_STACK_FRAMES; i++) {
-		if (i >= s->stack.frames)
-			break;
-		hash = (hash ^ s->stack.ips[i]) * 0x9e3779b97f4a7c15ull;
-		hash ^= hash >> 29;
-	}
-	s->key.lock = lock;
-	s->key.hash = hash;
-	stack = bpf_map_lookup_elem(&lock_stacks, &s->key);
-	if (!stack) {
-		s->stack.contentions = 0;
-		s->stack.wait_ns = 0;
-		s->stack.samples = 0;
-		/* Another CPU may have been first. */
-		bpf_map_update_elem(&lock_stacks, &s->key, &s->stack, BPF_NOEXIST);
-		stack = bpf_map_lookup_elem(&lock_stacks, &s->key);
-	}
-	if (stack) {
-		__sync_fetch_and_add(&stack->contentions, contentions);
-		__sync_fetch_and_add(&stack->wait_ns, stands_for);
-		__sync_fetch_and_add(&stack->samples, 1);
-		row->stacks++;
-	} else {
-		row->stacks_full++;
-	}
-	now = bpf_ktime_get_ns() - now;
-	row->stack_ns += now;
-	row->period_ns += now;
-	if (row->period_ns >= row->raise_at)
-		raise_threshold(row);
 }
 
 static __always_inline void end(void *ctx, struct wire_lock_cpu *row, __u32 cpu,

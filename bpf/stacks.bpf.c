@@ -10,6 +10,7 @@
 #include "wanted.h"
 #include "wire.h"
 #include "cgroups.h"
+#include "work.h"
 
 #define STACK_BYTES (STACK_FRAMES * sizeof(__u64))
 
@@ -72,7 +73,11 @@ int stack_sample(struct bpf_perf_event_data *ctx)
 		kernel = 0;
 	}
 	/* Packed behind the kernel's frames, so that the ring carries only what there is. */
-	if (s->head.pid && !(s->head.flags & STACK_KTHREAD)) {
+	if (s->head.flags & STACK_KTHREAD) {
+		user = name_work(task, (void *)s->ips + kernel) * sizeof(__u64);
+		if (user)
+			s->head.flags |= STACK_WORK;
+	} else if (s->head.pid) {
 		user = bpf_get_stack(ctx, (void *)s->ips + kernel, STACK_BYTES, BPF_F_USER_STACK);
 		if (user < 0) {
 			s->head.flags |= STACK_USER_FAILED;

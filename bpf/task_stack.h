@@ -9,6 +9,7 @@
 #include "kernel.h"
 #include "compat.h"
 #include "wire.h"
+#include "work.h"
 
 #define STACK_BYTES (STACK_FRAMES * sizeof(__u64))
 
@@ -26,6 +27,9 @@ static __always_inline __u32 take_task_stack(void *ctx, struct task_struct *task
 	}
 	if (has_no_user_side(BPF_CORE_READ(task, flags))) {
 		flags |= STACK_KTHREAD;
+		user = name_work(task, (void *)stack->ips + kernel) * sizeof(__u64);
+		if (user)
+			flags |= STACK_WORK;
 	} else if (want_user) {
 		user =
 		    bpf_get_stack(ctx, (void *)stack->ips + kernel, STACK_BYTES, BPF_F_USER_STACK);

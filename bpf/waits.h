@@ -242,7 +242,7 @@ static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch 
 	if (bpf_map_update_elem(&wait_stacks, &s->key, &s->wait, BPF_NOEXIST) &&
 	    !bpf_map_lookup_elem(&wait_stacks, &s->key))
 		return 0;
-	if (s->wait.stack.user_frames) {
+	if (s->wait.stack.user_frames && !(flags & STACK_WORK)) {
 		__builtin_memcpy(process.comm, s->wait.stack.comm, sizeof(process.comm));
 		name_waits(row, &process, 0, 0);
 	}

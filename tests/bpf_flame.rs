@@ -9,41 +9,12 @@ use std::fs;
 
 use live::cgroup::Group;
 use live::disk::Disk;
+use live::folded::{can_see, folded, sum};
 use live::tool::{no_tracing, object, run};
 use live::view::{during_script, number};
 use programs::Folder;
 
 const FLAME: &str = "biopsy.flame/1";
-
-fn can_see(test: &str) -> bool {
-    let why = if live::tool::is_root() { no_tracing() } else { Some("it needs root") };
-    if let Some(why) = why {
-        println!("skipped: {test}: {why}");
-    }
-    why.is_none()
-}
-
-/// Runs a program under `biopsy flame`: the folded lines, and what the program said.
-#[track_caller]
-fn folded(options: &[&str], folder: &Folder, program: &str) -> (BTreeMap<String, u64>, String) {
-    let out = folder.path("out.folded");
-    let said = folder.path("said");
-    let command = format!("exec {} >{}", folder.path(program).display(), said.display());
-    let mut words = vec!["flame", "--folded", "--max-loss", "100", "-o", out.to_str().unwrap()];
-    words.extend(options);
-    words.extend(["--", "sh", "-c", &command]);
-    let output = run(&words);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let line = |line: &str| {
-        let (stack, value) = line.rsplit_once(' ').unwrap();
-        (stack.to_string(), value.parse().unwrap())
-    };
-    (fs::read_to_string(&out).unwrap().lines().map(line).collect(), fs::read_to_string(&said).unwrap())
-}
-
-fn sum(lines: &BTreeMap<String, u64>, is_in: impl Fn(&str) -> bool) -> f64 {
-    lines.iter().filter(|(stack, _)| is_in(stack)).map(|(_, n)| *n as f64).sum()
-}
 
 /// The same work six, three and one times, in three functions. Without optimisation every function has its frame: a leaf
 /// that has none hides its caller.
@@ -64,7 +35,7 @@ fn functions_have_the_shares_that_they_take() {
     }
     let folder = Folder::new("shares");
     folder.compile("known_shares", SHARES, &["-O0"]);
-    let (lines, _) = folded(&["-F", "997", "--comm", "known_shares"], &folder, "known_shares");
+    let (lines, _) = folded(&["-F", "997", "--comm", "known_shares"], &folder.path(""), "known_shares");
     let all = sum(&lines, |_| true);
     assert!(all > 2_000.0, "{all} samples");
     for (name, share) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
@@ -154,7 +125,7 @@ fn user_mode_and_the_kernel_have_their_shares() {
     }
     let folder = Folder::new("sides");
     folder.compile("known_sides", SIDES, &["-O0"]);
-    let (lines, said) = folded(&["-F", "997", "--comm", "known_sides"], &folder, "known_sides");
+    let (lines, said) = folded(&["-F", "997", "--comm", "known_sides"], &folder.path(""), "known_sides");
     let times: Vec<f64> = said.split_whitespace().map(|word| word.parse().unwrap()).collect();
     let truth = 100.0 * times[1] / (times[0] + times[1]);
     let all = sum(&lines, |stack| !stack.starts_with('['));
@@ -183,7 +154,7 @@ fn a_deep_stack_is_whole() {
     }
     let folder = Folder::new("deep");
     folder.compile("deep", DEEP, &["-O0"]);
-    let (lines, _) = folded(&["-F", "199", "--comm", "deep"], &folder, "deep");
+    let (lines, _) = folded(&["-F", "199", "--comm", "deep"], &folder.path(""), "deep");
     let depth = |stack: &String| stack.split(';').filter(|frame| *frame == "down").count();
     let deepest = lines.keys().map(depth).max().unwrap_or(0);
     assert_eq!(deepest, 116, "{:?}", lines.keys().next());
@@ -217,7 +188,7 @@ fn a_sleeper_is_off_the_cpu_as_long_as_it_sleeps() {
     }
     let folder = Folder::new("sleeps");
     folder.compile("sleeper", SLEEPS, &["-O0"]);
-    let (lines, said) = folded(&["--off-cpu", "--comm", "sleeper"], &folder, "sleeper");
+    let (lines, said) = folded(&["--off-cpu", "--comm", "sleeper"], &folder.path(""), "sleeper");
     let slept: f64 = said.trim().parse().unwrap();
     let seen = sum(&lines, |stack| stack.contains("hrtimer_nanosleep_[k]"));
     assert!(seen <= slept * 1.001 && seen >= 60.0 * 20e6 * 0.999, "{seen} ns of {slept}: {lines:?}");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use biopsy::analyze::latency::summarize;
-use biopsy::analyze::locks::waits;
+use biopsy::analyze::locks::waits::Waited;
 use biopsy::analyze::loss;
 use biopsy::analyze::profile::{Profile, Unit};
 use biopsy::envelope::Missing;
@@ -302,7 +302,7 @@ fn pictures(seen: &Seen) -> Vec<(&'static str, String)> {
         all.extend(inline("threads that ran or waited", unit, &samples).map(|svg| ("threads", svg)));
     }
     if let Some(locks) = &seen.pressure.locks {
-        let (_, times) = waits::profiles(locks);
+        let Waited { times, .. } = Waited::of(locks);
         let unit = format!(
             "{} of {}",
             render::text::time(times.total()),

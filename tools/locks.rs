@@ -29,6 +29,7 @@ pub fn run(args: &Locks, color: Color) -> Result<()> {
         filter: chosen.filter.clone(),
         max_cost: args.max_cost,
         room: args.fault_locks.unwrap_or(ROOM),
+        waiters: false,
         spin: !args.no_spin,
         cost,
         no_events: args.fault_no_events,

@@ -37,7 +37,8 @@ struct wire_locks_config {
 	__u64 period_ns;
 	/* The kernel says who releases a lock that somebody sleeps for. */
 	__u32 want_holders;
-	__u32 pad;
+	/* Of stacks also who waits, with the user's side. */
+	__u32 want_waiters;
 };
 _Static_assert(sizeof(struct wire_locks_config) == 40, "wire_locks_config");
 
@@ -139,7 +140,9 @@ struct wire_lock_cpu {
 	__u64 raise_at;
 	/* Releases whose lock had no room in the table of holders. */
 	__u64 other_holders;
-	__u64 pad[2];
+	/* Stacks that were taken without who waits, for whom there was no room. */
+	__u64 other_waiters;
+	__u64 pad;
 };
 _Static_assert(sizeof(struct wire_lock_cpu) == 256, "wire_lock_cpu");
 
@@ -195,10 +198,30 @@ _Static_assert(sizeof(struct wire_lock_process) == 56, "wire_lock_process");
 
 #define LOCK_STACK_FRAMES 64
 
+/* Who waits, and the way to the kernel. */
+struct wire_lock_who_key {
+	/* Of the name and the frames; 0: not asked for, or without room. */
+	__u64 hash;
+	__u32 pid;
+	/* enum stack_flags. */
+	__u32 flags;
+};
+_Static_assert(sizeof(struct wire_lock_who_key) == 16, "wire_lock_who_key");
+
+struct wire_lock_who {
+	char comm[16]; /* written by strangers: any bytes */
+	__u32 frames;
+	__u32 pad;
+	__u64 ips[STACK_FRAMES];
+};
+_Static_assert(sizeof(struct wire_lock_who) == 24 + 8 * STACK_FRAMES, "wire_lock_who");
+
 struct wire_lock_stack_key {
 	__u64 lock;
 	__u64 hash;
+	struct wire_lock_who_key who;
 };
+_Static_assert(sizeof(struct wire_lock_stack_key) == 32, "wire_lock_stack_key");
 
 /* One way to wait for one lock. */
 struct wire_lock_stack {

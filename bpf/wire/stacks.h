@@ -11,7 +11,11 @@ enum stack_flags {
 	STACK_KTHREAD = 1,	 /* the task is a kernel thread: no user stack was asked for */
 	STACK_KERNEL_FAILED = 2, /* no kernel stack, although there may be one */
 	STACK_USER_FAILED = 4,	 /* no user stack, although the task has a user side */
+	STACK_WORK = 8,		 /* of a worker of a workqueue: WORK_FRAMES hold what it works on */
 };
+
+/* In place of a user's frames: a name that ends in zeros. */
+#define WORK_FRAMES 4
 
 /*
  * Head of one sample. kernel_frames, then user_frames addresses of 8 bytes follow, each leaf

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::stacks::{addresses_of, escape, fold};
+use super::stacks::{addresses_of, escape, fold_as};
 use super::unwinding::ending;
 use crate::symbols::{Addresses, Names, UNKNOWN};
 use crate::wire::blocked::{
     Followed, IO, Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, UNINTERRUPTIBLE, Waits,
 };
 use crate::wire::pagecache::Kind;
-use crate::wire::stacks::{KERNEL_FAILED, Sample, USER_FAILED};
+use crate::wire::stacks::{KERNEL_FAILED, Sample, USER_FAILED, is_of_ring};
 
 /// A window's time by stack, with names.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -80,8 +80,10 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
     };
     let text = |comm: &[u8]| String::from_utf8_lossy(comm).into_owned();
     let mut by_thread: BTreeMap<(String, u32), u64> = BTreeMap::new();
+    let leaders = leaders(raw);
     for (sample, ns) in scaled(raw) {
-        *summary.folded.entry(fold(&watched(sample, names), names)).or_default() += ns;
+        let key = fold_as(&watched(sample, names), names, leaders.get(&sample.pid).copied());
+        *summary.folded.entry(key).or_default() += ns;
         if raw.processes.is_empty() {
             *by_thread.entry((text(sample.comm_bytes()), sample.pid)).or_default() += ns;
         }
@@ -109,6 +111,19 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
     summary.top = by_thread.into_iter().map(|((comm, pid), ns)| (comm, pid, ns)).collect();
     summary.top.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (&a.0, a.1).cmp(&(&b.0, b.1))));
     summary
+}
+
+/// What processes are called that have a ring: as they were when the window ended, or as the thread that waited longest.
+fn leaders(raw: &RawBlocked) -> BTreeMap<u32, &[u8]> {
+    let mut all: BTreeMap<u32, (u64, &[u8])> = BTreeMap::new();
+    for ((pid, comm), sum) in raw.processes.iter().filter(|((_, comm), _)| !is_of_ring(comm)) {
+        let longest = all.entry(*pid).or_insert((sum.ns, comm));
+        if longest.0 < sum.ns {
+            *longest = (sum.ns, comm);
+        }
+    }
+    let waited = all.into_iter().map(|(pid, (_, comm))| (pid, comm));
+    waited.chain(raw.leaders.iter().map(|(pid, comm)| (*pid, comm.as_slice()))).collect()
 }
 
 /// What of a process's time the stacks stand for: for sure, and by chance.
@@ -196,7 +211,7 @@ pub fn watched(sample: &Sample, names: &Names) -> Sample {
     let mut kernel = sample.kernel()[own..].to_vec();
     // It is the leaf now, and a leaf is looked up as it is.
     kernel[0] = lookups[own];
-    Sample::new(sample.pid, sample.tid, sample.flags, sample.comm_bytes(), &kernel, sample.user())
+    sample.with_kernel(&kernel)
 }
 
 /// Frames between an event and what asks for the stack, at most: the program, a trampoline and the event's own.
@@ -218,6 +233,7 @@ pub fn reclaim_of(sample: &Sample) -> Option<Kind> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stacks::fold;
     use super::*;
     use crate::wire::blocked::Sum;
 
@@ -295,6 +311,23 @@ mod tests {
         assert_eq!(summary.folded.values().sum::<u64>(), 1287);
         assert_eq!(summary.no_stack_ns, 37);
         assert_eq!(summary.top[0], ("a".to_string(), 1, 1200));
+    }
+
+    #[test]
+    fn what_waits_for_a_ring_stands_with_its_process() {
+        let mut raw = RawBlocked::default();
+        for (pid, comm) in [(1, &b"iou-wrk-7"[..]), (2, b"iou-sqp-2"), (3, b"iou-wrk-3")] {
+            raw.samples
+                .insert(Sample::new(pid, 0, crate::wire::stacks::KTHREAD, comm, &[10], &[]), waits(5, 5));
+            raw.processes.insert((pid, comm.to_vec()), Sum { count: 1, ns: 5 });
+        }
+        raw.processes.insert((1, b"pool".to_vec()), Sum { count: 1, ns: 3 });
+        raw.processes.insert((2, b"pool".to_vec()), Sum { count: 1, ns: 3 });
+        raw.leaders.insert(2, b"fio".to_vec());
+        let keys: Vec<String> = summarize(&raw, &names(&[(10, "f")])).folded.into_keys().collect();
+        assert!(keys.contains(&"pool;[io_uring workers];f_[k]".to_string()), "{keys:?}");
+        assert!(keys.contains(&"fio;[io_uring sqpoll];f_[k]".to_string()), "{keys:?}");
+        assert!(keys.contains(&"iou-wrk-3;f_[k]".to_string()), "nothing is known of its process: {keys:?}");
     }
 
     #[test]

@@ -10,8 +10,9 @@ pub mod waits;
 use std::collections::BTreeMap;
 
 pub(in crate::analyze) use self::frames::is_locking;
-use self::frames::{caller, lookups, stacks_by_lock};
+use self::frames::{caller, stacks_by_lock};
 use self::holders::{Holder, Waiter};
+use super::stacks::addresses_of;
 use crate::envelope::Missing;
 use crate::hist::Histogram;
 use crate::host::Host;
@@ -169,13 +170,26 @@ impl LockRow {
 /// A way to wait for a lock.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stack {
-    /// Names of functions, the innermost first.
+    /// None where that was not asked for.
+    pub who: Option<Who>,
+    /// Names of the kernel's functions, the innermost first.
     pub frames: Vec<String>,
     /// Estimates where stacks were sampled.
     pub contentions: u64,
     pub wait_ns: u64,
     /// How many were taken.
     pub samples: u64,
+}
+
+/// Who waits in a stack. All of it is written by strangers, and not escaped.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Who {
+    /// Whose time it is, root first.
+    pub labels: Vec<String>,
+    /// Of user mode, root first.
+    pub frames: Vec<String>,
+    /// They end in the middle of a program.
+    pub is_cut: bool,
 }
 
 /// Who waited.
@@ -197,6 +211,8 @@ pub struct StackSampling {
     pub of: u64,
     pub failed: u64,
     pub full: u64,
+    /// Of those that were taken: without who waited, for whom there was no room.
+    pub without_who: u64,
     pub over_budget: u64,
     /// What they took.
     pub ns: u64,
@@ -233,11 +249,7 @@ pub struct SlowPath {
 
 /// The addresses of a reading that need names.
 pub fn addresses(reading: &Reading) -> Addresses {
-    let mut out = Addresses::default();
-    for key in reading.stacks.keys() {
-        out.kernel.extend(lookups(&key.ips));
-    }
-    out
+    addresses_of(reading.stacks.keys().map(|key| &key.stack), &reading.maps)
 }
 
 /// What came between two readings. `devices`: locks that belong to others of them are left out; empty: none are.
@@ -354,6 +366,7 @@ fn sampling(rows: &[WireLockCpu]) -> StackSampling {
         of: sum(|row| row.contentions),
         failed: sum(|row| row.stacks_failed),
         full: sum(|row| row.stacks_full),
+        without_who: sum(|row| row.other_waiters),
         over_budget: sum(|row| row.stacks_over),
         ns: sum(|row| row.stack_ns),
         threshold_ns: rows.iter().map(|row| row.most_threshold).max().unwrap_or(0),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::symbols::{Addresses, Mapped, Names, UNKNOWN};
 use crate::wire::blocked::NO_USER;
 use crate::wire::stacks::{
-    KERNEL_FAILED, KTHREAD, MAX_FRAMES, RING_WORKER, RawProfile, Sample, Sampler, Tally,
+    KERNEL_FAILED, KTHREAD, MAX_FRAMES, RING_POLLER, RING_WORKER, RawProfile, Sample, Sampler, Tally,
 };
 
 /// Where a sample was taken.
@@ -116,7 +116,8 @@ pub fn summarize(raw: &RawProfile, names: &Names) -> ProfileSummary {
         let class = classify(sample, names);
         *summary.classes.entry(class).or_default() += units;
         if class != CpuClass::Idle {
-            *summary.folded.entry(fold_as(sample, names, leaders.get(&sample.pid))).or_default() += units;
+            let key = fold_as(sample, names, leaders.get(&sample.pid).copied());
+            *summary.folded.entry(key).or_default() += units;
             let comm = String::from_utf8_lossy(sample.comm_bytes()).into_owned();
             *by_thread.entry((comm, sample.pid)).or_default() += units;
         }
@@ -227,11 +228,6 @@ pub(crate) fn interrupts(class: CpuClass) -> &'static str {
 /// never run in user mode, so that a process of such a name is mistaken for one in its system calls only.
 const IO_WORKERS: [&[u8]; 2] = [RING_WORKER, b"io_wqe_worker-"];
 
-/// A worker of io_uring, which is a thread of the process whose ring it serves (5.12).
-pub fn is_ring_worker(comm: &[u8]) -> bool {
-    comm.starts_with(RING_WORKER)
-}
-
 /// The way out of an interrupt, with interrupts on.
 const INTERRUPT_OVER: [&str; 6] = [
     "irqentry_exit",
@@ -269,25 +265,27 @@ fn interrupt(name: &str) -> Option<CpuClass> {
     }
 }
 
-/// Above the process whose ring they serve.
+/// Above the process whose ring they serve: who does what would block, and who submits in its stead (SQPOLL).
 pub const RING_WORKERS: &str = "[io_uring workers]";
+pub const RING_POLLERS: &str = "[io_uring sqpoll]";
+
+/// What a thread that the kernel made for a process' ring stands under, by its name; None: it is none.
+fn ring_part(comm: &[u8]) -> Option<&'static str> {
+    if comm.starts_with(RING_WORKER) {
+        return Some(RING_WORKERS);
+    }
+    comm.starts_with(RING_POLLER).then_some(RING_POLLERS)
+}
 
 /// Where the user's frames would stand.
 pub const NOT_TAKEN: &str = "[user stack not taken]";
 
 /// By process: the name of its first thread, as far as that was sampled.
-fn leaders(raw: &RawProfile) -> BTreeMap<u32, String> {
+fn leaders(raw: &RawProfile) -> BTreeMap<u32, &[u8]> {
     let first = raw.samples.keys().filter(|sample| sample.tid == sample.pid && sample.pid != 0);
     let sampled = first.map(|sample| (sample.pid, sample.comm_bytes()));
     // What was sampled is newer than what was read.
-    let read = raw.leaders.iter().map(|(pid, comm)| (*pid, comm.as_slice()));
-    read.chain(sampled)
-        .map(|(pid, comm)| {
-            let mut name = String::new();
-            escape(comm, &mut name);
-            (pid, name)
-        })
-        .collect()
+    raw.leaders.iter().map(|(pid, comm)| (*pid, comm.as_slice())).chain(sampled).collect()
 }
 
 /// `comm;root;...;leaf`, user frames below kernel frames. An interrupt stands by itself, without whom it came into.
@@ -295,8 +293,8 @@ pub(crate) fn fold(sample: &Sample, names: &Names) -> String {
     fold_as(sample, names, None)
 }
 
-/// The same. What a worker of io_uring does stands with the process whose ring it serves, where that has a name.
-pub(crate) fn fold_as(sample: &Sample, names: &Names, leader: Option<&String>) -> String {
+/// The same. What is done for a process' ring stands with that process, where its name is known.
+pub(crate) fn fold_as(sample: &Sample, names: &Names, leader: Option<&[u8]>) -> String {
     let mut out = String::with_capacity(256);
     if let Some((class, own)) = interrupting(sample, names) {
         out.push_str(interrupts(class));
@@ -305,54 +303,79 @@ pub(crate) fn fold_as(sample: &Sample, names: &Names, leader: Option<&String>) -
             let name = names.kernel(*address).first().map_or(UNKNOWN, String::as_str);
             out.push(';');
             escape(name.as_bytes(), &mut out);
-            out.push_str("_[k]");
+            out.push_str(KERNEL_MARK);
         }
         return out;
     }
-    match leader.filter(|_| is_ring_worker(sample.comm_bytes())) {
-        Some(leader) => out.push_str(&format!("{leader};{RING_WORKERS}")),
-        None => escape(sample.comm_bytes(), &mut out),
-    }
-    // Code without frame pointers gives chance addresses, a hundred at a time. A run of frames that
-    // nobody can name is shown as one: it says as much, and the picture stays readable.
-    let mut unknown = false;
-    let mut frame = |name: &str, suffix: &str| {
-        let again = unknown && name == UNKNOWN;
-        unknown = name == UNKNOWN && suffix.is_empty();
-        if again && suffix.is_empty() {
-            return;
+    for name in
+        who(sample, leader).into_iter().chain(user_frames(sample, names).into_iter().map(|name| name.into()))
+    {
+        if !out.is_empty() {
+            out.push(';');
         }
+        escape(&name, &mut out);
+    }
+    let mut frame = |name: &str, suffix: &str| {
         out.push(';');
         escape(name.as_bytes(), &mut out);
         out.push_str(suffix);
     };
-    if sample.flags & NO_USER != 0 {
-        frame(NOT_TAKEN, "");
-    }
-    if sample.user().len() == MAX_FRAMES {
-        frame("[truncated]", "");
-    }
-    for address in sample.user_lookups().rev() {
-        match names.user(sample.pid, address) {
-            [] => frame(UNKNOWN, ""),
-            names => names.iter().for_each(|name| frame(name, "")),
-        }
-    }
     if sample.kernel().len() == MAX_FRAMES {
-        frame("[truncated]", "_[k]");
+        frame(TRUNCATED, KERNEL_MARK);
     }
     for address in sample.kernel_lookups().rev() {
         match names.kernel(address) {
-            [] => frame(UNKNOWN, "_[k]"),
-            names => names.iter().for_each(|name| frame(name, "_[k]")),
+            [] => frame(UNKNOWN, KERNEL_MARK),
+            names => names.iter().for_each(|name| frame(name, KERNEL_MARK)),
         }
     }
     // A stack that could not be taken is still time: it must not look like a bare thread name.
     if sample.user().is_empty() && sample.kernel().is_empty() {
-        frame(UNKNOWN, if sample.flags & (KERNEL_FAILED | KTHREAD) != 0 { "_[k]" } else { "" });
+        frame(UNKNOWN, if sample.flags & (KERNEL_FAILED | KTHREAD) != 0 { KERNEL_MARK } else { "" });
     }
     out
 }
+
+/// Whose time it is, as labels below all frames, root first and not escaped: a thread, by its name; a process, with what
+/// the kernel does for its ring; what a worker of a workqueue works on, for its own name says only on which CPU.
+pub(crate) fn who(sample: &Sample, leader: Option<&[u8]>) -> Vec<Vec<u8>> {
+    let comm = sample.comm_bytes();
+    match (sample.work(), leader.zip(ring_part(comm))) {
+        (Some(work), _) if work.is_empty() => vec![IDLE_WORKERS.into()],
+        (Some(work), _) => vec![[WORKERS_FOR.as_bytes(), &work].concat()],
+        (None, Some((leader, part))) => vec![leader.to_vec(), part.into()],
+        (None, None) => vec![comm.to_vec()],
+    }
+}
+
+/// Workers of workqueues: of such without work, and what stands before the name of what they work on.
+const IDLE_WORKERS: &str = "kworkers without work";
+pub(crate) const WORKERS_FOR: &str = "kworkers for ";
+
+/// The frames of a process' own code, root first, and what stands in the place of those that are not there; not escaped.
+///
+/// Code without frame pointers gives chance addresses, a hundred at a time. A run of frames that nobody can name is shown
+/// as one: it says as much, and the picture stays readable.
+pub(crate) fn user_frames<'a>(sample: &Sample, names: &'a Names) -> Vec<&'a str> {
+    let mut all: Vec<&str> = Vec::new();
+    if sample.flags & NO_USER != 0 {
+        all.push(NOT_TAKEN);
+    }
+    if sample.user().len() == MAX_FRAMES {
+        all.push(TRUNCATED);
+    }
+    for address in sample.user_lookups().rev() {
+        match names.user(sample.pid, address) {
+            [] => all.push(UNKNOWN),
+            names => all.extend(names.iter().map(String::as_str)),
+        }
+    }
+    all.dedup_by(|a, b| *a == UNKNOWN && *b == UNKNOWN);
+    all
+}
+
+/// Where frames would stand that are too many.
+const TRUNCATED: &str = "[truncated]";
 
 /// What ends a kernel's frame in folded text, and what other tools end frames in: inlined, compiled at run time, woken.
 pub(crate) const KERNEL_MARK: &str = "_[k]";

@@ -1,6 +1,7 @@
 //! Profiles from literals.
 
 use super::*;
+use crate::wire::stacks::WORK;
 use proptest::prelude::*;
 
 /// Kernel addresses are numbered by their names, leaf first, so that a test reads as a stack.
@@ -169,6 +170,38 @@ fn workers_of_a_ring_stand_with_its_process() {
         "{:?}",
         summary.folded
     );
+}
+
+/// The name of a worker of a workqueue says only on which CPU it is.
+#[test]
+fn workers_stand_under_what_they_work_on() {
+    let mut raw = RawProfile { samples: Default::default(), ..Stacks::new(Sampler::CpuClock).raw };
+    let name = |text: &str| {
+        let mut bytes = [0; 32];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect::<Vec<u64>>()
+    };
+    let worker = |comm: &[u8], work: &str| Sample::new(9, 9, KTHREAD | WORK, comm, &[64], &name(work));
+    let sample = worker(b"kworker/0:1H", "loop0");
+    assert_eq!((sample.user(), sample.work().unwrap()), (&[][..], b"loop0".to_vec()));
+    let other = sample.with_kernel(&[80, 96]);
+    assert_eq!((other.kernel(), other.work()), (&[80, 96][..], sample.work()), "what it works on stays");
+    for sample in [sample, worker(b"kworker/1:2", "loop0"), worker(b"kworker/1:3", ""), worker(b"k", "a;b\n")]
+    {
+        raw.samples.insert(sample, Tally { samples: 1, period: 1 });
+    }
+    let names = Names { kernel: [(64, vec!["f".to_string()])].into(), ..Names::default() };
+    let summary = summarize(&raw, &names);
+    let folded: Vec<_> = summary.folded.iter().map(|(key, n)| (key.as_str(), *n)).collect();
+    assert_eq!(
+        folded,
+        [
+            ("kworkers for a\\x3bb\\x0a;f_[k]", 1),
+            ("kworkers for loop0;f_[k]", 2),
+            ("kworkers without work;f_[k]", 1),
+        ]
+    );
+    assert!(addresses(&raw).user.is_empty(), "a name is no address");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::blocked::watched;
 use super::latency::LatencySummary;
 use super::op::Op;
-use super::stacks::{addresses_of, escape, fold_as, is_ring_worker};
+use super::stacks::{WORKERS_FOR, addresses_of, escape, fold_as};
 use super::stage::Stage;
 use super::trace::io::{Route, TracedIo};
 use super::trace::operation::Kind;
@@ -266,16 +266,11 @@ struct Way {
 }
 
 impl Way {
-    /// `leader`: what the process is called whose ring a worker of io_uring serves.
+    /// `leader`: what the process is called whose ring a thread of io_uring serves.
     fn of(sample: &Sample, leader: Option<&Vec<u8>>, names: &Names) -> Self {
-        let leader = leader.map(|name| {
-            let mut text = String::new();
-            escape(name, &mut text);
-            text
-        });
         Self {
-            folded: fold_as(&watched(sample, names), names, leader.as_ref()),
-            kernel: sample.flags & KTHREAD != 0 && !is_ring_worker(sample.comm_bytes()),
+            folded: fold_as(&watched(sample, names), names, leader.map(Vec::as_slice)),
+            kernel: sample.flags & KTHREAD != 0 && !sample.is_of_ring(),
             is_cut: !sample.user().is_empty() && ending(sample, names).0.is_cut(),
         }
     }
@@ -285,7 +280,8 @@ impl Way {
     fn key(&self, device: &str) -> String {
         let parts = self.folded.split_once(';').filter(|_| self.kernel);
         let Some((thread, frames)) = parts else { return self.folded.clone() };
-        let mut key = if thread.starts_with("kworker/") { "kworkers" } else { thread }.to_string();
+        let is_worker = thread.starts_with("kworker/") || thread.starts_with(WORKERS_FOR);
+        let mut key = if is_worker { "kworkers" } else { thread }.to_string();
         key.push_str(" for ");
         escape(device.as_bytes(), &mut key);
         key.push(';');

@@ -123,8 +123,8 @@ pub fn unwinding(raw: &RawProfile, names: &Names) -> Unwinding {
     let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
     let mut all = Unwinding::default();
     for (sample, tally) in &raw.samples {
-        // The idle task, kernel threads and io_uring's workers have none.
-        if sample.pid == 0 || sample.flags & KTHREAD != 0 || sample.comm_bytes().starts_with(b"iou-wrk-") {
+        // The idle task, kernel threads and those of io_uring have none.
+        if sample.pid == 0 || sample.flags & KTHREAD != 0 || sample.is_of_ring() {
             continue;
         }
         let (ending, outermost) = ending(sample, names);

@@ -1,5 +1,6 @@
 //! The probe of blocked time: attaches `bpf/blocked.bpf.c`, and at the end reads how long tasks slept, by stack.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -19,6 +20,7 @@ use crate::clock::now_ns;
 use crate::envelope::Missing;
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
+use crate::host::processes;
 use crate::refusal::Refusal;
 use crate::wire::blocked::{Followed, RawBlocked, WireSleeper};
 
@@ -105,7 +107,7 @@ impl BlockedProbe {
                 None,
             ));
         }
-        let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.wait_processes)?)?;
+        let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.wait_processes)?, waits::whose)?;
         let mut probe = Self {
             skel,
             links: Vec::new(),
@@ -199,6 +201,9 @@ impl BlockedProbe {
             }
         }
         raw.maps = self.maps.finish();
+        let of_rings: BTreeSet<u32> = raw.samples.keys().filter(|s| s.is_of_ring()).map(|s| s.pid).collect();
+        let named = |pid: u32| processes::name(Path::new("/"), pid).map(|name| (pid, name));
+        raw.leaders = of_rings.into_iter().filter_map(named).collect();
         Ok(raw)
     }
 }

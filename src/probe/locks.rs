@@ -30,18 +30,21 @@ use super::filter::Filter;
 use super::libbpf::{self, element, refusal};
 use super::preflight;
 use super::skel::locks::LocksSkel;
+use super::waits::ProcessMaps;
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::cgroups::Hierarchy;
 use crate::host::kallsyms::Kallsyms;
+use crate::host::mapped::Mapped;
 use crate::host::mounts;
 use crate::host::{Host, block};
 use crate::refusal::Refusal;
 use crate::wire::locks::{
-    HolderSample, Kind, LockName, LockSample, ProcessSample, Reading, Source, WaiterSample, WireLock,
+    HolderSample, Kind, LockName, LockSample, ProcessSample, Reading, Source, WaiterSample, Whos, WireLock,
     WireLockCpu, WireLockHolder, WireLockProcess, WireLockRecent, WireLockRecentProcess, WireLockWaiter,
-    WireNvmePlaces, decode_stack,
+    WireLockWho, WireNvmePlaces, decode_stack,
 };
+use crate::wire::stacks::KTHREAD;
 
 /// The slow path of spinlocks: on a machine of its own, and in a guest whose spinlocks are the hypervisor's too.
 const SLOW_PATHS: [&str; 2] = ["native_queued_spin_lock_slowpath", "__pv_queued_spin_lock_slowpath"];
@@ -61,6 +64,11 @@ const MOST_LOOKED_AT: usize = 512;
 /// Locks that have rows of their own, where nobody says otherwise.
 pub const ROOM: u32 = 1024;
 
+/// Ways to the kernel that are kept, where they are asked for. Each takes 1 KiB.
+const WHO_ROOM: u32 = 8192;
+/// Stacks that are kept then, beside the kernel's alone; each takes half of that.
+const STACK_ROOM: u32 = 16384;
+
 /// What to look at.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -70,6 +78,8 @@ pub struct Options {
     pub max_cost: f64,
     /// Locks that have rows of their own; the others of a kind share one.
     pub room: u32,
+    /// With the stacks, take who waits and the frames of user mode.
+    pub waiters: bool,
     /// Sample where the CPUs are.
     pub spin: bool,
     /// Measure the probe's cost with the kernel's program statistics.
@@ -98,6 +108,8 @@ pub struct LockProbe {
     names: RefCell<Names>,
     last: RefCell<Last>,
     meter: Option<CostMeter>,
+    /// Of who waits; None: it is not asked who.
+    maps: Option<ProcessMaps>,
     missing: Vec<Missing>,
     start: Reading,
 }
@@ -236,6 +248,10 @@ impl LockProbe {
             nvme: root.join("sys/module/nvme").exists(),
         };
         let skel = object::load(host, wanted, options)?;
+        let maps = match options.waiters {
+            true => Some(ProcessMaps::follow(MapHandle::try_from(&skel.maps.lock_whos)?, whose)?),
+            false => None,
+        };
         let functions = Functions::new(&symbols);
         if symbols.is_empty() {
             missing.push(missing::gap(
@@ -265,6 +281,7 @@ impl LockProbe {
             names: RefCell::new(names),
             last: RefCell::default(),
             meter,
+            maps,
             missing,
             start: Reading::default(),
         };
@@ -400,7 +417,8 @@ impl LockProbe {
         let missed = self.missed();
         let spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(true));
         self.name_locks(waiting.as_deref().unwrap_or_default());
-        let reading = Reading { at_ns: end_ns, missed, spin, waiting, ..self.reading()? };
+        let mut reading = Reading { at_ns: end_ns, missed, spin, waiting, ..self.reading()? };
+        reading.maps = self.maps.take().map(ProcessMaps::finish).unwrap_or_default();
         self.links.clear();
         Ok(reading)
     }
@@ -511,9 +529,15 @@ impl LockProbe {
         }
         // Last, for there are the most of them, and they are estimates.
         let mut stacks: BTreeMap<_, crate::wire::locks::StackSample> = BTreeMap::new();
+        let mut all = Vec::new();
         for key in maps.lock_stacks.keys() {
             let Some(value) = maps.lock_stacks.lookup(&key, MapFlags::ANY)? else { continue };
-            let (key, sample) = decode_stack(&key, &value)?;
+            all.push((key, value));
+        }
+        // Behind the stacks: each says who, and who was kept before it.
+        let whos = self.whos()?;
+        for (key, value) in all {
+            let (key, sample) = decode_stack(&key, &value, &whos)?;
             let sum = stacks.entry(key).or_default();
             sum.contentions += sample.contentions;
             sum.wait_ns += sample.wait_ns;
@@ -527,6 +551,7 @@ impl LockProbe {
             locks,
             others,
             stacks,
+            maps: Mapped::default(),
             processes,
             holders: if self.wanted.holders { Some(self.released()?) } else { None },
             waiting: None,
@@ -535,6 +560,17 @@ impl LockProbe {
             slow_path: self.slow_path,
             missed: self.missed(),
         })
+    }
+
+    /// Who waited, as far as stacks were taken of it.
+    fn whos(&self) -> Result<Whos> {
+        let map = &self.skel.maps.lock_whos;
+        let mut all = Whos::new();
+        for key in map.keys() {
+            let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
+            all.extend([WireLockWho::decode(&key, &value)?]);
+        }
+        Ok(all)
     }
 
     fn released(&self) -> Result<BTreeMap<u64, HolderSample>> {
@@ -647,6 +683,13 @@ impl LockProbe {
         }
         names.known.queues = queues;
     }
+}
+
+/// Of `lock_whos`; None: it has no memory of its own.
+fn whose(whos: &MapHandle, key: &[u8]) -> Option<(u32, [u8; 16])> {
+    let value = whos.lookup(key, MapFlags::ANY).ok()??;
+    let (key, who) = WireLockWho::decode(key, &value).ok()?;
+    (key.flags & KTHREAD == 0).then_some((key.pid, who.comm))
 }
 
 fn process(key: &[u8]) -> Result<u32> {

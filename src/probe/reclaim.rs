@@ -72,7 +72,7 @@ impl ReclaimProbe {
         }
         let cpus = host.cpus_possible.max(1);
         let skel = load(cpus, &options, balance)?;
-        let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.wait_processes)?)?;
+        let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.wait_processes)?, waits::whose)?;
         let mut probe = Self {
             skel,
             links: Vec::new(),

@@ -52,7 +52,7 @@ use crate::wire::groups::{WireGroup, WireGroupKey};
 use crate::wire::interrupts::{WireCompletions, WireQueue, WireSoftirq, WireVector};
 use crate::wire::locks::{
     WireLock, WireLockCpu, WireLockHolder, WireLockProcess, WireLockRecent, WireLockRecentProcess,
-    WireLockStack, WireLockStackKey, WireLockWaiter, WireNvmePlaces, WireWaits,
+    WireLockStack, WireLockStackKey, WireLockWaiter, WireLockWho, WireLockWhoKey, WireNvmePlaces, WireWaits,
 };
 use crate::wire::pagecache::{
     WireIsolated, WirePath, WireReadahead, WireReclaim, WireReclaimer, WireReclaimerKey,
@@ -176,7 +176,7 @@ same_layout!(WireLock, locks::types::wire_lock: not_min max lock failed reads fl
 same_layout!(WireWaits, locks::types::wire_waits: count sum);
 same_layout!(WireLockCpu, locks::types::wire_lock_cpu: begins repeats filtered contentions wait_ns spin_contentions
     spin_wait_ns unmatched abandoned unkept slow_calls other_locks other_processes stacks stacks_failed stacks_full
-    stacks_over stack_ns threshold most_threshold period_began period_ns raise_at other_holders);
+    stacks_over stack_ns threshold most_threshold period_began period_ns raise_at other_holders other_waiters);
 same_layout!(WireLockRecent, locks::types::wire_lock_recent: lock count sum not_min max failed reads flags bucket);
 same_layout!(WireLockRecentProcess, locks::types::wire_lock_recent_process: pid contentions sum max);
 same_layout!(WireLockHolder, locks::types::wire_lock_holder: releases holds at_least hold_ns max_hold_ns last_hold_ns
@@ -184,7 +184,9 @@ same_layout!(WireLockHolder, locks::types::wire_lock_holder: releases holds at_l
 same_layout!(WireNvmePlaces, locks::types::wire_nvme_places: size sq_lock cq_poll_lock dev qid queues instance known);
 same_layout!(WireLockWaiter, locks::types::wire_lock_waiter: lock began flags pid tid comm);
 same_layout!(WireLockProcess, locks::types::wire_lock_process: contentions wait lock comm);
-same_layout!(WireLockStackKey, locks::types::wire_lock_stack_key: lock hash);
+same_layout!(WireLockStackKey, locks::types::wire_lock_stack_key: lock hash who);
+same_layout!(WireLockWhoKey, locks::types::wire_lock_who_key: hash pid flags);
+same_layout!(WireLockWho, locks::types::wire_lock_who: comm frames ips);
 same_layout!(WireLockStack, locks::types::wire_lock_stack: contentions wait_ns samples frames ips);
 same_layout!(WireReclaim, pagecache::types::wire_reclaim: lock begun ended time batches scanned reclaimed throttled
     throttled_us counts);

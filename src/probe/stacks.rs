@@ -21,7 +21,7 @@ use crate::host::processes;
 use crate::probe::skel::stacks as skel;
 use crate::probe::{btf, perf_event};
 use crate::refusal::Refusal;
-use crate::wire::stacks::{RING_WORKER, RawProfile, Sample, Sampler, Tally, decode};
+use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally, decode};
 
 /// How often the ring is emptied, which holds ten times as much. Each look costs one wake-up; of a process that ends
 /// between its first sample and the next look nothing can be named any more.
@@ -235,7 +235,7 @@ impl Maps {
     /// Takes note of a stack that was not seen before: of a process that is new, has another name, or is at a place
     /// that it did not have (a library loaded since, or code that it made).
     fn note(&mut self, sample: &Sample) {
-        if sample.comm_bytes().starts_with(RING_WORKER) {
+        if sample.is_of_ring() {
             let read = || processes::name(Path::new("/"), sample.pid).unwrap_or_default();
             self.leaders.entry(sample.pid).or_insert_with(read);
         }

@@ -136,16 +136,19 @@ pub struct ProcessMaps {
     thread: Option<JoinHandle<Mapped>>,
 }
 
+/// Whose an element of a table is, by the element's key: a process, and a name of its threads.
+pub type Whose = fn(&MapHandle, &[u8]) -> Option<(u32, [u8; 16])>;
+
 impl ProcessMaps {
     /// Of those that come into this table, from now on.
-    pub fn follow(processes: MapHandle) -> Result<Self> {
+    pub fn follow(processes: MapHandle, whose: Whose) -> Result<Self> {
         let (stop, stopped) = mpsc::channel::<()>();
         let run = move || {
             let mut known = Known::default();
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK_EVERY) {
-                known.look(&processes);
+                known.look(&processes, whose);
             }
-            known.look(&processes);
+            known.look(&processes, whose);
             known.mapped
         };
         let thread = thread::Builder::new()
@@ -172,21 +175,30 @@ impl Drop for ProcessMaps {
     }
 }
 
+/// Of `wait_processes`.
+pub fn whose(_: &MapHandle, key: &[u8]) -> Option<(u32, [u8; 16])> {
+    WireWaitProcess::decode(key).ok().map(|process| (process.pid, process.comm))
+}
+
 #[derive(Debug, Default)]
 struct Known {
     mapped: Mapped,
-    seen: HashSet<Vec<u8>>,
+    keys: HashSet<Vec<u8>>,
+    /// Under each of their names: who has another has called exec.
+    seen: HashSet<(u32, [u8; 16])>,
 }
 
 impl Known {
-    fn look(&mut self, processes: &MapHandle) {
+    fn look(&mut self, processes: &MapHandle, whose: Whose) {
         for key in processes.keys() {
-            if !self.seen.insert(key.clone()) {
+            if !self.keys.insert(key.clone()) {
                 continue;
             }
-            let Ok(process) = WireWaitProcess::decode(&key) else { continue };
-            // Gone already, or not ours to see: what was read before stays.
-            let _unseen = self.mapped.read(Path::new("/"), process.pid);
+            let Some((pid, comm)) = whose(processes, &key) else { continue };
+            if self.seen.insert((pid, comm)) {
+                // Gone already, or not ours to see: what was read before stays.
+                let _unseen = self.mapped.read(Path::new("/"), pid);
+            }
         }
     }
 }

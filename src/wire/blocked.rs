@@ -244,6 +244,8 @@ pub struct RawBlocked {
     pub lost: Lost,
     /// What each process had mapped, as of when it was first seen under its last name.
     pub maps: Mapped,
+    /// What the processes are called for whose rings threads of io_uring waited, as far as they live yet.
+    pub leaders: BTreeMap<u32, Vec<u8>>,
     /// Waits below it, ns, were sampled at some time; 0: all have their stack.
     pub threshold_ns: u64,
     /// Waits below it, ns, were not to have one.

@@ -17,6 +17,11 @@ pub const KTHREAD: u32 = 1;
 pub const KERNEL_FAILED: u32 = 2;
 /// The user stack could not be taken.
 pub const USER_FAILED: u32 = 4;
+/// A worker of a workqueue: what it works on stands in place of user frames.
+pub const WORK: u32 = 8;
+
+/// `WORK_FRAMES`.
+const WORK_FRAMES: usize = 4;
 
 /// `struct stack_sample`: the head of one record, with the addresses behind it.
 #[repr(C)]
@@ -83,13 +88,13 @@ impl WireTaskStack {
 }
 
 /// One sample without its period: samples that are equal in all of this are counted together.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sample {
     /// Thread group; 0 is the idle task.
     pub pid: u32,
     pub tid: u32,
     pub cpu: u32,
-    /// `KTHREAD`, `KERNEL_FAILED`, `USER_FAILED`.
+    /// `KTHREAD`, `KERNEL_FAILED`, `USER_FAILED`, `WORK`.
     pub flags: u32,
     /// Up to the first zero byte. Any bytes: a process names itself.
     pub comm: [u8; 16],
@@ -118,6 +123,16 @@ impl Sample {
         }
     }
 
+    /// The same with other kernel addresses.
+    pub fn with_kernel(&self, kernel: &[u64]) -> Self {
+        let kernel = &kernel[..kernel.len().min(MAX_FRAMES)];
+        Self {
+            addresses: [kernel, self.rest()].concat().into(),
+            kernel_frames: kernel.len() as u16,
+            ..self.clone()
+        }
+    }
+
     /// Kernel addresses, leaf first. Empty in user mode.
     pub fn kernel(&self) -> &[u64] {
         &self.addresses[..usize::from(self.kernel_frames)]
@@ -125,7 +140,20 @@ impl Sample {
 
     /// User addresses, leaf first.
     pub fn user(&self) -> &[u64] {
+        if self.flags & WORK == 0 { self.rest() } else { &[] }
+    }
+
+    fn rest(&self) -> &[u64] {
         &self.addresses[usize::from(self.kernel_frames)..]
+    }
+
+    /// What a worker of a workqueue works on: the queue's name, the disk of the block layer's own, or what the work
+    /// says of itself. Empty: it waits for work; None: it is no such worker. Drivers and file systems choose the name.
+    pub fn work(&self) -> Option<Vec<u8>> {
+        let words = self.rest().get(..WORK_FRAMES).filter(|_| self.flags & WORK != 0)?;
+        let mut name: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        name.truncate(name.iter().position(|byte| *byte == 0).unwrap_or(name.len()));
+        Some(name)
     }
 
     /// Kernel addresses, leaf first, each inside the instruction that it belongs to.
@@ -146,6 +174,11 @@ impl Sample {
     /// The bytes of the thread's name.
     pub fn comm_bytes(&self) -> &[u8] {
         task_name(&self.comm)
+    }
+
+    /// A thread of the process that the kernel made for its ring.
+    pub fn is_of_ring(&self) -> bool {
+        is_of_ring(self.comm_bytes())
     }
 }
 
@@ -276,6 +309,13 @@ pub struct RawProfile {
 
 /// What the kernel calls the workers of io_uring that are threads of the process whose ring they serve (5.12).
 pub const RING_WORKER: &[u8] = b"iou-wrk-";
+/// Likewise the thread that submits what a process puts into its ring (IORING_SETUP_SQPOLL).
+pub const RING_POLLER: &[u8] = b"iou-sqp-";
+
+/// Whether a thread of this name is one that the kernel made for its process' ring.
+pub fn is_of_ring(comm: &[u8]) -> bool {
+    comm.starts_with(RING_WORKER) || comm.starts_with(RING_POLLER)
+}
 
 impl RawProfile {
     /// Samples seen.

@@ -11,6 +11,7 @@ pub mod aio;
 pub mod cgroup;
 pub mod disk;
 pub mod events;
+pub mod folded;
 pub mod ring;
 pub mod tool;
 pub mod view;

@@ -305,6 +305,7 @@ impl Pressure {
                 filter: Filter::default(),
                 max_cost: MAX_COST,
                 room: probe::locks::ROOM,
+                waiters: false,
                 spin: true,
                 cost,
                 no_events: false,

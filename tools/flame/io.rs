@@ -9,7 +9,6 @@ use anyhow::Result;
 use biopsy::analyze::flame::{FlameSummary, What};
 use biopsy::analyze::latency::{DeviceLatency, summarize};
 use biopsy::analyze::profile::Unit;
-use biopsy::analyze::stacks::is_ring_worker;
 use biopsy::analyze::submits::{self, SubmitSummary, Tally};
 use biopsy::analyze::trace::io::TracedIo;
 use biopsy::analyze::trace::join::Join;
@@ -23,6 +22,7 @@ use biopsy::probe::latency::options::Options;
 use biopsy::probe::latency::submits::StackOptions;
 use biopsy::render::{folded, text};
 use biopsy::symbols::{Mapped, Symbolizer};
+use biopsy::wire::stacks::is_of_ring;
 use biopsy::wire::submits::Submits;
 
 use super::source::Taken;
@@ -190,7 +190,7 @@ impl Looker {
             if look.is_some_and(Look::is_due) {
                 let _unseen = self.mapped.read(Path::new("/"), owner.pid);
             }
-            if is_ring_worker(&owner.comm) && !self.leaders.contains_key(&owner.pid) {
+            if is_of_ring(&owner.comm) && !self.leaders.contains_key(&owner.pid) {
                 self.leaders.extend(processes::name(Path::new("/"), owner.pid).map(|name| (owner.pid, name)));
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use biopsy::analyze::blocked::BlockedSummary;
 use biopsy::analyze::flame::{FlameSummary, What};
-use biopsy::analyze::locks::waits;
+use biopsy::analyze::locks::waits::Waited;
 use biopsy::analyze::profile::Unit;
 use biopsy::analyze::stacks::NOT_TAKEN;
 use biopsy::analyze::unwinding::unwinding;
@@ -200,6 +200,8 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
     }
 }
 
+const CUT: &str = "have user stacks that are cut: code without frame pointers hides its callers";
+
 /// What must be known of the sums, one sentence each. `cut_ns`: of stacks whose user side is cut.
 fn blocked_notes(what: What, summary: &BlockedSummary, cut_ns: u64) -> Vec<String> {
     let noun = match what {
@@ -245,7 +247,7 @@ fn blocked_notes(what: What, summary: &BlockedSummary, cut_ns: u64) -> Vec<Strin
         ),
     );
     also(summary.user_failed_ns, "have no frames of user mode: they could not be read");
-    also(cut_ns, "have user stacks that are cut: code without frame pointers hides its callers");
+    also(cut_ns, CUT);
     also(totals.queued_ns, "more were spent ready to run, waiting for a CPU, and are not in it");
     notes
 }
@@ -260,6 +262,7 @@ fn lock_wait(
         filter: filter.clone(),
         max_cost: args.max_cost,
         room: probe::locks::ROOM,
+        waiters: true,
         spin: false,
         cost: !args.no_cost,
         no_events: false,
@@ -267,7 +270,7 @@ fn lock_wait(
     let (first, end, missing, cost) = beside(host, &options, window)?;
     let names = Symbolizer::new().names(&locks::addresses(&end));
     let summary = locks::summarize(host, &first, &end, &names, &[]);
-    let (counts, profile) = waits::profiles(&summary);
+    let Waited { counts, times: profile, cut_ns, no_user_ns } = Waited::of(&summary);
     let left_out = locks::trust::lost(&summary);
     let stacks = &summary.stacks;
     let mut notes = Vec::new();
@@ -278,7 +281,13 @@ fn lock_wait(
             text::count(stacks.of)
         ));
     }
-    notes.push("frames of user mode are not taken".to_string());
+    let mut also = |ns: u64, words: &str| {
+        if ns > 0 {
+            notes.push(format!("{} {words}", text::time(ns)));
+        }
+    };
+    also(no_user_ns, &format!("have no frames of user mode ({NOT_TAKEN}): the table of waiters was full"));
+    also(cut_ns, CUT);
     Ok(Taken {
         summary: FlameSummary {
             what: What::LockWait,
@@ -304,14 +313,15 @@ fn lock_wait(
     })
 }
 
-type Waited = (Reading, Reading, Vec<Missing>, Cost);
+/// Both readings, what was missing, and the cost.
+type Read = (Reading, Reading, Vec<Missing>, Cost);
 
 /// The probe of locks wants to be looked after while the window passes, which is done on a thread of its own.
 fn beside(
     host: &Host,
     options: &probe::locks::Options,
     window: impl FnOnce(Beat<'_>) -> Result<()>,
-) -> Result<Waited> {
+) -> Result<Read> {
     let (host, options) = (host.clone(), options.clone());
     let prepare = move || LockProbe::prepare(&host, Path::new("/"), &options);
     let read = |probe: &LockProbe, start: &Reading, end: &Reading| {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Stack;
+use super::{Stack, Who};
+use crate::analyze::stacks::{user_frames, who};
+use crate::analyze::unwinding::ending;
 use crate::symbols::{Names, UNKNOWN};
 use crate::wire::locks::{Reading, StackKey, StackSample};
 
@@ -11,38 +13,49 @@ pub fn caller(stacks: &[Stack]) -> Option<&str> {
     stacks.iter().find_map(|stack| stack.frames.iter().find(|frame| !is_locking(frame))).map(String::as_str)
 }
 
-/// All but the innermost are return addresses, behind the call.
-pub fn lookups(ips: &[u64]) -> impl Iterator<Item = u64> + '_ {
-    ips.iter().enumerate().map(|(i, ip)| if i > 0 { ip.saturating_sub(1) } else { *ip })
-}
-
 /// By lock, the one that waited longest first.
 pub fn stacks_by_lock(start: &Reading, end: &Reading, names: &Names) -> BTreeMap<u64, Vec<Stack>> {
     // Different return addresses within the same functions are one stack to people.
-    let mut merged: BTreeMap<u64, BTreeMap<Vec<String>, StackSample>> = BTreeMap::new();
+    let mut merged: BTreeMap<u64, BTreeMap<Way, StackSample>> = BTreeMap::new();
+    let leader = |pid: u32| end.processes.get(&pid).map(|process| process.comm.as_slice());
     for (key, now) in &end.stacks {
         let then = start.stacks.get(key).copied().unwrap_or_default();
         let samples = now.samples.saturating_sub(then.samples);
         if samples == 0 {
             continue;
         }
-        let sum = merged.entry(key.lock).or_default().entry(frames(key, names)).or_default();
+        let sum =
+            merged.entry(key.lock).or_default().entry(way(key, leader(key.stack.pid), names)).or_default();
         sum.contentions += now.contentions.saturating_sub(then.contentions);
         sum.wait_ns += now.wait_ns.saturating_sub(then.wait_ns);
         sum.samples += samples;
     }
-    let stack = |(frames, sample): (Vec<String>, StackSample)| Stack {
+    let stack = |((who, frames), sample): (Way, StackSample)| Stack {
+        who,
         frames,
         contentions: (sample.contentions + 128) / 256,
         wait_ns: sample.wait_ns,
         samples: sample.samples,
     };
-    let of_lock = |(lock, all): (u64, BTreeMap<Vec<String>, StackSample>)| {
+    let of_lock = |(lock, all): (u64, BTreeMap<Way, StackSample>)| {
         let mut all: Vec<Stack> = all.into_iter().map(stack).collect();
-        all.sort_by(|a, b| (b.wait_ns, &a.frames).cmp(&(a.wait_ns, &b.frames)));
+        all.sort_by(|a, b| (b.wait_ns, &a.frames, &a.who).cmp(&(a.wait_ns, &b.frames, &b.who)));
         (lock, all)
     };
     merged.into_iter().map(of_lock).collect()
+}
+
+/// Who waits, and where.
+type Way = (Option<Who>, Vec<String>);
+
+/// `leader`: what the process is called.
+fn way(key: &StackKey, leader: Option<&[u8]>, names: &Names) -> Way {
+    let of = |stack| Who {
+        labels: who(stack, leader).iter().map(|label| String::from_utf8_lossy(label).into_owned()).collect(),
+        frames: user_frames(stack, names).into_iter().map(str::to_string).collect(),
+        is_cut: !stack.user().is_empty() && ending(stack, names).0.is_cut(),
+    };
+    (key.has_waiter().then(|| of(&key.stack)), frames(key, names))
 }
 
 /// Innermost first, without what stands there since the wait is watched.
@@ -52,7 +65,7 @@ fn frames(key: &StackKey, names: &Names) -> Vec<String> {
         // Outermost first, where functions were inlined.
         names => names.iter().rev().cloned().collect(),
     };
-    let all: Vec<String> = lookups(&key.ips).flat_map(name).collect();
+    let all: Vec<String> = key.stack.kernel_lookups().flat_map(name).collect();
     let own = all.iter().take_while(|frame| is_watching(frame)).count();
     let own = if own == all.len() { 0 } else { own };
     all[own..].to_vec()

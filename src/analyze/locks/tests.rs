@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::trust;
 use super::*;
 use crate::wire::locks::{LockName, ProcessSample, StackKey, StackSample};
+use crate::wire::stacks::Sample;
 
 fn waits(times: &[u64], flags: u32) -> LockSample {
     let mut wait = Histogram::default();
@@ -18,7 +19,7 @@ fn names(all: &[(u64, &str)]) -> Names {
 
 fn stack(lock: u64, ips: &[u64], contentions: u64, wait_ns: u64) -> (StackKey, StackSample) {
     let sample = StackSample { contentions: contentions * 256, wait_ns, samples: contentions };
-    (StackKey { lock, ips: ips.to_vec() }, sample)
+    (StackKey { lock, stack: Sample::new(0, 0, 0, b"", ips, &[]) }, sample)
 }
 
 const SYMBOLS: &[(u64, &str)] = &[

@@ -1,46 +1,86 @@
-//! Waits for locks as stacks: the lock below, the function that waits on top.
+//! Waits for locks as stacks: the lock below, then who waits, and the function that waits on top.
 
-use super::{LockRow, LockSummary};
+use super::{LockRow, LockSummary, Stack};
 use crate::analyze::blocked::NO_STACK;
 use crate::analyze::profile::{Area, Profile, Unit};
-use crate::analyze::stacks::{interrupting_frames, interrupts};
+use crate::analyze::stacks::{NOT_TAKEN, interrupting_frames, interrupts};
 
-/// How many waits there were, and how long they took, ns: each lock has what was counted of it exactly, which its stacks
-/// share as they were sampled.
-pub fn profiles(summary: &LockSummary) -> (Profile, Profile) {
-    let (mut counts, mut times) = (Profile::new(Unit::Samples), Profile::new(Unit::Nanoseconds));
-    for row in &summary.locks {
-        add(row, row.wait.count(), |stack| stack.contentions, &mut counts);
-        add(row, row.wait.sum(), |stack| stack.wait_ns, &mut times);
-    }
-    (counts, times)
+/// A window's waits by stack: each lock has what was counted of it exactly, which its stacks share as they were sampled.
+#[derive(Debug, Clone)]
+pub struct Waited {
+    /// How many there were.
+    pub counts: Profile,
+    /// How long they took, ns.
+    pub times: Profile,
+    /// Of that: of stacks whose frames of user mode end in the middle of a program.
+    pub cut_ns: u64,
+    /// Of that: of stacks for whose waiter there was no room.
+    pub no_user_ns: u64,
 }
 
-fn add(row: &LockRow, all: u64, of: impl Fn(&super::Stack) -> u64, profile: &mut Profile) {
+impl Waited {
+    pub fn of(summary: &LockSummary) -> Self {
+        let (counts, times) = (Profile::new(Unit::Samples), Profile::new(Unit::Nanoseconds));
+        let mut all = Self { counts, times, cut_ns: 0, no_user_ns: 0 };
+        for row in &summary.locks {
+            add(row, row.wait.count(), |stack| stack.contentions, &mut all.counts);
+            for (stack, ns) in add(row, row.wait.sum(), |stack| stack.wait_ns, &mut all.times) {
+                let Some(who) = stack.who.as_ref().filter(|_| interrupt_of(stack).is_none()) else {
+                    continue;
+                };
+                all.cut_ns += if who.is_cut { ns } else { 0 };
+                all.no_user_ns += if who.frames.iter().any(|frame| frame == NOT_TAKEN) { ns } else { 0 };
+            }
+        }
+        all
+    }
+}
+
+/// What each of the row's stacks has of all.
+fn add<'a>(
+    row: &'a LockRow,
+    all: u64,
+    of: impl Fn(&Stack) -> u64,
+    profile: &mut Profile,
+) -> Vec<(&'a Stack, u64)> {
     let lock = profile.frame(row.name.as_str(), Area::Label);
     let taken: u64 = row.stacks.iter().map(&of).sum();
-    let mut left = all;
-    for stack in &row.stacks {
-        let part = u128::from(of(stack)) * u128::from(all) / u128::from(taken.max(1));
-        let part = (part as u64).min(left);
-        left -= part;
-        let ids = path(lock, stack, profile);
-        profile.add(&ids, part);
-    }
-    let Some(first) = row.stacks.first().filter(|_| taken > 0) else {
+    if taken == 0 {
         let none = profile.frame(NO_STACK, Area::Label);
-        return profile.add(&[lock, none], all);
+        profile.add(&[lock, none], all);
+        return Vec::new();
+    }
+    let part = |stack: &'a Stack| {
+        let part = u128::from(of(stack)) * u128::from(all) / u128::from(taken);
+        (stack, part as u64)
     };
+    let mut parts: Vec<(&Stack, u64)> = row.stacks.iter().map(part).collect();
     // What is lost by rounding down is less than one for each stack.
-    let ids = path(lock, first, profile);
-    profile.add(&ids, left);
+    let left = all.saturating_sub(parts.iter().map(|(_, part)| part).sum());
+    parts.iter_mut().take(1).for_each(|(_, part)| *part += left);
+    for (stack, part) in &parts {
+        let ids = path(lock, stack, profile);
+        profile.add(&ids, *part);
+    }
+    parts
+}
+
+fn interrupt_of(stack: &Stack) -> Option<(crate::analyze::stacks::CpuClass, usize)> {
+    interrupting_frames(stack.frames.iter().map(String::as_str))
 }
 
 /// Root first. An interrupt that waits stands by itself: whom it came into has nothing to do with it.
-fn path(lock: u32, stack: &super::Stack, profile: &mut Profile) -> Vec<u32> {
+fn path(lock: u32, stack: &Stack, profile: &mut Profile) -> Vec<u32> {
     let mut ids = vec![lock];
-    let interrupt = interrupting_frames(stack.frames.iter().map(String::as_str));
-    ids.extend(interrupt.map(|(class, _)| profile.frame(interrupts(class), Area::Label)));
+    let interrupt = interrupt_of(stack);
+    match (interrupt, &stack.who) {
+        (Some((class, _)), _) => ids.push(profile.frame(interrupts(class), Area::Label)),
+        (None, Some(who)) => {
+            ids.extend(who.labels.iter().map(|name| profile.frame(name.as_str(), Area::Label)));
+            ids.extend(who.frames.iter().map(|name| profile.frame(name.as_str(), Area::User)));
+        }
+        (None, None) => {}
+    }
     let own = interrupt.map_or(stack.frames.len(), |(_, own)| own);
     let frames = stack.frames[..own].iter().rev();
     ids.extend(frames.map(|name| profile.frame(name.as_str(), Area::of_kernel(name))));
@@ -49,33 +89,70 @@ fn path(lock: u32, stack: &super::Stack, profile: &mut Profile) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LockRow, Stack};
+    use super::super::Who;
     use super::*;
 
     #[test]
     fn an_interrupt_that_waits_stands_by_itself() {
         let frames =
             ["_raw_spin_lock", "rcu_core", "handle_softirqs", "sysvec_apic_timer_interrupt", "do_munmap"];
-        let stack =
-            Stack { frames: frames.map(str::to_string).to_vec(), contentions: 1, wait_ns: 10, samples: 1 };
+        let stack = Stack {
+            frames: frames.map(str::to_string).to_vec(),
+            wait_ns: 10,
+            who: Some(who()),
+            ..Stack::default()
+        };
         let row = LockRow {
             name: "a".to_string(),
             wait: [10].into_iter().collect(),
             stacks: vec![stack],
             ..LockRow::default()
         };
-        let (_, times) = profiles(&LockSummary { locks: vec![row], ..LockSummary::default() });
+        let Waited { times, cut_ns, .. } =
+            Waited::of(&LockSummary { locks: vec![row], ..LockSummary::default() });
         let names = |ids: &[u32]| -> Vec<String> {
             ids.iter().map(|id| times.frames()[*id as usize].name.clone()).collect()
         };
         let path = names(&times.stacks()[0].frames);
         assert_eq!(path, ["a", "[softirqs]", "handle_softirqs", "rcu_core", "_raw_spin_lock"]);
-        assert_eq!(times.total(), 10);
+        assert_eq!((times.total(), cut_ns), (10, 0), "nor are its frames of user mode");
+    }
+
+    fn who() -> Who {
+        let strings = |all: &[&str]| all.iter().map(|name| (*name).to_string()).collect();
+        Who { labels: strings(&["fio"]), frames: strings(&["main", "pread"]), is_cut: true }
+    }
+
+    #[test]
+    fn who_waits_stands_between_the_lock_and_the_kernel() {
+        let stack = |who: Option<Who>, wait_ns| Stack {
+            who,
+            frames: ["_raw_spin_lock", "do_munmap"].map(str::to_string).to_vec(),
+            wait_ns,
+            ..Stack::default()
+        };
+        let bare = Who { labels: vec![String::new()], frames: vec![NOT_TAKEN.to_string()], is_cut: false };
+        let row = LockRow {
+            name: "a".to_string(),
+            wait: [40].into_iter().collect(),
+            stacks: vec![stack(Some(who()), 15), stack(Some(bare), 4), stack(None, 1)],
+            ..LockRow::default()
+        };
+        let all = Waited::of(&LockSummary { locks: vec![row], ..LockSummary::default() });
+        let line = |s: &crate::analyze::profile::Stack| {
+            (all.times.named(s).map(|f| f.name.as_str()).collect::<Vec<_>>().join(";"), s.value)
+        };
+        let lines: Vec<_> = all.times.stacks().iter().map(line).collect();
+        assert_eq!(lines[0], ("a;fio;main;pread;do_munmap;_raw_spin_lock".to_string(), 30));
+        assert_eq!(lines[1], (format!("a;;{NOT_TAKEN};do_munmap;_raw_spin_lock"), 8));
+        assert_eq!(lines[2], ("a;do_munmap;_raw_spin_lock".to_string(), 2));
+        assert_eq!((all.cut_ns, all.no_user_ns), (30, 8));
     }
 
     #[test]
     fn stacks_share_what_was_counted_of_their_lock() {
         let stack = |frame: &str, contentions, wait_ns| Stack {
+            who: None,
             frames: vec!["_raw_spin_lock".to_string(), frame.to_string()],
             contentions,
             wait_ns,
@@ -94,7 +171,7 @@ mod tests {
             ],
             ..LockSummary::default()
         };
-        let (counts, times) = profiles(&summary);
+        let Waited { counts, times, .. } = Waited::of(&summary);
         assert_eq!((counts.total(), times.total()), (4, 307));
         let lines: Vec<_> = times
             .stacks()

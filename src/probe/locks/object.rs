@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags};
 
-use super::{Options, PERIOD};
+use super::{Options, PERIOD, STACK_ROOM, WHO_ROOM};
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
 use crate::probe::filter::{COMM_BYTES, Filter};
@@ -42,6 +42,7 @@ pub fn load(host: &Host, wanted: Wanted, options: &Options) -> Result<LocksSkel<
     config.budget_ns = (config.period_ns as f64 * options.max_cost / 100.0) as u64;
     config.want_stacks = (config.budget_ns > 0).into();
     config.want_holders = wanted.holders.into();
+    config.want_waiters = options.waiters.into();
     let events = wanted.source == Source::Events;
     open.progs.lock_begin.set_autoload(events);
     open.progs.lock_end.set_autoload(events);
@@ -65,6 +66,10 @@ fn size(open: &mut OpenLocksSkel<'_>, cpus: u32, wanted: Wanted, options: &Optio
     maps.recent_locks.set_max_entries(cpus * PLACES)?;
     maps.recent_processes.set_max_entries(cpus * PROCESS_PLACES)?;
     maps.lock_scratch.set_max_entries(cpus)?;
+    if options.waiters {
+        maps.lock_stacks.set_max_entries(STACK_ROOM)?;
+        maps.lock_whos.set_max_entries(WHO_ROOM)?;
+    }
     // Storage of tasks came with 4cf1bc1f1045 (5.11).
     maps.sleeps.set_autocreate(wanted.source == Source::Events)?;
     if wanted.holders {

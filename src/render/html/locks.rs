@@ -107,6 +107,7 @@ mod tests {
             kind: Kind::Rwsem,
             wait: [5_000].into_iter().collect(),
             stacks: vec![Stack {
+                who: None,
                 frames: vec!["a<b>".to_string()],
                 contentions: 1,
                 wait_ns: 5_000,

@@ -10,6 +10,7 @@ fn row(name: &str, kind: locks::Kind, waits: &[u64]) -> LockRow {
         kind,
         wait: waits.iter().copied().collect(),
         stacks: vec![Stack {
+            who: None,
             frames: vec!["_raw_spin_lock".to_string(), "shrink_inactive_list".to_string()],
             ..Stack::default()
         }],

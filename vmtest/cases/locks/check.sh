@@ -2,6 +2,11 @@ exited locks 0
 expect locks.json '.command_status == 0 and .contentions > 50 and .wait_ns > 0
     and ([.locks[].contentions] | add) - .contentions <= 8 and all(.locks[]; .contentions == .wait.count)
     and ([.by_cpu[].contentions] | add) == .contentions'
+# Who waits, with frames of user mode below those of the kernel; all of the time is in the file.
+exited waits 0
+expect waits.json '.what == "lock-wait" and .total == $sum' sum "$(awk '{ n += $NF } END { printf "%.0f", n }' waits.folded)"
+grep -q '^[^;]*;\(dd\|sh\|busybox\|timeout\);[^;]*[^];]\(;.*\)\?;[^;]*_\[k\][; ]' waits.folded ||
+    fail "nobody's frames of user mode: $(cut -c1-200 waits.folded)"
 # The probes alone: spinlocks, and all who wait for them.
 expect alone.json '.seen_by == "slow-path" and .contentions > 50 and (.begins.by_kind | keys) == ["spin"]
     and .slow_path == null and all(.locks[]; .kind == "spin")

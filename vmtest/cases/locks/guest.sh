@@ -27,6 +27,10 @@ cat $hist >after
 # Once more as text, and as on a kernel without the events.
 biopsy locks --max-loss 100 -- sh -c "$fight" >locks.txt
 biopsy locks --max-loss 100 --fault-no-events --json -o alone.json -- sh -c "$fight" 2>alone.err
+status=0
+biopsy flame --lock-wait --folded -o waits.folded --max-loss 100 --json -- sh -c "$fight" >waits.json 2>waits.err ||
+    status=$?
+echo "$status" >waits.exit
 # A mutex that is held for 100 ms each time, while somebody waits for it.
 null_disk nullb0 completion_nsec=100000000
 biopsy locks --max-loss 100 --max-cost 0 --no-spin --json -o held.json -- issue held /dev/nullb0 12 2>held.err

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Stacks of waits that end, as a budget allows, by lock; and who waits, where that is asked for.
+ * For the lock programs, whose `config` must stand before it.
+ */
+#ifndef BIOPSY_LOCK_STACKS_H
+#define BIOPSY_LOCK_STACKS_H
+
+#include "kernel.h"
+#include "compat.h"
+#include "wire.h"
+#include "work.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct wire_lock_stack_key);
+	__type(value, struct wire_lock_stack);
+} lock_stacks SEC(".maps");
+
+/* A table of its own: one way to the kernel leads to many waits. User space sets the size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct wire_lock_who_key);
+	__type(value, struct wire_lock_who);
+} lock_whos SEC(".maps");
+
+/*
+ * Where a stack is taken to; one per CPU. Only the programs that end a wait use it, of which one is
+ * loaded, and which the kernel does not run inside itself.
+ */
+struct scratch {
+	struct wire_lock_stack_key key;
+	struct wire_lock_stack stack;
+	struct wire_lock_who who;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} lock_scratch SEC(".maps");
+
+/* The threshold never goes below, once it is up: a clock read's time. */
+#define LEAST_THRESHOLD 256
+#define MOST_THRESHOLD	(1ull << 34)
+/* Of a period's budget, when the load is suddenly another: then the rest of the period has no
+ * stacks. */
+#define MOST_BUDGETS 4
+
+/* A new period: more may be sampled, or less. */
+static __always_inline void next_period(struct wire_lock_cpu *row, __u64 now)
+{
+	row->period_began = now;
+	if (row->period_ns < config.budget_ns / 2)
+		row->threshold = row->threshold > LEAST_THRESHOLD ? row->threshold / 2 : 0;
+	row->period_ns = 0;
+	row->raise_at = config.budget_ns;
+}
+
+/* Raised each time that another budget is spent within a period. */
+static __always_inline void raise_threshold(struct wire_lock_cpu *row)
+{
+	__u64 threshold = row->threshold;
+
+	row->raise_at += config.budget_ns;
+	if (threshold < MOST_THRESHOLD)
+		row->threshold = threshold < LEAST_THRESHOLD ? LEAST_THRESHOLD : 4 * threshold;
+	if (row->most_threshold < row->threshold)
+		row->most_threshold = row->threshold;
+}
+
+/* Who waits now, and by which way it came to the kernel: the key has it from here on. */
+static __always_inline void take_waiter(void *ctx, struct wire_lock_cpu *row, struct scratch *s)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	const __u64 *name = (const __u64 *)s->who.comm;
+	long bytes = 0;
+	__u64 hash;
+
+	s->key.who.pid = bpf_get_current_pid_tgid() >> 32;
+	s->key.who.flags = 0;
+	if (has_no_user_side(BPF_CORE_READ(task, flags))) {
+		s->key.who.flags = STACK_KTHREAD;
+		bytes = name_work(task, s->who.ips) * sizeof(__u64);
+		if (bytes)
+			s->key.who.flags |= STACK_WORK;
+	} else {
+		bytes = bpf_get_stack(ctx, s->who.ips, sizeof(s->who.ips), BPF_F_USER_STACK);
+		if (bytes < 0) {
+			s->key.who.flags = STACK_USER_FAILED;
+			bytes = 0;
+		}
+	}
+	s->who.frames = bytes / sizeof(__u64);
+	bpf_get_current_comm(s->who.comm, sizeof(s->who.comm));
+	hash = (name[0] + s->who.frames) * 0x9e3779b97f4a7c15ull ^ name[1];
+	for (__u32 i = 0; i < STACK_FRAMES; i++) {
+		if (i >= s->who.frames)
+			break;
+		hash = (hash ^ s->who.ips[i]) * 0x9e3779b97f4a7c15ull;
+		hash ^= hash >> 29;
+	}
+	s->key.who.hash = hash | 1;
+	if (bpf_map_lookup_elem(&lock_whos, &s->key.who))
+		return;
+	/* Another CPU may have been first. */
+	if (bpf_map_update_elem(&lock_whos, &s->key.who, &s->who, BPF_NOEXIST) &&
+	    !bpf_map_lookup_elem(&lock_whos, &s->key.who)) {
+		row->other_waiters++;
+		s->key.who.hash = 0;
+	}
+}
+
+/*
+ * Takes the stack of this wait, or leaves it to chance. A wait of at least the threshold is always
+ * taken, a shorter one in proportion to its length, and stands then for a wait of the threshold: so
+ * the sums are right on average, and what is long is never missed. The threshold goes up where the
+ * stacks of a period take more than their budget.
+ */
+static __always_inline void sample(void *ctx, struct wire_lock_cpu *row, __u32 cpu, __u64 lock,
+				   __u64 took, __u64 now, int always)
+{
+	__u64 threshold, contentions = 256, stands_for = took;
+	struct wire_lock_stack *stack;
+	struct scratch *s;
+	__u64 hash;
+	long bytes;
+
+	if (now - row->period_began >= config.period_ns)
+		next_period(row, now);
+	threshold = row->threshold;
+	if (took < threshold) {
+		if (!always && bpf_get_prandom_u32() % threshold >= took)
+			return;
+		if (!always) {
+			contentions = (threshold << 8) / (took | 1);
+			stands_for = threshold;
+		}
+	}
+	if (unlikely(row->period_ns >= MOST_BUDGETS * config.budget_ns)) {
+		row->stacks_over++;
+		return;
+	}
+	s = bpf_map_lookup_elem(&lock_scratch, &cpu);
+	if (!s)
+		return;
+	bytes = bpf_get_stack(ctx, s->stack.ips, sizeof(s->stack.ips), 0);
+	if (bytes <= 0) {
+		row->stacks_failed++;
+		return;
+	}
+	s->stack.frames = bytes / sizeof(__u64);
+	hash = s->stack.frames;
+	for (__u32 i = 0; i < LOCK_STACK_FRAMES; i++) {
+		if (i >= s->stack.frames)
+			break;
+		hash = (hash ^ s->stack.ips[i]) * 0x9e3779b97f4a7c15ull;
+		hash ^= hash >> 29;
+	}
+	s->key.lock = lock;
+	s->key.hash = hash;
+	if (config.want_waiters)
+		take_waiter(ctx, row, s);
+	stack = bpf_map_lookup_elem(&lock_stacks, &s->key);
+	if (!stack) {
+		s->stack.contentions = 0;
+		s->stack.wait_ns = 0;
+		s->stack.samples = 0;
+		/* Another CPU may have been first. */
+		bpf_map_update_elem(&lock_stacks, &s->key, &s->stack, BPF_NOEXIST);
+		stack = bpf_map_lookup_elem(&lock_stacks, &s->key);
+	}
+	if (stack) {
+		__sync_fetch_and_add(&stack->contentions, contentions);
+		__sync_fetch_and_add(&stack->wait_ns, stands_for);
+		__sync_fetch_and_add(&stack->samples, 1);
+		row->stacks++;
+	} else {
+		row->stacks_full++;
+	}
+	now = bpf_ktime_get_ns() - now;
+	row->stack_ns += now;
+	row->period_ns += now;
+	if (row->period_ns >= row->raise_at)
+		raise_threshold(row);
+}
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a worker of a workqueue works on. Its own name tells nothing: kworker/0:1H serves all that
+ * comes to its CPU. The kernel keeps in the worker what it would show in ps behind that; of the
+ * block layer's own queue, kblockd, the disk is known by where the work lies.
+ */
+#ifndef BIOPSY_WORK_H
+#define BIOPSY_WORK_H
+
+#include "kernel.h"
+#include "compat.h"
+#include "wire.h"
+
+/* Before e32cf5dfbe22 (5.17) a kernel thread's own struct hung there. */
+struct task_struct___kthread {
+	void *set_child_tid;
+} CORE;
+
+/* The disk of what may be a request queue; NULL: it is none, or its disk would point back. */
+static __always_inline struct gendisk *disk_of_queue(struct request_queue *queue)
+{
+	struct gendisk *disk = BPF_CORE_READ(queue, disk);
+
+	return disk && BPF_CORE_READ(disk, queue) == queue ? disk : 0;
+}
+
+/* The disk that a work of kblockd is for: it is a hardware queue's, or the request queue's. */
+static __always_inline struct gendisk *disk_of_work(__u64 work)
+{
+	struct blk_mq_hw_ctx *hctx;
+	struct gendisk *disk;
+	__u64 queue;
+
+	/* Since d152c682f03c (5.15). */
+	if (!bpf_core_field_exists(struct request_queue, disk))
+		return 0;
+	hctx = (void *)(work - bpf_core_field_offset(struct blk_mq_hw_ctx, run_work));
+	disk = disk_of_queue(BPF_CORE_READ(hctx, queue));
+	if (disk)
+		return disk;
+	queue = work - bpf_core_field_offset(struct request_queue, requeue_work);
+	disk = disk_of_queue((void *)queue);
+	if (disk)
+		return disk;
+	queue = work - bpf_core_field_offset(struct request_queue, timeout_work);
+	return disk_of_queue((void *)queue);
+}
+
+static __always_inline int is_kblockd(const char *name)
+{
+	static const char kblockd[] = "kblockd";
+
+	for (__u32 i = 0; i < sizeof(kblockd); i++)
+		if (name[i] != kblockd[i])
+			return 0;
+	return 1;
+}
+
+/*
+ * Writes the name of what a worker works on to where the frames of a user's side would stand, of
+ * which it has none; empty: it waits for work. Returns how many frames that takes; 0: the task is
+ * not such a worker, or nothing can be read of it.
+ */
+static __always_inline __u32 name_work(struct task_struct *task, void *frames)
+{
+	char name[WORK_FRAMES * sizeof(__u64)] = {};
+	struct kthread *thread;
+	struct worker *worker;
+	struct gendisk *disk;
+	__u64 work;
+
+	if (!(BPF_CORE_READ(task, flags) & PF_WQ_WORKER))
+		return 0;
+	if (bpf_core_field_exists(struct task_struct, worker_private))
+		thread = BPF_CORE_READ(task, worker_private);
+	else
+		thread = BPF_CORE_READ((struct task_struct___kthread *)task, set_child_tid);
+	worker = BPF_CORE_READ(thread, data);
+	if (!worker)
+		return 0;
+	work = (__u64)BPF_CORE_READ(worker, current_work);
+	if (work) {
+		BPF_CORE_READ_STR_INTO(&name, worker, desc);
+		disk = is_kblockd(name) ? disk_of_work(work) : 0;
+		if (disk)
+			BPF_CORE_READ_STR_INTO(&name, disk, disk_name);
+	}
+	__builtin_memcpy(frames, name, sizeof(name));
+	return WORK_FRAMES;
+}
+
+#endif
