@@ -278,6 +278,7 @@ fn caption(envelope: &Envelope, summary: &FlameSummary, place: String) -> Captio
             0 => "none lost".to_string(),
             lost => format!("{lost} lost ({share:.2} %)"),
         },
+        cost: render::text::flame::cost(envelope).unwrap_or_default(),
         notes: summary.notes.clone(),
     }
 }

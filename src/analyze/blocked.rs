@@ -233,7 +233,6 @@ pub fn reclaim_of(sample: &Sample) -> Option<Kind> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stacks::fold;
     use super::*;
     use crate::wire::blocked::Sum;
 
@@ -262,7 +261,7 @@ mod tests {
         let cut = watched(&sample, &names);
         // The new leaf was a return address, and still is looked up inside its call.
         assert_eq!(cut.kernel_lookups().collect::<Vec<_>>(), [39, 49]);
-        assert_eq!(fold(&cut, &names), "x;schedule_[k];__schedule_[k]");
+        assert_eq!(fold_as(&cut, &names, None), "x;schedule_[k];__schedule_[k]");
     }
 
     #[test]
@@ -270,7 +269,7 @@ mod tests {
         let names = names(&[(10, "__schedule"), (19, "schedule")]);
         let sample = Sample::new(1, 0, NO_USER, b"x", &[10, 20], &[]);
         assert_eq!(watched(&sample, &names), sample);
-        assert_eq!(fold(&sample, &names), "x;[user stack not taken];schedule_[k];__schedule_[k]");
+        assert_eq!(fold_as(&sample, &names, None), "x;[user stack not taken];schedule_[k];__schedule_[k]");
     }
 
     #[test]
@@ -286,7 +285,7 @@ mod tests {
         let flags = (1 << RECLAIM_SHIFT) | crate::wire::stacks::KTHREAD;
         let sample = Sample::new(1, 0, flags, b"kswapd0", &[10, 20, 30, 40], &[]);
         assert_eq!(reclaim_of(&sample), Some(Kind::Kswapd));
-        assert_eq!(fold(&watched(&sample, &names), &names), "kswapd0;kthread_[k];kswapd_[k]");
+        assert_eq!(fold_as(&watched(&sample, &names), &names, None), "kswapd0;kthread_[k];kswapd_[k]");
         assert_eq!(reclaim_of(&Sample::new(1, 0, IO, b"x", &[], &[])), None);
     }
 

@@ -289,11 +289,7 @@ fn leaders(raw: &RawProfile) -> BTreeMap<u32, &[u8]> {
 }
 
 /// `comm;root;...;leaf`, user frames below kernel frames. An interrupt stands by itself, without whom it came into.
-pub(crate) fn fold(sample: &Sample, names: &Names) -> String {
-    fold_as(sample, names, None)
-}
-
-/// The same. What is done for a process' ring stands with that process, where its name is known.
+/// What is done for a process' ring stands with that process, where its name (`leader`) is known.
 pub(crate) fn fold_as(sample: &Sample, names: &Names, leader: Option<&[u8]>) -> String {
     let mut out = String::with_capacity(256);
     if let Some((class, own)) = interrupting(sample, names) {

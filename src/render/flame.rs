@@ -43,6 +43,8 @@ pub struct Caption {
     pub samples: String,
     /// What is missing: `none lost`.
     pub loss: String,
+    /// What it took to measure, of one CPU: `cost 0.2 % of one CPU`.
+    pub cost: String,
     /// Sentences that stand below.
     pub notes: Vec<String>,
 }
@@ -54,13 +56,13 @@ impl Caption {
     }
 
     pub(in crate::render) fn lines(&self, notes: impl IntoIterator<Item = String>) -> Lines {
-        let join = |parts: [&String; 3]| {
-            let parts: Vec<&str> = parts.into_iter().map(String::as_str).filter(|p| !p.is_empty()).collect();
+        let join = |parts: &[&String]| {
+            let parts: Vec<&str> = parts.iter().map(|part| part.as_str()).filter(|p| !p.is_empty()).collect();
             parts.join(" · ")
         };
         let mut below = vec![
-            join([&self.place, &self.when, &self.kernel]),
-            join([&self.unit, &self.samples, &self.loss]),
+            join(&[&self.place, &self.when, &self.kernel]),
+            join(&[&self.unit, &self.samples, &self.loss, &self.cost]),
         ];
         below.extend(self.notes.iter().cloned().chain(notes));
         below.retain(|line| !line.is_empty());

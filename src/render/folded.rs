@@ -9,9 +9,13 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::analyze::blocked::NO_STACK;
 use crate::analyze::profile::{Area, Profile, Unit};
 use crate::analyze::stacks::{KERNEL_MARK, MARKS, RING_POLLERS, RING_WORKERS, escape};
 use crate::analyze::submits::Part;
+
+/// What is a label also where it does not begin a stack.
+const LABELS: [&str; 3] = [RING_WORKERS, RING_POLLERS, NO_STACK];
 
 /// A frame without a name, which readers would drop.
 const NAMELESS: &str = "\\u{}";
@@ -109,7 +113,7 @@ fn add_stack(profile: &mut Profile, stack: &str, value: u64) {
         let name = unescaped(kernel.unwrap_or_else(user));
         let area = match kernel {
             Some(_) => Area::of_kernel(&name),
-            None if ids.is_empty() || [RING_WORKERS, RING_POLLERS].contains(&text) => Area::Label,
+            None if ids.is_empty() || LABELS.contains(&text) => Area::Label,
             // Only the leaf, where I/Os were followed.
             None if frames.peek().is_none() && Part::of_frame(&name).is_some() => Area::Stage,
             None => Area::User,

@@ -50,12 +50,8 @@ pub fn render(
         out.push_str(&format!("{}\n", clean(note)));
     }
     out.push_str(&footer::lost(envelope));
-    if let Some(cpu) = envelope.cost.cpu_percent {
-        out.push_str(&format!(
-            "cost {} % of one CPU; maps {}\n",
-            significant(cpu, 2),
-            super::bytes(envelope.cost.map_bytes as f64)
-        ));
+    if let Some(cost) = cost(envelope) {
+        out.push_str(&format!("{cost}; maps {}\n", super::bytes(envelope.cost.map_bytes as f64)));
     }
     out.push_str(&footer::missing(&envelope.missing, &[]));
     if let Some(status) = status {
@@ -65,6 +61,11 @@ pub fn render(
         out.push_str(&format!("{}\n", clean(product)));
     }
     out
+}
+
+/// What it took to measure; None where nobody counted that.
+pub fn cost(envelope: &Envelope) -> Option<String> {
+    envelope.cost.cpu_percent.map(|cpu| format!("cost {} % of one CPU", significant(cpu, 2)))
 }
 
 /// In percent of all.
