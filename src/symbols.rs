@@ -197,6 +197,12 @@ impl Symbolizer {
         if processes.ambiguous > 0 {
             names.missing.push(two_programs(processes.ambiguous));
         }
+        let lost = addresses.maps.lost();
+        if processes.ended > 0 {
+            names.missing.push(ended(processes.ended, lost));
+        } else if processes.unmapped > 0 && lost > 0 {
+            names.missing.push(lost_records(lost));
+        }
         names.missing.extend(failed(&failures));
     }
 
@@ -271,6 +277,34 @@ fn two_programs(addresses: usize) -> Missing {
         why: format!(
             "{addresses} addresses are of processes that started another program in the meantime, and lie in both \
              programs: they have no names"
+        ),
+        ..Missing::default()
+    }
+}
+
+fn ended(processes: usize, lost: u64) -> Missing {
+    let (es, their) = if processes == 1 { ("", "its") } else { ("es", "their") };
+    let lost = match lost {
+        0 => String::new(),
+        lost => format!(" (and {lost} of the kernel's records of what processes map were lost)"),
+    };
+    Missing {
+        part: Some(USER_SYMBOLS.to_string()),
+        reason: "ended".to_string(),
+        why: format!(
+            "{processes} process{es} ended before {their} memory maps could be read{lost}: {their} functions have no names"
+        ),
+        ..Missing::default()
+    }
+}
+
+fn lost_records(lost: u64) -> Missing {
+    Missing {
+        part: Some(USER_SYMBOLS.to_string()),
+        reason: "lost".to_string(),
+        why: format!(
+            "{lost} of the kernel's records of what processes map were lost: some functions of processes that have ended \
+             have no names"
         ),
         ..Missing::default()
     }

@@ -13,8 +13,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use file::{FileId, MappedFile, Owner, open_regular};
-pub use mapping::{Mapping, mappings};
+pub use file::{FileId, MappedFile, Owner, at_path, open_regular};
+pub use mapping::{Mapping, fits, mappings, put_over};
 
 /// The mappings of processes, and the files in them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -25,6 +25,8 @@ pub struct Mapped {
     mappings: usize,
     /// Files that are open now.
     open: usize,
+    /// The kernel's own records of what was mapped that are missing.
+    lost: u64,
 }
 
 /// What a process had mapped at one time: an `exec` begins another, and so does another process of the same number.
@@ -37,12 +39,21 @@ pub struct Generation {
     pub mappings: Vec<Mapping>,
     /// What the process itself says of code that it made.
     pub perf_map: Option<Arc<MappedFile>>,
+    /// The process has ended: what has its number now is another one.
+    pub ended: bool,
 }
 
 impl Generation {
     pub fn find(&self, address: u64) -> Option<&Mapping> {
         let behind = self.mappings.partition_point(|m| m.start <= address);
         self.mappings[..behind].last().filter(|m| address < m.end)
+    }
+
+    /// Whether all of another is in it, at the same addresses.
+    fn holds(&self, other: &[Mapping]) -> bool {
+        let is_in =
+            |new: &Mapping| self.find(new.start).is_some_and(|old| new.end <= old.end && old.agrees(new));
+        other.iter().all(is_in)
     }
 
     /// Takes in a later reading of the same program; false when it is of another, which has something else where this
@@ -52,7 +63,7 @@ impl Generation {
             let from = self.mappings.partition_point(|m| m.end <= new.start);
             self.mappings[from..].iter().take_while(|m| m.start < new.end).all(|old| old.agrees(new))
         };
-        if self.began != later.began || !later.mappings.iter().all(fits) {
+        if self.began != later.began || self.ended != later.ended || !later.mappings.iter().all(fits) {
             return false;
         }
         for new in &later.mappings {
@@ -70,7 +81,7 @@ impl Generation {
 
 impl Mapped {
     /// A bound on what a machine that starts thousands of processes a second can cost.
-    pub const MOST_PROCESSES: usize = 4096;
+    pub const MOST_PROCESSES: usize = 32_768;
     const MOST_MAPPINGS: usize = 500_000;
     const MOST_GENERATIONS: usize = 8;
     const MOST_FILES: usize = 512;
@@ -87,7 +98,8 @@ impl Mapped {
             return Err(io::Error::new(ErrorKind::QuotaExceeded, "too many processes"));
         }
         let text = fs::read(folder.join("maps"))?;
-        let mut generation = Generation { began: began(&folder), mappings: mappings(&text), perf_map: None };
+        let mut generation =
+            Generation { began: began(&folder), mappings: mappings(&text), ..Generation::default() };
         // Empty for a process on its way out: what was read before is better.
         if generation.mappings.is_empty() {
             return Err(ErrorKind::NotFound.into());
@@ -98,7 +110,7 @@ impl Mapped {
             if self.files.get(&id).is_some_and(|file| file.is_open()) {
                 continue;
             }
-            let Some(mut file) = file::of_process(&folder, mapping) else { continue };
+            let Some(file) = file::of_process(&folder, mapping) else { continue };
             // Where the numbers of the file system differ from those of the mapping (btrfs and overlayfs have such),
             // the mapping must still be there: an exec in between would give another file.
             if file.id() != id {
@@ -109,21 +121,7 @@ impl Mapped {
                     continue;
                 }
             }
-            if self.open >= Self::MOST_FILES.min(file::limit()) {
-                file.close();
-            }
-            match self.files.get(&id) {
-                // The same number, but another file: the first was deleted while nobody held it open.
-                Some(known) if known.build_id() != file.build_id() => {
-                    self.files.insert(id, Arc::new(MappedFile::ambiguous(id)));
-                }
-                Some(_) => {}
-                None if self.files.len() < Self::MOST_IDENTITIES => {
-                    self.open += usize::from(file.is_open());
-                    self.files.insert(id, Arc::new(file));
-                }
-                None => {}
-            }
+            self.hold(id, file);
         }
         if generation.mappings.iter().any(|m| (!m.is_file() || m.is_made()) && !m.is_special())
             && self.open < Self::MOST_FILES.min(file::limit())
@@ -138,6 +136,58 @@ impl Mapped {
     /// Takes in mappings from elsewhere, as `/proc/PID/maps` has them: no file is open then.
     pub fn insert(&mut self, pid: u32, maps: &[u8]) {
         self.put(pid, Generation { mappings: mappings(maps), ..Generation::default() });
+    }
+
+    /// Takes in a program that a process ran by the kernel's own records, `/proc` having no more of it; with `ended`
+    /// it was the last one. Its files are those at their paths below one of `roots`, where they are the mapped ones.
+    pub fn record(&mut self, roots: &[&Path], pid: u32, mappings: Vec<Mapping>, ended: bool) {
+        if self.processes.len() >= Self::MOST_PROCESSES && !self.processes.contains_key(&pid) {
+            return;
+        }
+        for mapping in mappings.iter().filter(|m| m.is_file()) {
+            let id = mapping.file_id();
+            if self.files.get(&id).is_none_or(|file| !file.is_open())
+                && let Some(file) = roots.iter().find_map(|root| file::at_path(root, mapping))
+            {
+                self.hold(id, file);
+            }
+        }
+        let generations = self.processes.get(&pid).map_or(&[][..], |generations| generations);
+        // Its end is told all the same: nobody may look for it among the living.
+        let known = generations.last().is_some_and(|last| last.holds(&mappings) && last.ended == ended)
+            || !ended && generations.iter().any(|one| one.holds(&mappings));
+        if !known {
+            self.put(pid, Generation { mappings, ended, ..Generation::default() });
+        }
+    }
+
+    /// Records that the kernel could not make, or that found no room.
+    pub fn lose(&mut self, records: u64) {
+        self.lost += records;
+    }
+
+    /// Records of programs that are missing: of what lived briefly, functions may have no names for it.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Keeps a file that a mapping is of, open where there is room for that.
+    fn hold(&mut self, id: FileId, mut file: MappedFile) {
+        if self.open >= Self::MOST_FILES.min(file::limit()) {
+            file.close();
+        }
+        match self.files.get(&id) {
+            // The same number, but another file: the first was deleted while nobody held it open.
+            Some(known) if known.build_id() != file.build_id() => {
+                self.files.insert(id, Arc::new(MappedFile::ambiguous(id)));
+            }
+            Some(_) => {}
+            None if self.files.len() < Self::MOST_IDENTITIES => {
+                self.open += usize::from(file.is_open());
+                self.files.insert(id, Arc::new(file));
+            }
+            None => {}
+        }
     }
 
     fn put(&mut self, pid: u32, generation: Generation) {

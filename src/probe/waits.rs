@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -11,9 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use super::births::Births;
 use super::filter::{COMM_BYTES, Filter};
 use super::libbpf::{self, element};
 use crate::host::mapped::Mapped;
+use crate::wire::births;
 use crate::wire::blocked::{RawBlocked, WireWaitProcess, WireWaitsRow, decode_process, decode_stack};
 
 /// The stacks' budget is kept over so long.
@@ -22,7 +23,7 @@ pub const PERIOD: Duration = Duration::from_millis(100);
 /// Distinct stacks that are kept, where nobody says otherwise. Each takes 2 KiB.
 pub const ROOM: u32 = 8192;
 
-/// How often new processes are looked for: one that ends before has no names of functions.
+/// How often new processes are looked for: one that ends before is named by the kernel's records alone.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What to look at.
@@ -129,7 +130,7 @@ pub fn stats<'a>(programs: impl IntoIterator<Item = BorrowedFd<'a>>) -> libbpf::
     all
 }
 
-/// Reads the memory maps of processes while they live. Dropping it ends its thread.
+/// Follows the memory maps of processes. Dropping it ends its thread.
 #[derive(Debug)]
 pub struct ProcessMaps {
     stop: Option<Sender<()>>,
@@ -140,12 +141,14 @@ impl ProcessMaps {
     /// Of those that come into this table, from now on.
     pub fn follow(processes: MapHandle) -> Result<Self> {
         let (stop, stopped) = mpsc::channel::<()>();
+        let mut known = Known { births: Births::open(LOOK_EVERY), ..Known::default() };
         let run = move || {
-            let mut known = Known::default();
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK_EVERY) {
                 known.look(&processes);
             }
             known.look(&processes);
+            // Who called exec between its last wait and that look.
+            known.births.look(&mut known.mapped, []);
             known.mapped
         };
         let thread = thread::Builder::new()
@@ -175,18 +178,22 @@ impl Drop for ProcessMaps {
 #[derive(Debug, Default)]
 struct Known {
     mapped: Mapped,
+    births: Births,
     seen: HashSet<Vec<u8>>,
 }
 
 impl Known {
     fn look(&mut self, processes: &MapHandle) {
+        let mut new = Vec::new();
         for key in processes.keys() {
-            if !self.seen.insert(key.clone()) {
+            if self.seen.contains(&key) {
                 continue;
             }
-            let Ok(process) = WireWaitProcess::decode(&key) else { continue };
-            // Gone already, or not ours to see: what was read before stays.
-            let _unseen = self.mapped.read(Path::new("/"), process.pid);
+            if let Ok(process) = WireWaitProcess::decode(&key) {
+                new.push((process.pid, births::comm(&process.comm)));
+            }
+            self.seen.insert(key);
         }
+        self.births.look(&mut self.mapped, new);
     }
 }

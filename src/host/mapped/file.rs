@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::Mapping;
+use super::{Mapping, mappings};
 use crate::host::elf::{BuildId, Elf};
 
 /// A file as the kernel knows it.
@@ -151,10 +151,37 @@ pub(super) fn of_process(folder: &Path, mapping: &Mapping) -> Option<MappedFile>
     if mapping.deleted {
         return None;
     }
-    let mut path = folder.join("root").into_os_string();
+    at_path(&folder.join("root"), mapping)
+}
+
+/// Opens what has the path of a mapping below `root`, when it is the mapped file.
+pub fn at_path(root: &Path, mapping: &Mapping) -> Option<MappedFile> {
+    if mapping.deleted {
+        return None;
+    }
+    let mut path = root.as_os_str().to_os_string();
     path.push(std::ffi::OsStr::from_bytes(&mapping.path));
     let file = MappedFile::new(open_regular(Path::new(&path), true)?)?;
-    (file.id == mapping.file_id()).then_some(file)
+    let id = mapping.file_id();
+    (file.id == id || file.file().and_then(id_as_mapped) == Some(id)).then_some(file)
+}
+
+/// A file as it is told of a mapping of it: btrfs and overlayfs have other numbers there than in `stat`.
+fn id_as_mapped(file: &File) -> Option<FileId> {
+    const BYTES: usize = 4096;
+    // SAFETY: a new mapping at a place of the kernel's choice; nobody executes, reads or writes it.
+    let place = unsafe {
+        let rights = libc::PROT_READ | libc::PROT_EXEC;
+        libc::mmap(std::ptr::null_mut(), BYTES, rights, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+    };
+    if place == libc::MAP_FAILED {
+        return None;
+    }
+    let maps = std::fs::read("/proc/self/maps").map(|text| mappings(&text)).unwrap_or_default();
+    // SAFETY: just mapped, and nobody else knows of it.
+    unsafe { libc::munmap(place, BYTES) };
+    let at = place as u64;
+    maps.iter().find(|mapping| (mapping.start..mapping.end).contains(&at)).map(Mapping::file_id)
 }
 
 /// Opens a file to read when it is a regular one. What else has its place may wait for a writer, or be a device that
