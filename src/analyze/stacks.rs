@@ -84,7 +84,8 @@ pub(crate) fn addresses_of<'a>(samples: impl Iterator<Item = &'a Sample>, maps: 
     for sample in samples {
         out.kernel.extend(sample.kernel_lookups());
         if !sample.user().is_empty() {
-            out.user.entry(sample.pid).or_default().extend(sample.user_lookups());
+            let program = maps.programs().of(sample.pid, sample.comm_bytes());
+            out.user.entry(program).or_default().extend(sample.user_lookups());
         }
     }
     out
@@ -332,8 +333,9 @@ pub(crate) fn fold_as(sample: &Sample, names: &Names, leader: Option<&String>) -
     if sample.user().len() == MAX_FRAMES {
         frame("[truncated]", "");
     }
+    let program = names.programs.of(sample.pid, sample.comm_bytes());
     for address in sample.user_lookups().rev() {
-        match names.user(sample.pid, address) {
+        match names.user(program, address) {
             [] => frame(UNKNOWN, ""),
             names => names.iter().for_each(|name| frame(name, "")),
         }

@@ -6,6 +6,7 @@
 mod file;
 mod mapping;
 mod perf_map;
+mod programs;
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 pub use file::{FileId, MappedFile, Owner, at_path, open_regular};
 pub use mapping::{Mapping, fits, mappings, put_over};
+pub use programs::Programs;
 
 /// The mappings of processes, and the files in them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,6 +29,7 @@ pub struct Mapped {
     open: usize,
     /// The kernel's own records of what was mapped that are missing.
     lost: u64,
+    programs: Programs,
 }
 
 /// What a process had mapped at one time: an `exec` begins another, and so does another process of the same number.
@@ -161,6 +164,34 @@ impl Mapped {
         }
     }
 
+    /// A process ran an earlier program while its threads were called so, and only then. `number` stands for that in
+    /// place of the process' own; or what is given, where another does already.
+    pub fn ran(&mut self, pid: u32, name: &[u8], number: u32) -> u32 {
+        self.programs.add(pid, name, number)
+    }
+
+    /// What stands for the programs of processes that ran several.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// Forgets what was read of a process while it ran a program with these mappings.
+    pub fn forget(&mut self, pid: u32, mappings: &[Mapping]) {
+        let Some(generations) = self.processes.get_mut(&pid) else { return };
+        let program = Generation { mappings: mappings.to_vec(), ..Generation::default() };
+        let generations = Arc::make_mut(generations);
+        let before: usize = generations.iter().map(|g| g.mappings.len()).sum();
+        // The kernel records no page that all processes have.
+        let files = |generation: &Generation| -> Vec<Mapping> {
+            generation.mappings.iter().filter(|mapping| mapping.is_file()).cloned().collect()
+        };
+        generations.retain(|generation| !program.holds(&files(generation)));
+        self.mappings -= before - generations.iter().map(|g| g.mappings.len()).sum::<usize>();
+        if generations.is_empty() {
+            self.processes.remove(&pid);
+        }
+    }
+
     /// Records that the kernel could not make, or that found no room.
     pub fn lose(&mut self, records: u64) {
         self.lost += records;
@@ -278,6 +309,28 @@ mod tests {
         let paths: Vec<_> =
             mapped.generations(1).iter().map(|g| g.find(0x1000).unwrap().path.to_vec()).collect();
         assert_eq!(paths, [b"/bin/a".to_vec(), b"/bin/c".to_vec()]);
+    }
+
+    /// By records, where `/proc` had told a part before the exec.
+    #[test]
+    fn an_earlier_program_goes_to_a_number_of_its_own() {
+        let (root, earlier) = (Path::new("/nowhere"), (1 << 31) + 5);
+        let mut mapped = Mapped::default();
+        mapped.insert(1, &text(&[PROGRAM, "9000-a000 r-xp 00000000 00:00 0 [vdso]"]));
+        let all = mappings(&text(&[PROGRAM, LIBRARY]));
+        mapped.forget(1, &all);
+        assert!(mapped.generations(1).is_empty() && mapped.mappings == 0);
+        let number = mapped.ran(1, b"a", earlier);
+        mapped.record(&[root], number, all.clone(), true);
+        mapped.record(&[root], number, all, true);
+        mapped.insert(1, &text(&["1000-2000 r-xp 00000000 fe:01 11 /bin/c"]));
+        let programs = mapped.programs();
+        assert_eq!([programs.of(1, b"a"), programs.of(1, b"c")], [earlier, 1]);
+        assert_eq!((mapped.generations(earlier).len(), mapped.generations(1).len()), (1, 1));
+        assert!(mapped.generations(earlier)[0].ended && !mapped.generations(1)[0].ended);
+        assert!(mapped.covers(earlier, 0x8000) && !mapped.covers(1, 0x8000));
+        mapped.forget(1, &mappings(&text(&[LIBRARY])));
+        assert!(mapped.covers(1, 0x1000), "another program's");
     }
 
     #[test]

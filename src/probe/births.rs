@@ -14,6 +14,7 @@ use super::perf_event;
 use crate::clock::now_ns;
 use crate::host::mapped::{self, Mapped, Mapping, mappings};
 use crate::wire::births::{Comm, Record};
+use crate::wire::task_name;
 use lives::Lives;
 use ring::Ring;
 
@@ -83,7 +84,18 @@ impl Births {
         let roots: Vec<PathBuf> = [PathBuf::from("/")].into_iter().chain(parent).collect();
         let roots: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
         for program in programs {
-            mapped.record(&roots, pid, program.mappings, program.ended);
+            match program.earlier {
+                Some((number, names)) => {
+                    mapped.forget(pid, &program.mappings);
+                    let numbers: BTreeSet<u32> =
+                        names.iter().map(|name| mapped.ran(pid, task_name(name), number)).collect();
+                    for number in numbers {
+                        // Nobody who lives has such a number.
+                        mapped.record(&roots, number, program.mappings.clone(), number != pid);
+                    }
+                }
+                None => mapped.record(&roots, pid, program.mappings, program.ended),
+            }
         }
     }
 

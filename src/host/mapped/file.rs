@@ -232,6 +232,21 @@ mod tests {
         [file, link, pipe].iter().for_each(|path| std::fs::remove_file(path).unwrap());
     }
 
+    /// Whatever `stat` says of the file system that this test lies on.
+    #[test]
+    fn a_file_is_known_as_maps_tell_it() {
+        let here = a_file_is_known_as_maps_tell_it as fn() as usize as u64;
+        let all = mappings(&std::fs::read("/proc/self/maps").unwrap());
+        let own = all.iter().find(|mapping| (mapping.start..mapping.end).contains(&here)).unwrap();
+        assert_eq!(id_as_mapped(&File::open("/proc/self/exe").unwrap()), Some(own.file_id()));
+        assert!(at_path(Path::new("/"), own).is_some());
+        let other = Mapping { inode: own.inode + 1, ..own.clone() };
+        assert!(at_path(Path::new("/"), &other).is_none(), "another file has the path");
+        let gone = Mapping { deleted: true, ..own.clone() };
+        assert!(at_path(Path::new("/"), &gone).is_none());
+        assert!(at_path(Path::new("/nowhere"), own).is_none());
+    }
+
     /// Written over in its place: what is in the file now was never executed.
     #[test]
     fn a_file_that_changed_is_not_what_ran() {

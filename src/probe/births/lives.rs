@@ -22,6 +22,8 @@ pub struct Lives {
     /// Who ended in the look before this one, and in this one.
     over: [Vec<u32>; 2],
     lost: u64,
+    /// Numbers that were given to earlier programs.
+    numbers: u32,
     /// The look from which on the dead may be looked for, and whether there may be some.
     sweep_from: u64,
     unsure: bool,
@@ -47,8 +49,10 @@ struct Program {
     code: Arc<Vec<Mapping>>,
     /// What it had mapped before there were records, when somebody has read it; shared with who was forked since.
     before: Option<Arc<OnceLock<Vec<Mapping>>>>,
-    /// What threads may be called in it; nobody tells it of one that was forked.
+    /// What threads may be called in it; nobody tells it of one that was forked, or began before.
     names: Vec<Comm>,
+    /// What stands for it in place of the process' number, when that has come to stand for a later program.
+    number: Option<u32>,
     /// Not given, or changed since it was.
     new: bool,
 }
@@ -59,6 +63,8 @@ pub struct Ran {
     pub mappings: Vec<Mapping>,
     /// The process ended in it.
     pub ended: bool,
+    /// A number of its own, and what threads were called in it and in no other program of the process.
+    pub earlier: Option<(u32, Vec<Comm>)>,
 }
 
 impl Program {
@@ -67,7 +73,14 @@ impl Program {
 
     /// Of a process that began before the records.
     fn unknown() -> Self {
-        Self { exec: 0, code: Arc::default(), before: Some(Arc::default()), names: Vec::new(), new: true }
+        Self {
+            exec: 0,
+            code: Arc::default(),
+            before: Some(Arc::default()),
+            names: Vec::new(),
+            number: None,
+            new: true,
+        }
     }
 
     fn mappings(&self) -> Vec<Mapping> {
@@ -82,6 +95,17 @@ impl Life {
 
     fn unknown() -> Self {
         Self { parent: None, threads: None, programs: vec![Program::unknown()], ended: None }
+    }
+
+    /// In which programs, by exec, a thread may have been called so.
+    fn programs_of(&self, name: &Comm) -> BTreeSet<u32> {
+        let with = |has: &dyn Fn(&Program) -> bool| -> BTreeSet<u32> {
+            self.programs.iter().filter(|program| has(program)).map(|program| program.exec).collect()
+        };
+        // A name that it is known to have had; else one from before the first exec; else nobody knows.
+        let known = with(&|program| program.names.contains(name));
+        let known = if known.is_empty() { with(&|program| program.exec == 0) } else { known };
+        if known.is_empty() { with(&|_| true) } else { known }
     }
 
     fn mappings(&self) -> usize {
@@ -105,6 +129,8 @@ impl Lives {
     const SWEEP_EVERY: u64 = 50;
     /// Of a process.
     const MOST_NAMES: usize = 64;
+    /// Above all that the kernel gives.
+    const FIRST_NUMBER: u32 = 1 << 31;
 
     /// Takes in the next thing that happened.
     pub fn apply(&mut self, what: Happened) {
@@ -154,7 +180,7 @@ impl Lives {
         self.forget(pid);
         let Some(Life { programs, .. }) = self.life(parent) else { return };
         let Some(program) = programs.last() else { return };
-        let program = Program { exec: 0, names: Vec::new(), new: true, ..program.clone() };
+        let program = Program { exec: 0, names: Vec::new(), number: None, new: true, ..program.clone() };
         let added = program.code.len();
         if let Some(life) = self.life(pid) {
             *life = Life { parent: Some(parent), threads: Some(1), programs: vec![program], ended: None };
@@ -191,7 +217,14 @@ impl Lives {
         if exec {
             let number = life.programs.last().map_or(0, |last| last.exec + 1);
             let names = vec![comm];
-            life.begin(Program { exec: number, code: Arc::default(), before: None, names, new: true });
+            life.begin(Program {
+                exec: number,
+                code: Arc::default(),
+                before: None,
+                names,
+                number: None,
+                new: true,
+            });
             // All others have ended.
             life.threads = Some(1);
             life.ended = None;
@@ -303,26 +336,32 @@ impl Lives {
             return Vec::new();
         };
         let over = over || life.ended.is_some();
-        let last = life.programs.len().saturating_sub(1);
-        let mut due = Vec::new();
-        for at in 0..=last {
-            let Some(program) = life.programs.get(at) else { break };
-            let later = || life.programs[at + 1..].iter().filter(|later| later.exec != program.exec);
-            // A name that the process has only since is of no sample from before. Two programs at the same addresses,
-            // and no time in a sample: what may be of both would get no name.
-            let may_be = sampled.iter().any(|name| !later().any(|later| later.names.contains(name)));
-            if program.new && may_be && (at < last || over) {
-                due.push(at);
+        let Some(last) = life.programs.last().map(|last| last.exec) else { return Vec::new() };
+        let of: Vec<(Comm, BTreeSet<u32>)> =
+            sampled.iter().map(|name| (*name, life.programs_of(name))).collect();
+        let mut all = Vec::new();
+        let latest = life.programs.len() - 1;
+        for (at, program) in life.programs.iter_mut().enumerate() {
+            // What of another program might be of this one would get no name, where both have the same addresses.
+            let sampled = of.iter().any(|(_, execs)| execs.contains(&program.exec));
+            if !program.new || !sampled || at == latest && !over {
+                continue;
             }
-        }
-        let mut all = Vec::with_capacity(due.len());
-        for at in due {
-            let program = &mut life.programs[at];
             program.new = false;
             let mappings = program.mappings();
-            if !mappings.is_empty() {
-                all.push(Ran { mappings, ended: over && at == last });
+            if mappings.is_empty() {
+                continue;
             }
+            let own = of.iter().filter(|(_, execs)| execs.len() == 1 && execs.contains(&program.exec));
+            let own: Vec<Comm> = own.map(|(name, _)| *name).collect();
+            let earlier = (program.exec != last && !own.is_empty()).then(|| {
+                let number = *program.number.get_or_insert_with(|| {
+                    self.numbers = self.numbers.wrapping_add(1);
+                    Self::FIRST_NUMBER | self.numbers
+                });
+                (number, own)
+            });
+            all.push(Ran { mappings, ended: over && at == latest, earlier });
         }
         all
     }

@@ -105,6 +105,7 @@ fn an_exec_begins_another_program() {
     }
     assert_eq!(lives.take_changed(), BTreeSet::from([7]));
     assert_eq!(paths(&lives.due(7, false)), [(vec!["a"], false)]);
+    lives.sampled(7, comm(b"b"));
     assert_eq!(paths(&lives.due(7, true)), [(vec!["b"], true)], "it ended after the records were taken");
 }
 
@@ -118,7 +119,20 @@ fn a_program_of_which_there_is_no_sample_is_left_out() {
     let mut both = lives(records());
     both.sampled(8, comm(b"b"));
     both.sampled(8, comm(b"a"));
-    assert_eq!(paths(&both.due(8, false)), [(vec!["a"], false), (vec!["b"], true)]);
+    let due = both.due(8, false);
+    assert_eq!(paths(&due), [(vec!["a"], false), (vec!["b"], true)]);
+    let (number, names) = due[0].earlier.as_ref().unwrap();
+    assert_eq!((number >> 31, names, &due[1].earlier), (1, &vec![comm(b"a")], &None));
+}
+
+/// A name does not tell two programs apart that have the same: both are the process.
+#[test]
+fn programs_of_one_name_have_no_numbers_of_their_own() {
+    let mut lives = lives([exec(7, b"a"), map(7, A), exec(7, b"a"), map(7, B), end(7)]);
+    lives.sampled(7, comm(b"a"));
+    let due = lives.due(7, false);
+    assert_eq!(paths(&due), [(vec!["a"], false), (vec!["b"], true)]);
+    assert!(due.iter().all(|ran| ran.earlier.is_none()), "{due:?}");
 }
 
 /// One library goes, and another comes to its place: no exec, and so no name tells them apart.
