@@ -3,6 +3,7 @@
 //! Everything here ends with the process: links and maps are file descriptors, nothing is pinned,
 //! nothing else is changed.
 
+pub mod births;
 pub mod blocked;
 pub mod btf;
 pub mod cost;

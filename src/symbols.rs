@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use crate::host::elf::BuildId;
-pub use crate::host::mapped::Mapped;
+pub use crate::host::mapped::{Mapped, Programs};
 pub use place::Place;
 pub use scheduler::Scheduler;
 
@@ -43,7 +43,8 @@ pub const UNKNOWN: &str = "[unknown]";
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Addresses {
     pub kernel: BTreeSet<u64>,
-    /// By process: the same address is another function in another process.
+    /// By process, or by what stands for a program that it ran earlier ([`Programs`]): the same address is another
+    /// function in another process.
     pub user: BTreeMap<u32, BTreeSet<u64>>,
     /// What the processes had mapped while they lived.
     pub maps: Mapped,
@@ -59,6 +60,8 @@ pub struct Names {
     pub places: HashMap<(u32, u64), Place>,
     /// Set when a whole kind of names could not be had.
     pub missing: Vec<Missing>,
+    /// What stands for a process above, where it ran several programs.
+    pub programs: Programs,
 }
 
 impl Names {
@@ -134,7 +137,7 @@ impl Symbolizer {
     /// kept of it names its addresses. No address is dropped: the last resorts are `[file]+0x1234`, a place in a file
     /// that has no symbol there, and `[unknown]`, where no code was mapped.
     pub fn names(&self, addresses: &Addresses) -> Names {
-        let mut names = Names::default();
+        let mut names = Names { programs: addresses.maps.programs().clone(), ..Names::default() };
         self.kernel(&addresses.kernel, &mut names);
         if !addresses.user.is_empty() {
             self.user(addresses, &mut names);
@@ -196,6 +199,12 @@ impl Symbolizer {
         }
         if processes.ambiguous > 0 {
             names.missing.push(two_programs(processes.ambiguous));
+        }
+        let lost = addresses.maps.lost();
+        if processes.ended > 0 {
+            names.missing.push(ended(processes.ended, lost));
+        } else if processes.unmapped > 0 && lost > 0 {
+            names.missing.push(lost_records(lost));
         }
         names.missing.extend(failed(&failures));
     }
@@ -271,6 +280,34 @@ fn two_programs(addresses: usize) -> Missing {
         why: format!(
             "{addresses} addresses are of processes that started another program in the meantime, and lie in both \
              programs: they have no names"
+        ),
+        ..Missing::default()
+    }
+}
+
+fn ended(processes: usize, lost: u64) -> Missing {
+    let (es, their) = if processes == 1 { ("", "its") } else { ("es", "their") };
+    let lost = match lost {
+        0 => String::new(),
+        lost => format!(" (and {lost} of the kernel's records of what processes map were lost)"),
+    };
+    Missing {
+        part: Some(USER_SYMBOLS.to_string()),
+        reason: "ended".to_string(),
+        why: format!(
+            "{processes} process{es} ended before {their} memory maps could be read{lost}: {their} functions have no names"
+        ),
+        ..Missing::default()
+    }
+}
+
+fn lost_records(lost: u64) -> Missing {
+    Missing {
+        part: Some(USER_SYMBOLS.to_string()),
+        reason: "lost".to_string(),
+        why: format!(
+            "{lost} of the kernel's records of what processes map were lost: some functions of processes that have ended \
+             have no names"
         ),
         ..Missing::default()
     }

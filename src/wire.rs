@@ -4,6 +4,7 @@
 //! with the types that clang saw. Bytes become values here, and a record that is too short is an
 //! error value, never a panic.
 
+pub mod births;
 pub mod blocked;
 pub mod events;
 pub mod generator;

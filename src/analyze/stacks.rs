@@ -84,7 +84,8 @@ pub(crate) fn addresses_of<'a>(samples: impl Iterator<Item = &'a Sample>, maps: 
     for sample in samples {
         out.kernel.extend(sample.kernel_lookups());
         if !sample.user().is_empty() {
-            out.user.entry(sample.pid).or_default().extend(sample.user_lookups());
+            let program = maps.programs().of(sample.pid, sample.comm_bytes());
+            out.user.entry(program).or_default().extend(sample.user_lookups());
         }
     }
     out
@@ -360,8 +361,9 @@ pub(crate) fn user_frames<'a>(sample: &Sample, names: &'a Names) -> Vec<&'a str>
     if sample.user().len() == MAX_FRAMES {
         all.push(TRUNCATED);
     }
+    let program = names.programs.of(sample.pid, sample.comm_bytes());
     for address in sample.user_lookups().rev() {
-        match names.user(sample.pid, address) {
+        match names.user(program, address) {
             [] => all.push(UNKNOWN),
             names => all.extend(names.iter().map(String::as_str)),
         }

@@ -146,10 +146,11 @@ pub fn ending<'a>(sample: &Sample, names: &'a Names) -> (Ending, Option<&'a str>
     let mut outermost = None;
     let mut lost = false;
     let mut read = false;
+    let program = names.programs.of(sample.pid, sample.comm_bytes());
     for address in sample.user_lookups() {
-        let frame = names.user(sample.pid, address);
+        let frame = names.user(program, address);
         // Nothing was ever found of this process: it is not the stack that is wrong.
-        read |= names.place(sample.pid, address).is_some() || frame.first().is_some_and(|n| n != UNKNOWN);
+        read |= names.place(program, address).is_some() || frame.first().is_some_and(|n| n != UNKNOWN);
         match frame.first() {
             Some(name) if name != UNKNOWN => outermost = Some(name.as_str()),
             _ => {
@@ -175,7 +176,8 @@ pub fn ending<'a>(sample: &Sample, names: &'a Names) -> (Ending, Option<&'a str>
 fn is_behind_the_end(sample: &Sample, names: &Names) -> bool {
     let mut frames = sample.user_lookups().rev();
     let _behind = frames.next();
-    let last = frames.next().and_then(|address| names.user(sample.pid, address).first());
+    let program = names.programs.of(sample.pid, sample.comm_bytes());
+    let last = frames.next().and_then(|address| names.user(program, address).first());
     last.is_some_and(|name| is_root(name))
 }
 

@@ -6,6 +6,7 @@
 mod file;
 mod mapping;
 mod perf_map;
+mod programs;
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,8 +14,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use file::{FileId, MappedFile, Owner, open_regular};
-pub use mapping::{Mapping, mappings};
+pub use file::{FileId, MappedFile, Owner, at_path, open_regular};
+pub use mapping::{Mapping, fits, mappings, put_over};
+pub use programs::Programs;
 
 /// The mappings of processes, and the files in them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -25,6 +27,9 @@ pub struct Mapped {
     mappings: usize,
     /// Files that are open now.
     open: usize,
+    /// The kernel's own records of what was mapped that are missing.
+    lost: u64,
+    programs: Programs,
 }
 
 /// What a process had mapped at one time: an `exec` begins another, and so does another process of the same number.
@@ -37,12 +42,21 @@ pub struct Generation {
     pub mappings: Vec<Mapping>,
     /// What the process itself says of code that it made.
     pub perf_map: Option<Arc<MappedFile>>,
+    /// The process has ended: what has its number now is another one.
+    pub ended: bool,
 }
 
 impl Generation {
     pub fn find(&self, address: u64) -> Option<&Mapping> {
         let behind = self.mappings.partition_point(|m| m.start <= address);
         self.mappings[..behind].last().filter(|m| address < m.end)
+    }
+
+    /// Whether all of another is in it, at the same addresses.
+    fn holds(&self, other: &[Mapping]) -> bool {
+        let is_in =
+            |new: &Mapping| self.find(new.start).is_some_and(|old| new.end <= old.end && old.agrees(new));
+        other.iter().all(is_in)
     }
 
     /// Takes in a later reading of the same program; false when it is of another, which has something else where this
@@ -52,7 +66,7 @@ impl Generation {
             let from = self.mappings.partition_point(|m| m.end <= new.start);
             self.mappings[from..].iter().take_while(|m| m.start < new.end).all(|old| old.agrees(new))
         };
-        if self.began != later.began || !later.mappings.iter().all(fits) {
+        if self.began != later.began || self.ended != later.ended || !later.mappings.iter().all(fits) {
             return false;
         }
         for new in &later.mappings {
@@ -70,7 +84,7 @@ impl Generation {
 
 impl Mapped {
     /// A bound on what a machine that starts thousands of processes a second can cost.
-    pub const MOST_PROCESSES: usize = 4096;
+    pub const MOST_PROCESSES: usize = 32_768;
     const MOST_MAPPINGS: usize = 500_000;
     const MOST_GENERATIONS: usize = 8;
     const MOST_FILES: usize = 512;
@@ -87,7 +101,8 @@ impl Mapped {
             return Err(io::Error::new(ErrorKind::QuotaExceeded, "too many processes"));
         }
         let text = fs::read(folder.join("maps"))?;
-        let mut generation = Generation { began: began(&folder), mappings: mappings(&text), perf_map: None };
+        let mut generation =
+            Generation { began: began(&folder), mappings: mappings(&text), ..Generation::default() };
         // Empty for a process on its way out: what was read before is better.
         if generation.mappings.is_empty() {
             return Err(ErrorKind::NotFound.into());
@@ -98,7 +113,7 @@ impl Mapped {
             if self.files.get(&id).is_some_and(|file| file.is_open()) {
                 continue;
             }
-            let Some(mut file) = file::of_process(&folder, mapping) else { continue };
+            let Some(file) = file::of_process(&folder, mapping) else { continue };
             // Where the numbers of the file system differ from those of the mapping (btrfs and overlayfs have such),
             // the mapping must still be there: an exec in between would give another file.
             if file.id() != id {
@@ -109,21 +124,7 @@ impl Mapped {
                     continue;
                 }
             }
-            if self.open >= Self::MOST_FILES.min(file::limit()) {
-                file.close();
-            }
-            match self.files.get(&id) {
-                // The same number, but another file: the first was deleted while nobody held it open.
-                Some(known) if known.build_id() != file.build_id() => {
-                    self.files.insert(id, Arc::new(MappedFile::ambiguous(id)));
-                }
-                Some(_) => {}
-                None if self.files.len() < Self::MOST_IDENTITIES => {
-                    self.open += usize::from(file.is_open());
-                    self.files.insert(id, Arc::new(file));
-                }
-                None => {}
-            }
+            self.hold(id, file);
         }
         if generation.mappings.iter().any(|m| (!m.is_file() || m.is_made()) && !m.is_special())
             && self.open < Self::MOST_FILES.min(file::limit())
@@ -138,6 +139,86 @@ impl Mapped {
     /// Takes in mappings from elsewhere, as `/proc/PID/maps` has them: no file is open then.
     pub fn insert(&mut self, pid: u32, maps: &[u8]) {
         self.put(pid, Generation { mappings: mappings(maps), ..Generation::default() });
+    }
+
+    /// Takes in a program that a process ran by the kernel's own records, `/proc` having no more of it; with `ended`
+    /// it was the last one. Its files are those at their paths below one of `roots`, where they are the mapped ones.
+    pub fn record(&mut self, roots: &[&Path], pid: u32, mappings: Vec<Mapping>, ended: bool) {
+        if self.processes.len() >= Self::MOST_PROCESSES && !self.processes.contains_key(&pid) {
+            return;
+        }
+        for mapping in mappings.iter().filter(|m| m.is_file()) {
+            let id = mapping.file_id();
+            if self.files.get(&id).is_none_or(|file| !file.is_open())
+                && let Some(file) = roots.iter().find_map(|root| file::at_path(root, mapping))
+            {
+                self.hold(id, file);
+            }
+        }
+        let generations = self.processes.get(&pid).map_or(&[][..], |generations| generations);
+        // Its end is told all the same: nobody may look for it among the living.
+        let known = generations.last().is_some_and(|last| last.holds(&mappings) && last.ended == ended)
+            || !ended && generations.iter().any(|one| one.holds(&mappings));
+        if !known {
+            self.put(pid, Generation { mappings, ended, ..Generation::default() });
+        }
+    }
+
+    /// A process ran an earlier program while its threads were called so, and only then. `number` stands for that in
+    /// place of the process' own; or what is given, where another does already.
+    pub fn ran(&mut self, pid: u32, name: &[u8], number: u32) -> u32 {
+        self.programs.add(pid, name, number)
+    }
+
+    /// What stands for the programs of processes that ran several.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// Forgets what was read of a process while it ran a program with these mappings.
+    pub fn forget(&mut self, pid: u32, mappings: &[Mapping]) {
+        let Some(generations) = self.processes.get_mut(&pid) else { return };
+        let program = Generation { mappings: mappings.to_vec(), ..Generation::default() };
+        let generations = Arc::make_mut(generations);
+        let before: usize = generations.iter().map(|g| g.mappings.len()).sum();
+        // The kernel records no page that all processes have.
+        let files = |generation: &Generation| -> Vec<Mapping> {
+            generation.mappings.iter().filter(|mapping| mapping.is_file()).cloned().collect()
+        };
+        generations.retain(|generation| !program.holds(&files(generation)));
+        self.mappings -= before - generations.iter().map(|g| g.mappings.len()).sum::<usize>();
+        if generations.is_empty() {
+            self.processes.remove(&pid);
+        }
+    }
+
+    /// Records that the kernel could not make, or that found no room.
+    pub fn lose(&mut self, records: u64) {
+        self.lost += records;
+    }
+
+    /// Records of programs that are missing: of what lived briefly, functions may have no names for it.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Keeps a file that a mapping is of, open where there is room for that.
+    fn hold(&mut self, id: FileId, mut file: MappedFile) {
+        if self.open >= Self::MOST_FILES.min(file::limit()) {
+            file.close();
+        }
+        match self.files.get(&id) {
+            // The same number, but another file: the first was deleted while nobody held it open.
+            Some(known) if known.build_id() != file.build_id() => {
+                self.files.insert(id, Arc::new(MappedFile::ambiguous(id)));
+            }
+            Some(_) => {}
+            None if self.files.len() < Self::MOST_IDENTITIES => {
+                self.open += usize::from(file.is_open());
+                self.files.insert(id, Arc::new(file));
+            }
+            None => {}
+        }
     }
 
     fn put(&mut self, pid: u32, generation: Generation) {
@@ -228,6 +309,28 @@ mod tests {
         let paths: Vec<_> =
             mapped.generations(1).iter().map(|g| g.find(0x1000).unwrap().path.to_vec()).collect();
         assert_eq!(paths, [b"/bin/a".to_vec(), b"/bin/c".to_vec()]);
+    }
+
+    /// By records, where `/proc` had told a part before the exec.
+    #[test]
+    fn an_earlier_program_goes_to_a_number_of_its_own() {
+        let (root, earlier) = (Path::new("/nowhere"), (1 << 31) + 5);
+        let mut mapped = Mapped::default();
+        mapped.insert(1, &text(&[PROGRAM, "9000-a000 r-xp 00000000 00:00 0 [vdso]"]));
+        let all = mappings(&text(&[PROGRAM, LIBRARY]));
+        mapped.forget(1, &all);
+        assert!(mapped.generations(1).is_empty() && mapped.mappings == 0);
+        let number = mapped.ran(1, b"a", earlier);
+        mapped.record(&[root], number, all.clone(), true);
+        mapped.record(&[root], number, all, true);
+        mapped.insert(1, &text(&["1000-2000 r-xp 00000000 fe:01 11 /bin/c"]));
+        let programs = mapped.programs();
+        assert_eq!([programs.of(1, b"a"), programs.of(1, b"c")], [earlier, 1]);
+        assert_eq!((mapped.generations(earlier).len(), mapped.generations(1).len()), (1, 1));
+        assert!(mapped.generations(earlier)[0].ended && !mapped.generations(1)[0].ended);
+        assert!(mapped.covers(earlier, 0x8000) && !mapped.covers(1, 0x8000));
+        mapped.forget(1, &mappings(&text(&[LIBRARY])));
+        assert!(mapped.covers(1, 0x1000), "another program's");
     }
 
     #[test]

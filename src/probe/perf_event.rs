@@ -1,4 +1,4 @@
-//! Perf events that make samples or count, each on one online CPU.
+//! Perf events that make samples, count, or tell of processes, each on one online CPU.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -7,9 +7,9 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use anyhow::{Context as _, Result};
 use perf_event_open_sys::bindings::{
     PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_HW_INSTRUCTIONS, PERF_COUNT_HW_STALLED_CYCLES_BACKEND,
-    PERF_COUNT_HW_STALLED_CYCLES_FRONTEND, PERF_COUNT_SW_CPU_CLOCK, PERF_FLAG_FD_CLOEXEC,
-    PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING, PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE,
-    perf_event_attr,
+    PERF_COUNT_HW_STALLED_CYCLES_FRONTEND, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_DUMMY,
+    PERF_FLAG_FD_CLOEXEC, PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING, PERF_SAMPLE_TIME,
+    PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE, perf_event_attr,
 };
 
 use crate::host::cpu_counters::{Event, Side};
@@ -75,6 +75,29 @@ fn open_attr(attr: &mut perf_event_attr, cpu: u32, group: Option<BorrowedFd<'_>>
     }
     // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// An event that counts nothing: forks, execs, ends and executable mappings on a CPU are records of it from now on, in
+/// memory that is mapped from it, as `wire::births` reads them. Nobody is woken for them.
+pub fn births(cpu: u32) -> io::Result<OwnedFd> {
+    let mut attr = perf_event_attr {
+        type_: PERF_TYPE_SOFTWARE,
+        config: PERF_COUNT_SW_DUMMY.into(),
+        sample_type: PERF_SAMPLE_TIME.into(),
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Default::default()
+    };
+    attr.size = size_of::<perf_event_attr>() as u32;
+    attr.__bindgen_anon_2.wakeup_watermark = u32::MAX;
+    attr.set_watermark(1);
+    attr.set_use_clockid(1);
+    attr.set_sample_id_all(1);
+    attr.set_mmap(1);
+    attr.set_mmap2(1);
+    attr.set_comm(1);
+    attr.set_comm_exec(1);
+    attr.set_task(1);
+    open_attr(&mut attr, cpu, None)
 }
 
 /// A counter that samples nothing, and counts from now on until it is dropped.

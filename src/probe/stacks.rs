@@ -18,13 +18,15 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, RingBufferBuilder, libbpf_sy
 use crate::host::cgroups::Hierarchy;
 use crate::host::mapped::Mapped;
 use crate::host::processes;
+use crate::probe::births::Births;
 use crate::probe::skel::stacks as skel;
 use crate::probe::{btf, perf_event};
 use crate::refusal::Refusal;
+use crate::wire::births::{self, Comm};
 use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally, decode};
 
-/// How often the ring is emptied, which holds ten times as much. Each look costs one wake-up; of a process that ends
-/// between its first sample and the next look nothing can be named any more.
+/// How often the ring is emptied, which holds ten times as much. Each look costs one wake-up; a process that ends between
+/// its first sample and the next look is named by the kernel's records alone.
 const DRAIN_EVERY: Duration = Duration::from_millis(20);
 
 /// Samples the stacks of all CPUs from `attach` until `finish`, or until it is dropped.
@@ -119,6 +121,7 @@ fn run(
         bail!(Refusal::Usage("0 samples per second are no profile: choose a frequency of at least 1".into()));
     }
     let (sampler, events) = perf_event::open(frequency)?;
+    let births = Births::open(DRAIN_EVERY);
     let cpus = events.len() as u32;
 
     let mut object = MaybeUninit::uninit();
@@ -138,7 +141,7 @@ fn run(
     }
 
     let samples: RefCell<HashMap<Sample, Tally>> = RefCell::default();
-    let memory = RefCell::new(Maps::default());
+    let memory = RefCell::new(Maps { births, ..Maps::default() });
     let damaged = Cell::new(0u64);
     let mut builder = RingBufferBuilder::new();
     builder.add(&skeleton.maps.stack_ring, |bytes| {
@@ -173,16 +176,18 @@ fn run(
     drop(links);
     ring.consume().context("the ring buffer of CPU samples cannot be read")?;
     memory.borrow_mut().read();
+    // Who called exec between the samples and the last look.
+    memory.borrow_mut().read();
     drop(ring);
 
     let maps: [&dyn MapCore; 3] =
         [&skeleton.maps.stack_ring, &skeleton.maps.stack_scratch, &skeleton.maps.bss];
-    let map_bytes = maps.iter().filter_map(|m| m.query_fdinfo().ok()?.memlock).sum();
+    let map_bytes: u64 = maps.iter().filter_map(|m| m.query_fdinfo().ok()?.memlock).sum();
     let counters = skeleton.maps.bss_data.as_ref().map(|bss| bss.counters);
     let dropped = counters.map_or(0, |c| c.ring_full + c.no_scratch);
     let (program_runs, program_ns) = run_stats(skeleton.progs.stack_sample.as_fd());
     let damaged = damaged.into_inner();
-    let Maps { mapped, mut leaders, .. } = memory.into_inner();
+    let Maps { mapped, births, mut leaders, .. } = memory.into_inner();
     leaders.retain(|_, comm| !comm.is_empty());
     Ok(RawProfile {
         sampler,
@@ -195,23 +200,20 @@ fn run(
         leaders,
         lost: dropped + damaged,
         damaged,
-        map_bytes,
+        map_bytes: map_bytes + births.bytes(),
         program_runs,
         program_ns,
     })
 }
 
-/// Which processes to look into while they live.
-///
-/// A sample of a process that calls exec before the next look (20 ms) is looked up in the new program. Its addresses
-/// are elsewhere there, with ASLR, and get no name; of programs that are linked to a fixed address they may get a
-/// wrong one.
+/// Which processes to look into.
 #[derive(Debug, Default)]
 struct Maps {
     mapped: Mapped,
+    births: Births,
     /// Under each of their names: who has another has called exec.
-    seen: HashSet<(u32, [u8; 16])>,
-    wanted: HashSet<u32>,
+    seen: HashSet<(u32, Comm)>,
+    wanted: HashSet<(u32, Comm)>,
     /// Processes with addresses outside of what is known of them, and the looks until the next try.
     unknown: HashMap<u32, Retry>,
     /// Names of the processes whose workers of io_uring were sampled; empty: it could not be read.
@@ -223,6 +225,7 @@ struct Maps {
 #[derive(Debug, Default)]
 struct Retry {
     asked: bool,
+    comm: Comm,
     /// In looks.
     wait: u32,
     left: u32,
@@ -242,15 +245,17 @@ impl Maps {
         if sample.user().is_empty() {
             return;
         }
-        if self.seen.len() < Mapped::MOST_PROCESSES && self.seen.insert((sample.pid, sample.comm)) {
-            self.wanted.insert(sample.pid);
+        let comm = births::comm(&sample.comm);
+        if self.seen.len() < Mapped::MOST_PROCESSES && self.seen.insert((sample.pid, comm)) {
+            self.wanted.insert((sample.pid, comm));
             return;
         }
-        if self.wanted.contains(&sample.pid) || self.mapped.generations(sample.pid).is_empty() {
+        if self.mapped.generations(sample.pid).is_empty() {
             return;
         }
         if !sample.user().iter().all(|address| self.mapped.covers(sample.pid, *address)) {
-            self.unknown.entry(sample.pid).or_default().asked = true;
+            let retry = self.unknown.entry(sample.pid).or_default();
+            (retry.asked, retry.comm) = (true, comm);
         }
     }
 
@@ -258,15 +263,12 @@ impl Maps {
         for (pid, retry) in &mut self.unknown {
             retry.left = retry.left.saturating_sub(1);
             if retry.asked && retry.left == 0 {
-                retry.wait = (retry.wait * 2).clamp(1, Self::LONGEST);
-                *retry = Retry { asked: false, left: retry.wait, wait: retry.wait };
-                self.wanted.insert(*pid);
+                let wait = (retry.wait * 2).clamp(1, Self::LONGEST);
+                *retry = Retry { asked: false, left: wait, wait, ..*retry };
+                self.wanted.insert((*pid, retry.comm));
             }
         }
-        for pid in self.wanted.drain() {
-            // Gone already, or not ours to see: what was read before stays.
-            let _ = self.mapped.read(Path::new("/"), pid);
-        }
+        self.births.look(&mut self.mapped, self.wanted.drain());
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -11,9 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use super::births::Births;
 use super::filter::{COMM_BYTES, Filter};
 use super::libbpf::{self, element};
 use crate::host::mapped::Mapped;
+use crate::wire::births;
 use crate::wire::blocked::{RawBlocked, WireWaitProcess, WireWaitsRow, decode_process, decode_stack};
 
 /// The stacks' budget is kept over so long.
@@ -22,7 +23,7 @@ pub const PERIOD: Duration = Duration::from_millis(100);
 /// Distinct stacks that are kept, where nobody says otherwise. Each takes 2 KiB.
 pub const ROOM: u32 = 8192;
 
-/// How often new processes are looked for: one that ends before has no names of functions.
+/// How often new processes are looked for: one that ends before is named by the kernel's records alone.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What to look at.
@@ -129,7 +130,7 @@ pub fn stats<'a>(programs: impl IntoIterator<Item = BorrowedFd<'a>>) -> libbpf::
     all
 }
 
-/// Reads the memory maps of processes while they live. Dropping it ends its thread.
+/// Follows the memory maps of processes. Dropping it ends its thread.
 #[derive(Debug)]
 pub struct ProcessMaps {
     stop: Option<Sender<()>>,
@@ -143,12 +144,14 @@ impl ProcessMaps {
     /// Of those that come into this table, from now on.
     pub fn follow(processes: MapHandle, whose: Whose) -> Result<Self> {
         let (stop, stopped) = mpsc::channel::<()>();
+        let mut known = Known { births: Births::open(LOOK_EVERY), ..Known::default() };
         let run = move || {
-            let mut known = Known::default();
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK_EVERY) {
                 known.look(&processes, whose);
             }
             known.look(&processes, whose);
+            // Who called exec between its last wait and that look.
+            known.births.look(&mut known.mapped, []);
             known.mapped
         };
         let thread = thread::Builder::new()
@@ -183,6 +186,7 @@ pub fn whose(_: &MapHandle, key: &[u8]) -> Option<(u32, [u8; 16])> {
 #[derive(Debug, Default)]
 struct Known {
     mapped: Mapped,
+    births: Births,
     keys: HashSet<Vec<u8>>,
     /// Under each of their names: who has another has called exec.
     seen: HashSet<(u32, [u8; 16])>,
@@ -190,15 +194,16 @@ struct Known {
 
 impl Known {
     fn look(&mut self, processes: &MapHandle, whose: Whose) {
+        let mut new = Vec::new();
         for key in processes.keys() {
             if !self.keys.insert(key.clone()) {
                 continue;
             }
             let Some((pid, comm)) = whose(processes, &key) else { continue };
             if self.seen.insert((pid, comm)) {
-                // Gone already, or not ours to see: what was read before stays.
-                let _unseen = self.mapped.read(Path::new("/"), pid);
+                new.push((pid, births::comm(&comm)));
             }
         }
+        self.births.look(&mut self.mapped, new);
     }
 }

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::FromRawFd as _;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -42,6 +41,10 @@ pub(super) struct Processes<'a> {
     /// Some process' mappings may not be read.
     pub refused: bool,
     pub ambiguous: usize,
+    /// Ended before anybody read its mappings, so that addresses of it mean nothing.
+    pub ended: usize,
+    /// Of those that have ended, addresses that mean nothing although some mappings were kept.
+    pub unmapped: usize,
 }
 
 impl<'a> Processes<'a> {
@@ -54,6 +57,8 @@ impl<'a> Processes<'a> {
             vdso,
             refused: false,
             ambiguous: 0,
+            ended: 0,
+            unmapped: 0,
         }
     }
 
@@ -63,24 +68,39 @@ impl<'a> Processes<'a> {
         // A process that began at another time only has the number of the one that was sampled.
         let same = kept
             .last()
-            .is_none_or(|last| last.began.is_none() || last.began == mapped::began(&mapped::folder(pid)));
+            .is_none_or(|last| last.began.is_none() || last.began == mapped::began(&mapped::folder(pid)))
+            && !kept.last().is_some_and(|last| last.ended);
         let unknown = kept.is_empty() || !addresses.iter().all(|address| self.kept.covers(pid, *address));
         let made = kept.iter().any(|generation| generation.perf_map.is_some());
+        let mut over = !same;
         if same && (unknown || made) {
             let read = self.live.read(Path::new("/"), pid);
+            let refused = |error: &io::Error| {
+                matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::QuotaExceeded)
+            };
+            over = read.as_ref().is_err_and(|error| !refused(error));
             self.refused |=
                 kept.is_empty() && read.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
         }
-        let kept = self.kept.generations(pid).iter().map(|generation| (generation, true)).rev();
+        let programs = kept.iter().map(|generation| (generation, true)).rev();
         let live = self.live.generations(pid).to_vec();
         let all: Vec<(&Generation, bool)> =
-            live.iter().map(|generation| (generation, false)).chain(kept).collect();
+            live.iter().map(|generation| (generation, false)).chain(programs).collect();
         let maps: Vec<PerfMap> = all
             .iter()
             .filter_map(|(generation, _)| generation.perf_map.as_ref()?.file())
             .map(PerfMap::read)
             .collect();
-        addresses.iter().map(|&address| (address, self.meaning(address, &all, &maps))).collect()
+        let meanings: Vec<(u64, Meaning)> =
+            addresses.iter().map(|&address| (address, self.meaning(address, &all, &maps))).collect();
+        let nothing = meanings.iter().filter(|(_, meaning)| matches!(meaning, Meaning::Nothing)).count();
+        if over && nothing > 0 {
+            match kept.is_empty() {
+                true => self.ended += 1,
+                false => self.unmapped += nothing,
+            }
+        }
+        meanings
     }
 
     fn meaning(&mut self, address: u64, all: &[(&Generation, bool)], maps: &[PerfMap]) -> Meaning {
@@ -150,9 +170,8 @@ impl<'a> Processes<'a> {
     fn opened(&mut self, mapping: &Mapping) -> Option<Arc<MappedFile>> {
         let id = mapping.file_id();
         let open = || {
-            let path = Path::new(std::ffi::OsStr::from_bytes(&mapping.path));
-            let file = MappedFile::new(mapped::open_regular(path, true)?)?;
-            (file.id() == id).then(|| Arc::new(file))
+            let file = mapped::at_path(Path::new("/"), mapping)?;
+            Some(Arc::new(file))
         };
         self.opened.entry(id).or_insert_with(open).clone()
     }

@@ -26,6 +26,10 @@ fn own_functions_have_names_and_nothing_is_dropped() {
     assert_eq!(names.user(ENDED, here), [UNKNOWN]);
     assert!(names.user(pid, 2).is_empty(), "was not asked for");
     assert!(names.place(pid, here).unwrap().address.is_some() && names.place(pid, 1).is_none());
+    // The one that cannot live; what has no code in ours says nothing of us.
+    let [missing] = names.missing.as_slice() else { panic!("{:?}", names.missing) };
+    assert_eq!((missing.part.as_deref(), missing.reason.as_str()), (Some("user-symbols"), "ended"));
+    assert!(missing.why.starts_with("1 process ended"), "{}", missing.why);
 }
 
 /// What was kept names the frames of a process that has ended.
@@ -38,6 +42,13 @@ fn a_process_that_has_ended_is_named_by_its_files() {
     let names = Symbolizer::new().names(&addresses);
     assert!(names.user(ENDED, here)[0].contains("findable"), "{names:?}");
     assert_eq!(names.user(ENDED, 1), [UNKNOWN]);
+    assert_eq!(names.missing, [], "its maps are known, and nothing is there");
+    addresses.maps.lose(3);
+    let missing = Symbolizer::new().names(&addresses).missing;
+    assert!(
+        matches!(&missing[..], [one] if one.reason == "lost" && one.why.starts_with("3 of")),
+        "{missing:?}"
+    );
 
     // Another file under the same path: its symbols would be lies.
     let line = format!("{here:x}-{:x} r-xp 00002000 fe:01 1  /proc/self/exe\n", here + 16);

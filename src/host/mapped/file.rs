@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::Mapping;
+use super::{Mapping, mappings};
 use crate::host::elf::{BuildId, Elf};
 
 /// A file as the kernel knows it.
@@ -151,10 +151,37 @@ pub(super) fn of_process(folder: &Path, mapping: &Mapping) -> Option<MappedFile>
     if mapping.deleted {
         return None;
     }
-    let mut path = folder.join("root").into_os_string();
+    at_path(&folder.join("root"), mapping)
+}
+
+/// Opens what has the path of a mapping below `root`, when it is the mapped file.
+pub fn at_path(root: &Path, mapping: &Mapping) -> Option<MappedFile> {
+    if mapping.deleted {
+        return None;
+    }
+    let mut path = root.as_os_str().to_os_string();
     path.push(std::ffi::OsStr::from_bytes(&mapping.path));
     let file = MappedFile::new(open_regular(Path::new(&path), true)?)?;
-    (file.id == mapping.file_id()).then_some(file)
+    let id = mapping.file_id();
+    (file.id == id || file.file().and_then(id_as_mapped) == Some(id)).then_some(file)
+}
+
+/// A file as it is told of a mapping of it: btrfs and overlayfs have other numbers there than in `stat`.
+fn id_as_mapped(file: &File) -> Option<FileId> {
+    const BYTES: usize = 4096;
+    // SAFETY: a new mapping at a place of the kernel's choice; nobody executes, reads or writes it.
+    let place = unsafe {
+        let rights = libc::PROT_READ | libc::PROT_EXEC;
+        libc::mmap(std::ptr::null_mut(), BYTES, rights, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+    };
+    if place == libc::MAP_FAILED {
+        return None;
+    }
+    let maps = std::fs::read("/proc/self/maps").map(|text| mappings(&text)).unwrap_or_default();
+    // SAFETY: just mapped, and nobody else knows of it.
+    unsafe { libc::munmap(place, BYTES) };
+    let at = place as u64;
+    maps.iter().find(|mapping| (mapping.start..mapping.end).contains(&at)).map(Mapping::file_id)
 }
 
 /// Opens a file to read when it is a regular one. What else has its place may wait for a writer, or be a device that
@@ -203,6 +230,21 @@ mod tests {
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
         assert!(open_regular(&pipe, true).is_none(), "and it does not wait for a writer");
         [file, link, pipe].iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    }
+
+    /// Whatever `stat` says of the file system that this test lies on.
+    #[test]
+    fn a_file_is_known_as_maps_tell_it() {
+        let here = a_file_is_known_as_maps_tell_it as fn() as usize as u64;
+        let all = mappings(&std::fs::read("/proc/self/maps").unwrap());
+        let own = all.iter().find(|mapping| (mapping.start..mapping.end).contains(&here)).unwrap();
+        assert_eq!(id_as_mapped(&File::open("/proc/self/exe").unwrap()), Some(own.file_id()));
+        assert!(at_path(Path::new("/"), own).is_some());
+        let other = Mapping { inode: own.inode + 1, ..own.clone() };
+        assert!(at_path(Path::new("/"), &other).is_none(), "another file has the path");
+        let gone = Mapping { deleted: true, ..own.clone() };
+        assert!(at_path(Path::new("/"), &gone).is_none());
+        assert!(at_path(Path::new("/nowhere"), own).is_none());
     }
 
     /// Written over in its place: what is in the file now was never executed.

@@ -1,5 +1,6 @@
 //! Lines of `/proc/PID/maps`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::FileId;
@@ -50,6 +51,25 @@ impl Mapping {
         self.offset.wrapping_add(address.wrapping_sub(self.start))
     }
 
+    /// With a name as the kernel writes it, in `/proc` or in a record of its own.
+    #[must_use]
+    pub fn named(mut self, name: &[u8]) -> Self {
+        let kept = name.strip_suffix(b" (deleted)").unwrap_or(name);
+        self.deleted = kept.len() < name.len();
+        self.path = if kept == b"//anon" { Arc::default() } else { kept.into() };
+        if !self.is_file() {
+            // `/proc` has none there, and a record its place in memory.
+            self.offset = 0;
+        }
+        self
+    }
+
+    /// The part of it between two addresses, of which at least one is in it.
+    fn part(&self, start: u64, end: u64) -> Option<Self> {
+        let offset = if self.is_file() { self.offset_of(start) } else { self.offset };
+        (start < end).then(|| Self { start, end, offset, ..self.clone() })
+    }
+
     /// The same addresses mean the same in both.
     pub(super) fn agrees(&self, other: &Self) -> bool {
         self.file_id() == other.file_id()
@@ -66,6 +86,38 @@ pub fn mappings(maps: &[u8]) -> Vec<Mapping> {
     all
 }
 
+/// Those of `all`, which lie by address and not over each other, that have an address in common with a new one.
+fn covered(all: &[Mapping], new: &Mapping) -> Range<usize> {
+    let from = all.partition_point(|old| old.end <= new.start);
+    from..from + all[from..].partition_point(|old| old.start < new.end)
+}
+
+/// Whether nothing else is at some address of a mapping.
+pub fn fits(all: &[Mapping], new: &Mapping) -> bool {
+    all[covered(all, new)].iter().all(|old| old.agrees(new))
+}
+
+/// Puts a mapping over those that are there, by address as they are; what it does not cover of them stays.
+pub fn put_over(all: &mut Vec<Mapping>, new: Mapping) {
+    let Range { start: from, end: to } = covered(all, &new);
+    let ahead = all[from..to].first().and_then(|old| old.part(old.start, new.start));
+    let behind = all[from..to].last().and_then(|old| old.part(new.end, old.end));
+    let parts = ahead.into_iter().chain([new]).chain(behind);
+    // What goes on where the other ends is one: code that is made page by page would cost a mapping for each.
+    let mut joined: Vec<Mapping> = Vec::with_capacity(3);
+    let (left, right) = (from.saturating_sub(1), (to + 1).min(all.len()));
+    let around = (all[left..from].to_vec(), all[to..right].to_vec());
+    for part in around.0.into_iter().chain(parts).chain(around.1) {
+        match joined.last_mut() {
+            Some(last) if last.end == part.start && last.agrees(&part) && last.deleted == part.deleted => {
+                last.end = part.end;
+            }
+            _ => joined.push(part),
+        }
+    }
+    all.splice(left..right, joined);
+}
+
 /// `55d0-55e0 r-xp 00002000 fe:01 1234     /usr/bin/x (deleted)`
 fn parse(line: &[u8]) -> Option<Mapping> {
     let mut rest = line;
@@ -78,8 +130,6 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     let (range, rights, offset, device, inode) = (field()?, field()?, field()?, field()?, field()?);
     let code = rights.len() == 4 && rights.as_bytes()[2] == b'x';
     let blanks = rest.iter().position(|&b| b != b' ').unwrap_or(rest.len());
-    let path = &rest[blanks..];
-    let kept = path.strip_suffix(b" (deleted)").unwrap_or(path);
     let hex = |text| u64::from_str_radix(text, 16).ok();
     let (start, end) = range.split_once('-')?;
     let (major, minor) = device.split_once(':')?;
@@ -89,10 +139,10 @@ fn parse(line: &[u8]) -> Option<Mapping> {
         offset: hex(offset)?,
         device: (hex(major)? as u32, hex(minor)? as u32),
         inode: inode.parse().ok()?,
-        path: kept.into(),
-        deleted: kept.len() < path.len(),
+        path: Arc::default(),
+        deleted: false,
     };
-    (code && mapping.start < mapping.end).then_some(mapping)
+    (code && mapping.start < mapping.end).then(|| mapping.named(&rest[blanks..]))
 }
 
 #[cfg(test)]
@@ -134,7 +184,49 @@ mod tests {
         assert!(!old.agrees(&line("1000-3000 r-xp 00001000 fe:01 8 /x")), "replaced");
     }
 
+    #[test]
+    fn what_is_mapped_over_another_cuts_it() {
+        let line = |text: &str| parse(text.as_bytes()).unwrap();
+        let mut all = vec![line("1000-9000 r-xp 00001000 fe:01 7 /x"), line("a000-b000 r-xp 0 fe:01 8 /y")];
+        let put = |all: &mut Vec<Mapping>, text: &str| {
+            let (new, fits) = (line(text), fits(all, &line(text)));
+            put_over(all, new);
+            fits
+        };
+        assert!(put(&mut all, "3000-4000 r-xp 00003000 fe:01 7 /x"), "the same bytes of it");
+        assert_eq!(all.len(), 2, "and so they are one: {all:?}");
+        assert!(!put(&mut all, "8000-a800 r-xp 00000000 fe:01 9 /z"));
+        let places: Vec<_> = all.iter().map(|m| (m.start, m.end, m.offset, m.inode)).collect();
+        assert_eq!(places, [(0x1000, 0x8000, 0x1000, 7), (0x8000, 0xa800, 0, 9), (0xa800, 0xb000, 0x800, 8)]);
+        assert!(!put(&mut all, "2000-3000 r-xp 00000000 00:00 0 "));
+        assert!(put(&mut all, "3800-3900 r-xp 00003800 fe:01 7 /x"));
+        let places: Vec<_> = all.iter().map(|m| (m.start, m.end, m.offset)).collect();
+        assert_eq!(places[..3], [(0x1000, 0x2000, 0x1000), (0x2000, 0x3000, 0), (0x3000, 0x8000, 0x3000)]);
+    }
+
     proptest::proptest! {
+        #[test]
+        fn each_address_means_what_came_last(
+            pieces in proptest::collection::vec((0u64..60, 1u64..20, 1u64..4), 0..20),
+        ) {
+            let mut all = Vec::new();
+            let mut last = vec![0; 100];
+            for (start, pages, inode) in pieces {
+                let (at, end) = (start << 12, (start + pages) << 12);
+                put_over(&mut all, parse(format!("{at:x}-{end:x} r-xp {at:x} fe:01 {inode} /x").as_bytes()).unwrap());
+                last[start as usize..(start + pages) as usize].fill(inode);
+            }
+            for pair in all.windows(2) {
+                proptest::prop_assert!(pair[0].end <= pair[1].start, "{:?}", all);
+            }
+            for (page, inode) in last.into_iter().enumerate() {
+                let at = (page as u64) << 12;
+                let found = all.iter().find(|m| (m.start..m.end).contains(&at));
+                proptest::prop_assert_eq!(found.map_or(0, |m| m.inode), inode);
+                proptest::prop_assert!(found.is_none_or(|m| m.offset_of(at) == at));
+            }
+        }
+
         #[test]
         fn damaged_maps_never_panic(maps in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300)) {
             mappings(&maps);

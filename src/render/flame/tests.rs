@@ -21,6 +21,7 @@ fn caption() -> Caption {
         unit: "cpu-clock at 99 Hz".into(),
         samples: "45 samples".into(),
         loss: "none lost".into(),
+        cost: "cost 0.2 % of one CPU".into(),
         notes: vec!["cpu-clock cannot fire with interrupts off.".into()],
     }
 }
@@ -199,6 +200,7 @@ fn hostile_names_stay_text() {
         unit: hostile(),
         samples: hostile(),
         loss: hostile(),
+        cost: "cost 0.2 % of one CPU".into(),
         notes: vec![hostile()],
     };
     let file = String::from_utf8(file(&profile, &caption, &Options::default()).unwrap()).unwrap();

@@ -1,0 +1,102 @@
+//! The memory that a perf event of one CPU and we have in common.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use perf_event_open_sys::bindings::perf_event_mmap_page;
+
+use crate::wire::births::{Record, next};
+
+/// Records of one CPU, from when it was made until it is dropped.
+#[derive(Debug)]
+pub struct Ring {
+    page: NonNull<perf_event_mmap_page>,
+    mapped: usize,
+    /// Of the page in front.
+    head: usize,
+    bytes: usize,
+    taken: Vec<u8>,
+}
+
+// SAFETY: the memory is ours alone until it is dropped, and no thread's own.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Maps `bytes`, a power of two of pages; fewer where the limit of locked memory (`kernel.perf_event_mlock_kb`)
+    /// wants it. The event lives as long as the memory, so that it costs no descriptor.
+    pub fn map(event: OwnedFd, mut bytes: usize) -> io::Result<Self> {
+        const LEAST: usize = 16 << 10;
+        let head = page_bytes();
+        loop {
+            let mapped = head + bytes.max(head);
+            // SAFETY: a new mapping at a place of the kernel's choice.
+            let place = unsafe {
+                let rights = libc::PROT_READ | libc::PROT_WRITE;
+                libc::mmap(ptr::null_mut(), mapped, rights, libc::MAP_SHARED, event.as_raw_fd(), 0)
+            };
+            if let Some(page) = NonNull::new(place.cast()).filter(|_| place != libc::MAP_FAILED) {
+                return Ok(Self { page, mapped, head, bytes: bytes.max(head), taken: Vec::new() });
+            }
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EPERM) || bytes <= LEAST {
+                return Err(error);
+            }
+            bytes /= 2;
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.mapped as u64
+    }
+
+    /// Takes all that is there. Gives how many records were damaged, and so lost.
+    pub fn take(&mut self, records: &mut Vec<Record>) -> u64 {
+        let page = self.page.as_ptr();
+        // SAFETY: both are words of the mapped page, aligned, and changed by the kernel and us as atomics are.
+        let (head, tail) = unsafe {
+            (
+                AtomicU64::from_ptr(&raw mut (*page).data_head).load(Ordering::Acquire),
+                AtomicU64::from_ptr(&raw mut (*page).data_tail),
+            )
+        };
+        let from = tail.load(Ordering::Relaxed);
+        let len = usize::try_from(head.wrapping_sub(from)).unwrap_or(usize::MAX).min(self.bytes);
+        if len == 0 {
+            return 0;
+        }
+        // What goes over the end goes on at the start.
+        let at = from as usize % self.bytes;
+        let first = len.min(self.bytes - at);
+        self.taken.clear();
+        // SAFETY: both parts lie in the mapped data, and the kernel writes there again after `data_tail` has moved.
+        unsafe {
+            let data = page.cast::<u8>().add(self.head);
+            self.taken.extend_from_slice(std::slice::from_raw_parts(data.add(at), first));
+            self.taken.extend_from_slice(std::slice::from_raw_parts(data, len - first));
+        }
+        tail.store(head, Ordering::Release);
+        let mut rest = self.taken.as_slice();
+        let mut damaged = 0;
+        while let Some(record) = next(&mut rest) {
+            match record {
+                Ok(record) => records.push(record),
+                Err(_) => damaged += 1,
+            }
+        }
+        damaged
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length, and nobody has a reference into it.
+        unsafe { libc::munmap(self.page.as_ptr().cast(), self.mapped) };
+    }
+}
+
+fn page_bytes() -> usize {
+    // SAFETY: takes a number and gives one.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
