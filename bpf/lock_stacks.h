@@ -96,6 +96,7 @@ static __always_inline void take_waiter(void *ctx, struct wire_lock_cpu *row, st
 	}
 	s->who.frames = bytes / sizeof(__u64);
 	bpf_get_current_comm(s->who.comm, sizeof(s->who.comm));
+	barrier();
 	hash = (name[0] + s->who.frames) * 0x9e3779b97f4a7c15ull ^ name[1];
 	for (__u32 i = 0; i < STACK_FRAMES; i++) {
 		if (i >= s->who.frames)

@@ -47,10 +47,14 @@ static __always_inline __u32 take_task_stack(void *ctx, struct task_struct *task
 static __always_inline void hash_task_stack(const struct wire_task_stack *stack,
 					    struct wire_stack_key *key)
 {
-	__u32 frames = stack->kernel_frames + stack->user_frames;
 	const __u64 *name = (const __u64 *)stack->comm;
 	__u64 one, two;
+	__u32 frames;
 
+	/* Read anew, so that the verifier knows nothing of it, and takes all ways that lead here for
+	 * one: each would be 254 rounds for it. */
+	barrier();
+	frames = stack->kernel_frames + stack->user_frames;
 	one = (name[0] + frames) * 0x9e3779b97f4a7c15ull;
 	two = (name[1] ^ stack->kernel_frames) * 0xc2b2ae3d27d4eb4full;
 	for (__u32 i = 0; i < 2 * STACK_FRAMES; i++) {

@@ -10,7 +10,7 @@ use std::fs;
 use live::cgroup::Group;
 use live::disk::Disk;
 use live::folded::{can_see, folded, sum};
-use live::tool::{no_tracing, object, run};
+use live::tool::{object, run};
 use live::view::{during_script, number};
 use programs::Folder;
 

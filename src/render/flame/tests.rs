@@ -200,7 +200,7 @@ fn hostile_names_stay_text() {
         unit: hostile(),
         samples: hostile(),
         loss: hostile(),
-        cost: "cost 0.2 % of one CPU".into(),
+        cost: hostile(),
         notes: vec![hostile()],
     };
     let file = String::from_utf8(file(&profile, &caption, &Options::default()).unwrap()).unwrap();
