@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The frame of every `--json` object.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Envelope {
     /// Version of biopsy.
     pub version: String,
@@ -25,7 +26,8 @@ pub struct Envelope {
 }
 
 /// Loss by kind. Every number is exact unless `probes` says otherwise.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Lost {
     /// I/Os that the block layer finished and that have no stages here. Disjoint from `ios`.
     pub ios: u64,
@@ -45,7 +47,8 @@ impl Lost {
 }
 
 /// What the probes cost while they ran.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Cost {
     /// Σ over programs of (run time − empty-program baseline × runs) / ios; absent when the kernel's
     /// program statistics could not be switched on or no I/O was seen.
@@ -139,7 +142,8 @@ impl Cost {
 }
 
 /// Runs and raw run time of one program, as the kernel counted them.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ProgramCost {
     pub name: String,
     pub runs: u64,
@@ -148,7 +152,8 @@ pub struct ProgramCost {
 }
 
 /// A stage or part that has no key in this result.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Missing {
     /// None: on every device.
     pub device: Option<String>,

@@ -94,6 +94,34 @@ impl Names {
     }
 }
 
+/// A file of this machine.
+struct Local {
+    file: Arc<MappedFile>,
+    /// Its code, and with it all offsets, have been taken out.
+    is_debug: bool,
+}
+
+/// What the files of this machine call a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Named {
+    /// Several where functions were inlined: outermost first.
+    As(Arc<[String]>),
+    /// The file is here, and has no name there.
+    Nameless,
+    /// No file with the place's build-id is here, or it has none.
+    Absent,
+}
+
+impl Named {
+    /// The names, if there are any.
+    pub fn names(self) -> Option<Arc<[String]>> {
+        match self {
+            Self::As(names) => Some(names),
+            Self::Nameless | Self::Absent => None,
+        }
+    }
+}
+
 /// Finds names. Keeps those that it has found, so that the next call is quick.
 #[derive(Debug)]
 pub struct Symbolizer {
@@ -210,41 +238,58 @@ impl Symbolizer {
     }
 
     /// Names of places from files of this machine with the same build-id: of a recording that was made earlier, or
-    /// elsewhere. In the order of `places`; a place without a build-id, or of a file that is not here, has only its
-    /// label.
-    pub fn name_places(&self, places: &[Place]) -> Vec<Arc<[String]>> {
+    /// elsewhere. In the order of `places`; and what kept a file that is here from being read.
+    pub fn name_places(&self, places: &[Place]) -> (Vec<Named>, Vec<Missing>) {
         let mut known = self.known.borrow_mut();
         let mut files = Files::default();
-        let mut local: HashMap<(Arc<str>, &BuildId), Option<Arc<MappedFile>>> = HashMap::new();
+        let mut local: HashMap<(&Arc<str>, &BuildId), Option<Local>> = HashMap::new();
+        // None: no such file is here; within: the address in its own tables.
         let mut wanted = Vec::with_capacity(places.len());
         for place in places {
             wanted.push(place.build_id.as_ref().and_then(|id| {
-                let file = local.entry((Arc::clone(&place.file), id));
-                let file = file.or_insert_with(|| self.local(&place.file, id)).as_ref()?;
-                // The file's own tables say where the place is; those of a debug file have no offsets.
-                let address = file.elf()?.address(place.offset).or(place.address)?;
-                let key = Files::key(file);
-                files.want(file, &key, address, &known);
-                Some((key, address))
+                let file = local.entry((&place.file, id));
+                let Local { file, is_debug } =
+                    file.or_insert_with(|| self.local(&place.file, id)).as_ref()?;
+                let address = match is_debug {
+                    // Nothing in it tells where an offset is.
+                    true => Some(place.address?),
+                    false => {
+                        let elf = file.elf()?;
+                        let address = place.address.or_else(|| elf.address(place.offset));
+                        // It may be any number in a stranger's profile, and a symbol without a size reaches far.
+                        address.filter(|address| elf.has(*address))
+                    }
+                };
+                Some(address.map(|address| {
+                    let key = Files::key(file);
+                    files.want(file, &key, address, &known);
+                    (key, address)
+                }))
             }));
         }
-        files.name(&mut known, &self.debug_folders, self.bounds);
-        let named = places.iter().zip(wanted).map(|(place, wanted)| {
+        let failures = files.name(&mut known, &self.debug_folders, self.bounds);
+        let named = wanted.into_iter().map(|wanted| {
+            let Some(wanted) = wanted else { return Named::Absent };
             let found = wanted.and_then(|(key, address)| known.get(&key, address));
-            found.filter(|names| !names.is_empty()).map_or_else(|| [place.label()].into(), Arc::clone)
+            found
+                .filter(|names| !names.is_empty())
+                .map_or(Named::Nameless, |names| Named::As(Arc::clone(names)))
         });
-        named.collect()
+        (named.collect(), failed(&failures))
     }
 
     /// A file of this machine with a build-id: at the same path, or the distribution's debug file of it.
-    fn local(&self, path: &str, id: &BuildId) -> Option<Arc<MappedFile>> {
+    fn local(&self, path: &str, id: &BuildId) -> Option<Local> {
         if path == "[vdso]" {
-            let own = self.vdso.get_or_init(Vdso::read).file()?;
-            return (own.build_id() == Some(id)).then(|| Arc::clone(own));
+            let file = Arc::clone(self.vdso.get_or_init(Vdso::read).file()?);
+            return (file.build_id() == Some(id)).then_some(Local { file, is_debug: false });
         }
         let at_path = open_regular(Path::new(path), true).and_then(MappedFile::new);
-        let same = at_path.filter(|file| file.build_id() == Some(id));
-        same.or_else(|| MappedFile::new(files::debug_file(&self.debug_folders, id)?)).map(Arc::new)
+        let (file, is_debug) = match at_path.filter(|file| file.build_id() == Some(id)) {
+            Some(file) => (file, false),
+            None => (MappedFile::new(files::debug_file(&self.debug_folders, id)?)?, true),
+        };
+        Some(Local { file: Arc::new(file), is_debug })
     }
 }
 

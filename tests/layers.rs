@@ -23,8 +23,13 @@ const ROOMS: &[(&str, &[&str])] = &[
 ];
 
 /// A crate, and the only room that knows it.
-const CRATES: &[(&str, &str)] =
-    &[("libbpf_rs", "probe"), ("io_uring", "load"), ("blazesym", "symbols"), ("inferno", "render")];
+const CRATES: &[(&str, &str)] = &[
+    ("libbpf_rs", "probe"),
+    ("io_uring", "load"),
+    ("blazesym", "symbols"),
+    ("inferno", "render"),
+    ("prost", "render"),
+];
 
 /// Rooms in which the same summary gives the same bytes.
 const PURE: &[&str] = &["analyze", "findings", "rules", "render", "units"];

@@ -16,6 +16,11 @@ pub fn unix_ns(text: &str) -> Option<i64> {
     i64::try_from(text.parse::<Timestamp>().ok()?.as_nanosecond()).ok()
 }
 
+/// The other way; None for a time that no calendar has.
+pub fn rfc3339(unix_ns: i64) -> Option<String> {
+    Timestamp::from_nanosecond(unix_ns.into()).ok().map(|time| format!("{time:.3}"))
+}
+
 /// Now in milliseconds since 1970, and by the clock of this place as ctime writes it.
 pub fn local_time() -> (u64, String) {
     let now = jiff::Zoned::now();
@@ -56,5 +61,6 @@ mod tests {
     fn the_start_has_milliseconds_and_is_utc() {
         let now = now_rfc3339();
         assert!(now.len() == 24 && now.ends_with('Z') && now.as_bytes()[19] == b'.', "{now}");
+        assert_eq!(rfc3339(unix_ns(&now).unwrap()), Some(now));
     }
 }

@@ -2,6 +2,7 @@
 
 mod difference;
 mod io;
+mod recording;
 mod source;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ use biopsy::probe::cost::Statistics;
 use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::render::flame::{Caption, Options};
+use biopsy::render::pprof::Column;
+use biopsy::render::pprof::origin::Origin;
 use biopsy::render::{folded, pprof, speedscope};
 
 use self::source::{Beat, Taken};
@@ -77,10 +80,16 @@ pub fn run(args: &Flame) -> Result<()> {
     if args.diff.is_some() {
         return difference::run(args, &path, &options);
     }
+    let how = How { format, options, path: &path };
+    if let Some(input) = &args.input {
+        let sink = Sink::open(Some(&path))?;
+        let read = recording::read(input, args.unit)?;
+        return present(args, &how, sink, &read.envelope, &read.taken, read.place, None);
+    }
     let what = what(args);
     let host = Host::read(Path::new("/"))?;
     let chosen = Chosen::new(&args.submitters)?;
-    let mut sink = Sink::open(Some(&path))?;
+    let sink = Sink::open(Some(&path))?;
     stop::install();
     let statistics = if args.no_cost { None } else { Statistics::on() };
     let started = clock::envelope();
@@ -105,9 +114,32 @@ pub fn run(args: &Flame) -> Result<()> {
             // What was seen all the same, such as time ready to run where nobody was blocked.
             summary.notes.iter().for_each(|note| output::warn(note));
         }
-        return Err(nothing(&taken, status));
+        return Err(nothing(what, &taken, status));
     }
-    let bytes = product(&envelope, &taken, format, &options, place(args, summary, &chosen))?;
+    let place = place(args, summary, &chosen);
+    present(args, &how, sink, &envelope, &taken, place, status)
+}
+
+/// What is to be written.
+struct How<'a> {
+    format: Format,
+    options: Options,
+    path: &'a Path,
+}
+
+/// Writes the stacks to `sink`, and says what they are.
+fn present(
+    args: &Flame,
+    how: &How<'_>,
+    mut sink: Sink,
+    envelope: &Envelope,
+    taken: &Taken,
+    place: String,
+    status: Option<i32>,
+) -> Result<()> {
+    let summary = &taken.summary;
+    let on_stdout = how.path == Path::new("-");
+    let bytes = product(envelope, taken, how, place)?;
     let written = match args.json {
         // stdout has the object all the same.
         true => sink.write_apart(&bytes),
@@ -116,20 +148,20 @@ pub fn run(args: &Flame) -> Result<()> {
             Ok(())
         }
     };
-    let shown = if on_stdout { None } else { Some(format!("{}: {}", noun(format), path.display())) };
+    let shown = if on_stdout { None } else { Some(format!("{}: {}", noun(how.format), how.path.display())) };
     if args.json {
-        let path = path.to_string_lossy();
-        let place = Some((&*path, format.word().0));
-        Sink::open(None)?.write(&render::json::flame::render(&envelope, summary, place, status))?;
+        let path = how.path.to_string_lossy();
+        let place = Some((&*path, how.format.word().0));
+        Sink::open(None)?.write(&render::json::flame::render(envelope, summary, place, status))?;
     } else {
-        let text = render::text::flame::render(&envelope, summary, shown.as_deref(), status);
+        let text = render::text::flame::render(envelope, summary, shown.as_deref(), status);
         match on_stdout {
             true => output::note(&text),
             false => Sink::open(None)?.write(text.as_bytes())?,
         }
     }
     written?;
-    trust(&taken, args.max_loss)
+    trust(taken, args.max_loss)
 }
 
 fn noun(format: Format) -> &'static str {
@@ -149,6 +181,7 @@ fn unfit(args: &Flame) -> Option<String> {
         (args.io, "--io"),
         (args.reclaim, "--reclaim"),
         (args.diff.is_some(), "--diff"),
+        (args.input.is_some(), "--input"),
         // It may stand beside --off-cpu, which is the one that is named then.
         (args.io_wait, "--io-wait"),
     ];
@@ -159,7 +192,7 @@ fn unfit(args: &Flame) -> Option<String> {
         (args.min_block.is_some(), "--min-block", &["--off-cpu", "--io-wait"]),
         (!args.ios.is_empty(), "--ios", &["--diff"]),
         (!args.durations.is_empty(), "--durations", &["--diff"]),
-        (args.unit.is_some(), "--unit", &["--diff"]),
+        (args.unit.is_some(), "--unit", &["--diff", "--input"]),
     ];
     let (_, option, with) = options
         .into_iter()
@@ -211,38 +244,53 @@ fn wait(args: &Flame, chosen: &Chosen, quiet_stdout: bool, beat: Beat<'_>) -> Re
 }
 
 /// The bytes of what was asked for.
-fn product(
-    envelope: &Envelope,
-    taken: &Taken,
-    format: Format,
-    options: &Options,
-    place: String,
-) -> Result<Vec<u8>> {
+fn product(envelope: &Envelope, taken: &Taken, how: &How<'_>, place: String) -> Result<Vec<u8>> {
     let summary = &taken.summary;
-    Ok(match format {
+    Ok(match how.format {
         Format::Picture => {
-            render::flame::file(&summary.profile, &caption(envelope, summary, place), options)?
+            render::flame::file(&summary.profile, &caption(envelope, summary, place), &how.options)?
         }
         Format::Folded => folded::render(&summary.profile).into_bytes(),
-        Format::Speedscope => speedscope::render(&summary.profile, summary.what.title()).into_bytes(),
+        Format::Speedscope => speedscope::render(&summary.profile, &summary.title()).into_bytes(),
         Format::Pprof => {
             let about = pprof::About {
                 start_ns: clock::unix_ns(&envelope.start).unwrap_or(0),
                 duration_ns: i64::try_from(summary.duration_ns).unwrap_or(i64::MAX),
                 period: summary.period_ns.and_then(|ns| i64::try_from(ns).ok()),
-                comments: vec![&summary.source],
+                comments: match summary.what {
+                    Some(_) => Origin::new(summary, envelope, &place, taken.doubt.as_deref()).comments(),
+                    // Nothing is known that we could say.
+                    None => Vec::new(),
+                },
                 unnamed: Some(&summary.unnamed),
             };
-            match (&summary.counts, summary.period_ns) {
-                (Some(counts), _) => pprof::render(&pprof::contentions(counts, &summary.profile), &about),
-                (None, Some(period)) => pprof::render(&pprof::on_cpu(&summary.profile, period), &about),
-                (None, None) if summary.what == What::Io => {
-                    pprof::render(&pprof::io_time(&summary.profile), &about)
-                }
-                (None, None) => pprof::render(&pprof::off_cpu(&summary.profile), &about),
-            }
+            pprof::render(&columns(summary), &about)
         }
     })
+}
+
+/// The values of the stacks as pprof knows them.
+fn columns(summary: &FlameSummary) -> Vec<Column<'_>> {
+    let (profile, counts) = (&summary.profile, &summary.counts);
+    match (summary.what, &summary.recorded, counts, summary.period_ns) {
+        (Some(What::OnCpu), _, _, Some(period)) if profile.unit == Unit::Samples => {
+            pprof::on_cpu(profile, period).to_vec()
+        }
+        // What another tool called its values, or what we did.
+        (_, Some(recorded), ..) => {
+            let unit = if profile.unit == Unit::Nanoseconds { "nanoseconds" } else { "count" };
+            let counts = counts.as_ref().map(|counts| Column {
+                kind: &recorded.counts,
+                unit: "count",
+                profile: counts,
+                factor: 1,
+            });
+            counts.into_iter().chain([Column { kind: &recorded.values, unit, profile, factor: 1 }]).collect()
+        }
+        (.., Some(counts), _) => pprof::contentions(counts, profile).to_vec(),
+        (Some(What::Io), ..) => pprof::io_time(profile).to_vec(),
+        _ => pprof::off_cpu(profile).to_vec(),
+    }
 }
 
 /// The machine, and what of it was looked at.
@@ -261,32 +309,40 @@ fn total(profile: &Profile) -> String {
     match profile.unit {
         Unit::Nanoseconds => render::text::time(profile.total()),
         Unit::Samples | Unit::Ios => render::text::counted(profile.total(), "sample"),
+        Unit::Events => render::text::counted(profile.total(), "event"),
     }
 }
 
 fn caption(envelope: &Envelope, summary: &FlameSummary, place: String) -> Caption {
     let total = total(&summary.profile);
-    let share = 100.0 * summary.lost as f64 / (summary.measured + summary.lost).max(1) as f64;
+    let all = summary.measured.saturating_add(summary.lost);
+    let share = 100.0 * summary.lost as f64 / all.max(1) as f64;
+    // What a file does not say is left out.
+    let kernel = &envelope.kernel;
     Caption {
-        what: summary.what.title().to_string(),
+        what: summary.title(),
         place,
         when: envelope.start.clone(),
-        kernel: format!("Linux {}", envelope.kernel),
+        kernel: if kernel.is_empty() { String::new() } else { format!("Linux {kernel}") },
         unit: summary.source.clone(),
-        samples: format!("{total} in {}", render::text::time(summary.duration_ns)),
+        samples: match summary.duration_ns {
+            0 => total,
+            ns => format!("{total} in {}", render::text::time(ns)),
+        },
         loss: match summary.lost {
+            _ if summary.what.is_none() => String::new(),
             0 => "none lost".to_string(),
             lost => format!("{lost} lost ({share:.2} %)"),
         },
         cost: render::text::flame::cost(envelope).unwrap_or_default(),
-        notes: summary.notes.clone(),
+        notes: summary.all_notes().cloned().collect(),
     }
 }
 
 /// No picture: an empty one would look like an idle machine.
-fn nothing(taken: &Taken, status: Option<i32>) -> anyhow::Error {
+fn nothing(what: What, taken: &Taken, status: Option<i32>) -> anyhow::Error {
     let summary = &taken.summary;
-    let why = match summary.what {
+    let why = match what {
         What::OnCpu => "the CPUs were idle, or nobody who was asked for ran",
         What::OffCpu | What::IoWait if summary.measured > 0 => "all waits were shorter than --min-block",
         What::OffCpu | What::IoWait => "nobody who was asked for waited",
@@ -307,14 +363,15 @@ fn trust(taken: &Taken, max_loss: f64) -> Result<()> {
     if let Some(doubt) = &taken.doubt {
         return Err(Refusal::Untrusted(doubt.clone()).into());
     }
-    let all = summary.measured + summary.lost;
+    // Of a file it may be any number.
+    let all = summary.measured.saturating_add(summary.lost);
     let percent = if all == 0 { 0.0 } else { 100.0 * summary.lost as f64 / all as f64 };
     if percent <= max_loss {
         return Ok(());
     }
     // Only of the CPUs is there a rate.
     let remedy = match summary.what {
-        What::OnCpu => "take fewer with --freq, or choose processes with --pid or --comm",
+        Some(What::OnCpu) => "take fewer with --freq, or choose processes with --pid or --comm",
         _ => "choose processes with --pid, --comm or --cgroup",
     };
     Err(Refusal::Untrusted(format!(
@@ -332,7 +389,7 @@ mod tests {
     use crate::cli::{Cli, Verb};
 
     /// What can be drawn, as it is asked for.
-    const KINDS: [(&str, &[&str]); 9] = [
+    const KINDS: [(&str, &[&str]); 10] = [
         ("none", &[]),
         ("on-cpu", &["--on-cpu"]),
         ("off-cpu", &["--off-cpu"]),
@@ -342,34 +399,37 @@ mod tests {
         ("io", &["--io"]),
         ("reclaim", &["--reclaim"]),
         ("diff", &["--diff", "a", "b"]),
+        ("input", &["--input", "a"]),
     ];
 
     const WINDOW: &[&str] = &["none", "on-cpu", "off-cpu", "io-wait", "both", "lock-wait", "io", "reclaim"];
+    const STACKS: &[&str] =
+        &["none", "on-cpu", "off-cpu", "io-wait", "both", "lock-wait", "io", "reclaim", "input"];
     const ALL: &[&str] =
-        &["none", "on-cpu", "off-cpu", "io-wait", "both", "lock-wait", "io", "reclaim", "diff"];
+        &["none", "on-cpu", "off-cpu", "io-wait", "both", "lock-wait", "io", "reclaim", "diff", "input"];
 
     /// All other options, and what each goes with.
     const OPTIONS: [(&[&str], &[&str]); 23] = [
         (&["--device", "sda"], &["io"]),
         (&["--ios", "1", "2"], &["diff"]),
         (&["--durations", "1s", "1s"], &["diff"]),
-        (&["--unit", "samples"], &["diff"]),
-        (&["--unit", "ns"], &["diff"]),
+        (&["--unit", "samples"], &["diff", "input"]),
+        (&["--unit", "ns"], &["diff", "input"]),
         (&["--for", "1s"], WINDOW),
         (&["--pid", "1"], WINDOW),
         (&["--comm", "fio"], WINDOW),
         (&["--cgroup", "/"], WINDOW),
         (&["--output", "x"], ALL),
         (&["--json"], ALL),
-        (&["--folded"], WINDOW),
-        (&["--pprof"], WINDOW),
-        (&["--speedscope"], WINDOW),
+        (&["--folded"], STACKS),
+        (&["--pprof"], STACKS),
+        (&["--speedscope"], STACKS),
         (&["--width", "800"], ALL),
         (&["--min-width", "1%"], ALL),
         (&["--freq", "99"], &["none", "on-cpu"]),
         (&["--max-cost", "1%"], &["off-cpu", "io-wait", "both", "lock-wait", "io", "reclaim"]),
         (&["--min-block", "1ms"], &["off-cpu", "io-wait", "both"]),
-        (&["--max-loss", "1"], WINDOW),
+        (&["--max-loss", "1"], STACKS),
         (&["--no-cost"], WINDOW),
         (&["--", "true"], WINDOW),
         (&["--color", "never"], ALL),

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::locks::is_locking;
 use super::profile::{Area, Frame, Place, Profile};
 use super::submits::Part;
 
 /// What the widths of a flame graph are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
     OnCpu,
@@ -70,7 +70,8 @@ impl What {
 /// A window's stacks, and what a reader must know of them.
 #[derive(Debug, Clone)]
 pub struct FlameSummary {
-    pub what: What,
+    /// None: of a file that does not say it.
+    pub what: Option<What>,
     /// Whose I/Os these are; empty where it is not about devices.
     pub devices: Vec<String>,
     pub profile: Profile,
@@ -88,6 +89,21 @@ pub struct FlameSummary {
     pub notes: Vec<String>,
     /// Frames of user mode that have no name, by what stands in its stead: who has the file can name them.
     pub unnamed: BTreeMap<String, Place>,
+    /// None: measured now.
+    pub recorded: Option<Recorded>,
+}
+
+/// The file that stacks were read from, in place of live probes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its name as it is, without the folders.
+    pub file: String,
+    /// What it calls its values (`cpu`), and those of [`FlameSummary::counts`].
+    pub values: String,
+    pub counts: String,
+    /// How many frames have a name only now, and how many have none still, in a sentence. It is about this machine, and no
+    /// part of what was recorded.
+    pub naming: Option<String>,
 }
 
 /// I/Os that the same function of the same task handed in.
@@ -115,6 +131,25 @@ pub struct Heavy {
 }
 
 impl FlameSummary {
+    /// As a title. The file's name in it is not escaped.
+    pub fn title(&self) -> String {
+        let what = self.what.map_or("stacks", What::title);
+        match (&self.recorded, self.what) {
+            (Some(recorded), None) => format!("{} of {}", recorded.values, recorded.file),
+            (Some(recorded), Some(_)) => format!("{what} of {}", recorded.file),
+            (None, _) => what.to_string(),
+        }
+    }
+
+    /// Sentences that stand below the values: what qualifies them, and what became of frames without a name.
+    pub fn all_notes(&self) -> impl Iterator<Item = &String> {
+        self.notes.iter().chain(self.recorded.iter().filter_map(|recorded| recorded.naming.as_ref()))
+    }
+
+    fn is_common(&self, frame: &Frame) -> bool {
+        self.what.is_some_and(|what| what.is_common(frame))
+    }
+
     /// The frames with the largest own values; labels, which are no functions, are left out. Of a wait that is the
     /// function that waits, and not the scheduler's or the lock's, which all waits end in; of an I/O the one that hands
     /// it in.
@@ -129,7 +164,7 @@ impl FlameSummary {
                     *total += stack.value;
                 }
             }
-            let is_own = |id: &&u32| !self.what.is_common(&frames[**id as usize]);
+            let is_own = |id: &&u32| !self.is_common(&frames[**id as usize]);
             if let Some(own) = stack.frames.iter().rfind(is_own).or(stack.frames.last()) {
                 sums[*own as usize].0 += stack.value;
             }
@@ -154,7 +189,7 @@ impl FlameSummary {
             let Some(part) = Part::of_frame(&frames[*leaf as usize].name) else { continue };
             let is_own = |id: &&u32| {
                 let frame = &frames[**id as usize];
-                frame.area != Area::Label && !self.what.is_common(frame)
+                frame.area != Area::Label && !self.is_common(frame)
             };
             let function = stack.frames.iter().rfind(is_own).copied();
             let name = |id: u32| frames[id as usize].name.clone();
@@ -187,7 +222,7 @@ mod tests {
         let alone = profile.frame("schedule", Area::Kernel);
         profile.add(&[alone], 1);
         let summary = |what| FlameSummary {
-            what,
+            what: Some(what),
             devices: Vec::new(),
             profile: profile.clone(),
             counts: None,
@@ -198,6 +233,7 @@ mod tests {
             period_ns: None,
             notes: Vec::new(),
             unnamed: BTreeMap::new(),
+            recorded: None,
         };
         let own = |what| summary(what).heaviest(9).into_iter().map(|h| (h.name, h.own)).collect::<Vec<_>>();
         let waits = [("folio_wait_bit_common".to_string(), 5), ("schedule".to_string(), 1)];
@@ -215,7 +251,7 @@ mod tests {
         profile.add(&[comm, main, again, again], 6);
         profile.add(&[comm, main], 2);
         let summary = FlameSummary {
-            what: What::OnCpu,
+            what: Some(What::OnCpu),
             devices: Vec::new(),
             profile,
             counts: None,
@@ -226,6 +262,7 @@ mod tests {
             period_ns: None,
             notes: Vec::new(),
             unnamed: BTreeMap::new(),
+            recorded: None,
         };
         let all: Vec<_> = summary.heaviest(9).into_iter().map(|h| (h.name, h.own, h.total)).collect();
         assert_eq!(all, [("again".to_string(), 6, 6), ("main".to_string(), 2, 8)]);
@@ -248,7 +285,7 @@ mod tests {
         add(&[fio, write, submit, device], 5);
         add(&[("[flush: stack not taken]", Area::Label), device], 3);
         let summary = FlameSummary {
-            what: What::Io,
+            what: Some(What::Io),
             devices: vec!["sda".into()],
             profile,
             counts: None,
@@ -259,6 +296,7 @@ mod tests {
             period_ns: None,
             notes: Vec::new(),
             unnamed: BTreeMap::new(),
+            recorded: None,
         };
         let all = summary.handed_in();
         let row = |row: &HandedIn| {

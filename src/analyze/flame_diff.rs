@@ -43,7 +43,7 @@ impl Side<'_> {
     fn events(&self) -> Option<f64> {
         match self.profile.unit {
             Unit::Samples => Some(self.profile.total() as f64),
-            Unit::Nanoseconds | Unit::Ios => self.events.filter(|n| *n > 0).map(|n| n as f64),
+            Unit::Nanoseconds | Unit::Ios | Unit::Events => self.events.filter(|n| *n > 0).map(|n| n as f64),
         }
     }
 }

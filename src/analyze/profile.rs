@@ -279,6 +279,9 @@ pub enum Unit {
     Samples,
     Nanoseconds,
     Ios,
+    /// Something else that was counted, such as cycles or waits; of a file that another tool wrote. How many measurements
+    /// are behind it is not known.
+    Events,
 }
 
 /// A weighted set of stacks. Equal stacks are one, whose values are added up.

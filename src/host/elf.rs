@@ -167,6 +167,11 @@ impl Elf {
         let load = self.loads.iter().find(|l| offset >= l.offset && offset - l.offset < l.bytes)?;
         load.address.checked_add(offset - load.offset)
     }
+
+    /// Whether an address of the file's own tables is in what it loads.
+    pub fn has(&self, address: u64) -> bool {
+        self.loads.iter().any(|load| address >= load.address && address - load.address < load.bytes)
+    }
 }
 
 /// The GNU build-id among notes.

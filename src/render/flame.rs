@@ -145,6 +145,7 @@ fn draw(profile: &Profile, caption: &Caption, options: &Options) -> Result<scene
             Unit::Samples => "no sample to draw: nothing ran or waited there, or no sample arrived",
             Unit::Nanoseconds => "no time to draw: nothing waited there, or nothing arrived",
             Unit::Ios => "no I/O to draw: there was none, or nothing arrived",
+            Unit::Events => "no event to draw: there was none, or nothing arrived",
         }
     );
     let unit = profile.unit;
@@ -187,6 +188,7 @@ fn amount(unit: Unit, value: u64) -> String {
         Unit::Nanoseconds if value < 1_000 => format!("{} ns", count(value)),
         Unit::Nanoseconds => time(value),
         Unit::Ios => counted(value, "I/O"),
+        Unit::Events => counted(value, "event"),
     }
 }
 

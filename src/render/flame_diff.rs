@@ -80,10 +80,12 @@ fn rate_unit(comparison: &Comparison) -> (f64, &'static str) {
         (Basis::Ios { .. }, Unit::Nanoseconds) => (1.0, "ns per I/O"),
         (Basis::Ios { .. }, Unit::Samples) => (1e6, "samples per million I/Os"),
         (Basis::Ios { .. }, Unit::Ios) => (1.0, "I/Os per I/O"),
+        (Basis::Ios { .. }, Unit::Events) => (1.0, "events per I/O"),
         // So much of it at a time.
         (Basis::Time { .. }, Unit::Nanoseconds) => (1.0, "threads on average"),
         (Basis::Time { .. }, Unit::Samples) => (1e9, "samples per second"),
         (Basis::Time { .. }, Unit::Ios) => (1e9, "I/Os per second"),
+        (Basis::Time { .. }, Unit::Events) => (1e9, "events per second"),
     }
 }
 

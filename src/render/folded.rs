@@ -20,6 +20,10 @@ const LABELS: [&str; 3] = [RING_WORKERS, RING_POLLERS, NO_STACK];
 /// A frame without a name, which readers would drop.
 const NAMELESS: &str = "\\u{}";
 
+/// What text is read has no more different frames and stacks: a line takes less room than what becomes of it.
+const MOST_FRAMES: usize = 1 << 20;
+const MOST_STACKS: usize = 4 << 20;
+
 /// The profile as folded text, in the order of its names.
 pub fn render(profile: &Profile) -> String {
     let frames: Vec<String> = profile.frames().iter().map(|f| frame(&f.name, f.area)).collect();
@@ -79,6 +83,10 @@ pub fn parse(text: &str, unit: Unit) -> Result<Profile> {
             continue;
         }
         add(&mut profile, line).with_context(|| format!("line {number} is not folded text"))?;
+        ensure!(
+            profile.frames().len() <= MOST_FRAMES && profile.stacks().len() <= MOST_STACKS,
+            "line {number} is one more than a profile of a window has"
+        );
     }
     Ok(profile)
 }

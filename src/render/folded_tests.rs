@@ -195,3 +195,11 @@ fn inferno_reads_the_same_stacks() {
     let frames = picture.matches("<g><title>").count();
     assert_eq!(frames, 1 + names.len() * 2 * 3);
 }
+
+/// A short line is little, and what becomes of it more.
+#[test]
+fn text_that_is_no_profile_of_a_window_is_refused() {
+    let text: String = (0..=MOST_FRAMES).map(|n| format!("{n:x} 1\n")).collect();
+    let error = format!("{:#}", parse(&text, Unit::Samples).unwrap_err());
+    assert_eq!(error, "line 1048577 is one more than a profile of a window has");
+}

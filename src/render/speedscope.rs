@@ -56,7 +56,7 @@ pub fn render(profile: &Profile, name: &str) -> String {
             name,
             unit: match profile.unit {
                 Unit::Nanoseconds => "nanoseconds",
-                Unit::Samples | Unit::Ios => "none",
+                Unit::Samples | Unit::Ios | Unit::Events => "none",
             },
             start_value: 0,
             end_value: profile.total(),
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(shown["weights"], serde_json::json!([5, 7]));
         assert_eq!((&shown["startValue"], &shown["endValue"]), (&0.into(), &12.into()));
         assert_eq!(file["profiles"].as_array().unwrap().len(), 1);
-        for unit in [Unit::Samples, Unit::Ios] {
+        for unit in [Unit::Samples, Unit::Ios, Unit::Events] {
             let empty: serde_json::Value = serde_json::from_str(&render(&Profile::new(unit), "")).unwrap();
             assert_eq!(empty["profiles"][0]["unit"], "none");
         }

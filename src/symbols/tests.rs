@@ -72,11 +72,18 @@ fn a_place_is_named_again_by_its_build_id() {
     let place = names.place(pid, here).unwrap().clone();
     let strange = Place { build_id: BuildId::new(&[7; 20]), ..place.clone() };
     let nameless = Place { build_id: None, ..place.clone() };
-    let again = Symbolizer::new().name_places(&[strange, place.clone(), nameless]);
-    let label = place.label();
-    assert_eq!([&again[0][0], &again[2][0]], [&label, &label]);
+    let absent = Place { file: "/nowhere/at/all".into(), ..place.clone() };
+    // Behind all that any file has.
+    let empty = Place { offset: 1 << 50, address: Some(1 << 50), ..place.clone() };
+    let (again, missing) = Symbolizer::new().name_places(&[strange, place.clone(), nameless, absent, empty]);
+    assert_eq!([&again[0], &again[2], &again[3]], [&Named::Absent; 3]);
+    assert_eq!(missing, []);
     if place.build_id.is_some() {
-        assert_eq!(*again[1], *names.user(pid, here));
+        assert_eq!(again[1], Named::As(Arc::clone(&names.user[&(pid, here)])));
+        assert_eq!(again[4], Named::Nameless);
+        // By its offset alone as well.
+        let (by_offset, _) = Symbolizer::new().name_places(&[Place { address: None, ..place }]);
+        assert_eq!(by_offset[0], again[1]);
     }
 }
 

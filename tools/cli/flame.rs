@@ -9,7 +9,7 @@ use super::{Submitters, cost, duration, percent};
 
 #[derive(Debug, Args)]
 #[command(
-    group = clap::ArgGroup::new("what").args(["on_cpu", "off_cpu", "lock_wait", "io", "reclaim", "diff"]),
+    group = clap::ArgGroup::new("what").args(["on_cpu", "off_cpu", "lock_wait", "io", "reclaim", "diff", "input"]),
     group = clap::ArgGroup::new("followed").args(["off_cpu", "io_wait", "lock_wait", "io", "reclaim"]).multiple(true),
     group = clap::ArgGroup::new("format").args(["folded", "pprof", "speedscope"]),
     after_help = "\
@@ -22,7 +22,9 @@ of all that was measured; what is narrower than --min-width is folded, and the p
   biopsy flame --lock-wait -- fio job.fio                who waits for which lock
   biopsy flame --io -d nvme0n1 --for 10s                 which code's I/O takes how long, and in which stage
   biopsy flame --folded -o a.folded --for 10s            for other tools, and for --diff
-  biopsy flame --diff a.folded b.folded -o diff.svg      what became more, and what less")]
+  biopsy flame --diff a.folded b.folded -o diff.svg      what became more, and what less
+  biopsy flame --pprof -o a.pb.gz --for 10s              on one machine, and
+  biopsy flame -i a.pb.gz -o a.svg                       on another, which may have symbols that the first has not")]
 pub struct Flame {
     /// What the CPUs do, by samples: cycles where the processor counts them, else the clock, which does not see code with
     /// interrupts off. This is what is drawn where nothing is said.
@@ -47,7 +49,12 @@ pub struct Flame {
     /// How long memory is reclaimed, by who has to.
     #[arg(long)]
     pub reclaim: bool,
-    /// Two files of folded text, before and after: what became more, and what less.
+    /// Read FILE in place of live probes: a profile for pprof, ours or of another tool, or folded text. It needs no rights.
+    /// Frames without a name get one where a file of this machine has their build-id and symbols.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["command", "length", "freq", "max_cost", "no_cost", "pids",
+        "comms", "cgroups"])]
+    pub input: Option<PathBuf>,
+    /// Two files as -i reads them, before and after: what became more, and what less.
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["format", "command", "length", "freq",
         "max_cost", "max_loss", "no_cost", "pids", "comms", "cgroups"])]
     pub diff: Option<Vec<PathBuf>>,
@@ -58,7 +65,8 @@ pub struct Flame {
     /// With --diff: how long each took (10s), to compare per second.
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], value_parser = duration)]
     pub durations: Vec<Duration>,
-    /// With --diff: what the files count (samples; nanoseconds where they add up to more than samples do).
+    /// With -i and --diff: of folded text what it counts (samples; nanoseconds where it adds up to more than samples do), of
+    /// a profile for pprof which of its values are taken.
     #[arg(long, value_enum)]
     pub unit: Option<FoldedUnit>,
     /// Measure for this long (10s, 500ms, 2m).
@@ -118,7 +126,7 @@ fn least_width(text: &str) -> Result<f64, String> {
     })
 }
 
-/// What folded text counts: it does not say so itself.
+/// What a file's values are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FoldedUnit {
     Samples,

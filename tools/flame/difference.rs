@@ -1,53 +1,46 @@
-//! Two profiles that were written as folded text, side by side.
+//! Two files with stacks, side by side.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use biopsy::analyze::flame_diff::{Basis, Side, compare};
 use biopsy::analyze::profile::{Profile, Unit};
-use biopsy::refusal::{Refusal, reason};
+use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::render::flame::{Caption, Options};
-use biopsy::render::{flame_diff, folded};
+use biopsy::render::flame_diff;
 
+use super::recording::{self, MOST_SAMPLES, Recording};
 use super::{Format, total};
-use crate::cli::{Flame, FoldedUnit};
+use crate::cli::Flame;
 use crate::output::Sink;
 use crate::{clock, output};
-
-/// So many samples are 28 hours of one CPU at 99 Hz: a sum above it is one of nanoseconds, which folded text does not say.
-const MOST_SAMPLES: u64 = 10_000_000;
-
-/// A longer file is no profile of a window.
-const MOST_BYTES: u64 = 1 << 30;
 
 pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
     let files = args.diff.as_deref().unwrap_or_default();
     let [before, after] = files else {
-        return Err(Refusal::Usage("--diff takes two files of folded text".to_string()).into());
+        return Err(Refusal::Usage("--diff takes two files".to_string()).into());
     };
     let mut sink = Sink::open(Some(path))?;
-    let mut unit = match args.unit {
-        Some(FoldedUnit::Ns) => Unit::Nanoseconds,
-        Some(FoldedUnit::Samples) | None => Unit::Samples,
-    };
-    let (mut first, mut second) = (read(before, unit)?, read(after, unit)?);
-    let sides = [(before, first.total()), (after, second.total())];
-    if let (None, Some((path, total))) = (args.unit, sides.into_iter().find(|(_, all)| *all > MOST_SAMPLES)) {
+    let mut sides = [recording::read_as(before, args.unit)?, recording::read_as(after, args.unit)?];
+    settle(files, &mut sides);
+    let [before_read, after_read] = &sides;
+    let (first, second) = (&before_read.taken.summary.profile, &after_read.taken.summary.profile);
+    if let (Some(one), Some(other)) = (before_read.taken.summary.what, after_read.taken.summary.what)
+        && one != other
+    {
         output::warn(&format!(
-            "{} adds up to {}, more than samples do: both files are taken for nanoseconds, as of all but --on-cpu; say \
-             --unit samples if they are none",
-            path.display(),
-            render::text::count(total)
+            "{} is {} and {} is {}: what differs may be that alone",
+            before.display(),
+            one.title(),
+            after.display(),
+            other.title()
         ));
-        unit = Unit::Nanoseconds;
-        (first.unit, second.unit) = (unit, unit);
     }
     let side = |profile| Side { profile, events: None };
-    let comparison = compare(side(&first), side(&second), basis(args))
+    let comparison = compare(side(first), side(second), basis(args))
         .map_err(|error| Refusal::Usage(format!("{} and {}: {error}", before.display(), after.display())))?;
-    let caption = caption(args, (before, &first), (after, &second));
+    let caption = caption(args, (before, first), (after, second));
     sink.write(&flame_diff::file(&comparison, &caption, options)?)?;
     let on_stdout = path == Path::new("-");
     if args.json {
@@ -64,6 +57,31 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
     }
     text.push_str(&format!("\npicture: {}\n", render::text::clean(&path.to_string_lossy())));
     Sink::open(None)?.write(text.as_bytes())
+}
+
+/// Gives a unit to files that do not say theirs: that of the other where it does, for both count the same.
+fn settle(files: &[PathBuf], sides: &mut [Recording; 2]) {
+    let total = |read: &Recording| read.taken.summary.profile.total();
+    let known = sides.iter().find(|read| read.says_unit).map(|read| read.taken.summary.profile.unit);
+    let large = (files.iter().zip(sides.iter()))
+        .find(|(_, read)| !read.says_unit && total(read) > MOST_SAMPLES)
+        .map(|(path, read)| (path, total(read)));
+    let unit = match (known, large) {
+        (None, Some((path, total))) => {
+            output::warn(&format!(
+                "{} adds up to {}, more than samples do: both files are taken for nanoseconds, as of all but --on-cpu; \
+                 say --unit samples if they are none",
+                path.display(),
+                render::text::count(total)
+            ));
+            Unit::Nanoseconds
+        }
+        // Then they cannot be compared, as will be said.
+        (Some(Unit::Samples), Some(_)) => Unit::Nanoseconds,
+        (Some(unit), _) => unit,
+        (None, None) => Unit::Samples,
+    };
+    sides.iter_mut().filter(|read| !read.says_unit).for_each(|read| recording::take_for(read, unit));
 }
 
 fn basis(args: &Flame) -> Basis {
@@ -86,22 +104,4 @@ fn caption(args: &Flame, before: (&Path, &Profile), after: (&Path, &Profile)) ->
         samples: format!("{} against {}", total(after.1), total(before.1)),
         ..Caption::new(format!("{} against {}", name(after.0), name(before.0)), by)
     }
-}
-
-fn read(path: &Path, unit: Unit) -> Result<Profile> {
-    let refuse = |why: String| {
-        Refusal::Usage(format!("{}: {why}; name a file that `biopsy flame --folded` wrote", path.display()))
-    };
-    let found = fs::metadata(path).map_err(|error| refuse(reason(&error)))?;
-    // Anything else could keep us waiting, or never end.
-    if !found.is_file() || found.len() > MOST_BYTES {
-        return Err(refuse("it is no file of folded text".to_string()).into());
-    }
-    let bytes = fs::read(path).map_err(|error| refuse(reason(&error)))?;
-    let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8".to_string()))?;
-    let profile = folded::parse(&text, unit).map_err(|error| refuse(format!("{error:#}")))?;
-    if profile.is_empty() {
-        return Err(refuse("it has no stack".to_string()).into());
-    }
-    Ok(profile)
 }

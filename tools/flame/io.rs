@@ -94,7 +94,7 @@ pub fn follow(
     }
     Ok(Taken {
         summary: FlameSummary {
-            what: What::Io,
+            what: Some(What::Io),
             devices: with_ios.iter().map(|device| device.name.clone()).collect(),
             profile: folded::profile(&summary.folded, Unit::Nanoseconds),
             counts: None,
@@ -109,6 +109,7 @@ pub fn follow(
             period_ns: None,
             notes,
             unnamed: names.unnamed(),
+            recorded: None,
         },
         cost: probe.cost(latency.ios_per_second()),
         missing,

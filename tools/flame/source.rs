@@ -131,7 +131,7 @@ fn on_cpu(args: &Flame, filter: &Filter, window: impl FnOnce(Beat<'_>) -> Result
     let profile = folded::profile(&summary.folded, Unit::Samples);
     Ok(Taken {
         summary: FlameSummary {
-            what: What::OnCpu,
+            what: Some(What::OnCpu),
             devices: Vec::new(),
             // Idle ones are in no stack.
             measured: profile.total(),
@@ -148,6 +148,7 @@ fn on_cpu(args: &Flame, filter: &Filter, window: impl FnOnce(Beat<'_>) -> Result
             period_ns: 1_000_000_000u64.checked_div(raw.frequency),
             notes,
             unnamed: names.unnamed(),
+            recorded: None,
         },
         cost,
         missing: names.missing.clone(),
@@ -174,7 +175,7 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
     let gone = left_out.unkept + left_out.missed;
     Taken {
         summary: FlameSummary {
-            what,
+            what: Some(what),
             devices: Vec::new(),
             profile: folded::profile(&summary.folded, Unit::Nanoseconds),
             counts: None,
@@ -188,6 +189,7 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
             period_ns: None,
             notes,
             unnamed: names.unnamed(),
+            recorded: None,
         },
         cost: Cost {
             cpu_percent: percent(raw.program_ns, raw.duration_ns),
@@ -290,7 +292,7 @@ fn lock_wait(
     also(cut_ns, CUT);
     Ok(Taken {
         summary: FlameSummary {
-            what: What::LockWait,
+            what: Some(What::LockWait),
             devices: Vec::new(),
             profile,
             counts: Some(counts),
@@ -305,6 +307,7 @@ fn lock_wait(
             period_ns: None,
             notes,
             unnamed: names.unnamed(),
+            recorded: None,
         },
         cost,
         missing: [locks::missing(&missing, &summary), names.missing.clone()].concat(),

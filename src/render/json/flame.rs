@@ -24,16 +24,29 @@ pub fn render(
     add("total", json!(summary.profile.total()));
     add("stacks", json!(summary.profile.stacks().len()));
     add("measured", json!(summary.measured));
-    if summary.what == What::Io {
+    if summary.what == Some(What::Io) {
         add("devices", json!(summary.devices));
         add("handed_in", summary.handed_in().iter().take(MOST_FRAMES).map(handed_in).collect());
     }
     add("source", json!(summary.source));
-    add("notes", json!(summary.notes));
+    add("notes", summary.all_notes().map(|note| json!(note)).collect());
     let frame = |heavy: crate::analyze::flame::Heavy| json!({"frame": heavy.name, "area": heavy.area.name(), "own": heavy.own, "total": heavy.total});
     add("frames", summary.heaviest(MOST_FRAMES).into_iter().map(frame).collect());
     add("unnamed", summary.unnamed.iter().map(unnamed).collect());
     add("product", product.map_or(Value::Null, written));
+    if let Some(recorded) = &summary.recorded {
+        add("recording", json!({"file": recorded.file, "values": recorded.values}));
+        // Not known is neither zero nor now.
+        let unknown = [
+            ("start", envelope.start.is_empty()),
+            ("kernel", envelope.kernel.is_empty()),
+            ("duration_ns", envelope.duration_ns == 0),
+            ("lost", summary.what.is_none()),
+            ("cost", summary.what.is_none()),
+            ("measured", summary.what.is_none()),
+        ];
+        unknown.into_iter().filter(|(_, unknown)| *unknown).for_each(|(key, _)| add(key, Value::Null));
+    }
     all.extend(status.map(|status| ("command_status".to_string(), status.into())));
     super::line(all)
 }

@@ -23,22 +23,35 @@ pub fn render(
     let total = summary.profile.total();
     let value = |n: u64| match summary.profile.unit {
         Unit::Nanoseconds => time(n),
-        Unit::Samples | Unit::Ios => count(n),
+        Unit::Samples | Unit::Ios | Unit::Events => count(n),
     };
     let all = match summary.profile.unit {
         Unit::Nanoseconds => time(total),
         Unit::Samples => counted(total, "sample"),
         Unit::Ios => counted(total, "I/O"),
+        Unit::Events => counted(total, "event"),
+    };
+    // A file may not say how long it took.
+    let length = match summary.duration_ns {
+        0 => String::new(),
+        ns => format!(" in {}", time(ns)),
     };
     let mut out = format!(
-        "{}  {all} in {} in {}: {}\n",
-        summary.what.title(),
+        "{}  {all} in {}{length}: {}\n",
+        clean(&summary.title()),
         counted(summary.profile.stacks().len() as u64, "stack"),
-        time(summary.duration_ns),
-        summary.source,
+        clean(&summary.source),
     );
+    if summary.recorded.is_some() && !envelope.start.is_empty() {
+        let kernel = match envelope.kernel.as_str() {
+            "" => String::new(),
+            kernel => format!(", Linux {kernel}"),
+        };
+        out.push_str(&clean(&format!("recorded at {}{kernel}", envelope.start)));
+        out.push('\n');
+    }
     let weights = match summary.what {
-        What::Io => handed_in(summary),
+        Some(What::Io) => handed_in(summary),
         _ => frames(summary, value),
     };
     if !weights.is_empty() {
@@ -46,10 +59,13 @@ pub fn render(
         out.push_str(&weights);
     }
     out.push('\n');
-    for note in &summary.notes {
+    for note in summary.all_notes() {
         out.push_str(&format!("{}\n", clean(note)));
     }
-    out.push_str(&footer::lost(envelope));
+    // What was lost on the way to another tool's file nobody tells.
+    if summary.what.is_some() {
+        out.push_str(&footer::lost(envelope));
+    }
     if let Some(cost) = cost(envelope) {
         out.push_str(&format!("{cost}; maps {}\n", super::bytes(envelope.cost.map_bytes as f64)));
     }
@@ -128,7 +144,7 @@ mod tests {
             ("\x1b[2Jfio;main;[bio]".to_string(), 1_000),
         ]);
         let summary = FlameSummary {
-            what: What::Io,
+            what: Some(What::Io),
             devices: vec!["sda".into()],
             profile: folded::profile(&folded, Unit::Nanoseconds),
             counts: None,
@@ -139,6 +155,7 @@ mod tests {
             period_ns: None,
             notes: vec!["so it is".into()],
             unnamed: BTreeMap::new(),
+            recorded: None,
         };
         let text = render(&Envelope::default(), &summary, Some("picture: x.svg"), None);
         let lines: Vec<&str> = text.lines().collect();
