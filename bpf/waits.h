@@ -227,11 +227,14 @@ static __always_inline void name_waits_of(struct wire_waits_row *row, struct tas
 static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch *s, __u32 pid,
 				__u32 flags)
 {
-	struct wire_wait_process process = {.pid = pid};
+	struct wire_wait_process process = {};
 
-	hash_task_stack(&s->wait.stack, &s->key);
+	/* Before the hash, behind which they are read anew: the verifier would go through it once
+	 * for each combination of flags that it knows. */
 	s->key.pid = pid;
 	s->key.flags = flags;
+	hash_task_stack(&s->wait.stack, &s->key);
+	barrier();
 	if (bpf_map_lookup_elem(&wait_stacks, &s->key))
 		return 1;
 	s->wait.waits = 0;
@@ -242,7 +245,8 @@ static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch 
 	if (bpf_map_update_elem(&wait_stacks, &s->key, &s->wait, BPF_NOEXIST) &&
 	    !bpf_map_lookup_elem(&wait_stacks, &s->key))
 		return 0;
-	if (s->wait.stack.user_frames && !(flags & STACK_WORK)) {
+	if (s->wait.stack.user_frames && !(s->key.flags & STACK_WORK)) {
+		process.pid = s->key.pid;
 		__builtin_memcpy(process.comm, s->wait.stack.comm, sizeof(process.comm));
 		name_waits(row, &process, 0, 0);
 	}
