@@ -141,3 +141,49 @@ fn is_under(lines: &BTreeMap<String, u64>, root: &str) {
     let bare: Vec<&String> = lines.keys().filter(|stack| stack.starts_with("iou-")).collect();
     assert!(with > 0 && bare.is_empty(), "{with} under {root}, {bare:?} of {lines:?}");
 }
+
+/// Each reads one block in a function of its own, and ends at once.
+const BRIEF: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static char block[8192];
+__attribute__((noinline)) long read_in_child(long fd) {
+    long result;
+    register long offset __asm__("r10") = 0;
+    char *aligned = (char *)(((unsigned long)block + 4095) & ~4095ul);
+    __asm__ volatile("syscall" : "=a"(result) : "0"(SYS_pread64), "D"(fd), "S"(aligned), "d"(4096), "r"(offset)
+        : "rcx", "r11", "memory");
+    return result;
+}
+int main(int none, char **words) {
+    int fd = open(words[1], O_RDONLY | O_DIRECT);
+    for (int i = 0; i < 200; i++) {
+        pid_t child = fork();
+        if (!child) _exit(read_in_child(fd) != 4096);
+        int status;
+        if (waitpid(child, &status, 0) != child || status) return 1;
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn an_io_is_that_of_the_function_of_a_process_that_ended_at_once() {
+    let test = "an_io_is_that_of_the_function_of_a_process_that_ended_at_once";
+    let Some(disk) = Disk::new(test, 64) else { return };
+    let folder = Folder::new("brief-io");
+    folder.compile("forks", BRIEF, &["-O0", "-fno-omit-frame-pointer"]);
+    let script = format!("#!/bin/sh\nexec {} {}\n", folder.path("forks").display(), disk.path);
+    fs::write(folder.path("brief"), script).unwrap();
+    fs::set_permissions(folder.path("brief"), fs::Permissions::from_mode(0o755)).unwrap();
+    let (lines, _) =
+        folded(&["--io", "--device", &disk.name, "--max-cost", "100"], &folder.path(""), "brief");
+    let all = sum(&lines, |stack| stack.starts_with("forks;"));
+    let named = sum(&lines, |stack| stack.starts_with("forks;") && stack.contains(";read_in_child;"));
+    println!("{named} of {all} ns");
+    assert!(all > 0.0 && named >= 0.95 * all, "{named} of {all} ns: {lines:?}");
+}

@@ -16,12 +16,14 @@ use biopsy::analyze::trace::scene::Scene;
 use biopsy::analyze::{loss, missing, trace};
 use biopsy::clock::now_ns;
 use biopsy::host::{Host, processes, select};
+use biopsy::probe::births::Births;
 use biopsy::probe::events::EventOptions;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::probe::latency::submits::StackOptions;
 use biopsy::render::{folded, text};
 use biopsy::symbols::{Mapped, Symbolizer};
+use biopsy::wire::births;
 use biopsy::wire::stacks::is_of_ring;
 use biopsy::wire::submits::Submits;
 
@@ -131,6 +133,9 @@ fn devices(args: &Flame, host: &Host) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// The longest time between two looks at what came, as far as the rings of records go by it.
+const ROUND: Duration = Duration::from_millis(100);
+
 /// When the mappings of a process are read again: it may load more while it runs.
 #[derive(Debug, Default)]
 struct Look {
@@ -159,6 +164,7 @@ struct Looker {
     join: Join,
     tally: Tally,
     mapped: Mapped,
+    births: Births,
     /// What was read of processes, under each of their names: who has another has called exec.
     looks: HashMap<(u32, [u8; 16]), Look>,
     leaders: HashMap<u32, Vec<u8>>,
@@ -172,12 +178,14 @@ impl Looker {
             join,
             tally: Tally::default(),
             mapped: Mapped::default(),
+            births: Births::open(ROUND),
             looks: HashMap::new(),
             leaders: HashMap::new(),
         }
     }
 
     fn look(&mut self, ios: &[TracedIo]) {
+        let mut due = Vec::new();
         for io in ios {
             self.tally.add(self.scene.name(io), io);
             let owner = io.owner.filter(|owner| !owner.kernel);
@@ -187,14 +195,14 @@ impl Looker {
                 Entry::Occupied(look) => Some(look.into_mut()),
                 Entry::Vacant(place) => room.then(|| place.insert(Look::default())),
             };
-            // Gone already, or not ours to see: its frames have no names, and its workers their own.
             if look.is_some_and(Look::is_due) {
-                let _unseen = self.mapped.read(Path::new("/"), owner.pid);
+                due.push((owner.pid, births::comm(&owner.comm)));
             }
             if is_of_ring(&owner.comm) && !self.leaders.contains_key(&owner.pid) {
                 self.leaders.extend(processes::name(Path::new("/"), owner.pid).map(|name| (owner.pid, name)));
             }
         }
+        self.births.look(&mut self.mapped, due);
     }
 }
 
