@@ -51,8 +51,8 @@ static __always_inline void hash_task_stack(const struct wire_task_stack *stack,
 	__u64 one, two;
 	__u32 frames;
 
-	/* Read anew, so that the verifier knows nothing of it, and takes all ways that lead here for
-	 * one: each would be 254 rounds for it. */
+	/* Read anew, so that the verifier knows nothing of it, and takes all ways that lead here
+	 * for one: each would be 254 rounds for it. */
 	barrier();
 	frames = stack->kernel_frames + stack->user_frames;
 	one = (name[0] + frames) * 0x9e3779b97f4a7c15ull;
