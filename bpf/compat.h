@@ -178,6 +178,18 @@ static __always_inline int has_no_user_side(__u32 flags)
 	return bpf_core_type_exists(struct vhost_task) && flags & PF_USER_WORKER;
 }
 
+/* Before e32cf5dfbe22 (5.17) a kernel thread's own struct hung there. */
+struct task_struct___kthread {
+	void *set_child_tid;
+} CORE;
+
+static __always_inline struct kthread *kthread_of(struct task_struct *task)
+{
+	if (bpf_core_field_exists(struct task_struct, worker_private))
+		return BPF_CORE_READ(task, worker_private);
+	return BPF_CORE_READ((struct task_struct___kthread *)task, set_child_tid);
+}
+
 static __always_inline __u32 fua_flag(void)
 {
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_FUA);

@@ -11,11 +11,6 @@
 #include "compat.h"
 #include "wire.h"
 
-/* Before e32cf5dfbe22 (5.17) a kernel thread's own struct hung there. */
-struct task_struct___kthread {
-	void *set_child_tid;
-} CORE;
-
 /* The disk of what may be a request queue; NULL: it is none, or its disk would point back. */
 static __always_inline struct gendisk *disk_of_queue(struct request_queue *queue)
 {
@@ -64,18 +59,13 @@ static __always_inline int is_kblockd(const char *name)
 static __always_inline __u32 name_work(struct task_struct *task, void *frames)
 {
 	char name[WORK_FRAMES * sizeof(__u64)] = {};
-	struct kthread *thread;
 	struct worker *worker;
 	struct gendisk *disk;
 	__u64 work;
 
 	if (!(BPF_CORE_READ(task, flags) & PF_WQ_WORKER))
 		return 0;
-	if (bpf_core_field_exists(struct task_struct, worker_private))
-		thread = BPF_CORE_READ(task, worker_private);
-	else
-		thread = BPF_CORE_READ((struct task_struct___kthread *)task, set_child_tid);
-	worker = BPF_CORE_READ(thread, data);
+	worker = BPF_CORE_READ(kthread_of(task), data);
 	if (!worker)
 		return 0;
 	work = (__u64)BPF_CORE_READ(worker, current_work);

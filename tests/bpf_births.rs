@@ -5,6 +5,7 @@ mod programs;
 
 use std::collections::HashSet;
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -193,6 +194,32 @@ fn a_program_that_calls_exec_is_not_named_as_the_next() {
             share.nearly_all(TIMES as u64);
         }
     }
+}
+
+/// The kernel counts rings with all that their user has locked: they must not take from what others may.
+#[test]
+fn who_is_root_without_its_rights_can_set_up_a_ring_meanwhile() {
+    let folder = Folder::new("rings");
+    let file = folder.path("file");
+    std::fs::write(&file, vec![1; 4 << 20]).unwrap();
+    let Some(probe) = sampler("who_is_root_without_its_rights_can_set_up_a_ring_meanwhile") else { return };
+    let mut load = Command::new(env!("CARGO_BIN_EXE_biopsy"));
+    load.arg("load").arg(&file).args(["--runtime", "200ms", "--json"]);
+    let limited = || {
+        const CAP_IPC_LOCK: libc::c_ulong = 14;
+        let limit = libc::rlimit { rlim_cur: 65536, rlim_max: 65536 };
+        // SAFETY: plain numbers, and a struct that lives until the call returns.
+        unsafe {
+            libc::prctl(libc::PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0);
+            libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit);
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes system calls and nothing else.
+    unsafe { load.pre_exec(limited) };
+    let output = load.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(probe.finish().unwrap().seen() > 0);
 }
 
 /// Blocked in children that have ended by the next look, of a parent that was there before.

@@ -1,7 +1,7 @@
 //! The memory that a perf event of one CPU and we have in common.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,7 +26,7 @@ unsafe impl Send for Ring {}
 impl Ring {
     /// Maps `bytes`, a power of two of pages; fewer where the limit of locked memory (`kernel.perf_event_mlock_kb`)
     /// wants it. The event lives as long as the memory, so that it costs no descriptor.
-    pub fn map(event: OwnedFd, mut bytes: usize) -> io::Result<Self> {
+    pub fn map(event: BorrowedFd<'_>, mut bytes: usize) -> io::Result<Self> {
         const LEAST: usize = 16 << 10;
         let head = page_bytes();
         loop {
