@@ -82,6 +82,9 @@ impl Generation {
     }
 }
 
+/// How far two clocks may be apart that were read one after the other.
+const AS_OF_ERROR_NS: i128 = 1_000_000;
+
 impl Mapped {
     /// A bound on what a machine that starts thousands of processes a second can cost.
     pub const MOST_PROCESSES: usize = 32_768;
@@ -142,8 +145,10 @@ impl Mapped {
     }
 
     /// Takes in a program that a process ran by the kernel's own records, `/proc` having no more of it; with `ended`
-    /// it was the last one. Its files are those at their paths below one of `roots`, where they are the mapped ones.
-    pub fn record(&mut self, roots: &[&Path], pid: u32, mappings: Vec<Mapping>, ended: bool) {
+    /// it was the last one. Its files are those at their paths below one of `roots`, where they are the mapped ones and
+    /// have not changed since `as_of_ns` (since 1970), when the last of them was mapped: a file that another was written
+    /// over, or that got its number, is none of it.
+    pub fn record(&mut self, roots: &[&Path], pid: u32, mappings: Vec<Mapping>, ended: bool, as_of_ns: i128) {
         if self.processes.len() >= Self::MOST_PROCESSES && !self.processes.contains_key(&pid) {
             return;
         }
@@ -152,7 +157,9 @@ impl Mapped {
             if self.files.get(&id).is_none_or(|file| !file.is_open())
                 && let Some(file) = roots.iter().find_map(|root| file::at_path(root, mapping))
             {
-                self.hold(id, file);
+                // Else nobody may look for it later.
+                let same = file.changed_ns() <= as_of_ns + AS_OF_ERROR_NS;
+                self.hold(id, if same { file } else { MappedFile::ambiguous(id) });
             }
         }
         let generations = self.processes.get(&pid).map_or(&[][..], |generations| generations);
@@ -321,8 +328,8 @@ mod tests {
         mapped.forget(1, &all);
         assert!(mapped.generations(1).is_empty() && mapped.mappings == 0);
         let number = mapped.ran(1, b"a", earlier);
-        mapped.record(&[root], number, all.clone(), true);
-        mapped.record(&[root], number, all, true);
+        mapped.record(&[root], number, all.clone(), true, i128::MAX / 2);
+        mapped.record(&[root], number, all, true, i128::MAX / 2);
         mapped.insert(1, &text(&["1000-2000 r-xp 00000000 fe:01 11 /bin/c"]));
         let programs = mapped.programs();
         assert_eq!([programs.of(1, b"a"), programs.of(1, b"c")], [earlier, 1]);

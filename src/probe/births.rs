@@ -10,14 +10,14 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::perf_event;
 use crate::clock::now_ns;
-use crate::host::mapped::{self, Mapped, Mapping, mappings};
-use crate::wire::births::{Comm, Record};
+use crate::host::mapped::{self, Mapped, mappings};
+use crate::wire::births::{Comm, Record, comm};
 use crate::wire::task_name;
-use lives::Lives;
+use lives::{Before, Lives};
 use ring::Ring;
 
 /// Follows all processes of this machine from `open` until it is dropped.
@@ -86,6 +86,7 @@ impl Births {
         let roots: Vec<PathBuf> = [PathBuf::from("/")].into_iter().chain(parent).collect();
         let roots: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
         for program in programs {
+            let as_of = now_unix_ns() - i128::from(now_ns().saturating_sub(program.at));
             match program.earlier {
                 Some((number, names)) => {
                     mapped.forget(pid, &program.mappings);
@@ -93,10 +94,10 @@ impl Births {
                         names.iter().map(|name| mapped.ran(pid, task_name(name), number)).collect();
                     for number in numbers {
                         // Nobody who lives has such a number.
-                        mapped.record(&roots, number, program.mappings.clone(), number != pid);
+                        mapped.record(&roots, number, program.mappings.clone(), number != pid, as_of);
                     }
                 }
-                None => mapped.record(&roots, pid, program.mappings, program.ended),
+                None => mapped.record(&roots, pid, program.mappings, program.ended, as_of),
             }
         }
     }
@@ -112,11 +113,10 @@ impl Births {
         self.drain();
         // Who forks has its mappings in no record when it began before us.
         let unknown = self.lives.parents_to_read(&self.pending);
-        let mut read: Vec<(u32, Vec<Mapping>)> = Vec::new();
+        let mut read: Vec<(u32, Before)> = Vec::new();
         if !unknown.is_empty() {
             for pid in unknown {
-                let maps = fs::read(mapped::folder(pid).join("maps"));
-                read.push((pid, maps.map(|text| mappings(&text)).unwrap_or_default()));
+                read.push((pid, before(&mapped::folder(pid))));
             }
             // An exec up to here is known when the reading is believed.
             until = now_ns();
@@ -124,9 +124,9 @@ impl Births {
         }
         self.pending.sort_by_key(|record| record.at);
         let known = self.pending.partition_point(|record| record.at <= until);
-        self.pending.drain(..known).for_each(|record| self.lives.apply(record.what));
-        for (pid, maps) in read {
-            self.lives.had(pid, maps);
+        self.pending.drain(..known).for_each(|record| self.lives.apply(record.at, record.what));
+        for (pid, read) in read {
+            self.lives.had(pid, read);
         }
         self.lives.sweep(|pid| mapped::folder(pid).exists());
     }
@@ -137,6 +137,25 @@ impl Births {
             self.lives.lose(damaged);
         }
     }
+}
+
+fn now_unix_ns() -> i128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128)
+}
+
+/// What a process has mapped and its threads are called, as far as it lives yet.
+fn before(folder: &Path) -> Before {
+    /// Who has more threads may have any name.
+    const MOST_THREADS: usize = 256;
+    let maps = fs::read(folder.join("maps"));
+    let threads = fs::read_dir(folder.join("task")).into_iter().flatten().flatten();
+    let names: Option<Vec<Comm>> = threads
+        .take(MOST_THREADS + 1)
+        .map(|thread| fs::read(thread.path().join("comm")).ok())
+        .map(|name| Some(comm(name?.strip_suffix(b"\n")?)))
+        .collect();
+    let names = names.filter(|names| names.len() <= MOST_THREADS).unwrap_or_default();
+    Before { mappings: maps.map(|text| mappings(&text)).unwrap_or_default(), names }
 }
 
 /// A ring for each CPU, or none: half of the records would give half of a process.

@@ -33,6 +33,7 @@ pub struct MappedFile {
     elf: Option<Elf>,
     size: u64,
     modified: (i64, i64),
+    changed: (i64, i64),
     owner: Owner,
 }
 
@@ -53,6 +54,7 @@ impl MappedFile {
             elf: Elf::read(&file),
             size: meta.len(),
             modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
             owner: Owner {
                 user: meta.uid(),
                 group: meta.gid(),
@@ -66,7 +68,7 @@ impl MappedFile {
     /// Stands for two files that cannot be told apart any more.
     pub(super) fn ambiguous(id: FileId) -> Self {
         let owner = Owner { user: 0, group: 0, group_writes: true, all_write: true };
-        Self { id, file: None, elf: None, size: 0, modified: (0, 0), owner }
+        Self { id, file: None, elf: None, size: 0, modified: (0, 0), changed: (0, 0), owner }
     }
 
     pub fn id(&self) -> FileId {
@@ -115,13 +117,19 @@ impl MappedFile {
     /// Whether another descriptor is of this file with this content.
     pub fn is_still(&self, file: &File) -> bool {
         let Ok(meta) = file.metadata() else { return false };
-        let same = FileId::of(file) == Some(self.id)
-            && meta.len() == self.size
-            && (meta.mtime(), meta.mtime_nsec()) == self.modified;
-        // Who only touched it, or put a copy in its place, changed nothing.
-        same || self
-            .build_id()
-            .is_some_and(|id| Elf::read(file).and_then(|elf| elf.build_id).as_ref() == Some(id))
+        let same = FileId::of(file) == Some(self.id) && meta.len() == self.size;
+        let untouched = same && (meta.ctime(), meta.ctime_nsec()) == self.changed;
+        match self.build_id() {
+            // Who only touched it, or put a copy in its place, changed nothing; who wrote into it may have put the time
+            // of its content back.
+            Some(id) => untouched || Elf::read(file).and_then(|elf| elf.build_id).as_ref() == Some(id),
+            None => same && (meta.mtime(), meta.mtime_nsec()) == self.modified,
+        }
+    }
+
+    /// When its content, or what is known of it, last changed: ns since 1970, by a clock that may lag by a tick.
+    pub(super) fn changed_ns(&self) -> i128 {
+        i128::from(self.changed.0) * 1_000_000_000 + i128::from(self.changed.1)
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Lives {
     lost: u64,
     /// Numbers that were given to earlier programs.
     numbers: u32,
+    /// When what is taken in happened, ns of CLOCK_MONOTONIC.
+    at: u64,
     /// The look from which on the dead may be looked for, and whether there may be some.
     sweep_from: u64,
     unsure: bool,
@@ -48,13 +50,23 @@ struct Program {
     /// By address.
     code: Arc<Vec<Mapping>>,
     /// What it had mapped before there were records, when somebody has read it; shared with who was forked since.
-    before: Option<Arc<OnceLock<Vec<Mapping>>>>,
-    /// What threads may be called in it; nobody tells it of one that was forked, or began before.
+    before: Option<Arc<OnceLock<Before>>>,
+    /// What threads were called in it, since its exec or since there are records.
     names: Vec<Comm>,
+    /// When something was mapped last, ns of CLOCK_MONOTONIC.
+    at: u64,
     /// What stands for it in place of the process' number, when that has come to stand for a later program.
     number: Option<u32>,
     /// Not given, or changed since it was.
     new: bool,
+}
+
+/// What was read of a process that began before the records.
+#[derive(Debug, Clone, Default)]
+pub struct Before {
+    pub mappings: Vec<Mapping>,
+    /// Of all its threads; empty: not known.
+    pub names: Vec<Comm>,
 }
 
 /// A program to be kept.
@@ -63,6 +75,8 @@ pub struct Ran {
     pub mappings: Vec<Mapping>,
     /// The process ended in it.
     pub ended: bool,
+    /// When the last of it was mapped, ns of CLOCK_MONOTONIC.
+    pub at: u64,
     /// A number of its own, and what threads were called in it and in no other program of the process.
     pub earlier: Option<(u32, Vec<Comm>)>,
 }
@@ -72,8 +86,9 @@ impl Program {
     const MOST_NAMES: usize = 64;
 
     /// Of a process that began before the records.
-    fn unknown() -> Self {
+    fn unknown(at: u64) -> Self {
         Self {
+            at,
             exec: 0,
             code: Arc::default(),
             before: Some(Arc::default()),
@@ -83,8 +98,16 @@ impl Program {
         }
     }
 
+    /// Whether a thread may have been called so in it: it was, or nobody knows all names.
+    fn may_have(&self, name: &Comm) -> bool {
+        let untold = |before: &Before| before.names.is_empty() || before.names.contains(name);
+        self.names.contains(name)
+            || self.before.as_ref().is_some_and(|before| before.get().is_none_or(untold))
+    }
+
     fn mappings(&self) -> Vec<Mapping> {
-        let mut all = self.before.as_ref().and_then(|before| before.get()).cloned().unwrap_or_default();
+        let read = self.before.as_ref().and_then(|before| before.get());
+        let mut all = read.map(|before| before.mappings.clone()).unwrap_or_default();
         self.code.iter().for_each(|mapping| put_over(&mut all, mapping.clone()));
         all
     }
@@ -93,8 +116,8 @@ impl Program {
 impl Life {
     const MOST_PROGRAMS: usize = 8;
 
-    fn unknown() -> Self {
-        Self { parent: None, threads: None, programs: vec![Program::unknown()], ended: None }
+    fn unknown(at: u64) -> Self {
+        Self { parent: None, threads: None, programs: vec![Program::unknown(at)], ended: None }
     }
 
     /// In which programs, by exec, a thread may have been called so.
@@ -102,10 +125,8 @@ impl Life {
         let with = |has: &dyn Fn(&Program) -> bool| -> BTreeSet<u32> {
             self.programs.iter().filter(|program| has(program)).map(|program| program.exec).collect()
         };
-        // A name that it is known to have had; else one from before the first exec; else nobody knows.
-        let known = with(&|program| program.names.contains(name));
-        let known = if known.is_empty() { with(&|program| program.exec == 0) } else { known };
-        if known.is_empty() { with(&|_| true) } else { known }
+        let may = with(&|program| program.may_have(name));
+        if may.is_empty() { with(&|_| true) } else { may }
     }
 
     fn mappings(&self) -> usize {
@@ -132,8 +153,9 @@ impl Lives {
     /// Above all that the kernel gives.
     const FIRST_NUMBER: u32 = 1 << 31;
 
-    /// Takes in the next thing that happened.
-    pub fn apply(&mut self, what: Happened) {
+    /// Takes in the next thing that happened, and when: ns of CLOCK_MONOTONIC.
+    pub fn apply(&mut self, at: u64, what: Happened) {
+        self.at = at;
         match what {
             Happened::Fork { pid, parent } => self.fork(pid, parent),
             Happened::Exit { pid, tid } => self.exit(pid, tid),
@@ -166,7 +188,8 @@ impl Lives {
             self.lose(1);
             return None;
         }
-        Some(self.lives.entry(pid).or_insert_with(Life::unknown))
+        let at = self.at;
+        Some(self.lives.entry(pid).or_insert_with(|| Life::unknown(at)))
     }
 
     fn fork(&mut self, pid: u32, parent: u32) {
@@ -180,7 +203,7 @@ impl Lives {
         self.forget(pid);
         let Some(Life { programs, .. }) = self.life(parent) else { return };
         let Some(program) = programs.last() else { return };
-        let program = Program { exec: 0, names: Vec::new(), number: None, new: true, ..program.clone() };
+        let program = Program { exec: 0, number: None, new: true, ..program.clone() };
         let added = program.code.len();
         if let Some(life) = self.life(pid) {
             *life = Life { parent: Some(parent), threads: Some(1), programs: vec![program], ended: None };
@@ -211,7 +234,7 @@ impl Lives {
     }
 
     fn name(&mut self, pid: u32, comm: Comm, exec: bool) {
-        let before = self.mappings;
+        let (before, at) = (self.mappings, self.at);
         let Some(life) = self.life(pid) else { return };
         let was = life.mappings();
         if exec {
@@ -222,6 +245,7 @@ impl Lives {
                 code: Arc::default(),
                 before: None,
                 names,
+                at,
                 number: None,
                 new: true,
             });
@@ -247,7 +271,7 @@ impl Lives {
             None => {}
         }
         let before = self.mappings;
-        let full = before >= Self::MOST_MAPPINGS;
+        let (full, at) = (before >= Self::MOST_MAPPINGS, self.at);
         let Some(life) = self.life(pid) else { return };
         let was = life.mappings();
         let Some(last) = life.programs.last_mut() else { return };
@@ -257,9 +281,9 @@ impl Lives {
         }
         if fits(&last.code, &mapping) {
             put_over(Arc::make_mut(&mut last.code), mapping);
-            last.new = true;
+            (last.new, last.at) = (true, at);
         } else {
-            let mut next = Program { new: true, ..last.clone() };
+            let mut next = Program { new: true, at, ..last.clone() };
             put_over(Arc::make_mut(&mut next.code), mapping);
             life.begin(next);
         }
@@ -289,12 +313,12 @@ impl Lives {
         forks().map(|(_, parent)| parent).filter(|&pid| pid != 0 && pid != u32::MAX).filter(unread).collect()
     }
 
-    /// What a process has mapped, read when it had done all that was taken in. Of who has called exec since the records
+    /// What a process has mapped and its threads are called, read when it had done all that was taken in. Of who has called exec since the records
     /// began, they have it all.
-    pub fn had(&mut self, pid: u32, mappings: Vec<Mapping>) {
+    pub fn had(&mut self, pid: u32, read: Before) {
         let program = self.lives.get(&pid).and_then(|life| life.programs.last());
         if let Some(before) = program.and_then(|program| program.before.as_ref()) {
-            let _first = before.set(mappings);
+            let _first = before.set(read);
         }
     }
 
@@ -361,7 +385,7 @@ impl Lives {
                 });
                 (number, own)
             });
-            all.push(Ran { mappings, ended: over && at == latest, earlier });
+            all.push(Ran { mappings, ended: over && at == latest, at: program.at, earlier });
         }
         all
     }

@@ -31,7 +31,7 @@ fn end(pid: u32) -> Happened {
 
 fn lives(what: impl IntoIterator<Item = Happened>) -> Lives {
     let mut lives = Lives::default();
-    what.into_iter().for_each(|what| lives.apply(what));
+    what.into_iter().for_each(|what| lives.apply(0, what));
     lives
 }
 
@@ -70,11 +70,11 @@ fn a_child_without_exec_has_what_its_parent_had() {
 
     let forks = [fork(31, 30), fork(32, 31), fork(9, 7)].map(|what| Record { at: 1, what });
     assert_eq!(lives.parents_to_read(&forks), BTreeSet::from([30]));
-    forks.into_iter().for_each(|record| lives.apply(record.what));
-    lives.had(30, vec![line(A)]);
-    lives.had(7, vec![line(LIBRARY)]);
+    forks.into_iter().for_each(|record| lives.apply(record.at, record.what));
+    lives.had(30, Before { mappings: vec![line(A)], names: Vec::new() });
+    lives.had(7, Before { mappings: vec![line(LIBRARY)], names: Vec::new() });
     for what in [map(31, LIBRARY), end(31), end(32), end(9)] {
-        lives.apply(what);
+        lives.apply(0, what);
     }
     for pid in [31, 32, 9] {
         lives.sampled(pid, comm(b"a"));
@@ -89,8 +89,8 @@ fn a_child_without_exec_has_what_its_parent_had() {
 #[test]
 fn what_was_read_after_an_exec_is_not_what_was_before() {
     let mut lives = lives([fork(31, 30), exec(30, b"b"), map(30, B)]);
-    lives.had(30, vec![line(B)]);
-    lives.apply(end(31));
+    lives.had(30, Before { mappings: vec![line(B)], names: Vec::new() });
+    lives.apply(0, end(31));
     lives.sampled(31, comm(b"a"));
     assert_eq!(lives.due(31, false), [], "nobody knows");
 }
@@ -101,7 +101,7 @@ fn an_exec_begins_another_program() {
     lives.sampled(7, comm(b"a"));
     assert_eq!(lives.due(7, false), [], "it is there to be read");
     for what in [exec(7, b"b"), map(7, B)] {
-        lives.apply(what);
+        lives.apply(0, what);
     }
     assert_eq!(lives.take_changed(), BTreeSet::from([7]));
     assert_eq!(paths(&lives.due(7, false)), [(vec!["a"], false)]);
@@ -148,11 +148,11 @@ fn what_is_mapped_over_something_else_leaves_both() {
 fn a_process_ends_with_its_last_thread() {
     let mut lives = lives([fork(7, 6), fork(7, 7), fork(7, 7), end(7)]);
     assert!(!lives.is_over(7), "the first one may end before the others");
-    lives.apply(Happened::Exit { pid: 7, tid: 8 });
+    lives.apply(0, Happened::Exit { pid: 7, tid: 8 });
     assert!(!lives.is_over(7));
-    lives.apply(Happened::Exit { pid: 7, tid: 9 });
+    lives.apply(0, Happened::Exit { pid: 7, tid: 9 });
     assert!(lives.is_over(7));
-    lives.apply(fork(7, 6));
+    lives.apply(0, fork(7, 6));
     assert!(!lives.is_over(7), "the number is used again");
 }
 
@@ -161,7 +161,7 @@ fn what_is_lost_is_counted_and_the_dead_are_found() {
     let mut lives = lives([fork(7, 6), exec(7, b"a"), map(7, A)]);
     lives.sampled(7, comm(b"a"));
     lives.sweep(|_| panic!("nothing was lost"));
-    lives.apply(Happened::Lost(3));
+    lives.apply(0, Happened::Lost(3));
     lives.sweep(|pid| pid != 7);
     assert_eq!((lives.take_lost(), lives.take_lost()), (3, 0));
     assert_eq!(lives.take_changed(), BTreeSet::from([7]));
@@ -173,18 +173,18 @@ fn a_storm_of_processes_stays_within_its_bounds() {
     let mut lives = Lives::default();
     for pid in 1..40_000 {
         for what in [fork(pid, pid + 100_000), exec(pid, b"a"), map(pid, A)] {
-            lives.apply(what);
+            lives.apply(0, what);
         }
         lives.sampled(pid, comm(b"a"));
     }
     assert!(lives.lives.len() <= Lives::MOST && lives.sampled.len() <= Mapped::MOST_PROCESSES);
     assert!(lives.take_lost() > 0);
     let many = |i: u64| map(1, &format!("{:x}000-{:x}100 r-xp 0 fe:01 {i} /x{i}", 2 * i, 2 * i));
-    (1..10_000).for_each(|i| lives.apply(many(i)));
+    (1..10_000).for_each(|i| lives.apply(0, many(i)));
     let own = &lives.lives[&1];
     assert!(own.programs.iter().all(|program| program.code.len() <= Program::MOST_CODE));
     for i in 0..100 {
-        lives.apply(exec(1, format!("{i}").as_bytes()));
+        lives.apply(0, exec(1, format!("{i}").as_bytes()));
     }
     assert_eq!(lives.lives[&1].programs.len(), Life::MOST_PROGRAMS);
 }
@@ -206,7 +206,7 @@ proptest! {
     fn records_in_any_order_are_counted_rightly(all in proptest::collection::vec(anything(), 0..80)) {
         let mut lives = Lives::default();
         for (at, what) in all.into_iter().enumerate() {
-            lives.apply(what);
+            lives.apply(0, what);
             if at % 7 == 0 {
                 lives.sampled(at as u32 % 6, comm(b"a"));
             }
@@ -218,4 +218,32 @@ proptest! {
             prop_assert_eq!(lives.mappings, lives.lives.values().map(Life::mappings).sum::<usize>());
         }
     }
+}
+
+/// It worked as a copy of its parent before it called exec, and both are called the same.
+#[test]
+fn what_a_child_did_before_its_exec_is_not_named_as_the_next_program() {
+    let own = |all: &[Ran]| all.iter().map(|ran| ran.earlier.is_some()).collect::<Vec<_>>();
+    let child = [exec(7, b"a"), map(7, A), fork(8, 7), exec(8, b"a"), map(8, B), end(8)];
+    let mut same = lives(child);
+    same.sampled(8, comm(b"a"));
+    let due = same.due(8, false);
+    assert_eq!((paths(&due), own(&due)), (vec![(vec!["a"], false), (vec!["b"], true)], vec![false, false]));
+    // Of a parent that began before nobody knows the names until they were read.
+    let child = || [fork(8, 6), exec(8, b"a"), map(8, B), exec(8, b"b"), map(8, A), end(8)];
+    let mut unknown = lives(child());
+    unknown.sampled(8, comm(b"a"));
+    assert_eq!(own(&unknown.due(8, false)), [false]);
+    let mut known = lives(child());
+    known.had(6, Before { mappings: vec![line(LIBRARY)], names: vec![comm(b"sh")] });
+    known.sampled(8, comm(b"a"));
+    let due = known.due(8, false);
+    assert_eq!((paths(&due), own(&due)), (vec![(vec!["b"], false)], vec![true]));
+    // When its files were mapped is kept.
+    let mut timed = Lives::default();
+    for (at, what) in [(5, fork(8, 6)), (6, exec(8, b"a")), (7, map(8, A)), (9, end(8))] {
+        timed.apply(at, what);
+    }
+    timed.sampled(8, comm(b"a"));
+    assert_eq!(timed.due(8, false)[0].at, 7);
 }
