@@ -354,6 +354,10 @@ fn folded_text_becomes_any_product() {
         text.starts_with("samples of a\\u{1b}.folded  13,000 samples in 3 stacks: folded text\n"),
         "{text}"
     );
+    assert!(
+        text.contains("\nfolded text does not say what it counts: taken for samples; say --unit ns if"),
+        "{text}"
+    );
     // What nobody knows is not said.
     assert!(!text.contains("lost") && !text.contains("recorded"), "{text}");
     for form in ["--pprof", "--folded"] {
@@ -376,6 +380,11 @@ fn folded_text_becomes_any_product() {
         let output = biopsy(&[&["-i", &file, "--json", "-o", &out], words].concat());
         let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(view["unit"], unit, "{value} {words:?}");
+        // What was taken for granted is said, in the object as below the picture.
+        let noted = view["notes"].to_string().contains("taken for samples; say --unit ns");
+        assert_eq!(noted, value == 3 && words.is_empty(), "{view}");
+        let drawn = fs::read_to_string(&out).unwrap();
+        assert_eq!(drawn.contains("taken for samples"), noted, "{drawn}");
         assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), warns, "{value} {words:?}");
         for key in ["what", "start", "duration_ns", "kernel", "lost", "cost", "measured"] {
             assert!(view[key].is_null() && view.get(key).is_some(), "{key}: {view}");
@@ -385,6 +394,8 @@ fn folded_text_becomes_any_product() {
         ("empty", "", "it has no stack"),
         ("words", "a;b c\n", "line 1 is not folded text"),
         ("nul", "\u{0}", "at byte 0"),
+        ("deep", &format!("{}a 1\n", "a;".repeat(4_096)), "its stack has more than 4096 frames"),
+        ("long", &format!("a {}\n", "x".repeat(1 << 20)), "xxx...' is not a whole number"),
     ] {
         let bad = folder.file(name, text);
         let output = biopsy(&["-i", &bad, "-o", &folder.path("none")]);

@@ -13,6 +13,7 @@ use crate::analyze::blocked::NO_STACK;
 use crate::analyze::profile::{Area, Profile, Unit};
 use crate::analyze::stacks::{KERNEL_MARK, MARKS, RING_POLLERS, RING_WORKERS, escape};
 use crate::analyze::submits::Part;
+use crate::render::text::quoted;
 
 /// What is a label also where it does not begin a stack.
 const LABELS: [&str; 3] = [RING_WORKERS, RING_POLLERS, NO_STACK];
@@ -24,9 +25,19 @@ const NAMELESS: &str = "\\u{}";
 const MOST_FRAMES: usize = 1 << 20;
 const MOST_STACKS: usize = 4 << 20;
 
+/// Frames of one stack that is read, inlined ones among them. A picture has a row and a stack of calls for each.
+pub const MOST_DEPTH: usize = 4096;
+
 /// The profile as folded text, in the order of its names.
 pub fn render(profile: &Profile) -> String {
-    let frames: Vec<String> = profile.frames().iter().map(|f| frame(&f.name, f.area)).collect();
+    let mut frames: Vec<String> = profile.frames().iter().map(|f| frame(&f.name, f.area)).collect();
+    // In all lines as in those that end in it, else it would be two frames to other tools.
+    for leaf in profile.stacks().iter().filter_map(|stack| stack.frames.last()) {
+        let text = &mut frames[*leaf as usize];
+        if let Some(escaped) = before_count(text) {
+            *text = escaped;
+        }
+    }
     let mut out = String::new();
     for stack in profile.sorted() {
         for (i, id) in stack.frames.iter().enumerate() {
@@ -56,15 +67,16 @@ fn frame(name: &str, area: Area) -> String {
     }
     if area.in_kernel() {
         text.push_str(KERNEL_MARK);
-        return text;
-    }
-    // Two numbers at the end of a line are a difference between two profiles to them.
-    if let Some((head, tail)) = text.rsplit_once(' ')
-        && tail.chars().all(|c| c.is_ascii_digit() || c == '.')
-    {
-        text = format!("{head}{}{tail}", escaped(' '));
     }
     text
+}
+
+/// A frame's text where the count follows; None: as it is. Two numbers at the end of a line are a difference between
+/// two profiles to readers.
+fn before_count(text: &str) -> Option<String> {
+    let (head, tail) = text.rsplit_once(' ')?;
+    let is_number = tail.chars().all(|c| c.is_ascii_digit() || c == '.');
+    is_number.then(|| format!("{head}{}{tail}", escaped(' ')))
 }
 
 fn escaped(c: char) -> String {
@@ -75,7 +87,7 @@ fn escaped(c: char) -> String {
 /// name), unless it is marked as the kernel's.
 ///
 /// # Errors
-/// When a line is not a stack and a whole number; it says which.
+/// When a line is not a stack and a whole number, or its stack has more than [`MOST_DEPTH`] frames; it says which.
 pub fn parse(text: &str, unit: Unit) -> Result<Profile> {
     let mut profile = Profile::new(unit);
     for (number, line) in (1..).zip(text.lines()) {
@@ -105,8 +117,10 @@ fn add(profile: &mut Profile, line: &str) -> Result<()> {
     let (stack, count) = line.rsplit_once([' ', '\t']).context("a count is missing at its end")?;
     let stack = stack.trim_end();
     ensure!(!stack.is_empty(), "there is no stack before the count");
+    let depth = stack.bytes().filter(|byte| *byte == b';').count() + 1;
+    ensure!(depth <= MOST_DEPTH, "its stack has more than {MOST_DEPTH} frames");
     let value: u64 =
-        count.parse().ok().with_context(|| format!("'{}' is not a whole number", count.escape_debug()))?;
+        count.parse().ok().with_context(|| format!("'{}' is not a whole number", quoted(count)))?;
     ensure!(profile.total().checked_add(value).is_some(), "up to here it adds up to more than 2^64");
     add_stack(profile, stack, value);
     Ok(())

@@ -31,8 +31,6 @@ fn names_that_look_like_syntax_come_back() {
     for (name, text) in [
         ("a;b", "a\\x3bb"),
         ("a\nb\r", "a\\x0ab\\x0d"),
-        ("worker 7", "worker\\x207"),
-        ("v 1.5", "v\\x201.5"),
         (" padded ", "\\x20padded\\x20"),
         ("\u{a0}wide\u{3000}", "\\u{a0}wide\\u{3000}"),
         (" ", "\\x20"),
@@ -50,6 +48,28 @@ fn names_that_look_like_syntax_come_back() {
     // A module's name is no mark, and a mark is taken off once.
     let profile = of(&[(&[("fake_[k]", Area::Kernel), ("f [nvme]", Area::Kernel)], 1)]);
     assert_eq!(render(&profile), "fake_[k\\x5d_[k];f [nvme]_[k] 1\n");
+    assert_eq!(parse(&render(&profile), Unit::Samples).unwrap(), profile);
+}
+
+/// Only of frames that a count follows.
+#[test]
+fn a_number_behind_a_blank_is_escaped_where_a_stack_ends_in_it() {
+    for (name, leaf) in [("worker 7", "worker\\x207"), ("v 1.5", "v\\x201.5"), ("a 1 2", "a 1\\x202")] {
+        let profile = of(&[
+            (&[(name, Area::Label), ("f", Area::User)], 3),
+            (&[("a", Area::Label), (name, Area::User)], 9),
+        ]);
+        assert_eq!(render(&profile), format!("a;{leaf} 9\n{name};f 3\n"));
+        assert_eq!(parse(&render(&profile), Unit::Samples).unwrap(), profile);
+        // One frame is one to all tools.
+        let both = of(&[(&[(name, Area::Label)], 3), (&[(name, Area::Label), ("f", Area::User)], 9)]);
+        assert_eq!(render(&both), format!("{leaf} 3\n{leaf};f 9\n"));
+        // Both are read, wherever they stand.
+        assert_eq!(parse(&format!("a;{leaf} 9\n{leaf};f 3\n"), Unit::Samples).unwrap(), profile);
+    }
+    // A mark stands between the number and the count.
+    let profile = of(&[(&[("run queue of CPU 0", Area::Label), ("f 1", Area::Kernel)], 9)]);
+    assert_eq!(render(&profile), "run queue of CPU 0;f 1_[k] 9\n");
     assert_eq!(parse(&render(&profile), Unit::Samples).unwrap(), profile);
 }
 
@@ -194,6 +214,21 @@ fn inferno_reads_the_same_stacks() {
     assert!(!picture.contains("%; "));
     let frames = picture.matches("<g><title>").count();
     assert_eq!(frames, 1 + names.len() * 2 * 3);
+}
+
+#[test]
+fn a_stack_without_end_is_refused() {
+    let line = |frames: usize| format!("a 1\n{} 1\n", vec!["f"; frames].join(";"));
+    assert_eq!(parse(&line(MOST_DEPTH), Unit::Samples).unwrap().stacks()[1].frames.len(), MOST_DEPTH);
+    let error = format!("{:#}", parse(&line(MOST_DEPTH + 1), Unit::Samples).unwrap_err());
+    assert_eq!(error, "line 2 is not folded text: its stack has more than 4096 frames");
+}
+
+#[test]
+fn a_long_line_is_not_printed_whole() {
+    let error =
+        format!("{:#}", parse(&format!("a {}", "\u{1b}".repeat(1 << 20)), Unit::Samples).unwrap_err());
+    assert!(error.contains("'\\u{1b}\\u{1b}") && error.len() < 120, "{error}");
 }
 
 /// A short line is little, and what becomes of it more.

@@ -55,6 +55,21 @@ pub fn fitted(name: &str, most: usize) -> String {
     format!("{begin}...{end}")
 }
 
+/// Of a piece of input in an error text.
+const MOST_QUOTED: usize = 60;
+
+/// A piece of input as it stands in an error text: cleaned, and what it begins with where it is long.
+pub fn quoted(input: &str) -> String {
+    // It may be a whole file.
+    let begin: String = input.chars().take(MOST_QUOTED + 1).collect();
+    let shown = clean(&begin);
+    if shown.chars().count() <= MOST_QUOTED {
+        return shown;
+    }
+    let kept: String = shown.chars().take(MOST_QUOTED - 3).collect();
+    format!("{kept}...")
+}
+
 /// A table: the first column to the left, the others to the right, two spaces between.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let width = |text: &str| text.chars().count();
@@ -100,6 +115,16 @@ mod tests {
     fn long_names_keep_their_ends() {
         assert_eq!(fitted("i_rwsem", 7), "i_rwsem");
         assert_eq!(fitted("i_rwsem of a very long path", 13), "i_rws... path");
+    }
+
+    #[test]
+    fn what_is_quoted_is_short() {
+        assert_eq!(quoted("1.5"), "1.5");
+        assert_eq!(quoted(&"é".repeat(60)), "é".repeat(60));
+        assert_eq!(quoted(&"é".repeat(1 << 20)), format!("{}...", "é".repeat(57)));
+        // An escape has more characters than what it stands for.
+        let escaped = quoted(&"\x1b".repeat(30));
+        assert!(escaped.starts_with("\\u{1b}\\u{1b}") && escaped.chars().count() == 60, "{escaped}");
     }
 
     #[test]

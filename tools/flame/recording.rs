@@ -37,14 +37,21 @@ pub struct Recording {
     pub says_unit: bool,
 }
 
+/// What stands by a picture of folded text of which nothing says what it counts.
+const TAKEN_FOR_SAMPLES: &str = "folded text does not say what it counts: taken for samples; say --unit ns if these are \
+                                 nanoseconds";
+
 /// Reads a file for a picture: with names for what had none, and a unit for what has none.
 ///
 /// # Errors
 /// A refusal that names the file, when it is none of both, damaged or too large.
 pub fn read(path: &Path, unit: Option<FoldedUnit>) -> Result<Recording> {
     let mut read = read_as(path, unit)?;
-    let profile = &mut read.taken.summary.profile;
-    if !read.says_unit && profile.total() > MOST_SAMPLES {
+    if read.says_unit {
+        return Ok(read);
+    }
+    let profile = &read.taken.summary.profile;
+    if profile.total() > MOST_SAMPLES {
         output::warn(&format!(
             "{} adds up to {}, more than samples do: it is taken for nanoseconds, as of all but --on-cpu; say --unit samples \
              if they are none",
@@ -52,6 +59,8 @@ pub fn read(path: &Path, unit: Option<FoldedUnit>) -> Result<Recording> {
             text::count(profile.total())
         ));
         take_for(&mut read, Unit::Nanoseconds);
+    } else {
+        read.taken.summary.notes.push(TAKEN_FOR_SAMPLES.to_string());
     }
     Ok(read)
 }
@@ -145,8 +154,8 @@ fn profile(bytes: &[u8], name: String, unit: Option<Unit>) -> Result<Recording> 
     let counts = values.counts.as_ref().map(|counts| reading.profile(counts, &names)).transpose()?;
     let recorded = Recorded {
         file: name,
-        values: values.name.clone(),
-        counts: values.counts.map(|counts| counts.name).unwrap_or_default(),
+        values: text::fitted(&values.name, MOST_NAME),
+        counts: values.counts.map(|counts| text::fitted(&counts.name, MOST_NAME)).unwrap_or_default(),
         naming,
     };
     let unnamed = reading.unnamed(&names);

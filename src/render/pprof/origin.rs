@@ -1,16 +1,29 @@
 //! What a profile of ours says of itself beside the stacks. `profile.proto` has comments for that, which other tools
 //! carry along.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::analyze::flame::{FlameSummary, What};
-use crate::envelope::{Envelope, Lost};
+use crate::envelope::{Cost, Envelope, Lost, Missing};
 
 /// What begins the comment; the rest of it is JSON.
 const MARK: &str = "biopsy.flame/1 ";
 
 /// So many profiles of ours may be in one; pprof adds several up.
 const MOST: usize = 64;
+
+/// Of what such a comment says; a stranger may have written it.
+const MOST_NOTES: usize = 64;
+const MOST_MISSING: usize = 64;
+/// Devices, programs, probes, and kinds of loss of each.
+const MOST_LISTED: usize = 1024;
+/// Characters of a text.
+const MOST_TEXT: usize = 1_000;
+/// Of CPUs, and of nanoseconds for one I/O: no machine has so many, and nobody waits so long.
+const MOST_PERCENT: f64 = 1e6;
+const MOST_NS: f64 = 1e12;
 
 /// How the stacks were measured. What is added later must have a default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -53,10 +66,31 @@ impl Origin {
     }
 
     /// From a file's comments; None where nobody of us wrote it. Of profiles that were added up it says what holds for
-    /// all of them.
-    pub fn of<'a>(comments: impl IntoIterator<Item = &'a str>) -> Option<Self> {
-        let read = |comment: &str| serde_json::from_str::<Self>(comment.strip_prefix(MARK)?).ok();
-        comments.into_iter().filter_map(read).take(MOST).reduce(Self::and)
+    /// all of them. Of lists and texts without end it has the beginning.
+    pub fn of<'a>(comments: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
+        let ours = comments.into_iter().filter_map(|comment| comment.strip_prefix(MARK.as_bytes()));
+        let read = |json: &[u8]| serde_json::from_slice::<Self>(json).ok();
+        let all = ours.take(MOST).filter_map(read).map(Self::bounded);
+        all.reduce(|one, other| one.and(other).bounded())
+    }
+
+    fn bounded(mut self) -> Self {
+        self.notes.truncate(MOST_NOTES);
+        self.devices.truncate(MOST_LISTED);
+        let envelope = &mut self.envelope;
+        envelope.missing.truncate(MOST_MISSING);
+        envelope.cost.programs.truncate(MOST_LISTED);
+        let texts = [&mut self.place, &mut self.source];
+        let of_envelope = [&mut envelope.version, &mut envelope.kernel, &mut envelope.start];
+        let programs = envelope.cost.programs.iter_mut().map(|program| &mut program.name);
+        (texts.into_iter().chain(of_envelope).chain(programs))
+            .chain(self.notes.iter_mut().chain(&mut self.devices).chain(&mut self.doubt))
+            .chain(envelope.missing.iter_mut().flat_map(texts_of))
+            .for_each(cut);
+        believable(&mut envelope.cost);
+        let probes = std::mem::take(&mut envelope.lost.probes);
+        envelope.lost.probes = few(probes).map(|(probe, kinds)| (probe, few(kinds).collect())).collect();
+        self
     }
 
     fn and(mut self, other: Self) -> Self {
@@ -94,6 +128,46 @@ impl Origin {
     }
 }
 
+fn texts_of(missing: &mut Missing) -> impl Iterator<Item = &mut String> {
+    let Missing { device, stage, part, reason, included_in, why, remedy } = missing;
+    let some = [device, stage, part, included_in, remedy].into_iter().flatten();
+    some.chain([reason, why])
+}
+
+fn cut(text: &mut String) {
+    if text.chars().nth(MOST_TEXT).is_some() {
+        let end = text.char_indices().nth(MOST_TEXT - 3).map_or(0, |(at, _)| at);
+        text.truncate(end);
+        text.push_str("...");
+    }
+}
+
+fn few<T>(all: BTreeMap<String, T>) -> impl Iterator<Item = (String, T)> {
+    all.into_iter().take(MOST_LISTED).map(|(mut key, value)| {
+        cut(&mut key);
+        (key, value)
+    })
+}
+
+/// Figures that can be none are not known.
+fn believable(cost: &mut Cost) {
+    let within = |figure: &mut Option<f64>, most: f64| {
+        // Infinite and no number at all are not within either.
+        *figure = figure.filter(|figure| figure.abs() <= most);
+    };
+    within(&mut cost.cpu_percent, MOST_PERCENT);
+    for ns in [
+        &mut cost.ns_per_io,
+        &mut cost.ns_per_interrupt,
+        &mut cost.ns_per_contention,
+        &mut cost.attach_ns_per_contention,
+        &mut cost.attach_ns_per_io,
+        &mut cost.baseline_ns_per_run,
+    ] {
+        within(ns, MOST_NS);
+    }
+}
+
 fn plus(mut one: Lost, two: Lost) -> Lost {
     one.ios = one.ios.saturating_add(two.ios);
     one.events = one.events.saturating_add(two.events);
@@ -126,7 +200,7 @@ mod tests {
     }
 
     fn read(comments: &[Vec<String>]) -> Option<Origin> {
-        Origin::of(comments.concat().iter().map(String::as_str))
+        Origin::of(comments.concat().iter().map(String::as_bytes))
     }
 
     #[test]
@@ -139,6 +213,56 @@ mod tests {
         // What a later version adds or leaves out.
         let some = read(&[vec!["biopsy.flame/1 {\"what\":\"io\",\"new\":[1]}".to_string()]]).unwrap();
         assert_eq!(some, Origin { what: Some(What::Io), ..Origin::default() });
+    }
+
+    #[test]
+    fn what_a_stranger_wrote_has_an_end() {
+        let long = "é".repeat(1_100);
+        let missing = Missing {
+            device: Some(long.clone()),
+            reason: long.clone(),
+            why: long.clone(),
+            remedy: Some(long.clone()),
+            ..Missing::default()
+        };
+        let mut one = origin(What::OnCpu, &long);
+        one.notes = (0..100).map(|n| format!("{n} {long}")).collect();
+        one.doubt = Some(long.clone());
+        one.envelope.missing = vec![missing; 100];
+        one.envelope.cost = Cost {
+            cpu_percent: Some(1e7),
+            ns_per_io: Some(-1e300),
+            attach_ns_per_io: Some(17.0),
+            ..Cost::default()
+        };
+        one.envelope.lost.probes = (0..1_100).map(|n| (format!("{n} {long}"), BTreeMap::new())).collect();
+        let mut other = one.clone();
+        other.notes = (0..100).map(|n| format!("other {n}")).collect();
+        other.place = "other".to_string();
+        for all in [vec![one.comments()], vec![one.comments(), other.comments()]] {
+            let read = read(&all).unwrap();
+            assert_eq!((read.notes.len(), read.envelope.missing.len()), (64, 64));
+            let missing = &read.envelope.missing[0];
+            let texts =
+                [&read.place, &read.notes[1], &missing.reason, &missing.why, read.doubt.as_ref().unwrap()];
+            for text in texts.into_iter().chain(&missing.device).chain(&missing.remedy) {
+                assert_eq!(text.chars().count(), 1_000);
+                assert!(text.ends_with("..."), "{text}");
+            }
+            assert_eq!(read.envelope.lost.probes.len(), 1_024);
+            assert!(read.envelope.lost.probes.keys().all(|probe| probe.chars().count() == 1_000));
+        }
+        let cost = read(&[one.comments()]).unwrap().envelope.cost;
+        assert_eq!((cost.cpu_percent, cost.ns_per_io, cost.attach_ns_per_io), (None, None, Some(17.0)));
+        let figure = |figure| {
+            let mut cost = Cost { cpu_percent: Some(figure), ..Cost::default() };
+            believable(&mut cost);
+            cost.cpu_percent
+        };
+        assert_eq!([f64::NAN, f64::INFINITY, 1e6, 3.5].map(figure), [None, None, Some(1e6), Some(3.5)]);
+        // What it says within these bounds is as it was.
+        let short = Origin { notes: vec!["é".repeat(1_000)], ..origin(What::Io, "db1") };
+        assert_eq!(read(&[short.comments()]), Some(short));
     }
 
     /// As `go tool pprof -proto a b` writes it.

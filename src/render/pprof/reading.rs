@@ -18,6 +18,8 @@ use super::origin::Origin;
 use crate::analyze::flame::What;
 use crate::analyze::profile::{Area, Place, Profile, Unit};
 use crate::host::elf::BuildId;
+use crate::render::folded::MOST_DEPTH;
+use crate::render::text::quoted;
 
 /// The most bytes of a file, and of what is unpacked from it. A profile of a busy hour has some tens of megabytes.
 pub const MOST_BYTES: usize = 512 << 20;
@@ -37,6 +39,10 @@ const MOST_FRAMES: usize = 64 << 20;
 const MOST_TEXT: usize = 512 << 20;
 /// Of a path, as Linux has it.
 const MOST_PATH: usize = 4096;
+/// Of a build-id.
+const MOST_DIGITS: usize = 128;
+/// Values in an error text.
+const MOST_LISTED: usize = 8;
 
 /// What stands for a stack without a frame.
 const NO_STACK: &str = "[no stack]";
@@ -103,6 +109,18 @@ enum Held {
     Functions { functions: Box<[u32]>, in_kernel: bool },
     /// Place in the list of nameless frames.
     Nameless { place: u32, in_kernel: bool },
+}
+
+impl Held {
+    /// Frames that it becomes.
+    fn depth(&self, names: &[Option<Arc<[String]>>]) -> usize {
+        match self {
+            Self::Functions { functions, .. } => functions.len(),
+            Self::Nameless { place, .. } => {
+                names.get(*place as usize).and_then(Option::as_ref).map_or(1, |names| names.len())
+            }
+        }
+    }
 }
 
 /// Which of a file's values are taken.
@@ -211,11 +229,11 @@ impl<'a> Reading<'a> {
                 _ => None,
             };
         }
-        let mut texts = Vec::new();
-        for comment in comments {
-            texts.push(reading.text(comment)?);
+        let mut texts = Vec::with_capacity(comments.len());
+        for comment in comments.into_iter().filter(|comment| *comment != 0) {
+            texts.push(reading.string(comment)?.1);
         }
-        reading.origin = Origin::of(texts.iter().map(|text| &**text));
+        reading.origin = Origin::of(texts);
 
         let mut ids = HashMap::with_capacity(functions.len());
         for function in functions {
@@ -261,8 +279,15 @@ impl<'a> Reading<'a> {
             last(&|_, unit| unit == Some(Unit::Samples))
                 .or_else(|| last(&|_, unit| unit == Some(Unit::Events)))
         };
-        let list =
-            || all.iter().map(|(name, word, ..)| format!("{name} in {word}")).collect::<Vec<_>>().join(", ");
+        let one = |name: &str, word: &str| format!("{} in {}", quoted(name), quoted(word));
+        let list = || {
+            let mut parts: Vec<String> =
+                all.iter().take(MOST_LISTED).map(|(name, word, ..)| one(name, word)).collect();
+            if all.len() > MOST_LISTED {
+                parts.push(format!("{} more", all.len() - MOST_LISTED));
+            }
+            parts.join(", ")
+        };
         let chosen = match wanted {
             Some(Unit::Nanoseconds) => last(&|_, unit| unit == Some(Unit::Nanoseconds))
                 .with_context(|| format!("it has no times, but {}", list()))?,
@@ -278,7 +303,7 @@ impl<'a> Reading<'a> {
         let of = |place: usize| {
             let (name, word, unit, column) = &all[place];
             let (unit, factor) = unit.with_context(|| {
-                format!("its values are {name} in {word}, and neither a time nor a number")
+                format!("its values are {}, and neither a time nor a number", one(name, word))
             })?;
             anyhow::Ok(Values { column: *column, name: name.clone(), unit, factor, counts: None })
         };
@@ -293,7 +318,8 @@ impl<'a> Reading<'a> {
     /// `[file]+0x…`.
     ///
     /// # Errors
-    /// When a stack is damaged or names a location that is not there, a value is negative, or it is too much.
+    /// When a stack is damaged, names a location that is not there or has more than [`MOST_DEPTH`] frames, a value is
+    /// negative, or it is too much.
     pub fn profile(&self, values: &Values, names: &[Option<Arc<[String]>>]) -> Result<Profile> {
         let mut profile = Profile::new(values.unit);
         let mut known: Vec<Option<Shown>> = self.held.iter().map(|_| None).collect();
@@ -322,6 +348,8 @@ impl<'a> Reading<'a> {
             stack.clear();
             for id in sample.location_id.iter().rev() {
                 let held = *self.locations.get(id).with_context(|| format!("there is no location {id}"))?;
+                let depth = stack.len() + self.held[held as usize].depth(names);
+                ensure!(depth <= MOST_DEPTH, "a stack has more than {MOST_DEPTH} frames");
                 let shown = known[held as usize].get_or_insert_with(|| {
                     self.shown(&self.held[held as usize], names, &mut profile, &mut ids)
                 });
@@ -395,6 +423,14 @@ impl<'a> Reading<'a> {
             return Ok(Cow::Borrowed(""));
         }
         Ok(String::from_utf8_lossy(self.string(number)?.1))
+    }
+
+    /// Empty where it has more bytes: many may share a long one.
+    fn short_text(&self, number: i64, most: usize) -> Result<Cow<'a, str>> {
+        if number != 0 && self.string(number)?.1.len() > most {
+            return Ok(Cow::Borrowed(""));
+        }
+        self.text(number)
     }
 
     fn function(&self, function: &Function) -> Result<Named> {
@@ -475,12 +511,11 @@ struct File {
 
 impl File {
     fn new(reading: &Reading<'_>, mapping: Mapping) -> Result<Self> {
-        let path = reading.text(mapping.filename)?;
         // A longer one is none that anybody could open, and would stand in every label.
-        let path = if path.len() > MOST_PATH { Cow::Borrowed("") } else { path };
-        let build_id = reading.text(mapping.build_id)?;
+        let path = reading.short_text(mapping.filename, MOST_PATH)?;
+        let build_id = reading.short_text(mapping.build_id, MOST_DIGITS)?;
         Ok(Self {
-            build_id: Some(build_id).filter(|id| id.len() <= 128).and_then(|id| BuildId::parse(&id)),
+            build_id: BuildId::parse(&build_id),
             in_kernel: is_kernel(&path),
             path: (&*path).into(),
             start: mapping.memory_start,
@@ -531,15 +566,25 @@ fn is_kernel(path: &str) -> bool {
 
 /// What values of a kind and a unit are, and by what they are multiplied; None where they can be no width of a stack.
 fn unit(kind: &str, word: &str) -> Option<(Unit, u64)> {
+    const SECOND: u64 = 1_000_000_000;
+    const DAY: u64 = 86_400 * SECOND;
     let word = word.to_ascii_lowercase();
-    Some(match word.as_str() {
-        "nanoseconds" | "nanosecond" | "ns" => (Unit::Nanoseconds, 1),
-        "microseconds" | "microsecond" | "us" | "µs" | "μs" => (Unit::Nanoseconds, 1_000),
-        "milliseconds" | "millisecond" | "ms" => (Unit::Nanoseconds, 1_000_000),
-        "seconds" | "second" | "s" | "sec" => (Unit::Nanoseconds, 1_000_000_000),
-        "samples" | "sample" => (Unit::Samples, 1),
+    // Of one or several, as pprof reads it: `hrs` is `hr`, and `ms` is no `m`.
+    let one = word.strip_suffix('s').filter(|one| one.chars().nth(1).is_some()).unwrap_or(&word);
+    Some(match one {
+        "nanosecond" | "ns" => (Unit::Nanoseconds, 1),
+        "microsecond" | "us" | "µs" | "μs" => (Unit::Nanoseconds, 1_000),
+        "millisecond" | "ms" => (Unit::Nanoseconds, 1_000_000),
+        "second" | "sec" | "s" => (Unit::Nanoseconds, SECOND),
+        "minute" | "min" => (Unit::Nanoseconds, 60 * SECOND),
+        "hour" | "hr" | "h" => (Unit::Nanoseconds, 3_600 * SECOND),
+        "day" => (Unit::Nanoseconds, DAY),
+        "week" | "wk" => (Unit::Nanoseconds, 7 * DAY),
+        "year" | "yr" => (Unit::Nanoseconds, 365 * DAY),
+        "sample" => (Unit::Samples, 1),
         "count" | "" if kind.to_ascii_lowercase().contains("sample") => (Unit::Samples, 1),
-        "b" | "kb" | "mb" | "gb" | "kib" | "mib" | "gib" => return None,
+        "b" | "kb" | "mb" | "gb" | "tb" | "pb" | "eb" => return None,
+        "kib" | "mib" | "gib" | "tib" | "pib" | "eib" => return None,
         word if word.contains("byte") => return None,
         _ => (Unit::Events, 1),
     })

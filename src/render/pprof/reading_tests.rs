@@ -226,6 +226,87 @@ fn a_unit_is_what_the_file_says_and_bytes_are_none() {
 }
 
 #[test]
+fn units_are_those_that_pprof_knows() {
+    for (words, ns) in [
+        (&["ns", "nanosecond", "Nanoseconds"][..], 1),
+        (&["us", "µs", "μs", "microseconds"], 1_000),
+        (&["ms", "millisecond", "milliseconds"], 1_000_000),
+        (&["s", "sec", "secs", "second", "SECONDS"], 1_000_000_000),
+        (&["min", "mins", "minute", "minutes"], 60_000_000_000),
+        (&["h", "hr", "hrs", "hour", "hours"], 3_600_000_000_000),
+        (&["day", "days"], 86_400_000_000_000),
+        (&["wk", "wks", "week", "weeks"], 604_800_000_000_000),
+        (&["yr", "yrs", "year", "years"], 31_536_000_000_000_000),
+    ] {
+        for word in words {
+            assert_eq!(unit("cpu", word), Some((Unit::Nanoseconds, ns)), "{word}");
+        }
+    }
+    for prefix in ["", "k", "m", "g", "t", "p", "e"] {
+        for word in ["b", "B", "byte", "bytes"].map(|word| format!("{prefix}{word}")) {
+            assert_eq!(unit("space", &word), None, "{word}");
+        }
+    }
+    for word in ["KiB", "MiB", "GiB", "TiB", "PiB", "kilobyte", "megabytes", "petabyte", "kibibytes"] {
+        assert_eq!(unit("space", word), None, "{word}");
+    }
+    for word in ["count", "", "objects", "gcu", "cycles"] {
+        assert_eq!(unit("cpu", word), Some((Unit::Events, 1)), "{word}");
+    }
+}
+
+#[test]
+fn a_stack_may_have_so_many_frames_and_no_more() {
+    let stack = |inlined: usize, locations: usize, names: &[Option<Arc<[String]>>]| {
+        let mut other = small();
+        other.message.sample.clear();
+        other.location(1, 0, 0, &vec![7; inlined]);
+        other.sample(&vec![1; locations], &[1, 1]);
+        let bytes = other.bytes();
+        let reading = Reading::new(&bytes).unwrap();
+        let profile = reading.profile(&reading.values(None).unwrap(), names);
+        profile.map(|profile| profile.stacks()[0].frames.len()).map_err(|error| format!("{error:#}"))
+    };
+    assert_eq!(stack(2, MOST_DEPTH / 2, &[]), Ok(MOST_DEPTH));
+    assert!(stack(2, MOST_DEPTH / 2 + 1, &[]).unwrap_err().ends_with("a stack has more than 4096 frames"));
+    assert!(stack(MOST_DEPTH + 1, 1, &[]).is_err());
+    assert_eq!(stack(0, MOST_DEPTH, &[]), Ok(MOST_DEPTH));
+    // What this machine's files name may be several as well.
+    let names: Vec<Option<Arc<[String]>>> = vec![Some(["a".into(), "b".into()].into()); 2];
+    assert_eq!(stack(0, MOST_DEPTH / 2, &names), Ok(MOST_DEPTH));
+    assert!(stack(0, MOST_DEPTH, &names).is_err());
+}
+
+#[test]
+fn names_of_values_are_not_printed_whole() {
+    let long = format!("\u{1b}{}", "x".repeat(1 << 19));
+    let bytes = Other::new(&vec![(long.as_str(), "bytes"); MOST_VALUES]).bytes();
+    let reading = Reading::new(&bytes).unwrap();
+    for wanted in [None, Some(Unit::Samples), Some(Unit::Nanoseconds)] {
+        let error = reading.values(wanted).unwrap_err().to_string();
+        assert!(error.contains("\\u{1b}xxx") && error.len() < 1_000, "{error}");
+        assert_eq!(
+            error.contains("..., 56 more") || error.contains("bytes, 56 more"),
+            wanted.is_some(),
+            "{error}"
+        );
+    }
+}
+
+/// Comments may all be one long string; what is none of ours is not gone through.
+#[test]
+fn many_comments_of_others_cost_little() {
+    let mut other = small();
+    let long = other.id(&"x".repeat(1 << 20));
+    let mark = other.id(&format!("biopsy.flame/1 {}", "[".repeat(1 << 19)));
+    other.message.comment = [vec![long; 100_000], vec![mark; 100_000]].concat();
+    let bytes = other.bytes();
+    assert_eq!(Reading::new(&bytes).unwrap().origin, None);
+    other.message.comment = vec![long, 99];
+    assert!(refusal(&other.bytes()).contains("it has no string 99"));
+}
+
+#[test]
 fn what_is_not_there_is_refused() {
     let damage = |change: &dyn Fn(&mut Other)| {
         let mut other = small();
@@ -270,9 +351,14 @@ fn what_unfolds_without_end_is_refused() {
 
     // A stack of locations that each stand for many functions.
     let mut deep = small();
-    deep.location(1, 0, 0, &vec![7; 100_000]);
+    deep.location(1, 0, 0, &vec![7; 60_000]);
     deep.sample(&[1; 1_000], &[1, 1]);
-    assert!(refusal(&deep.bytes()).contains("its stacks have more than"));
+    assert!(refusal(&deep.bytes()).contains("a stack has more than 4096 frames"));
+    // And many stacks of them.
+    let mut many = small();
+    many.location(1, 0, 0, &[7; MOST_DEPTH]);
+    (0..=MOST_FRAMES / MOST_DEPTH).for_each(|_| many.sample(&[1], &[1, 1]));
+    assert!(refusal(&many.bytes()).contains("its stacks have more than 67108864 frames"));
     // And a long name in many stacks.
     let mut long = small();
     long.function(1, &"x".repeat(1 << 20));
