@@ -12,6 +12,9 @@ use super::table::Table;
 /// The most names that one address has: a function and what was inlined into it.
 const MOST_NAMES: usize = 100;
 
+/// Functions in assembly may have no size: none is known that is longer.
+const MOST_WITHOUT_SIZE: u64 = 4096;
+
 /// A reader of one file: what it has read goes with it.
 pub(super) struct Reader {
     inner: Symbolizer,
@@ -55,7 +58,10 @@ impl Reader {
         // Linkers give functions that they threw away the address 0 (or 1) in the DWARF, with all their length: they
         // would cover the first real ones.
         let thrown_away = debug && symbol.addr <= 1 && symbol.size.is_some();
-        if symbol.name.is_empty() || thrown_away {
+        // Marks of the linker have no size, and would name all that follows; the one at 0 is nowhere.
+        let stray = symbol.size.is_none()
+            && (symbol.addr == 0 || address.saturating_sub(symbol.addr) >= MOST_WITHOUT_SIZE);
+        if symbol.name.is_empty() || thrown_away || stray {
             return Vec::new();
         }
         let inlined = symbol.inlined.iter().map(|f| readable(&f.name)).filter(|name| !name.is_empty());
