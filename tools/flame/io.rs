@@ -23,7 +23,7 @@ use biopsy::probe::latency::options::Options;
 use biopsy::probe::latency::submits::StackOptions;
 use biopsy::render::{folded, text};
 use biopsy::symbols::{Mapped, Symbolizer};
-use biopsy::wire::births;
+use biopsy::wire::births::{self, Comm};
 use biopsy::wire::stacks::is_of_ring;
 use biopsy::wire::submits::Submits;
 
@@ -71,6 +71,7 @@ pub fn follow(
     }
     let ios = looker.join.finish();
     looker.look(&ios);
+    looker.look_at_processes();
 
     let latency = summarize(host, &first, &end);
     let emitted = probe.emitted()?;
@@ -133,8 +134,9 @@ fn devices(args: &Flame, host: &Host) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The longest time between two looks at what came, as far as the rings of records go by it.
-const ROUND: Duration = Duration::from_millis(100);
+/// From one look at processes to the next: who ended is known until the look behind the next one, and an I/O comes here
+/// some rounds after it was handed in.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// When the mappings of a process are read again: it may load more while it runs.
 #[derive(Debug, Default)]
@@ -165,6 +167,9 @@ struct Looker {
     tally: Tally,
     mapped: Mapped,
     births: Births,
+    /// Whose mappings are to be read at the next look, and when the last one was.
+    due: Vec<(u32, Comm)>,
+    looked: Instant,
     /// What was read of processes, under each of their names: who has another has called exec.
     looks: HashMap<(u32, [u8; 16]), Look>,
     leaders: HashMap<u32, Vec<u8>>,
@@ -178,14 +183,15 @@ impl Looker {
             join,
             tally: Tally::default(),
             mapped: Mapped::default(),
-            births: Births::open(ROUND),
+            births: Births::open(LOOK_EVERY),
+            due: Vec::new(),
+            looked: Instant::now(),
             looks: HashMap::new(),
             leaders: HashMap::new(),
         }
     }
 
     fn look(&mut self, ios: &[TracedIo]) {
-        let mut due = Vec::new();
         for io in ios {
             self.tally.add(self.scene.name(io), io);
             let owner = io.owner.filter(|owner| !owner.kernel);
@@ -196,13 +202,20 @@ impl Looker {
                 Entry::Vacant(place) => room.then(|| place.insert(Look::default())),
             };
             if look.is_some_and(Look::is_due) {
-                due.push((owner.pid, births::comm(&owner.comm)));
+                self.due.push((owner.pid, births::comm(&owner.comm)));
             }
             if is_of_ring(&owner.comm) && !self.leaders.contains_key(&owner.pid) {
                 self.leaders.extend(processes::name(Path::new("/"), owner.pid).map(|name| (owner.pid, name)));
             }
         }
-        self.births.look(&mut self.mapped, due);
+        if self.looked.elapsed() >= LOOK_EVERY {
+            self.look_at_processes();
+        }
+    }
+
+    fn look_at_processes(&mut self) {
+        self.looked = Instant::now();
+        self.births.look(&mut self.mapped, self.due.drain(..));
     }
 }
 
