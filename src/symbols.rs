@@ -27,6 +27,7 @@ use std::sync::Arc;
 pub use crate::host::elf::BuildId;
 pub use crate::host::mapped::{Mapped, Programs};
 pub use place::Place;
+pub(crate) use place::by_label;
 pub use scheduler::Scheduler;
 
 use crate::envelope::Missing;
@@ -77,15 +78,10 @@ impl Names {
 
     /// Places that have no name, by what stands in a name's stead. Not those that share it with another file's.
     pub fn unnamed(&self) -> BTreeMap<String, Place> {
-        let mut all: BTreeMap<String, Option<&Place>> = BTreeMap::new();
-        for (at, place) in &self.places {
-            let label = place.label();
-            if self.user.get(at).is_some_and(|names| **names == [label.as_str()]) {
-                let kept = all.entry(label).or_insert(Some(place));
-                *kept = kept.filter(|kept| *kept == place);
-            }
-        }
-        all.into_iter().filter_map(|(label, place)| Some((label, place?.clone()))).collect()
+        let is_unnamed = |at: &(u32, u64), place: &Place| {
+            self.user.get(at).is_some_and(|names| **names == [place.label().as_str()])
+        };
+        by_label(self.places.iter().filter(|(at, place)| is_unnamed(at, place)).map(|(_, place)| place))
     }
 
     /// Where an address of a process lies; None outside of every mapping.

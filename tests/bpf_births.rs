@@ -1,6 +1,7 @@
 //! Processes that live for milliseconds, on the running kernel: their functions have names by the kernel's own records,
 //! on and off the CPU. Needs root; skips, and says why, where the probes are refused.
 
+mod attached;
 mod programs;
 
 use std::collections::HashSet;
@@ -9,11 +10,11 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use attached::attached;
 use biopsy::analyze::{blocked, stacks};
 use biopsy::host::Host;
 use biopsy::probe::blocked::{BlockedProbe, Options, WaitOptions};
 use biopsy::probe::stacks::StacksProbe;
-use biopsy::refusal::Refusal;
 use biopsy::symbols::{Names, Symbolizer, UNKNOWN};
 use biopsy::wire::stacks::Sample;
 use programs::Folder;
@@ -40,14 +41,7 @@ fn compile(folder: &Folder, name: &str, body: &str, flags: &[&str]) {
 }
 
 fn sampler(test: &str) -> Option<StacksProbe> {
-    match StacksProbe::attach(FREQUENCY) {
-        Ok(probe) => Some(probe),
-        Err(error) if error.is::<Refusal>() => {
-            println!("skipped: {test}: {error:#}");
-            None
-        }
-        Err(error) => panic!("{error:#}"),
-    }
+    attached(test, StacksProbe::attach(FREQUENCY))
 }
 
 /// Starts a program so often, one after the other; the numbers of its processes.
@@ -243,13 +237,9 @@ fn a_wait_of_a_child_that_has_ended_has_names() {
     let parent = waiting(&folder, "naps-forked");
     let host = Host::read(Path::new("/")).unwrap();
     let waits = WaitOptions { max_cost: 100.0, ..WaitOptions::default() };
-    let probe = match BlockedProbe::attach(&host, Options { waits, ..Options::default() }) {
-        Ok(probe) => probe,
-        Err(error) if error.is::<Refusal>() => {
-            println!("skipped: a_wait_of_a_child_that_has_ended_has_names: {error:#}");
-            return go(parent);
-        }
-        Err(error) => panic!("{error:#}"),
+    let probe = BlockedProbe::attach(&host, Options { waits, ..Options::default() });
+    let Some(probe) = attached("a_wait_of_a_child_that_has_ended_has_names", probe) else {
+        return go(parent);
     };
     let of_parent = parent.id();
     go(parent);

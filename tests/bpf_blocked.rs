@@ -1,5 +1,6 @@
 //! Blocked time on the running kernel: sleeps of known length, and the scheduler's own account. Root.
 
+mod attached;
 mod live;
 
 use std::fs::{self, OpenOptions};
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use attached::attached;
 use biopsy::analyze::blocked::{BlockedSummary, addresses, summarize};
 use biopsy::clock::thread_ns;
 use biopsy::host::Host;
@@ -21,7 +23,6 @@ use biopsy::probe::cost::{Baseline, Beside};
 use biopsy::probe::filter::Filter;
 use biopsy::probe::pagecache::{self, PagecacheProbe};
 use biopsy::probe::reclaim::ReclaimProbe;
-use biopsy::refusal::Refusal;
 use biopsy::symbols::Symbolizer;
 use biopsy::wire::blocked::{RawBlocked, Sum};
 use biopsy::wire::pagecache::Kind;
@@ -40,14 +41,7 @@ fn ours() -> Options {
 /// The probe, or nothing where this machine cannot have it.
 fn attach(test: &str, options: Options) -> Option<BlockedProbe> {
     let host = Host::read(Path::new("/")).unwrap();
-    match BlockedProbe::attach(&host, options) {
-        Ok(probe) => Some(probe),
-        Err(error) if error.is::<Refusal>() => {
-            println!("skipped: {test}: {error:#}");
-            None
-        }
-        Err(error) => panic!("{error:#}"),
-    }
+    attached(test, BlockedProbe::attach(&host, options))
 }
 
 fn named(raw: &RawBlocked) -> BlockedSummary {

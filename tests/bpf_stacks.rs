@@ -1,10 +1,12 @@
 //! The on-CPU sampler on the real kernel: needs root. Skips, and says why, where it is refused.
 
+mod attached;
 mod programs;
 
 use std::thread;
 use std::time::{Duration, Instant};
 
+use attached::attached;
 use biopsy::analyze::stacks::{CpuClass, ProfileSummary, addresses, summarize};
 use biopsy::analyze::unwinding::{Ending, unwinding};
 use biopsy::clock::thread_ns;
@@ -18,14 +20,7 @@ const FREQUENCY: u64 = 499;
 
 /// The probe, or nothing where this machine cannot have it.
 fn attach(test: &str) -> Option<StacksProbe> {
-    match StacksProbe::attach(FREQUENCY) {
-        Ok(probe) => Some(probe),
-        Err(error) if error.is::<Refusal>() => {
-            println!("skipped: {test}: {error:#}");
-            None
-        }
-        Err(error) => panic!("{error:#}"),
-    }
+    attached(test, StacksProbe::attach(FREQUENCY))
 }
 
 #[inline(never)]

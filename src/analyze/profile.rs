@@ -11,6 +11,7 @@ use serde::Serialize;
 use self::tree::{Row, Tree};
 /// Where a frame without a name lies.
 pub use crate::symbols::Place;
+pub(crate) use crate::symbols::by_label;
 
 /// Whose code a frame is, or what else stands in its place. Pictures are coloured by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

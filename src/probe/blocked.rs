@@ -13,9 +13,10 @@ use libbpf_rs::{Iter, IterOpts, Link, MapCore, MapFlags, MapHandle, ProgramInput
 use super::btf::{self, KernelBtf};
 use super::libbpf::{self, ProgramStats, refusal};
 use super::preflight;
+use super::process_maps::ProcessMaps;
 use super::skel::blocked::{BlockedSkel, BlockedSkelBuilder, OpenBlockedSkel};
 pub use super::waits::Options as WaitOptions;
-use super::waits::{self, PERIOD, ProcessMaps};
+use super::waits::{self, PERIOD};
 use crate::clock::now_ns;
 use crate::envelope::Missing;
 use crate::host::Host;
@@ -251,7 +252,7 @@ fn load(btf: &KernelBtf, cpus: u32, options: &Options, look: bool) -> Result<Blo
     open.progs.blocked_look.set_autoload(look);
     let skel = open.load().map_err(|error| refusal("loading the probe of blocked time", &error))?;
     let maps = &skel.maps;
-    waits::fill(&options.waits.filter, &maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups)?;
+    options.waits.filter.fill(&maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups)?;
     Ok(skel)
 }
 

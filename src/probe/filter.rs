@@ -3,7 +3,7 @@
 use anyhow::Result;
 use libbpf_rs::{MapCore, MapFlags};
 
-use super::skel::latency::{LatencySkel, OpenLatencySkel};
+use super::skel::latency::OpenLatencySkel;
 use crate::envelope::Missing;
 use crate::wire::groups::{FILTER_CGROUP, FILTER_COMM, FILTER_PID};
 
@@ -44,20 +44,19 @@ impl Filter {
         maps.wanted_cgroups.set_max_entries(room(self.cgroups.len()))
     }
 
-    /// Writes the names; before anything is attached.
-    pub fn fill(&self, skel: &LatencySkel<'_>) -> Result<()> {
-        let maps = &skel.maps;
+    /// Writes the names into the maps of a probe; before anything is attached.
+    pub fn fill(&self, pids: &impl MapCore, comms: &impl MapCore, cgroups: &impl MapCore) -> Result<()> {
         for pid in &self.pids {
-            maps.wanted_pids.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)?;
+            pids.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)?;
         }
         for comm in &self.comms {
             let mut bytes = [0; COMM_BYTES];
             let name = &comm.as_bytes()[..comm.len().min(COMM_BYTES - 1)];
             bytes[..name.len()].copy_from_slice(name);
-            maps.wanted_comms.update(&bytes, &[1], MapFlags::ANY)?;
+            comms.update(&bytes, &[1], MapFlags::ANY)?;
         }
         for cgroup in &self.cgroups {
-            maps.wanted_cgroups.update(&cgroup.to_ne_bytes(), &[1], MapFlags::ANY)?;
+            cgroups.update(&cgroup.to_ne_bytes(), &[1], MapFlags::ANY)?;
         }
         Ok(())
     }

@@ -29,8 +29,8 @@ use super::cost::{Beside, CostMeter, Metered, metered};
 use super::filter::Filter;
 use super::libbpf::{self, element, refusal};
 use super::preflight;
+use super::process_maps::ProcessMaps;
 use super::skel::locks::LocksSkel;
-use super::waits::ProcessMaps;
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::cgroups::Hierarchy;
@@ -39,10 +39,11 @@ use crate::host::mapped::Mapped;
 use crate::host::mounts;
 use crate::host::{Host, block};
 use crate::refusal::Refusal;
+use crate::wire::locks::stacks::{StackSample, Whos, WireLockWho, decode_stack};
 use crate::wire::locks::{
-    HolderSample, Kind, LockName, LockSample, ProcessSample, Reading, Source, WaiterSample, Whos, WireLock,
+    HolderSample, Kind, LockName, LockSample, ProcessSample, Reading, Source, WaiterSample, WireLock,
     WireLockCpu, WireLockHolder, WireLockProcess, WireLockRecent, WireLockRecentProcess, WireLockWaiter,
-    WireLockWho, WireNvmePlaces, decode_stack,
+    WireNvmePlaces,
 };
 use crate::wire::stacks::KTHREAD;
 
@@ -528,7 +529,7 @@ impl LockProbe {
             }
         }
         // Last, for there are the most of them, and they are estimates.
-        let mut stacks: BTreeMap<_, crate::wire::locks::StackSample> = BTreeMap::new();
+        let mut stacks: BTreeMap<_, StackSample> = BTreeMap::new();
         let mut all = Vec::new();
         for key in maps.lock_stacks.keys() {
             let Some(value) = maps.lock_stacks.lookup(&key, MapFlags::ANY)? else { continue };

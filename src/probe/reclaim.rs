@@ -12,8 +12,9 @@ use libbpf_rs::{Link, MapHandle, ProgramInput};
 use super::btf::{self, KernelBtf};
 use super::libbpf::{self, ProgramStats, refusal};
 use super::preflight;
+use super::process_maps::ProcessMaps;
 use super::skel::reclaim::{OpenReclaimSkel, ReclaimSkel, ReclaimSkelBuilder};
-use super::waits::{self, Options, PERIOD, ProcessMaps};
+use super::waits::{self, Options, PERIOD};
 use crate::clock::now_ns;
 use crate::envelope::Missing;
 use crate::host::Host;
@@ -216,7 +217,7 @@ fn load(cpus: u32, options: &Options, balance: bool) -> Result<ReclaimSkel<'stat
     progs.kswapd_batch.set_autoload(!balance);
     let skel = open.load().map_err(|error| refusal("loading the probe of reclaim", &error))?;
     let maps = &skel.maps;
-    waits::fill(&options.filter, &maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups)?;
+    options.filter.fill(&maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups)?;
     Ok(skel)
 }
 

@@ -50,9 +50,10 @@ use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 use crate::wire::generator::WireGenerator;
 use crate::wire::groups::{WireGroup, WireGroupKey};
 use crate::wire::interrupts::{WireCompletions, WireQueue, WireSoftirq, WireVector};
+use crate::wire::locks::stacks::{WireLockStack, WireLockStackKey, WireLockWho, WireLockWhoKey};
 use crate::wire::locks::{
     WireLock, WireLockCpu, WireLockHolder, WireLockProcess, WireLockRecent, WireLockRecentProcess,
-    WireLockStack, WireLockStackKey, WireLockWaiter, WireLockWho, WireLockWhoKey, WireNvmePlaces, WireWaits,
+    WireLockWaiter, WireNvmePlaces, WireWaits,
 };
 use crate::wire::pagecache::{
     WireIsolated, WirePath, WireReadahead, WireReclaim, WireReclaimer, WireReclaimerKey,

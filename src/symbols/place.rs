@@ -1,5 +1,6 @@
 //! A place in a file: what an address of a process means on every machine that has the file.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::host::elf::BuildId;
@@ -25,6 +26,16 @@ impl Place {
         let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
         format!("[{}]+{:#x}", if name.is_empty() { "anon" } else { name }, self.offset)
     }
+}
+
+/// Places by the label of each; not those that share it with another place.
+pub(crate) fn by_label<'a>(places: impl IntoIterator<Item = &'a Place>) -> BTreeMap<String, Place> {
+    let mut all: BTreeMap<String, Option<&Place>> = BTreeMap::new();
+    for place in places {
+        let kept = all.entry(place.label()).or_insert(Some(place));
+        *kept = kept.filter(|kept| *kept == place);
+    }
+    all.into_iter().filter_map(|(label, place)| Some((label, place?.clone()))).collect()
 }
 
 #[cfg(test)]

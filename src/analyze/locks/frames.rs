@@ -6,7 +6,8 @@ use super::{Stack, Who};
 use crate::analyze::stacks::{user_frames, who};
 use crate::analyze::unwinding::ending;
 use crate::symbols::{Names, UNKNOWN};
-use crate::wire::locks::{Reading, StackKey, StackSample};
+use crate::wire::locks::Reading;
+use crate::wire::locks::stacks::{StackKey, StackSample};
 
 /// The function outside the locking code that was waited longest in, where a stack has one.
 pub fn caller(stacks: &[Stack]) -> Option<&str> {

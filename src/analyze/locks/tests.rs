@@ -2,7 +2,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::trust;
 use super::*;
-use crate::wire::locks::{LockName, ProcessSample, StackKey, StackSample};
+use crate::wire::locks::stacks::{StackKey, StackSample};
+use crate::wire::locks::{LockName, ProcessSample};
 use crate::wire::stacks::Sample;
 
 fn waits(times: &[u64], flags: u32) -> LockSample {

@@ -73,7 +73,9 @@ pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut Wanted) -> Result<Lat
             .update(&(index as u32).to_ne_bytes(), device.wire.as_bytes(), MapFlags::ANY)
             .map_err(|e| refusal("writing the table of devices", &e))?;
     }
-    wanted.filter.fill(&skel).context("writing the filter")?;
+    let maps = &skel.maps;
+    (wanted.filter.fill(&maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups))
+        .context("writing the filter")?;
     Ok(skel)
 }
 

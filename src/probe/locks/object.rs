@@ -4,12 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags};
 
 use super::{Options, PERIOD, STACK_ROOM, WHO_ROOM};
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
-use crate::probe::filter::{COMM_BYTES, Filter};
 use crate::probe::libbpf::{self, refusal};
 use crate::probe::skel::locks::{LocksSkel, LocksSkelBuilder, OpenLocksSkel};
 use crate::wire::locks::{PLACES, PROCESS_PLACES, Source};
@@ -54,7 +52,8 @@ pub fn load(host: &Host, wanted: Wanted, options: &Options) -> Result<LocksSkel<
     open.progs.slow_begin.set_autoload(!events);
     open.progs.slow_end.set_autoload(!events);
     let skel = open.load().map_err(|error| refusal("loading the probes", &error))?;
-    fill(&options.filter, &skel)?;
+    let maps = &skel.maps;
+    options.filter.fill(&maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups)?;
     Ok(skel)
 }
 
@@ -79,21 +78,4 @@ fn size(open: &mut OpenLocksSkel<'_>, cpus: u32, wanted: Wanted, options: &Optio
     maps.wanted_pids.set_max_entries(room(options.filter.pids.len()))?;
     maps.wanted_comms.set_max_entries(room(options.filter.comms.len()))?;
     maps.wanted_cgroups.set_max_entries(room(options.filter.cgroups.len()))
-}
-
-fn fill(filter: &Filter, skel: &LocksSkel<'_>) -> Result<()> {
-    let maps = &skel.maps;
-    for pid in &filter.pids {
-        maps.wanted_pids.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)?;
-    }
-    for comm in &filter.comms {
-        let mut bytes = [0; COMM_BYTES];
-        let name = &comm.as_bytes()[..comm.len().min(COMM_BYTES - 1)];
-        bytes[..name.len()].copy_from_slice(name);
-        maps.wanted_comms.update(&bytes, &[1], MapFlags::ANY)?;
-    }
-    for cgroup in &filter.cgroups {
-        maps.wanted_cgroups.update(&cgroup.to_ne_bytes(), &[1], MapFlags::ANY)?;
-    }
-    Ok(())
 }

@@ -16,7 +16,7 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 use super::message::{Function, Location, Mapping, Sample, ValueType, field};
 use super::origin::Origin;
 use crate::analyze::flame::What;
-use crate::analyze::profile::{Area, Place, Profile, Unit};
+use crate::analyze::profile::{Area, Place, Profile, Unit, by_label};
 use crate::host::elf::BuildId;
 use crate::render::folded::MOST_DEPTH;
 use crate::render::text::quoted;
@@ -370,12 +370,8 @@ impl<'a> Reading<'a> {
 
     /// Frames that have no name still, by what stands in its stead. Not those that share it with another file's.
     pub fn unnamed(&self, names: &[Option<Arc<[String]>>]) -> BTreeMap<String, Place> {
-        let mut all: BTreeMap<String, Option<&Place>> = BTreeMap::new();
-        for (place, _) in self.nameless.iter().zip(names).filter(|(_, names)| names.is_none()) {
-            let kept = all.entry(place.label()).or_insert(Some(place));
-            *kept = kept.filter(|kept| *kept == place);
-        }
-        all.into_iter().filter_map(|(label, place)| Some((label, place?.clone()))).collect()
+        let unnamed = self.nameless.iter().zip(names).filter(|(_, names)| names.is_none());
+        by_label(unnamed.map(|(place, _)| place))
     }
 
     fn shown(

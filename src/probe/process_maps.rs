@@ -1,0 +1,89 @@
+//! Memory maps of the processes that come into a table of a probe, read while they live, by a thread beside it.
+
+use std::collections::HashSet;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use libbpf_rs::{MapCore, MapHandle};
+
+use super::births::Births;
+use crate::host::mapped::Mapped;
+use crate::wire::births;
+
+/// How often new processes are looked for: one that ends before is named by the kernel's records alone.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Follows the memory maps of processes. Dropping it ends its thread.
+#[derive(Debug)]
+pub struct ProcessMaps {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<Mapped>>,
+}
+
+/// Whose an element of a table is, by the element's key: a process, and a name of its threads.
+pub type Whose = fn(&MapHandle, &[u8]) -> Option<(u32, [u8; 16])>;
+
+impl ProcessMaps {
+    /// Of those that come into this table, from now on.
+    pub fn follow(processes: MapHandle, whose: Whose) -> Result<Self> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let mut known = Known { births: Births::open(LOOK_EVERY), ..Known::default() };
+        let run = move || {
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK_EVERY) {
+                known.look(&processes, whose);
+            }
+            known.look(&processes, whose);
+            // Who called exec between its last wait and that look.
+            known.births.look(&mut known.mapped, []);
+            known.mapped
+        };
+        let thread = thread::Builder::new()
+            .name("biopsy-maps".to_string())
+            .spawn(run)
+            .context("the thread that reads memory maps cannot be started")?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// What was read, by process.
+    pub fn finish(mut self) -> Mapped {
+        self.end()
+    }
+
+    fn end(&mut self) -> Mapped {
+        drop(self.stop.take());
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for ProcessMaps {
+    fn drop(&mut self) {
+        let _unwanted = self.end();
+    }
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    mapped: Mapped,
+    births: Births,
+    keys: HashSet<Vec<u8>>,
+    /// Under each of their names: who has another has called exec.
+    seen: HashSet<(u32, [u8; 16])>,
+}
+
+impl Known {
+    fn look(&mut self, processes: &MapHandle, whose: Whose) {
+        let mut new = Vec::new();
+        for key in processes.keys() {
+            if !self.keys.insert(key.clone()) {
+                continue;
+            }
+            let Some((pid, comm)) = whose(processes, &key) else { continue };
+            if self.seen.insert((pid, comm)) {
+                new.push((pid, births::comm(&comm)));
+            }
+        }
+        self.births.look(&mut self.mapped, new);
+    }
+}
