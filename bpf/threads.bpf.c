@@ -175,7 +175,7 @@ static __always_inline void sample(struct task_struct *task)
 	to->syscall = 0;
 	to->device = 0;
 	to->lower = 0;
-	to->pad = 0;
+	to->cpu = cpu_of(task);
 	to->last_ran = 0;
 	to->cgroup = config.want_cgroups ? cgroup_of(task) : 0;
 	BPF_CORE_READ_STR_INTO(&to->comm, task, comm);
@@ -185,7 +185,7 @@ static __always_inline void sample(struct task_struct *task)
 	if (bpf_core_field_exists(struct task_struct, on_cpu) && task->on_cpu) {
 		to->flags |= THREAD_ON_CPU;
 	} else {
-		if (!state && cpu_of(task) == bpf_get_smp_processor_id()) {
+		if (!state && to->cpu == bpf_get_smp_processor_id()) {
 			to->flags |= THREAD_BEHIND;
 			to->last_ran = task->se.exec_start;
 		}

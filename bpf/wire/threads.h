@@ -33,7 +33,8 @@ struct wire_thread {
 	 * known. */
 	__u32 device;
 	__u32 lower;
-	__u32 pad;
+	/* The CPU that it is on, or was on last. */
+	__u32 cpu;
 	__u64 cgroup;
 	/* Of one behind: when it left the CPU, by the clock of its run queue. */
 	__u64 last_ran;

@@ -196,7 +196,7 @@ same_layout!(WireReclaimerKey, pagecache::types::wire_reclaimer_key: cgroup pid 
 same_layout!(WireReclaimer, pagecache::types::wire_reclaimer: count ns max_ns pages);
 same_layout!(WireReadahead, pagecache::types::wire_readahead: calls asked reads wanted faulted mapped);
 same_layout!(WirePath, paths::types::wire_path: calls ns spins spin_ns);
-same_layout!(WireThread, threads::types::wire_thread: pid tid state exit_state flags syscall frames device lower cgroup
+same_layout!(WireThread, threads::types::wire_thread: pid tid state exit_state flags syscall frames device lower cpu cgroup
     last_ran comm);
 same_layout!(Sum, blocked::types::wire_sum: count ns);
 same_layout!(WireWaitsRow, blocked::types::wire_waits_row: all io uninterruptible brief bare before queued_ns events

@@ -1,6 +1,6 @@
 //! Threads as they were found: the mirror of `struct wire_thread`, and what a window of rounds holds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -31,7 +31,7 @@ pub struct WireThread {
     pub frames: u32,
     pub device: u32,
     pub lower: u32,
-    pub pad: u32,
+    pub cpu: u32,
     pub cgroup: u64,
     pub last_ran: u64,
     pub comm: [u8; 16],
@@ -44,6 +44,23 @@ const _: () = assert!(size_of::<WireThread>() == 72);
 pub fn displaced<'a>(round: impl Iterator<Item = &'a WireThread>) -> Option<u32> {
     let behind = round.filter(|thread| thread.flags & BEHIND != 0);
     behind.max_by_key(|thread| thread.last_ran).map(|thread| thread.tid)
+}
+
+/// CPUs on which a thread of this round has been seen.
+///
+/// A round takes some tens of microseconds, in which a CPU may go from one thread to the next, and both were on it when
+/// they were looked at. At one moment there is one: the first that was seen, and the other was about to be.
+#[derive(Debug, Default)]
+pub struct Taken(HashSet<u32>);
+
+impl Taken {
+    /// The thread as it was when the round was at its CPU first.
+    pub fn place(&mut self, mut thread: WireThread) -> WireThread {
+        if thread.flags & ON_CPU != 0 && thread.letter() == 'R' && !self.0.insert(thread.cpu) {
+            thread.flags &= !ON_CPU;
+        }
+        thread
+    }
 }
 
 impl WireThread {
@@ -367,6 +384,15 @@ mod tests {
         let round = [thread(1, BEHIND, 50), thread(2, BEHIND, 70), thread(3, 0, 90), thread(4, ON_CPU, 95)];
         assert_eq!(displaced(round.iter()), Some(2));
         assert_eq!(displaced(round[2..].iter()), None, "the CPU was idle");
+    }
+
+    #[test]
+    fn of_two_threads_on_a_cpu_the_second_waited_for_it() {
+        let thread = |tid, cpu| WireThread { tid, cpu, flags: ON_CPU | KERNEL, ..WireThread::default() };
+        let mut taken = Taken::default();
+        let flags = [thread(1, 0), thread(2, 1), thread(3, 1)].map(|thread| taken.place(thread).flags);
+        assert_eq!(flags, [ON_CPU | KERNEL, ON_CPU | KERNEL, KERNEL]);
+        assert_eq!(Taken::default().place(thread(3, 1)).flags, ON_CPU | KERNEL, "another round");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::probe::skel::threads::{ThreadsSkel, ThreadsSkelBuilder};
 use crate::probe::{cost, preflight};
 use crate::refusal::Refusal;
 use crate::wire::threads::{
-    COMPAT, Call, IN_IOWAIT, KERNEL, NO_STACK, ON_CPU, SYSCALL, Sighting, Tally, WireThread, displaced,
+    COMPAT, Call, IN_IOWAIT, KERNEL, NO_STACK, ON_CPU, SYSCALL, Sighting, Taken, Tally, WireThread, displaced,
 };
 
 use super::Options;
@@ -160,14 +160,17 @@ impl Kernel {
         tally.look_at(now_passed - passed + cut + found.len() as u64);
         // It would be on its CPU, were we not.
         let displaced = displaced(found.iter().flatten().map(|(head, _)| head));
+        let mut taken = Taken::default();
         for record in &found {
             match record {
                 Ok((head, stack)) => {
+                    let head = &taken.place(*head);
                     tally.loss().no_stack += u64::from(head.flags & NO_STACK != 0);
                     match displaced == Some(head.tid) {
                         true => {
                             let flags = (head.flags & !SYSCALL) | ON_CPU;
-                            add(tally, sighting(&WireThread { flags, ..*head }), head.pid, &[]);
+                            let head = taken.place(WireThread { flags, ..*head });
+                            add(tally, sighting(&head), head.pid, &[]);
                         }
                         false => add(tally, sighting(head), head.pid, stack),
                     }
