@@ -54,12 +54,9 @@ pub fn displaced<'a>(round: impl Iterator<Item = &'a WireThread>) -> Option<u32>
 pub struct Taken(HashSet<u32>);
 
 impl Taken {
-    /// The thread as it was when the round was at its CPU first.
-    pub fn place(&mut self, mut thread: WireThread) -> WireThread {
-        if thread.flags & ON_CPU != 0 && thread.letter() == 'R' && !self.0.insert(thread.cpu) {
-            thread.flags &= !ON_CPU;
-        }
-        thread
+    /// Whether the thread has its CPU: it was on one, and none was seen there before.
+    pub fn gives(&mut self, thread: &WireThread) -> bool {
+        thread.flags & ON_CPU != 0 && (thread.letter() != 'R' || self.0.insert(thread.cpu))
     }
 }
 
@@ -390,9 +387,10 @@ mod tests {
     fn of_two_threads_on_a_cpu_the_second_waited_for_it() {
         let thread = |tid, cpu| WireThread { tid, cpu, flags: ON_CPU | KERNEL, ..WireThread::default() };
         let mut taken = Taken::default();
-        let flags = [thread(1, 0), thread(2, 1), thread(3, 1)].map(|thread| taken.place(thread).flags);
-        assert_eq!(flags, [ON_CPU | KERNEL, ON_CPU | KERNEL, KERNEL]);
-        assert_eq!(Taken::default().place(thread(3, 1)).flags, ON_CPU | KERNEL, "another round");
+        let given = [thread(1, 0), thread(2, 1), thread(3, 1)].map(|thread| taken.gives(&thread));
+        assert_eq!(given, [true, true, false]);
+        assert!(Taken::default().gives(&thread(3, 1)), "another round");
+        assert!(!Taken::default().gives(&WireThread { flags: KERNEL, ..thread(3, 1) }), "it was on none");
     }
 
     #[test]

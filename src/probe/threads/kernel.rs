@@ -164,15 +164,14 @@ impl Kernel {
         for record in &found {
             match record {
                 Ok((head, stack)) => {
-                    let head = &taken.place(*head);
                     tally.loss().no_stack += u64::from(head.flags & NO_STACK != 0);
                     match displaced == Some(head.tid) {
                         true => {
                             let flags = (head.flags & !SYSCALL) | ON_CPU;
-                            let head = taken.place(WireThread { flags, ..*head });
-                            add(tally, sighting(&head), head.pid, &[]);
+                            let head = WireThread { flags, ..*head };
+                            add(tally, sighting(&head, taken.gives(&head)), head.pid, &[]);
                         }
-                        false => add(tally, sighting(head), head.pid, stack),
+                        false => add(tally, sighting(head, taken.gives(head)), head.pid, stack),
                     }
                 }
                 Err(_) => tally.loss().damaged += 1,
@@ -277,12 +276,13 @@ fn stats(skel: &ThreadsSkel<'_>, iterates: bool) -> [ProgramStats; 2] {
     [sampler.unwrap_or_default(), bios.unwrap_or_default()]
 }
 
-fn sighting(head: &WireThread) -> Sighting {
+/// What was looked at while it was on a CPU has no call that is known, also where another has that CPU in this round.
+fn sighting(head: &WireThread, on_cpu: bool) -> Sighting {
     let has = |flag| head.flags & flag != 0;
     Sighting {
         comm: head.comm,
         state: head.letter(),
-        on_cpu: Some(has(ON_CPU)),
+        on_cpu: Some(on_cpu),
         in_iowait: Some(has(IN_IOWAIT)),
         call: match () {
             () if has(KERNEL) => Call::None,
