@@ -2,34 +2,32 @@
 /*
  * Time off the CPU, by stack: how long tasks sleep, and where.
  *
- *   sched_switch  a task that sleeps leaves its CPU, and one that was woken gets it
- *   iter/task     once at either end of the window: who sleeps at that moment
+ *   sched_switch    a task that sleeps leaves its CPU, and one that was woken gets it
+ *   irq_work_entry  behind that, in the name of the latter, where its stack is to be taken
+ *   iter/task       once at either end of the window: who sleeps at that moment
  *
  * A wait is from the one to the other, without what the kernel's own account (sched_info) says that
- * the task then waited for a CPU, and without the time that its stack took. Each is counted.
+ * the task then waited for a CPU. Each is counted.
  *
- * A stack takes ten times as long as all the rest, and its user's side can be taken only by the
- * task itself as it leaves, before it is known how long it will sleep. So chance decides, twice.
+ * A stack takes ten times as long as all the rest, so that chance decides which waits have theirs:
+ * as a wait ends, in proportion to its length. Each then stands for the same time, which is the
+ * least that shares of time can scatter; those above the threshold, which follows from the budget,
+ * are taken for sure.
  *
- * As the task leaves: in proportion to how long it slept at most of late. Both sides are taken.
+ * But at the switch the task's memory of user mode is not mapped yet, and from outside of it the
+ * kernel leaves all frames out that are in its section of functions that wait (mutexes as well). So
+ * a record is written to a ring of perf's which wants to wake its reader with each. That is done in
+ * an interrupt of its own CPU (irq_work), which comes as soon as the switch is over and interrupts
+ * are on again, in the name of the task and before it has done anything else. There both sides are
+ * taken. Nobody reads that ring, and it has no end.
  *
- * As it gets back: where it slept so much longer than that (SECOND times) that it would have to
- * stand for too many. Only the kernel's side can be had then; the task has not run yet.
+ * Two other ways were built and measured. Both sides as the task goes to sleep, by how long it
+ * slept of late: of one that slept for 200 us to 40 ms by turns the shares were off by up to 60
+ * points at 0.1 % of a CPU. The kernel's side alone: half of the price, and no user's side.
  *
- * Above a threshold, which follows from the budget, a wait is sure to be taken; it is the one of
- * when the task left, for the one of later depends on what was chosen meanwhile. Whichever of the
- * two it was, a wait counts for as many as it was unlikely in all: that keeps sums right on average
- * whatever a task does next, and the second chance keeps one of a task that has slept much longer
- * than ever from counting for thousands. A second chance for every wait, which was there first,
- * left a quarter of what tasks slept without the user's side, and none of that was needed.
- *
- * Two simpler ways were measured beside it. Stacks at the end alone (want_user is 0) need no guess
- * and take half of the time, but have no user's side at all. Chance at the beginning alone made two
- * and a half times of what tasks slept that sleep for microseconds and now and then for
- * milliseconds.
- *
- * Interrupts are off in all of this, and the lock of a run queue is held: nothing here allocates.
- * That is why who sleeps is in a table made in advance, and not in storage of its task.
+ * Interrupts are off in all of this, and in sched_switch the lock of a run queue is held: nothing
+ * here allocates. That is why who sleeps is in a table made in advance, and not in storage of its
+ * task.
  */
 
 /* One object serves every kernel: 5.10 has no compare-and-swap. */
@@ -65,10 +63,19 @@ static __always_inline int kind_of(struct task_struct *task, __u32 state)
 	return config.want_io ? -1 : 0;
 }
 
+/* A ring of perf's for each CPU that is on, of which only the interrupt counts. User space sets the
+ * size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} kicks SEC(".maps");
+
 static __always_inline struct wire_sleeper *sleeper_of(struct wire_waits_row *row,
 						       struct task_struct *task)
 {
-	struct wire_sleeper *sleeper, new = {.longest = MOST_THRESHOLD};
+	struct wire_sleeper *sleeper, new = {};
 	__u32 tid = task->pid;
 
 	sleeper = bpf_map_lookup_elem(&sleepers, &tid);
@@ -103,6 +110,15 @@ static __always_inline __u64 run_delay_of(struct task_struct *task)
 	return task->sched_info.run_delay;
 }
 
+#define SLEEPER_KIND (WAIT_IO | WAIT_UNINTERRUPTIBLE)
+
+/* The name of a task, which may not be the current one, for its stack. */
+static __always_inline void name(struct wait_scratch *s, struct task_struct *task)
+{
+	__builtin_memset(s->wait.stack.comm, 0, sizeof(s->wait.stack.comm));
+	BPF_CORE_READ_STR_INTO(&s->wait.stack.comm, task, comm);
+}
+
 /* How long a task has slept of the time since it left its CPU: neither on one since, nor waiting.
  */
 static __always_inline __u64 slept(struct task_struct *task, struct wire_sleeper *sleeper,
@@ -114,39 +130,34 @@ static __always_inline __u64 slept(struct task_struct *task, struct wire_sleeper
 	return awake < since ? since - awake : 0;
 }
 
-static __always_inline __u64 chance_kept(struct wire_sleeper *sleeper)
-{
-	return sleeper->chance >= SURE - 1 ? SURE : sleeper->chance;
-}
-
 /*
  * The task has run since, and that it got a CPU had no event: there are machines where the kernel
  * tells of no switch from some of its tasks, and runs that it skips. How long it slept is known all
- * the same, and to whom that goes where the stack was taken before.
+ * the same; where, nobody knows any more.
  */
-static __always_inline void end_unseen(struct wire_waits_row *row, struct task_struct *task,
-				       struct wire_sleeper *sleeper, __u64 now)
+static __always_inline void end_unseen(struct wire_waits_row *row, __u32 cpu,
+				       struct task_struct *task, struct wire_sleeper *sleeper,
+				       __u64 now)
 {
-	__u64 took = slept(task, sleeper, now - sleeper->began), weight = 256;
+	struct taken taken = {
+	    .took = slept(task, sleeper, now - sleeper->began),
+	    .chance = SURE,
+	};
+	struct wait_scratch *s;
 
 	sleeper->began = 0;
 	row->unmatched++;
-	count(row, sleeper->flags, took);
-	if (took < config.least_ns) {
-		sum_up(&row->brief, 1, took);
+	count(row, sleeper->flags, taken.took);
+	if (taken.took < config.least_ns) {
+		sum_up(&row->brief, 1, taken.took);
 		return;
 	}
-	sum_up(&sleeper->all, 1, took);
-	/* There is no second chance. */
-	if (took < sleeper->threshold) {
-		if (!(sleeper->flags & SLEEPER_CHOSEN))
-			return;
-		weight = weight_of(chance_kept(sleeper));
-	}
-	if (sleeper->flags & SLEEPER_STACK)
-		credit(&sleeper->key, weight, took * weight >> 8);
-	else
-		sum_up(&row->bare, weight >> 8, took * weight >> 8);
+	sum_up(&sleeper->all, 1, taken.took);
+	s = bpf_map_lookup_elem(&wait_scratch, &cpu);
+	if (!s)
+		return;
+	name(s, task);
+	go_bare(row, s, task->tgid, sleeper->flags & SLEEPER_KIND, taken);
 }
 
 /* A task ends; its number may be given to another. */
@@ -163,12 +174,10 @@ static __always_inline void forget(struct wire_waits_row *row, struct task_struc
 }
 
 /* The current task leaves its CPU to sleep. */
-static __always_inline void fall_asleep(void *ctx, struct wire_waits_row *row, __u32 cpu,
+static __always_inline void fall_asleep(struct wire_waits_row *row, __u32 cpu,
 					struct task_struct *task, __u32 state, __u64 now)
 {
 	struct wire_sleeper *sleeper;
-	__u32 flags;
-	__u64 threshold, chance = 0, began = now;
 	int kind;
 
 	if (state & TASK_DEAD) {
@@ -185,38 +194,11 @@ static __always_inline void fall_asleep(void *ctx, struct wire_waits_row *row, _
 	if (!sleeper)
 		return;
 	if (unlikely(sleeper->began))
-		end_unseen(row, task, sleeper, now);
-	flags = kind;
-	begin_period(row, now);
-	threshold = threshold_of(row);
-	sleeper->threshold = threshold;
-	if (config.want_user) {
-		chance = chance_of(sleeper->longest, threshold);
-		if (is_lucky(chance))
-			flags |= SLEEPER_CHOSEN;
-	}
-	if (flags & SLEEPER_CHOSEN && !is_over_budget(row, sleeper->longest)) {
-		struct wait_scratch *s = bpf_map_lookup_elem(&wait_scratch, &cpu);
-
-		if (s) {
-			row->stacks++;
-			if (take_current(ctx, row, task, s, kind)) {
-				sleeper->key = s->key;
-				flags |= SLEEPER_STACK;
-			} else {
-				row->full++;
-			}
-			began = bpf_ktime_get_ns();
-			spend(row, began - now);
-		}
-	}
-	sleeper->chance = chance >= SURE ? SURE - 1 : chance;
-	sleeper->flags = flags;
+		end_unseen(row, cpu, task, sleeper, now);
+	sleeper->flags = kind;
 	sleeper->run_delay = run_delay_of(task);
 	sleeper->ran = task->se.sum_exec_runtime;
-	/* What its stack took is none of its wait, or those that were chosen would be longer ones.
-	 */
-	sleeper->began = began;
+	sleeper->began = now;
 }
 
 /* How long a task that gets the CPU now has waited for one since it was woken. */
@@ -234,12 +216,11 @@ static __always_inline __u64 queued_for(struct task_struct *task, struct wire_sl
 	return since && clock > since ? delay + (clock - since) : delay;
 }
 
-/* The kernel's side of a task that does not run; 0: no room for it. */
-static __always_inline int take_other(struct wire_waits_row *row, struct task_struct *task,
-				      struct wait_scratch *s, __u32 flags)
+/* The kernel's side of a task that does not run; enum stack_flags. */
+static __always_inline __u32 take_other(struct task_struct *task, struct wait_scratch *s)
 {
 	long kernel = bpf_get_task_stack(task, s->wait.stack.ips, STACK_BYTES, 0);
-	__u32 work = 0;
+	__u32 flags = 0, work = 0;
 
 	if (kernel < 0) {
 		flags |= STACK_KERNEL_FAILED;
@@ -257,89 +238,104 @@ static __always_inline int take_other(struct wire_waits_row *row, struct task_st
 	}
 	s->wait.stack.kernel_frames = kernel / sizeof(__u64);
 	s->wait.stack.user_frames = work;
-	__builtin_memset(s->wait.stack.comm, 0, sizeof(s->wait.stack.comm));
-	BPF_CORE_READ_STR_INTO(&s->wait.stack.comm, task, comm);
-	return keep(row, s, task->tgid, flags);
+	name(s, task);
+	return flags;
 }
 
-#define SLEEPER_KIND (WAIT_IO | WAIT_UNINTERRUPTIBLE)
-
-/* How much less likely than in proportion to its length a wait may be. */
-#define SECOND 4
-
-/* The longest sleep of late: each shorter one makes it a little less. */
-static __always_inline void remember(struct wire_sleeper *sleeper, __u64 took)
+/* The stack is all there; 0: the table has no room for it. */
+static __always_inline int settle(struct wire_waits_row *row, struct wait_scratch *s, __u32 pid,
+				  __u32 flags, struct taken taken)
 {
-	__u64 longest = sleeper->longest;
+	if (keep(row, s, pid, flags)) {
+		credit(&s->key, taken);
+		return 1;
+	}
+	row->full++;
+	sum_up(&row->bare, weight_of(taken.chance) >> 8, stands_for(taken));
+	return 0;
+}
 
-	/* MOST_THRESHOLD: the first one. */
-	if (took < longest && longest < MOST_THRESHOLD)
-		took = longest - (longest - took) / 16;
-	sleeper->longest = took < MOST_THRESHOLD ? took : MOST_THRESHOLD - 1;
+/* The interrupt did not come, or too late. */
+static __always_inline void lose_half(struct wire_waits_row *row, __u32 cpu,
+				      struct task_struct *task)
+{
+	struct taken taken = {.took = row->half_took, .chance = row->half_chance};
+	struct wait_scratch *s = bpf_map_lookup_elem(&wait_scratch, &cpu);
+
+	row->half_tid = 0;
+	row->uninterrupted++;
+	if (!s)
+		return;
+	name(s, task);
+	go_bare(row, s, BPF_CORE_READ(task, tgid), row->half_flags, taken);
+}
+
+/* Has its stack taken as soon as the task runs; 0: that cannot be. */
+static __always_inline int ask_for_stack(void *ctx, struct wire_waits_row *row,
+					 struct task_struct *task, __u32 flags, struct taken taken,
+					 __u64 now)
+{
+	__u64 nothing = 0;
+
+	if (bpf_perf_event_output(ctx, &kicks, BPF_F_CURRENT_CPU, &nothing, sizeof(nothing))) {
+		row->uninterrupted++;
+		return 0;
+	}
+	row->half_flags = flags;
+	row->half_took = taken.took;
+	row->half_chance = taken.chance;
+	row->half_ended = now;
+	row->half_tid = task->pid;
+	return 1;
 }
 
 /* A task gets the CPU, and has not run yet. */
-static __always_inline void wake_up(struct wire_waits_row *row, __u32 cpu, struct task_struct *task,
-				    __u64 now)
+static __always_inline void wake_up(void *ctx, struct wire_waits_row *row, __u32 cpu,
+				    struct task_struct *task, __u64 now)
 {
-	__u32 tid = task->pid;
+	__u32 tid = task->pid, flags;
 	struct wire_sleeper *sleeper = bpf_map_lookup_elem(&sleepers, &tid);
-	__u64 took, queued, chance, weight, stands_for, spent;
+	struct taken taken;
 	struct wait_scratch *s;
+	__u64 queued, began;
 
 	if (!sleeper || !sleeper->began)
 		return;
-	took = now - sleeper->began;
+	taken.took = now - sleeper->began;
 	sleeper->began = 0;
 	queued = queued_for(task, sleeper);
-	if (queued > took)
-		queued = took;
-	took -= queued;
+	if (queued > taken.took)
+		queued = taken.took;
+	taken.took -= queued;
 	row->queued_ns += queued;
-	count(row, sleeper->flags, took);
-	remember(sleeper, took);
-	if (took < config.least_ns) {
-		sum_up(&row->brief, 1, took);
+	count(row, sleeper->flags, taken.took);
+	if (taken.took < config.least_ns) {
+		sum_up(&row->brief, 1, taken.took);
 		return;
 	}
-	sum_up(&sleeper->all, 1, took);
+	sum_up(&sleeper->all, 1, taken.took);
 	begin_period(row, now);
-	chance = chance_of(took, sleeper->threshold);
-	if (chance < SURE) {
-		__u64 first = chance_kept(sleeper);
-
-		if (config.want_user)
-			chance /= SECOND;
-		if (chance < first)
-			chance = first;
-		/* What is left of it for those that were not chosen; all are, of a sure one. */
-		if (!(sleeper->flags & SLEEPER_CHOSEN) &&
-		    !is_lucky(((chance - first) << 32) / ((SURE - first) | 1)))
-			return;
-	}
-	weight = weight_of(chance);
-	stands_for = took * weight >> 8;
-	if (sleeper->flags & SLEEPER_STACK) {
-		credit(&sleeper->key, weight, stands_for);
+	taken.chance = chance_of(taken.took, threshold_of(row));
+	if (!is_lucky(taken.chance))
 		return;
-	}
 	s = bpf_map_lookup_elem(&wait_scratch, &cpu);
 	if (!s)
 		return;
-	if (is_over_budget(row, took)) {
+	flags = sleeper->flags & SLEEPER_KIND;
+	if (is_over_budget(row)) {
 		row->over++;
-		sum_up(&row->bare, weight >> 8, stands_for);
+		name(s, task);
+		go_bare(row, s, task->tgid, flags, taken);
 		return;
 	}
-	spent = bpf_ktime_get_ns();
+	began = bpf_ktime_get_ns();
 	row->stacks++;
-	if (take_other(row, task, s, sleeper->flags & SLEEPER_KIND)) {
-		credit(&s->key, weight, stands_for);
-	} else {
-		row->full++;
-		sum_up(&row->bare, weight >> 8, stands_for);
+	if (!ask_for_stack(ctx, row, task, flags, taken, now)) {
+		flags |= take_other(task, s);
+		settle(row, s, task->tgid, flags, taken);
 	}
-	spend(row, bpf_ktime_get_ns() - spent);
+	now = bpf_ktime_get_ns();
+	spend(row, now, now - began);
 }
 
 SEC("?tp_btf/sched_switch")
@@ -355,9 +351,12 @@ int BPF_PROG(blocked_switch, int preempted, struct task_struct *from, struct tas
 	if (!row)
 		return 0;
 	row->events++;
+	/* This machine has no interrupt of its own for such work. */
+	if (unlikely(row->half_tid))
+		lose_half(row, cpu, from);
 	now = bpf_ktime_get_ns();
 	if (to->pid)
-		wake_up(row, cpu, to, now);
+		wake_up(ctx, row, cpu, to, now);
 	if (preempted)
 		return 0;
 	/* The task's own word may be another by now, since who wakes it does not wait for this. */
@@ -366,7 +365,44 @@ int BPF_PROG(blocked_switch, int preempted, struct task_struct *from, struct tas
 	else
 		state = state_of(from);
 	if ((__u32)state)
-		fall_asleep(ctx, row, cpu, from, state, now);
+		fall_asleep(row, cpu, from, state, now);
+	return 0;
+}
+
+/* Longer ago the task may have gone on since: where the interrupt does not come at once. */
+#define LATE_NS 1000000
+
+/* Of all interrupts for such work the next one behind a switch. */
+SEC("?tp_btf/irq_work_entry")
+int blocked_goes_on(void *ctx)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct wire_waits_row *row = bpf_map_lookup_elem(&wait_rows, &cpu);
+	struct wait_scratch *s;
+	struct taken taken;
+	__u64 now;
+
+	if (!row || !row->half_tid)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if ((__u32)bpf_get_current_pid_tgid() != row->half_tid || now - row->half_ended > LATE_NS) {
+		lose_half(row, cpu, task);
+		return 0;
+	}
+	row->half_tid = 0;
+	s = bpf_map_lookup_elem(&wait_scratch, &cpu);
+	if (!s)
+		return 0;
+	taken.took = row->half_took;
+	taken.chance = row->half_chance;
+	if (take_current(ctx, row, task, s, row->half_flags)) {
+		credit(&s->key, taken);
+	} else {
+		row->full++;
+		sum_up(&row->bare, weight_of(taken.chance) >> 8, stands_for(taken));
+	}
+	spend(row, now, bpf_ktime_get_ns() - now);
 	return 0;
 }
 
@@ -381,7 +417,7 @@ static __always_inline int is_asleep(struct task_struct *task)
 /* Who sleeps when the window begins has slept since then, as far as it is concerned. */
 static __always_inline void note_sleeper(struct wire_waits_row *row, struct task_struct *task)
 {
-	struct wire_sleeper new = {.longest = MOST_THRESHOLD};
+	struct wire_sleeper new = {};
 	__u32 tid = task->pid;
 	int kind;
 
@@ -408,41 +444,76 @@ static __always_inline void note_sleeper(struct wire_waits_row *row, struct task
 		bpf_map_delete_elem(&sleepers, &tid);
 }
 
-/* A wait that still goes on when the window ends has gone on up to then. */
-static __always_inline void end_open(struct wire_waits_row *row, __u32 place,
-				     struct task_struct *task, struct wire_sleeper *sleeper)
+/* Where one is made; only one look goes on at a time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_asleep);
+} asleep SEC(".maps");
+
+/* Says where the task entered the kernel, by which its user's side can be read from outside. */
+static __always_inline void tell_registers(struct bpf_iter__task *ctx, struct task_struct *task,
+					   const struct wire_stack_key *key, __u64 took)
 {
-	__u64 took = slept(task, sleeper, ended - sleeper->began);
+	const struct pt_regs *registers;
+	struct wire_asleep *to;
+	unsigned long cs = 0;
+	__u32 zero = 0;
+
+	to = bpf_map_lookup_elem(&asleep, &zero);
+	if (!to || !bpf_core_field_exists(struct pt_regs, bp))
+		return;
+	registers = registers_of(task);
+	/* Before FRED (6.9) a word, behind it a part of one. */
+	if (bpf_core_read(&cs, sizeof(cs), &registers->cs) || (cs & 0xffff) != USER_CS ||
+	    bpf_core_read(&to->ip, sizeof(to->ip), &registers->ip) ||
+	    bpf_core_read(&to->sp, sizeof(to->sp), &registers->sp) ||
+	    bpf_core_read(&to->bp, sizeof(to->bp), &registers->bp))
+		return;
+	to->key = *key;
+	to->took = took;
+	to->tid = task->pid;
+	bpf_seq_write(ctx->meta->seq, to, sizeof(*to));
+}
+
+/* A wait that still goes on when the window ends has gone on up to then. */
+static __always_inline void end_open(struct bpf_iter__task *ctx, struct wire_waits_row *row,
+				     __u32 place, struct task_struct *task,
+				     struct wire_sleeper *sleeper)
+{
+	struct taken taken = {
+	    .took = slept(task, sleeper, ended - sleeper->began),
+	    .chance = SURE,
+	};
 	struct wait_scratch *s;
+	__u32 flags;
 
 	sleeper->began = 0;
-	count(row, sleeper->flags, took);
-	if (took < config.least_ns) {
-		sum_up(&row->brief, 1, took);
+	count(row, sleeper->flags, taken.took);
+	if (taken.took < config.least_ns) {
+		sum_up(&row->brief, 1, taken.took);
 		return;
 	}
-	sum_up(&sleeper->all, 1, took);
-	if (sleeper->flags & SLEEPER_STACK) {
-		credit(&sleeper->key, 256, took);
-		return;
-	}
+	sum_up(&sleeper->all, 1, taken.took);
 	s = bpf_map_lookup_elem(&wait_scratch, &place);
+	if (!s)
+		return;
+	flags = sleeper->flags & SLEEPER_KIND;
 	/* One that was woken since has another stack by now. */
-	if (!s || !config.budget_ns || !is_asleep(task)) {
-		sum_up(&row->bare, 1, took);
+	if (!config.budget_ns || !is_asleep(task)) {
+		name(s, task);
+		go_bare(row, s, task->tgid, flags, taken);
 		return;
 	}
 	row->stacks++;
-	if (take_other(row, task, s, sleeper->flags & SLEEPER_KIND)) {
-		credit(&s->key, 256, took);
-	} else {
-		row->full++;
-		sum_up(&row->bare, 1, took);
-	}
+	flags |= take_other(task, s);
+	if (settle(row, s, task->tgid, flags, taken) && flags & WAIT_NO_USER)
+		tell_registers(ctx, task, &s->key, taken.took);
 }
 
-static __always_inline void end_sleeper(struct wire_waits_row *row, __u32 place,
-					struct task_struct *task)
+static __always_inline void end_sleeper(struct bpf_iter__task *ctx, struct wire_waits_row *row,
+					__u32 place, struct task_struct *task)
 {
 	__u32 tid = task->pid;
 	struct wire_sleeper *sleeper = bpf_map_lookup_elem(&sleepers, &tid);
@@ -450,7 +521,7 @@ static __always_inline void end_sleeper(struct wire_waits_row *row, __u32 place,
 	if (!sleeper)
 		return;
 	if (sleeper->began && sleeper->began < ended)
-		end_open(row, place, task, sleeper);
+		end_open(ctx, row, place, task, sleeper);
 	if (sleeper->all.count)
 		name_waits_of(row, task, sleeper->all.count, sleeper->all.ns);
 	sleeper->all.count = 0;
@@ -471,7 +542,7 @@ int blocked_look(struct bpf_iter__task *ctx)
 	if (!row)
 		return 0;
 	if (ended)
-		end_sleeper(row, place, task);
+		end_sleeper(ctx, row, place, task);
 	else
 		note_sleeper(row, task);
 	return 0;

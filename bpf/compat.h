@@ -190,6 +190,22 @@ static __always_inline struct kthread *kthread_of(struct task_struct *task)
 	return BPF_CORE_READ((struct task_struct___kthread *)task, set_child_tid);
 }
 
+/* THREAD_SIZE of x86-64. */
+#define THREAD_BYTES 16384
+
+/*
+ * Where a thread that is not on a CPU entered the kernel. The helper came with dd6e10fbd9fb (5.15).
+ * Before, there is nothing between the registers and the end of the stack: the padding came with
+ * FRED (6.9).
+ */
+static __always_inline const struct pt_regs *registers_of(struct task_struct *task)
+{
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
+		return (const struct pt_regs *)bpf_task_pt_regs(task);
+	return (const void *)((__u64)BPF_CORE_READ(task, stack) + THREAD_BYTES -
+			      bpf_core_type_size(struct pt_regs));
+}
+
 static __always_inline __u32 fua_flag(void)
 {
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_FUA);

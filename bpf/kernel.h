@@ -154,13 +154,20 @@ struct aio_kiocb {
 
 /* x86-64: where a system call's arguments are, the fourth and the first three. */
 struct pt_regs {
+	unsigned long bp;
 	unsigned long r10;
 	unsigned long dx;
 	unsigned long si;
 	unsigned long di;
 	/* The number of the system call; -1 where something else led into the kernel. */
 	unsigned long orig_ax;
+	unsigned long ip;
+	unsigned long cs;
+	unsigned long sp;
 } CORE;
+
+/* User mode of 64 bits: __USER_CS of x86-64, a macro. */
+#define USER_CS 0x33
 
 struct timespec64 {
 	__s64 tv_sec;
@@ -371,8 +378,16 @@ struct bpf_perf_event_data {
 	__u64 sample_period;
 } CORE;
 
+struct seq_file;
+
+/* Where an iterator writes to. */
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} CORE;
+
 /* `task` is NULL behind the last one. */
 struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
 	struct task_struct *task;
 } CORE;
 

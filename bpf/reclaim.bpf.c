@@ -70,8 +70,9 @@ static __always_inline void take(void *ctx, struct wire_waits_row *row, __u32 pl
 				 __u64 took, __u64 now)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	__u32 flags = (kind + 1) << WAIT_RECLAIM_SHIFT;
+	struct taken taken = {.took = took};
 	struct wait_scratch *s;
-	__u64 chance, weight;
 
 	sum_up(&row->all, 1, took);
 	if (took < config.least_ns) {
@@ -80,26 +81,26 @@ static __always_inline void take(void *ctx, struct wire_waits_row *row, __u32 pl
 	}
 	name_waits_of(row, task, 1, took);
 	begin_period(row, now);
-	chance = chance_of(took, threshold_of(row));
-	if (!is_lucky(chance))
+	taken.chance = chance_of(took, threshold_of(row));
+	if (!is_lucky(taken.chance))
 		return;
-	weight = weight_of(chance);
 	s = bpf_map_lookup_elem(&wait_scratch, &place);
 	if (!s)
 		return;
-	if (is_over_budget(row, took)) {
+	if (is_over_budget(row)) {
 		row->over++;
-		sum_up(&row->bare, weight >> 8, took * weight >> 8);
+		bpf_get_current_comm(s->wait.stack.comm, sizeof(s->wait.stack.comm));
+		go_bare(row, s, bpf_get_current_pid_tgid() >> 32, flags, taken);
 		return;
 	}
 	row->stacks++;
-	if (take_current(ctx, row, task, s, (kind + 1) << WAIT_RECLAIM_SHIFT)) {
-		credit(&s->key, weight, took * weight >> 8);
+	if (take_current(ctx, row, task, s, flags)) {
+		credit(&s->key, taken);
 	} else {
 		row->full++;
-		sum_up(&row->bare, weight >> 8, took * weight >> 8);
+		sum_up(&row->bare, weight_of(taken.chance) >> 8, stands_for(taken));
 	}
-	spend(row, bpf_ktime_get_ns() - now);
+	spend(row, now, bpf_ktime_get_ns() - now);
 }
 
 static __always_inline int end(void *ctx, __u32 program, __u32 kind, int is_known)

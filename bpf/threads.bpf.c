@@ -89,22 +89,6 @@ static __always_inline int is_asleep(__u32 state)
 	return !(state & TASK_RTLOCK_WAIT);
 }
 
-/* THREAD_SIZE of x86-64. */
-#define THREAD_BYTES 16384
-
-/*
- * Where a thread that is not on a CPU entered the kernel. The helper came with dd6e10fbd9fb (5.15).
- * Before, there is nothing between the registers and the end of the stack: the padding came with
- * FRED (6.9).
- */
-static __always_inline const struct pt_regs *registers_of(struct task_struct *task)
-{
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
-		return (const struct pt_regs *)bpf_task_pt_regs(task);
-	return (const void *)((__u64)BPF_CORE_READ(task, stack) + THREAD_BYTES -
-			      bpf_core_type_size(struct pt_regs));
-}
-
 /* The system call that a thread is in. Of one on a CPU the registers are of its last entry, and
  * whether it has left the kernel since nobody can tell. */
 static __always_inline void note_syscall(struct task_struct *task, struct wire_thread *to)

@@ -99,46 +99,64 @@ static __always_inline void sum_up(struct wire_sum *sum, __u64 count, __u64 ns)
 /* Far beyond what any budget asks for. */
 #define MOST_THRESHOLD (1ull << 32)
 /* Of a period's budget, when the load is suddenly another: then the rest of the period has no
- * stacks. */
-#define MOST_BUDGETS 4
+ * stacks. The threshold is a thousand times higher long before. */
+#define MOST_BUDGETS 16
 
-/* A new period: more may be sampled, or less. */
+static __always_inline void set_threshold(struct wire_waits_row *row, __u64 threshold)
+{
+	row->threshold = threshold < MOST_THRESHOLD ? threshold : MOST_THRESHOLD;
+	if (row->most_threshold < row->threshold)
+		row->most_threshold = row->threshold;
+}
+
+/*
+ * A new period. The threshold goes up by what the last one overspent, and comes down by a quarter
+ * at most, or half after one without a stack: what a stack stands for must not change much, or
+ * estimates would scatter more than so many need to.
+ */
 static __always_inline void begin_period(struct wire_waits_row *row, __u64 now)
 {
-	if (now - row->period_began < config.period_ns)
+	__u64 since = now - row->period_began, threshold = row->threshold;
+	__u64 budget = config.budget_ns | 1, spent = row->period_ns, empty;
+
+	if (since < config.period_ns)
 		return;
+	/* Neither product is beyond 63 bits: a period's stacks take MOST_BUDGETS and a little. */
+	if (spent > budget)
+		threshold = threshold * spent / budget | LEAST_THRESHOLD;
+	else
+		threshold -= threshold / 4 * (budget - spent) / budget;
+	/* Of periods in which nobody waited nothing can be learned, but that it may be too high. */
+	empty = since / (config.period_ns | 1) + !spent;
+	threshold = empty < 64 ? threshold >> empty / 2 : 0;
+	set_threshold(row, threshold < LEAST_THRESHOLD ? 0 : threshold);
 	row->period_began = now;
-	if (row->period_ns < config.budget_ns / 2)
-		row->threshold = row->threshold > LEAST_THRESHOLD ? row->threshold / 2 : 0;
 	row->period_ns = 0;
-	row->raise_at = config.budget_ns;
+	row->raise_at = 0;
 }
 
-/* Long waits are few, and would be missed most: they may overspend once more. */
-static __always_inline int is_over_budget(struct wire_waits_row *row, __u64 length)
+static __always_inline int is_over_budget(struct wire_waits_row *row)
 {
-	__u64 most = length >= config.period_ns / 2 ? 2 * MOST_BUDGETS : MOST_BUDGETS;
-
-	return row->period_ns >= most * config.budget_ns;
+	return row->period_ns >= MOST_BUDGETS * config.budget_ns;
 }
 
-/* What a stack took; the threshold goes up each time that another budget is spent within a period.
- */
-static __always_inline void spend(struct wire_waits_row *row, __u64 ns)
+/* What a stack took. Where that runs ahead of the part of the period that is over by a whole
+ * budget, the load is another than before: the threshold doubles at once, and with each further
+ * eighth. */
+static __always_inline void spend(struct wire_waits_row *row, __u64 now, __u64 ns)
 {
-	__u64 threshold = row->threshold;
+	__u64 budget = config.budget_ns, gone = now - row->period_began;
 
 	row->stack_ns += ns;
 	row->period_ns += ns;
-	if (row->period_ns < row->raise_at)
+	if (gone > config.period_ns)
+		gone = config.period_ns;
+	/* In 1024ths of a period: the product has room. */
+	gone = budget * ((gone << 10) / (config.period_ns | 1)) >> 10;
+	if (row->period_ns < row->raise_at || row->period_ns < budget + gone)
 		return;
-	row->raise_at += config.budget_ns;
-	if (threshold < MOST_THRESHOLD)
-		row->threshold = threshold < LEAST_THRESHOLD ? LEAST_THRESHOLD : 2 * threshold;
-	if (row->threshold > MOST_THRESHOLD)
-		row->threshold = MOST_THRESHOLD;
-	if (row->most_threshold < row->threshold)
-		row->most_threshold = row->threshold;
+	row->raise_at = row->period_ns + budget / 8;
+	set_threshold(row, row->threshold < LEAST_THRESHOLD ? LEAST_THRESHOLD : 2 * row->threshold);
 }
 
 /* From where on every wait has its stack. */
@@ -151,6 +169,12 @@ static __always_inline __u64 threshold_of(struct wire_waits_row *row)
 #define SURE (1ull << 32)
 /* At most for so many waits one may stand. */
 #define MOST_WEIGHT (1u << 16)
+
+/* A wait that was taken: how long it was, and how likely it was to be. */
+struct taken {
+	__u64 took;
+	__u64 chance;
+};
 
 /* In proportion to a length: how likely it is taken. */
 static __always_inline __u64 chance_of(__u64 length, __u64 threshold)
@@ -175,18 +199,29 @@ static __always_inline __u64 weight_of(__u64 chance)
 	return chance >= SURE ? 256 : (256ull << 32) / (chance | 1);
 }
 
-/* The time goes to a stack that was kept. */
-static __always_inline int credit(const struct wire_stack_key *key, __u64 waits, __u64 ns)
+static __always_inline __u64 stands_for(struct taken taken)
+{
+	return taken.took * weight_of(taken.chance) >> 8;
+}
+
+/* A wait goes to a stack that was kept. */
+static __always_inline int credit(const struct wire_stack_key *key, struct taken taken)
 {
 	struct wire_wait_stack *stack = bpf_map_lookup_elem(&wait_stacks, key);
+	__u64 ns = stands_for(taken), square;
 
 	if (!stack)
 		return 0;
-	__sync_fetch_and_add(&stack->waits, waits);
+	__sync_fetch_and_add(&stack->waits, weight_of(taken.chance));
 	__sync_fetch_and_add(&stack->ns, ns);
 	__sync_fetch_and_add(&stack->samples, 1);
-	if (waits == 256)
+	if (taken.chance >= SURE) {
 		__sync_fetch_and_add(&stack->sure_ns, ns);
+		return 1;
+	}
+	/* The part in 1024ths: the square of a time that is not sure has 48 bits. */
+	square = (ns >> 8) * (ns >> 8);
+	__sync_fetch_and_add(&stack->squares, square * ((SURE - taken.chance) >> 22) >> 10);
 	return 1;
 }
 
@@ -223,24 +258,18 @@ static __always_inline void name_waits_of(struct wire_waits_row *row, struct tas
 	name_waits(row, &process, count, ns);
 }
 
-/* Gives the stack that was taken its place in the table; 0: there is no room. */
-static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch *s, __u32 pid,
-				__u32 flags)
+/* Gives the stack its place in the table; 0: there is no room. */
+static __always_inline int place(struct wire_waits_row *row, struct wait_scratch *s)
 {
 	struct wire_wait_process process = {};
 
-	/* Before the hash, behind which they are read anew: the verifier would go through it once
-	 * for each combination of flags that it knows. */
-	s->key.pid = pid;
-	s->key.flags = flags;
-	hash_task_stack(&s->wait.stack, &s->key);
-	barrier();
 	if (bpf_map_lookup_elem(&wait_stacks, &s->key))
 		return 1;
 	s->wait.waits = 0;
 	s->wait.ns = 0;
 	s->wait.samples = 0;
 	s->wait.sure_ns = 0;
+	s->wait.squares = 0;
 	/* Another CPU may have been first. */
 	if (bpf_map_update_elem(&wait_stacks, &s->key, &s->wait, BPF_NOEXIST) &&
 	    !bpf_map_lookup_elem(&wait_stacks, &s->key))
@@ -253,14 +282,44 @@ static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch 
 	return 1;
 }
 
+/* The same of the stack that was taken. */
+static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch *s, __u32 pid,
+				__u32 flags)
+{
+	/* Before the hash, behind which they are read anew: the verifier would go through it once
+	 * for each combination of flags that it knows. */
+	s->key.pid = pid;
+	s->key.flags = flags;
+	hash_task_stack(&s->wait.stack, &s->key);
+	barrier();
+	return place(row, s);
+}
+
+/* A wait that should have a stack and cannot: it stands with its process without one, so that the
+ * stacks of others do not have to stand for it. `s` knows the name of its thread. */
+static __always_inline void go_bare(struct wire_waits_row *row, struct wait_scratch *s, __u32 pid,
+				    __u32 flags, struct taken taken)
+{
+	sum_up(&row->bare, weight_of(taken.chance) >> 8, stands_for(taken));
+	/* Without a budget nobody asks for stacks. */
+	if (!config.budget_ns)
+		return;
+	s->wait.stack.kernel_frames = 0;
+	s->wait.stack.user_frames = 0;
+	s->key.pid = pid;
+	s->key.flags = flags | WAIT_NO_STACK;
+	/* A name is as good as a hash of it. */
+	__builtin_memcpy(s->key.hash, s->wait.stack.comm, sizeof(s->key.hash));
+	if (place(row, s))
+		credit(&s->key, taken);
+}
+
 /* Takes both stacks of the current task, which `task` is; 0: they found no room. */
 static __always_inline int take_current(void *ctx, struct wire_waits_row *row,
 					struct task_struct *task, struct wait_scratch *s,
 					__u32 flags)
 {
-	flags |= take_task_stack(ctx, task, &s->wait.stack, config.want_user);
-	if (!config.want_user && !(flags & STACK_KTHREAD))
-		flags |= WAIT_NO_USER;
+	flags |= take_task_stack(ctx, task, &s->wait.stack, 1);
 	return keep(row, s, bpf_get_current_pid_tgid() >> 32, flags);
 }
 

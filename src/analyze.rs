@@ -25,6 +25,7 @@ pub mod pagecache;
 pub mod parts;
 pub mod profile;
 pub mod queues;
+mod scatter;
 pub mod stacks;
 pub mod stage;
 pub mod submits;

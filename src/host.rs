@@ -36,6 +36,7 @@ pub mod pressure;
 pub mod processes;
 pub mod rights;
 pub mod select;
+pub mod sleeping;
 pub mod smt;
 pub mod syscalls;
 pub mod threads;

@@ -14,6 +14,7 @@ pub mod generator;
 pub mod groups;
 pub mod held;
 pub mod interrupts;
+mod kicks;
 pub mod latency;
 mod layers;
 mod libbpf;

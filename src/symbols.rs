@@ -31,6 +31,7 @@ pub(crate) use place::by_label;
 pub use scheduler::Scheduler;
 
 use crate::envelope::Missing;
+use crate::host::block;
 use crate::host::mapped::{MappedFile, open_regular};
 use child::Bounds;
 use files::{Failures, Files, Known};
@@ -63,6 +64,8 @@ pub struct Names {
     pub missing: Vec<Missing>,
     /// What stands for a process above, where it ran several programs.
     pub programs: Programs,
+    /// Disks by their numbers.
+    pub disks: BTreeMap<(u32, u32), String>,
 }
 
 impl Names {
@@ -88,6 +91,11 @@ impl Names {
     pub fn place(&self, pid: u32, address: u64) -> Option<&Place> {
         self.places.get(&(pid, address))
     }
+}
+
+fn disks() -> BTreeMap<(u32, u32), String> {
+    let all = block::by_number(Path::new("/"));
+    all.into_iter().map(|(number, (name, _))| (number, name)).collect()
 }
 
 /// A file of this machine.
@@ -161,7 +169,8 @@ impl Symbolizer {
     /// kept of it names its addresses. No address is dropped: the last resorts are `[file]+0x1234`, a place in a file
     /// that has no symbol there, and `[unknown]`, where no code was mapped.
     pub fn names(&self, addresses: &Addresses) -> Names {
-        let mut names = Names { programs: addresses.maps.programs().clone(), ..Names::default() };
+        let mut names =
+            Names { programs: addresses.maps.programs().clone(), disks: disks(), ..Names::default() };
         self.kernel(&addresses.kernel, &mut names);
         if !addresses.user.is_empty() {
             self.user(addresses, &mut names);

@@ -10,9 +10,10 @@ enum wire_wait_flags {
 	WAIT_IO = 16,
 	/* No signal wakes it (state D), and it is no idle kernel thread. */
 	WAIT_UNINTERRUPTIBLE = 32,
-	/* It was known only at its end that this wait was to have a stack: there the user side is
-	   not at hand. */
+	/* There is a user's side, and it was not taken. */
 	WAIT_NO_USER = 64,
+	/* Neither side was. */
+	WAIT_NO_STACK = 128,
 	/* Of reclaim: enum wire_reclaim_kind + 1, from this bit on. */
 	WAIT_RECLAIM_SHIFT = 8,
 };
@@ -29,18 +30,15 @@ struct wire_waits_config {
 	__u32 want_io;
 	/* Our own threads as well. */
 	__u32 want_ours;
-	/* The user's side of stacks. */
-	__u32 want_user;
 	/* The fourth argument of sched_switch is the state in which the task leaves (5.18). */
 	__u32 has_state;
-	__u32 pad;
 	/* Shorter ones have no stacks. */
 	__u64 least_ns;
 	/* What the stacks of a CPU may take of each period. */
 	__u64 budget_ns;
 	__u64 period_ns;
 };
-_Static_assert(sizeof(struct wire_waits_config) == 56, "wire_waits_config");
+_Static_assert(sizeof(struct wire_waits_config) == 48, "wire_waits_config");
 
 /* Waits of one kind, ended. */
 struct wire_sum {
@@ -87,7 +85,15 @@ struct wire_waits_row {
 	__u64 raise_at;
 	/* Waits whose process found no room in its table. */
 	__u64 unnamed;
-	__u64 pad[5];
+	/* Stacks for which no interrupt came: without a user's side, or without both. */
+	__u64 uninterrupted;
+	/* A wait whose stack is to come: whose (0: none), its kind, how long it was, how likely it
+	   was to be taken in parts of 2^32, and when it ended. */
+	__u32 half_tid;
+	__u32 half_flags;
+	__u64 half_took;
+	__u64 half_chance;
+	__u64 half_ended;
 };
 _Static_assert(sizeof(struct wire_waits_row) == 256, "wire_waits_row");
 
@@ -98,11 +104,14 @@ struct wire_wait_stack {
 	__u64 ns;
 	/* Of the time: waits that were sure to have a stack, which is no estimate. */
 	__u64 sure_ns;
-	/* Waits that are in it; of one whose end nobody has seen there is none yet. */
+	/* How far `ns` may be off: the variance of a sum in which a wait has its chance, the sum of
+	   (1 - chance) times what it stands for squared, in units of 65,536 ns^2. */
+	__u64 squares;
+	/* Waits that are in it. */
 	__u64 samples;
 	struct wire_task_stack stack;
 };
-_Static_assert(sizeof(struct wire_wait_stack) == 56 + 16 * STACK_FRAMES, "wire_wait_stack");
+_Static_assert(sizeof(struct wire_wait_stack) == 64 + 16 * STACK_FRAMES, "wire_wait_stack");
 
 /* Threads of one name in a process, whose waits that may have stacks are summed up exactly. */
 struct wire_wait_process {
@@ -118,30 +127,33 @@ struct wire_sleeper {
 	/* How long it had waited for CPUs until then, and been on them, all in all. */
 	__u64 run_delay;
 	__u64 ran;
-	/* How long it slept at most, of late. */
-	__u64 longest;
-	/* From where on its wait is sure to have a stack, as of when it left. */
-	__u64 threshold;
 	/* Its waits that have ended and may have had a stack. */
 	struct wire_sum all;
-	/* Where SLEEPER_STACK is set. */
-	struct wire_stack_key key;
-	/* How likely a stack was taken, in parts of 2^32; 2^32 - 1 stands for all. */
-	__u32 chance;
 	/* enum wire_sleeper_flags, with the flags of its wait. */
 	__u32 flags;
 	/* Whose thread it is, and what that was called when it was first seen. */
 	struct wire_wait_process process;
-	__u32 pad;
 };
-_Static_assert(sizeof(struct wire_sleeper) == 112, "wire_sleeper");
+_Static_assert(sizeof(struct wire_sleeper) == 64, "wire_sleeper");
 
 enum wire_sleeper_flags {
-	SLEEPER_STACK = 1 << 16,
-	/* By chance it was to have one. */
-	SLEEPER_CHOSEN = 1 << 17,
 	/* It slept already when the window began. */
-	SLEEPER_BEFORE = 1 << 18,
+	SLEEPER_BEFORE = 1 << 16,
 };
+
+/* Who sleeps at the end of the window: a record of its own, since its user's side can be read only
+ * from outside. */
+struct wire_asleep {
+	/* The stack that its wait was added to, without a user's side. */
+	struct wire_stack_key key;
+	__u64 took;
+	/* Where it entered the kernel. */
+	__u64 ip;
+	__u64 sp;
+	__u64 bp;
+	__u32 tid;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct wire_asleep) == 64, "wire_asleep");
 
 #endif

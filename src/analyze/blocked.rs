@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::scatter::widest;
 use super::stacks::{addresses_of, escape, fold_as};
 use super::unwinding::ending;
 use crate::symbols::{Addresses, Names, UNKNOWN};
 use crate::wire::blocked::{
-    Followed, IO, Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, UNINTERRUPTIBLE, Waits,
+    BARE, Followed, IO, Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, UNINTERRUPTIBLE, Waits,
 };
 use crate::wire::pagecache::Kind;
 use crate::wire::stacks::{KERNEL_FAILED, Sample, USER_FAILED, is_of_ring};
@@ -22,6 +23,9 @@ pub struct BlockedSummary {
     pub folded: BTreeMap<String, u64>,
     /// By the stacks alone, before they are scaled.
     pub sampled: Waits,
+    /// Half of the interval in which a share of the time lies with 95 % certainty, in percent of all, of whichever
+    /// stacks; None where nothing was left to chance.
+    pub half_width: Option<f64>,
     /// Of `folded`: time without any stack.
     pub no_stack_ns: u64,
     /// What was counted, exactly.
@@ -46,16 +50,16 @@ pub struct BlockedSummary {
 }
 
 impl BlockedSummary {
-    /// Of the time that was counted and may have stacks: the part that `folded` stands for. Near 1 unless stacks were
-    /// lost; None where there was no such time.
-    pub fn coverage(&self) -> Option<f64> {
-        let due = self.totals.all.ns.saturating_sub(self.totals.brief.ns);
-        (due > 0).then(|| self.sampled.ns as f64 / due as f64)
-    }
-
     /// Whether the widths are estimates.
     pub fn is_sampled(&self) -> bool {
         self.threshold_ns > 0
+    }
+
+    fn add_bare(&mut self, comm: &[u8], ns: u64) {
+        let mut key = String::new();
+        escape(comm, &mut key);
+        *self.folded.entry(format!("{key};{NO_STACK}")).or_default() += ns;
+        self.no_stack_ns += ns;
     }
 }
 
@@ -71,6 +75,7 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
         duration_ns: raw.duration_ns,
         cpus: raw.cpus,
         sampled: raw.sampled(),
+        half_width: half_width(raw),
         totals: raw.totals.clone(),
         lost: raw.lost,
         threshold_ns: raw.threshold_ns,
@@ -82,6 +87,13 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
     let mut by_thread: BTreeMap<(String, u32), u64> = BTreeMap::new();
     let leaders = leaders(raw);
     for (sample, ns) in scaled(raw) {
+        if sample.flags & BARE != 0 {
+            summary.add_bare(sample.comm_bytes(), ns);
+            if raw.processes.is_empty() {
+                *by_thread.entry((text(sample.comm_bytes()), sample.pid)).or_default() += ns;
+            }
+            continue;
+        }
         let key = fold_as(&watched(sample, names), names, leaders.get(&sample.pid).copied());
         *summary.folded.entry(key).or_default() += ns;
         if raw.processes.is_empty() {
@@ -100,10 +112,7 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
         add(|all| &mut all.uninterruptible_ns, is(UNINTERRUPTIBLE));
     }
     for ((_, comm), ns) in without_stack(raw) {
-        let mut key = String::new();
-        escape(&comm, &mut key);
-        *summary.folded.entry(format!("{key};{NO_STACK}")).or_default() += ns;
-        summary.no_stack_ns += ns;
+        summary.add_bare(&comm, ns);
     }
     for ((pid, comm), sum) in &raw.processes {
         *by_thread.entry((text(comm), *pid)).or_default() += sum.ns;
@@ -169,6 +178,37 @@ pub fn scaled(raw: &RawBlocked) -> impl Iterator<Item = (&Sample, u64)> {
     })
 }
 
+/// Half of the interval in which a share of the time lies with 95 % certainty, in percent of all: that of the share which
+/// is known worst, of whichever stacks of each process. Of a stack that did not come up three in n are possible (Hanley
+/// 1983), of as many waits that weigh the same as would scatter like these. None: nothing was left to chance.
+fn half_width(raw: &RawBlocked) -> Option<f64> {
+    /// Of [`Waits::squares`].
+    const UNIT: f64 = 65_536.0;
+    let shares = shares(raw);
+    let mut parts: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut all = 0.0;
+    for (sample, waits) in &raw.samples {
+        let estimated = waits.ns.saturating_sub(waits.sure_ns);
+        let factor = shares.get(&sample.pid).copied().unwrap_or_default().factor();
+        all += waits.sure_ns as f64 + estimated as f64 * factor;
+        if estimated > 0 {
+            // Without a count of each process they share one sum.
+            let of = if raw.processes.is_empty() { 0 } else { sample.pid };
+            let part = (estimated as f64 * factor, waits.squares as f64 * UNIT * factor * factor);
+            parts.entry(of).or_default().push(part);
+        }
+    }
+    all += without_stack(raw).values().sum::<u64>() as f64;
+    let estimated: f64 = parts.values().flatten().map(|part| part.0).sum();
+    let variance: f64 = parts.values().flatten().map(|part| part.1).sum();
+    if estimated <= 0.0 || variance <= 0.0 {
+        return None;
+    }
+    let worst: f64 = parts.into_values().map(widest).sum();
+    let unseen = 3.0 * variance / estimated;
+    Some(100.0 * ((1.96 * worst.sqrt()).max(unseen) / all).min(1.0))
+}
+
 /// Time that was counted of processes whose stacks do not stand for it, by process and name of the thread.
 pub fn without_stack(raw: &RawBlocked) -> BTreeMap<(u32, Vec<u8>), u64> {
     let mut left = BTreeMap::new();
@@ -201,7 +241,13 @@ pub fn watched(sample: &Sample, names: &Names) -> Sample {
     let is_kswapd = reclaim_of(sample) == Some(Kind::Kswapd);
     // What is above our program has no name any more once it is gone, so the last frame of the event's counts.
     let event = lookups.iter().take(MOST_WATCHING).rposition(|address| is_event(name(*address)));
-    let begin = event.map_or(0, |at| at + 1);
+    let mut begin = event.map_or(0, |at| at + 1);
+    // A task that has just got its CPU was interrupted on its way out of the scheduler.
+    let behind = lookups[begin..].iter().take(MOST_WATCHING);
+    if let Some(at) = behind.clone().position(|address| name(*address) == INTERRUPT) {
+        let scheduler = behind.skip(at).position(|address| name(*address).starts_with("__schedule"));
+        begin += at + scheduler.unwrap_or(1);
+    }
     let way_out = |address: &&u64| is_kswapd && WAY_OUT.contains(&name(**address));
     let own = begin + lookups[begin..].iter().take_while(way_out).count();
     // Without names nothing can be told apart.
@@ -213,6 +259,9 @@ pub fn watched(sample: &Sample, names: &Names) -> Sample {
     kernel[0] = lookups[own];
     sample.with_kernel(&kernel)
 }
+
+/// The entry of the interrupt in which stacks of waits are taken.
+const INTERRUPT: &str = "asm_sysvec_irq_work";
 
 /// Frames between an event and what asks for the stack, at most: the program, a trampoline and the event's own.
 const MOST_WATCHING: usize = 8;
@@ -245,7 +294,7 @@ mod tests {
     }
 
     fn waits(ns: u64, sure_ns: u64) -> Waits {
-        Waits { waits: 256, ns, sure_ns, samples: 1 }
+        Waits { waits: 256, ns, sure_ns, squares: 0, samples: 1 }
     }
 
     #[test]
@@ -262,6 +311,28 @@ mod tests {
         // The new leaf was a return address, and still is looked up inside its call.
         assert_eq!(cut.kernel_lookups().collect::<Vec<_>>(), [39, 49]);
         assert_eq!(fold_as(&cut, &names, None), "x;schedule_[k];__schedule_[k]");
+    }
+
+    #[test]
+    fn the_interrupt_that_it_was_taken_in_is_cut_off_up_to_the_scheduler() {
+        let names = names(&[
+            (19, "bpf_trace_run2"),
+            (29, "__traceiter_irq_work_entry"),
+            (39, "__sysvec_irq_work"),
+            (49, "asm_sysvec_irq_work"),
+            (59, "finish_task_switch.isra.0"),
+            (69, "__schedule"),
+            (79, "schedule"),
+        ]);
+        let cut = |kernel: &[u64]| {
+            let sample = Sample::new(1, 0, 0, b"x", kernel, &[]);
+            fold_as(&watched(&sample, &names), &names, None)
+        };
+        assert_eq!(cut(&[10, 20, 30, 40, 50, 60, 70, 80]), "x;schedule_[k];__schedule_[k]");
+        // It has been inlined, or has no name: what was interrupted is the leaf.
+        assert_eq!(cut(&[10, 20, 30, 40, 50, 80]), "x;schedule_[k]");
+        // Without the event it is nobody's.
+        assert_eq!(cut(&[59, 70]), "x;__schedule_[k];finish_task_switch.isra.0_[k]");
     }
 
     #[test]
@@ -330,11 +401,52 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_without_a_stack_stands_with_its_process_and_shares_what_was_counted() {
+        let mut raw = RawBlocked::default();
+        raw.samples.insert(Sample::new(1, 0, 0, b"a", &[10], &[]), waits(300, 0));
+        raw.samples.insert(Sample::new(1, 0, BARE, b"b;", &[], &[]), waits(100, 0));
+        raw.processes.insert((1, b"a".to_vec()), Sum { count: 9, ns: 200 });
+        let summary = summarize(&raw, &names(&[(10, "f")]));
+        assert_eq!(summary.folded["a;f_[k]"], 150);
+        assert_eq!((summary.folded["b\\x3b;[stack not taken]"], summary.no_stack_ns), (50, 50));
+        assert_eq!(summary.sampled.ns, 300);
+    }
+
+    /// A hundred waits that stand for 1 ms each, half of them of either stack: of a hundred throws of a coin the share has
+    /// a deviation of 5 points.
+    #[test]
+    fn a_share_is_known_as_well_as_its_waits_are_many() {
+        let mut raw = RawBlocked::default();
+        // One in a million has no chance to speak of.
+        let squares = 50 * 1_000_000 * 1_000_000 / 65_536;
+        let fifty = Waits { waits: 256, ns: 50_000_000, sure_ns: 0, squares, samples: 50 };
+        for ip in [10, 20] {
+            raw.samples.insert(Sample::new(1, 0, 0, b"a", &[ip], &[]), fifty);
+        }
+        raw.processes.insert((1, b"a".to_vec()), Sum { count: 9, ns: 60_000_000 });
+        let half = |raw: &RawBlocked| half_width(raw).unwrap();
+        assert!((half(&raw) - 1.96 * 5.0).abs() < 0.01, "{}", half(&raw));
+        // As much again that is sure.
+        raw.samples.insert(Sample::new(2, 0, 0, b"b", &[10], &[]), waits(60_000_000, 60_000_000));
+        raw.processes.insert((2, b"b".to_vec()), Sum { count: 9, ns: 60_000_000 });
+        assert!((half(&raw) - 1.96 * 2.5).abs() < 0.01, "{}", half(&raw));
+        // A hundred of one stack: another that has 3 % may not have come up.
+        raw.samples.clear();
+        let all = Waits { ns: 100_000_000, squares: 2 * squares, ..fifty };
+        raw.samples.insert(Sample::new(1, 0, 0, b"a", &[10], &[]), all);
+        raw.processes.retain(|(pid, _), _| *pid == 1);
+        assert!((half(&raw) - 3.0).abs() < 0.01, "{}", half(&raw));
+        raw.samples.clear();
+        raw.samples.insert(Sample::new(1, 0, 0, b"a", &[10], &[]), waits(9, 9));
+        assert_eq!(half_width(&raw), None);
+    }
+
+    #[test]
     fn without_a_count_the_stacks_stand_as_they_are() {
         let mut raw = RawBlocked::default();
         raw.samples.insert(Sample::new(1, 0, IO, b"a", &[10], &[]), waits(300, 0));
         let summary = summarize(&raw, &names(&[(10, "f")]));
-        assert_eq!((summary.folded["a;f_[k]"], summary.io_ns, summary.coverage()), (300, 300, None));
+        assert_eq!((summary.folded["a;f_[k]"], summary.io_ns), (300, 300));
         assert_eq!(summary.top, [("a".to_string(), 1, 300)]);
     }
 }

@@ -304,8 +304,9 @@ pub(crate) fn fold_as(sample: &Sample, names: &Names, leader: Option<&[u8]>) -> 
         }
         return out;
     }
-    for name in
-        who(sample, leader).into_iter().chain(user_frames(sample, names).into_iter().map(|name| name.into()))
+    for name in who(sample, names, leader)
+        .into_iter()
+        .chain(user_frames(sample, names).into_iter().map(|name| name.into()))
     {
         if !out.is_empty() {
             out.push(';');
@@ -335,14 +336,24 @@ pub(crate) fn fold_as(sample: &Sample, names: &Names, leader: Option<&[u8]>) -> 
 
 /// Whose time it is, as labels below all frames, root first and not escaped: a thread, by its name; a process, with what
 /// the kernel does for its ring; what a worker of a workqueue works on, for its own name says only on which CPU.
-pub(crate) fn who(sample: &Sample, leader: Option<&[u8]>) -> Vec<Vec<u8>> {
+pub(crate) fn who(sample: &Sample, names: &Names, leader: Option<&[u8]>) -> Vec<Vec<u8>> {
     let comm = sample.comm_bytes();
     match (sample.work(), leader.zip(ring_part(comm))) {
         (Some(work), _) if work.is_empty() => vec![IDLE_WORKERS.into()],
-        (Some(work), _) => vec![[WORKERS_FOR.as_bytes(), &work].concat()],
+        (Some(work), _) => {
+            let disk = flushed(&work, names).map_or(work.as_slice(), str::as_bytes);
+            vec![[WORKERS_FOR.as_bytes(), disk].concat()]
+        }
         (None, Some((leader, part))) => vec![leader.to_vec(), part.into()],
         (None, None) => vec![comm.to_vec()],
     }
+}
+
+/// The disk that a worker writes back to: of that the kernel says the numbers alone, `flush-7:0`.
+fn flushed<'a>(work: &[u8], names: &'a Names) -> Option<&'a str> {
+    let numbers = std::str::from_utf8(work.strip_prefix(b"flush-")?).ok()?;
+    let (major, minor) = numbers.split_once(':')?;
+    names.disks.get(&(major.parse().ok()?, minor.parse().ok()?)).map(String::as_str)
 }
 
 /// Workers of workqueues: of such without work, and what stands before the name of what they work on.

@@ -186,18 +186,25 @@ fn workers_stand_under_what_they_work_on() {
     assert_eq!((sample.user(), sample.work().unwrap()), (&[][..], b"loop0".to_vec()));
     let other = sample.with_kernel(&[80, 96]);
     assert_eq!((other.kernel(), other.work()), (&[80, 96][..], sample.work()), "what it works on stays");
-    for sample in [sample, worker(b"kworker/1:2", "loop0"), worker(b"kworker/1:3", ""), worker(b"k", "a;b\n")]
-    {
+    // What writes back says the disk's number, or that of what is no disk.
+    let flushes = [worker(b"kworker/u8:1", "flush-7:0"), worker(b"kworker/u8:1", "flush-0:51")];
+    let others = [worker(b"kworker/1:2", "loop0"), worker(b"kworker/1:3", ""), worker(b"k", "a;b\n")];
+    for sample in [sample].into_iter().chain(flushes).chain(others) {
         raw.samples.insert(sample, Tally { samples: 1, period: 1 });
     }
-    let names = Names { kernel: [(64, vec!["f".to_string()])].into(), ..Names::default() };
+    let names = Names {
+        kernel: [(64, vec!["f".to_string()])].into(),
+        disks: [((7, 0), "loop0".to_string())].into(),
+        ..Names::default()
+    };
     let summary = summarize(&raw, &names);
     let folded: Vec<_> = summary.folded.iter().map(|(key, n)| (key.as_str(), *n)).collect();
     assert_eq!(
         folded,
         [
             ("kworkers for a\\x3bb\\x0a;f_[k]", 1),
-            ("kworkers for loop0;f_[k]", 2),
+            ("kworkers for flush-0:51;f_[k]", 1),
+            ("kworkers for loop0;f_[k]", 3),
             ("kworkers without work;f_[k]", 1),
         ]
     );

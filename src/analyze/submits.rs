@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::blocked::watched;
 use super::latency::LatencySummary;
 use super::op::Op;
+use super::scatter::widest;
 use super::stacks::{WORKERS_FOR, addresses_of, escape, fold_as};
 use super::stage::Stage;
 use super::trace::io::{Route, TracedIo};
@@ -150,10 +151,9 @@ impl Tally {
     }
 
     /// Half of the interval in which a share of the time lies with 95 % certainty, in percent of all: that of the share
-    /// which is known worst, of whichever stacks. The variance of a share p is that of a ratio, the sum of w² (1 - p)² over
-    /// its I/Os and of w² p² over the others, by the square of all weights (Cochran 1977, 6.4); the parts of a bio are one
-    /// I/O to it. Of a stack that did not come up three in n are possible (Hanley 1983). `over` bios of `ios` I/Os are
-    /// stood for by nobody, as those are that were lost, and may be anybody's.
+    /// which is known worst, of whichever stacks ([`widest`]); the variance of a stack's weight is the sum of its squares,
+    /// and the parts of a bio are one I/O to it. Of a stack that did not come up three in n are possible (Hanley 1983).
+    /// `over` bios of `ios` I/Os are stood for by nobody, as those are that were lost, and may be anybody's.
     fn half_width(&self, over: u64, ios: u64) -> Option<f64> {
         let all = |pick: fn(&(f64, f64)) -> f64| self.weights.values().map(pick).sum::<f64>();
         let (sum, squares) = (all(|weights| weights.0), all(|weights| weights.1));
@@ -162,17 +162,7 @@ impl Tally {
         }
         let parts = self.ios as f64 / self.bios as f64;
         let as_many = sum * sum / squares / parts;
-        // Of all sets with one share the widest has the I/Os that weigh most.
-        let mut stacks: Vec<(f64, f64)> = self.weights.values().copied().collect();
-        stacks.sort_by(|a, b| (b.1 * a.0).total_cmp(&(a.1 * b.0)));
-        let (mut own, mut own_squares, mut widest) = (0.0, 0.0, 0.0f64);
-        for (weight, square) in stacks {
-            own += weight;
-            own_squares += square;
-            let share = own / sum;
-            let rest = (squares - own_squares).max(0.0);
-            widest = widest.max((1.0 - share).powi(2) * own_squares + share * share * rest);
-        }
+        let widest = widest(self.weights.values().copied().collect());
         let chance = (1.96 * (widest * parts).sqrt() / sum).max(3.0 / as_many);
         let over = over as f64 * parts / ios.max(1) as f64;
         let lost = self.lost as f64 / (self.lost + self.ios) as f64;

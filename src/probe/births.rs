@@ -9,7 +9,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::perf_event;
@@ -177,22 +176,7 @@ fn rings(every: Duration) -> Option<Vec<Ring>> {
     }
     let map =
         || events.iter().map(|event| Ring::map(event.as_fd(), bytes).ok()).collect::<Option<Vec<Ring>>>();
-    nobodys(map).or_else(map)
-}
-
-/// Does what maps memory as a user whom nobody is. The kernel counts the memory of rings together with what all
-/// processes of a user have locked: as our own it would count for root, and whoever is root without CAP_IPC_LOCK, as in
-/// most containers, could set up no io_uring meanwhile. None: we may not, or it was refused.
-fn nobodys<T: Send>(map: impl Fn() -> Option<T> + Sync) -> Option<T> {
-    /// Far above all that is given to users.
-    const NOBODY: libc::c_long = 0xfff0_b105;
-    const SAME: libc::c_long = -1;
-    let become_nobody = || {
-        // By the real id the kernel counts; what we may goes by the effective one.
-        // SAFETY: takes numbers. Unlike libc's function it changes the one thread that calls it, which ends behind this.
-        unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, SAME, SAME) == 0 }
-    };
-    thread::scope(|scope| scope.spawn(|| become_nobody().then(&map).flatten()).join().ok().flatten())
+    perf_event::nobodys(map).or_else(map)
 }
 
 /// Whether we are in the pid namespace that the machine began with.

@@ -9,8 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, IterOpts, Link, MapCore, MapFlags, MapHandle, ProgramInput};
+use zerocopy::IntoBytes as _;
 
 use super::btf::{self, KernelBtf};
+use super::kicks::Kicks;
 use super::libbpf::{self, ProgramStats, refusal};
 use super::preflight;
 use super::process_maps::ProcessMaps;
@@ -22,8 +24,10 @@ use crate::envelope::Missing;
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
 use crate::host::processes;
+use crate::host::sleeping::Entered;
 use crate::refusal::Refusal;
-use crate::wire::blocked::{Followed, RawBlocked, WireSleeper};
+use crate::wire::blocked::{Followed, RawBlocked, WireAsleep, WireSleeper, decode_stack};
+use crate::wire::stacks::MAX_FRAMES;
 
 /// Between closing the window and reading the tables: a program that has begun by then has ended.
 const SETTLE: Duration = Duration::from_millis(2);
@@ -46,6 +50,8 @@ pub struct BlockedProbe {
     links: Vec<Link>,
     /// None: this kernel lets no program go through the threads.
     look: Option<Link>,
+    /// None: stacks are taken from outside, without frames of user mode.
+    kicks: Option<Kicks>,
     maps: ProcessMaps,
     options: Options,
     cpus: u32,
@@ -88,7 +94,8 @@ impl BlockedProbe {
             ));
         }
         let cpus = host.cpus_possible.max(1);
-        // A kernel may refuse the program that goes through the threads, and take the other.
+        let goes_on = btf.event(GOES_ON, None).is_there();
+        // A kernel may refuse the program that goes through the threads, and take the others.
         let (skel, look) = match load(&btf, cpus, &options, true) {
             Ok(skel) => {
                 let look = skel.progs.blocked_look.attach_iter_with_opts(IterOpts::None);
@@ -108,11 +115,27 @@ impl BlockedProbe {
                 None,
             ));
         }
+        let kicks = match goes_on.then(|| Kicks::open(&skel.maps.kicks)).transpose() {
+            Ok(kicks) => kicks,
+            Err(error) => {
+                let why = format!(
+                    "no interrupt can be had to take stacks in, so that they have no frames of user mode: {error:#}"
+                );
+                missing.push(gap("user", "refused", &why, None));
+                None
+            }
+        };
+        if !goes_on {
+            let why = "this kernel has no event of the interrupt in which stacks are taken (irq_work_entry), so that they \
+                       have no frames of user mode";
+            missing.push(gap("user", "no-event", why, None));
+        }
         let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.wait_processes)?, waits::whose)?;
         let mut probe = Self {
             skel,
             links: Vec::new(),
             look,
+            kicks,
             maps,
             options,
             cpus,
@@ -123,6 +146,10 @@ impl BlockedProbe {
         };
         probe.skel.progs.who_we_are.test_run(ProgramInput::default())?;
         let failed = |error: libbpf_rs::Error| refusal("attaching the probe of blocked time", &error);
+        // First, so that none that is asked for is missed.
+        if probe.kicks.is_some() {
+            probe.links.push(probe.skel.progs.blocked_goes_on.attach().map_err(failed)?);
+        }
         probe.links.push(probe.skel.progs.blocked_switch.attach().map_err(failed)?);
         probe.stats = probe.stats();
         probe.began_ns = now_ns();
@@ -143,15 +170,17 @@ impl BlockedProbe {
         Ok(())
     }
 
-    /// Goes through all threads once.
-    fn look(&self) -> Result<()> {
-        let Some(link) = &self.look else { return Ok(()) };
-        let mut buffer = [0; 64];
+    /// Goes through all threads once. At the end of the window: gives those that sleep.
+    fn look(&self) -> Result<Vec<WireAsleep>> {
+        let mut asleep = Vec::new();
+        let Some(link) = &self.look else { return Ok(asleep) };
+        // The kernel writes whole records, as many as fit.
+        let mut buffer = vec![0; 64 * size_of::<WireAsleep>()];
         let mut all = Iter::new(link)?;
         loop {
             match std::io::Read::read(&mut all, &mut buffer) {
-                Ok(0) => return Ok(()),
-                Ok(_) => {}
+                Ok(0) => return Ok(asleep),
+                Ok(bytes) => asleep.extend_from_slice(WireAsleep::decode_all(&buffer[..bytes])?),
                 // After a million of threads the kernel pauses.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error.into()),
@@ -160,7 +189,9 @@ impl BlockedProbe {
     }
 
     fn stats(&self) -> ProgramStats {
-        waits::stats([self.skel.progs.blocked_switch.as_fd()])
+        let progs = &self.skel.progs;
+        let goes_on = self.kicks.is_some().then(|| progs.blocked_goes_on.as_fd());
+        waits::stats([progs.blocked_switch.as_fd()].into_iter().chain(goes_on))
     }
 
     /// Ends the window, and gives all of it.
@@ -174,7 +205,9 @@ impl BlockedProbe {
         std::thread::sleep(SETTLE);
         let stats = self.stats();
         self.links.clear();
-        self.look()?;
+        // At once, while they still sleep where they did.
+        let asleep: Vec<(WireAsleep, Vec<u64>)> =
+            self.look()?.into_iter().filter_map(|thread| Some((thread, frames(&thread)?))).collect();
         let followed = if self.options.io_wait { Followed::IoWait } else { Followed::OffCpu };
         let mut raw = RawBlocked {
             followed,
@@ -183,7 +216,7 @@ impl BlockedProbe {
             least_ns: self.options.waits.min_block.as_nanos() as u64,
             program_runs: stats.runs - self.stats.runs,
             program_ns: stats.run_ns - self.stats.run_ns,
-            map_bytes: libbpf::map_bytes(self.skel.object()),
+            map_bytes: libbpf::map_bytes(self.skel.object()) + self.kicks.as_ref().map_or(0, Kicks::bytes),
             ..RawBlocked::default()
         };
         raw.lost.missed = stats.recursion_misses - self.stats.recursion_misses;
@@ -192,6 +225,14 @@ impl BlockedProbe {
         let (own, open) = rows.split_at(self.cpus as usize);
         raw.count(own, open.first().context("the last row is that of the looks")?);
         waits::read_stacks(&maps.wait_stacks, &mut raw)?;
+        for (thread, user) in asleep {
+            let Some(value) = maps.wait_stacks.lookup(thread.key.as_bytes(), MapFlags::ANY)? else {
+                continue;
+            };
+            if let Some((sample, _)) = decode_stack(thread.key.as_bytes(), &value)? {
+                raw.give_user(&sample, thread.took, &user);
+            }
+        }
         if self.look.is_some() {
             waits::read_processes(&maps.wait_processes, &mut raw)?;
             for key in maps.sleepers.keys() {
@@ -207,6 +248,14 @@ impl BlockedProbe {
         raw.leaders = of_rings.into_iter().filter_map(named).collect();
         Ok(raw)
     }
+}
+
+/// The event of the interrupt in which stacks are taken.
+const GOES_ON: &str = "irq_work_entry";
+
+fn frames(thread: &WireAsleep) -> Option<Vec<u64>> {
+    let WireAsleep { ip, sp, bp, tid, .. } = *thread;
+    Entered { pid: thread.key.pid, tid, ip, sp, bp }.frames(Path::new("/"), MAX_FRAMES)
 }
 
 /// Whether the kernel says how long a task that was woken waits for a CPU.
@@ -238,7 +287,6 @@ fn opened(btf: &KernelBtf, cpus: u32, options: &Options) -> Result<OpenBlockedSk
     config.unified_cgroups = Hierarchy::read(Path::new("/")).is_none_or(|hierarchy| hierarchy.unified).into();
     config.want_io = options.io_wait.into();
     config.want_ours = options.waits.ours.into();
-    config.want_user = options.waits.user_stacks.into();
     config.has_state = btf.switch_tells_state().into();
     config.least_ns = options.waits.min_block.as_nanos() as u64;
     config.budget_ns = options.waits.budget_ns();
@@ -249,6 +297,7 @@ fn opened(btf: &KernelBtf, cpus: u32, options: &Options) -> Result<OpenBlockedSk
 fn load(btf: &KernelBtf, cpus: u32, options: &Options, look: bool) -> Result<BlockedSkel<'static>> {
     let mut open = opened(btf, cpus, options)?;
     open.progs.blocked_switch.set_autoload(true);
+    open.progs.blocked_goes_on.set_autoload(btf.event(GOES_ON, None).is_there());
     open.progs.blocked_look.set_autoload(look);
     let skel = open.load().map_err(|error| refusal("loading the probe of blocked time", &error))?;
     let maps = &skel.maps;
@@ -272,6 +321,7 @@ fn size(open: &mut OpenBlockedSkel<'_>, cpus: u32, options: &Options) -> libbpf_
     maps.wait_stacks.set_max_entries(options.waits.room.max(1))?;
     maps.wait_rows.set_max_entries(cpus + 1)?;
     maps.wait_scratch.set_max_entries(cpus + 1)?;
+    maps.kicks.set_max_entries(cpus)?;
     maps.sleepers.set_max_entries(2 * threads().unwrap_or(MORE_THREADS) + MORE_THREADS)?;
     maps.wanted_pids.set_max_entries(room(filter.pids.len()))?;
     maps.wanted_comms.set_max_entries(room(filter.comms.len()))?;

@@ -3,13 +3,15 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::thread;
 
 use anyhow::{Context as _, Result};
 use perf_event_open_sys::bindings::{
     PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_HW_INSTRUCTIONS, PERF_COUNT_HW_STALLED_CYCLES_BACKEND,
-    PERF_COUNT_HW_STALLED_CYCLES_FRONTEND, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_DUMMY,
-    PERF_FLAG_FD_CLOEXEC, PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING, PERF_SAMPLE_TIME,
-    PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE, perf_event_attr,
+    PERF_COUNT_HW_STALLED_CYCLES_FRONTEND, PERF_COUNT_SW_BPF_OUTPUT, PERF_COUNT_SW_CPU_CLOCK,
+    PERF_COUNT_SW_DUMMY, PERF_FLAG_FD_CLOEXEC, PERF_FORMAT_TOTAL_TIME_ENABLED,
+    PERF_FORMAT_TOTAL_TIME_RUNNING, PERF_SAMPLE_RAW, PERF_SAMPLE_TIME, PERF_TYPE_HARDWARE,
+    PERF_TYPE_SOFTWARE, perf_event_attr,
 };
 
 use crate::host::cpu_counters::{Event, Side};
@@ -98,6 +100,41 @@ pub fn births(cpu: u32) -> io::Result<OwnedFd> {
     attr.set_comm_exec(1);
     attr.set_task(1);
     open_attr(&mut attr, cpu, None)
+}
+
+/// An event that programs write records to. Each wakes who waits for one.
+pub fn kick(cpu: u32) -> io::Result<OwnedFd> {
+    let mut attr = perf_event_attr {
+        type_: PERF_TYPE_SOFTWARE,
+        config: PERF_COUNT_SW_BPF_OUTPUT.into(),
+        sample_type: PERF_SAMPLE_RAW.into(),
+        ..Default::default()
+    };
+    attr.size = size_of::<perf_event_attr>() as u32;
+    attr.__bindgen_anon_1.sample_period = 1;
+    attr.__bindgen_anon_2.wakeup_events = 1;
+    open_attr(&mut attr, cpu, None)
+}
+
+/// Does what maps memory as a user whom nobody is. The kernel counts the memory of rings together with what all
+/// processes of a user have locked: as our own it would count for root, and whoever is root without CAP_IPC_LOCK, as in
+/// most containers, could set up no io_uring meanwhile. None: we may not, or it was refused.
+pub fn nobodys<T: Send>(map: impl Fn() -> Option<T> + Sync) -> Option<T> {
+    /// Far above all that is given to users.
+    const NOBODY: libc::c_long = 0xfff0_b105;
+    const SAME: libc::c_long = -1;
+    let become_nobody = || {
+        // By the real id the kernel counts; what we may goes by the effective one.
+        // SAFETY: takes numbers. Unlike libc's function it changes the one thread that calls it, which ends behind this.
+        unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, SAME, SAME) == 0 }
+    };
+    thread::scope(|scope| scope.spawn(|| become_nobody().then(&map).flatten()).join().ok().flatten())
+}
+
+/// Of memory that is mapped from an event.
+pub fn page_bytes() -> usize {
+    // SAFETY: takes a number and gives one.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// A counter that samples nothing, and counts from now on until it is dropped.

@@ -183,7 +183,10 @@ const LOCKS: &[Known] = &[
 ];
 
 /// What only `flame` attaches; in reclaim it follows events that `locks` follows as well.
-const WAITS: &[Known] = &[optional("blocked_switch", "sched_switch", "time off the CPU is not seen")];
+const WAITS: &[Known] = &[
+    optional("blocked_switch", "sched_switch", "time off the CPU is not seen"),
+    optional("blocked_goes_on", "irq_work_entry", "stacks of time off the CPU have no user side"),
+];
 
 /// Its programs have no twins for a kernel that types no arguments.
 pub const NO_INTERRUPTS_BY_FILE: &str =

@@ -190,7 +190,6 @@ fn opened(cpus: u32, options: &Options) -> Result<OpenReclaimSkel<'static>> {
     config.want_filter = options.filter.kinds();
     config.unified_cgroups = Hierarchy::read(Path::new("/")).is_none_or(|hierarchy| hierarchy.unified).into();
     config.want_ours = options.ours.into();
-    config.want_user = options.user_stacks.into();
     config.least_ns = options.min_block.as_nanos() as u64;
     config.budget_ns = options.budget_ns();
     config.period_ns = PERIOD.as_nanos() as u64;

@@ -45,7 +45,7 @@ pub use generated::{
 use self::generated::latency_old;
 
 use super::{btf, libbpf};
-use crate::wire::blocked::{Sum, WireSleeper, WireWaitProcess, WireWaitStack, WireWaitsRow};
+use crate::wire::blocked::{Sum, WireAsleep, WireSleeper, WireWaitProcess, WireWaitStack, WireWaitsRow};
 use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 use crate::wire::generator::WireGenerator;
 use crate::wire::groups::{WireGroup, WireGroupKey};
@@ -201,8 +201,9 @@ same_layout!(WireThread, threads::types::wire_thread: pid tid state exit_state f
 same_layout!(Sum, blocked::types::wire_sum: count ns);
 same_layout!(WireWaitsRow, blocked::types::wire_waits_row: all io uninterruptible brief bare before queued_ns events
     filtered unkept unmatched stacks full over stack_ns threshold most_threshold period_began period_ns raise_at
-    unnamed);
+    unnamed uninterrupted half_tid half_flags half_took half_chance half_ended);
 same_layout!(WireStackKey, blocked::types::wire_stack_key: hash pid flags);
-same_layout!(WireWaitStack, blocked::types::wire_wait_stack: waits ns sure_ns samples stack);
+same_layout!(WireWaitStack, blocked::types::wire_wait_stack: waits ns sure_ns squares samples stack);
 same_layout!(WireWaitProcess, blocked::types::wire_wait_process: pid comm);
-same_layout!(WireSleeper, blocked::types::wire_sleeper: began run_delay ran longest threshold all key chance flags process);
+same_layout!(WireSleeper, blocked::types::wire_sleeper: began run_delay ran all flags process);
+same_layout!(WireAsleep, blocked::types::wire_asleep: key took ip sp bp tid);

@@ -160,7 +160,6 @@ fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Res
         constants.config.cpus = 1;
         (constants.config.period_ns, constants.config.budget_ns) = (1, 1);
         constants.config.want_filter = u32::MAX;
-        constants.config.want_user = 1;
         constants.config.has_state = btf.switch_tells_state().into();
         return Ok(());
     }

@@ -25,8 +25,6 @@ pub struct Options {
     pub max_cost: f64,
     /// Waits that are shorter have no stacks; they are counted.
     pub min_block: Duration,
-    /// Take the user's side of stacks.
-    pub user_stacks: bool,
     /// Distinct stacks that are kept.
     pub room: u32,
     /// Our own threads as well; for tests.
@@ -35,14 +33,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            filter: Filter::default(),
-            max_cost: 1.0,
-            min_block: Duration::ZERO,
-            user_stacks: true,
-            room: ROOM,
-            ours: false,
-        }
+        Self { filter: Filter::default(), max_cost: 1.0, min_block: Duration::ZERO, room: ROOM, ours: false }
     }
 }
 

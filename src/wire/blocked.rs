@@ -14,8 +14,13 @@ pub const IO: u32 = 16;
 pub const UNINTERRUPTIBLE: u32 = 32;
 /// The user's side of the stack was not taken, although there is one.
 pub const NO_USER: u32 = 64;
+/// Neither side was.
+pub const BARE: u32 = 128;
 /// Of reclaim: `enum wire_reclaim_kind` + 1, from this bit on.
 pub const RECLAIM_SHIFT: u32 = 8;
+
+/// Chances are in parts of it.
+const SURE: u64 = 1 << 32;
 
 /// Rows of so many programs in the table of reclaim.
 pub const RECLAIM_PROGRAMS: u32 = 5;
@@ -61,7 +66,12 @@ pub struct WireWaitsRow {
     pub period_ns: u64,
     pub raise_at: u64,
     pub unnamed: u64,
-    pub pad: [u64; 5],
+    pub uninterrupted: u64,
+    pub half_tid: u32,
+    pub half_flags: u32,
+    pub half_took: u64,
+    pub half_chance: u64,
+    pub half_ended: u64,
 }
 
 /// `struct wire_wait_stack`.
@@ -71,6 +81,7 @@ pub struct WireWaitStack {
     pub waits: u64,
     pub ns: u64,
     pub sure_ns: u64,
+    pub squares: u64,
     pub samples: u64,
     pub stack: WireTaskStack,
 }
@@ -90,25 +101,53 @@ pub struct WireSleeper {
     pub began: u64,
     pub run_delay: u64,
     pub ran: u64,
-    pub longest: u64,
-    pub threshold: u64,
     pub all: Sum,
-    pub key: WireStackKey,
-    pub chance: u32,
     pub flags: u32,
     pub process: WireWaitProcess,
+}
+
+/// `struct wire_asleep`: a thread that slept as the window ended.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireAsleep {
+    pub key: WireStackKey,
+    pub took: u64,
+    pub ip: u64,
+    pub sp: u64,
+    pub bp: u64,
+    pub tid: u32,
     pub pad: u32,
 }
 
 const _: () = assert!(size_of::<Sum>() == 16);
-const _: () = assert!(size_of::<WireSleeper>() == 112);
+const _: () = assert!(size_of::<WireSleeper>() == 64);
+const _: () = assert!(size_of::<WireAsleep>() == 64);
 const _: () = assert!(size_of::<WireWaitsRow>() == 256);
-const _: () = assert!(size_of::<WireWaitStack>() == 56 + 16 * MAX_FRAMES);
+const _: () = assert!(size_of::<WireWaitStack>() == 64 + 16 * MAX_FRAMES);
 const _: () = assert!(size_of::<WireWaitProcess>() == 20);
 
 impl WireWaitsRow {
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_waits_row", bytes))
+    }
+}
+
+impl WireWaitsRow {
+    /// Of a stack that was still to get its user's side: what its wait stands for. It is in no row of stacks.
+    fn half(&self) -> Sum {
+        if self.half_tid == 0 {
+            return Sum::default();
+        }
+        let chance = self.half_chance.clamp(1, SURE);
+        let stands_for = u128::from(self.half_took) * u128::from(SURE) / u128::from(chance);
+        Sum { count: SURE / chance, ns: u64::try_from(stands_for).unwrap_or(u64::MAX) }
+    }
+}
+
+impl WireAsleep {
+    /// All of a reading of the iterator.
+    pub fn decode_all(bytes: &[u8]) -> Result<&[Self], Damaged> {
+        <[Self]>::ref_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_asleep", bytes))
     }
 }
 
@@ -139,6 +178,8 @@ pub struct Waits {
     pub ns: u64,
     /// Of it: waits that were sure to have a stack. That is no estimate.
     pub sure_ns: u64,
+    /// The variance of `ns`, in units of 65,536 ns²: what chance makes of it.
+    pub squares: u64,
     /// Waits that are in it themselves.
     pub samples: u64,
 }
@@ -149,6 +190,7 @@ impl Waits {
         self.waits = self.waits.saturating_add(other.waits);
         self.ns = self.ns.saturating_add(other.ns);
         self.sure_ns += other.sure_ns;
+        self.squares = self.squares.saturating_add(other.squares);
         self.samples += other.samples;
     }
 }
@@ -162,7 +204,8 @@ pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>,
         return Ok(None);
     }
     let sample = wire.stack.sample(&key);
-    Ok(Some((sample, Waits { waits: wire.waits, ns: wire.ns, sure_ns: wire.sure_ns, samples: wire.samples })))
+    let WireWaitStack { waits, ns, sure_ns, squares, samples, .. } = wire;
+    Ok(Some((sample, Waits { waits, ns, sure_ns, squares, samples })))
 }
 
 /// A process, and what those of its threads are called that are meant.
@@ -226,6 +269,8 @@ pub struct Lost {
     pub full: u64,
     /// Stacks that were left out since the budget was overspent.
     pub over: u64,
+    /// Stacks for which no interrupt came to take them in: without frames of user mode, or without any.
+    pub uninterrupted: u64,
 }
 
 /// A window's time by stack. Addresses have no names yet.
@@ -281,6 +326,8 @@ impl RawBlocked {
             self.lost.unnamed += row.unnamed;
             self.lost.full += row.full;
             self.lost.over += row.over;
+            self.lost.uninterrupted += row.uninterrupted;
+            totals.bare.add(row.half());
             self.threshold_ns = self.threshold_ns.max(row.most_threshold);
             self.stacks += row.stacks;
             self.stack_ns += row.stack_ns;
@@ -292,8 +339,25 @@ impl RawBlocked {
     /// The stacks' time, estimated where waits were left out.
     pub fn sampled(&self) -> Waits {
         let mut all = Waits::default();
-        self.samples.values().for_each(|waits| all.add(*waits));
+        let taken = self.samples.iter().filter(|(sample, _)| sample.flags & BARE == 0);
+        taken.for_each(|(_, waits)| all.add(*waits));
         all
+    }
+
+    /// A wait of this sample, which went on as the window ended, has these frames of user mode.
+    pub fn give_user(&mut self, sample: &Sample, took: u64, user: &[u64]) {
+        let Some(waits) = self.samples.get_mut(sample) else { return };
+        let wait = Waits { waits: 256, ns: took, sure_ns: took, squares: 0, samples: 1 };
+        waits.waits = waits.waits.saturating_sub(wait.waits);
+        waits.ns = waits.ns.saturating_sub(took);
+        waits.sure_ns = waits.sure_ns.saturating_sub(took);
+        waits.samples = waits.samples.saturating_sub(1);
+        if waits.samples == 0 {
+            self.samples.remove(sample);
+        }
+        let mut whole = sample.with_user(user);
+        whole.flags &= !NO_USER;
+        self.samples.entry(whole).or_default().add(wait);
     }
 }
 
@@ -307,7 +371,7 @@ mod tests {
         let mut wire = WireWaitStack::new_zeroed();
         wire.stack.kernel_frames = kernel.len() as u32;
         wire.stack.user_frames = user.len() as u32;
-        (wire.waits, wire.ns, wire.sure_ns, wire.samples) = (512, 7, 3, samples);
+        (wire.waits, wire.ns, wire.sure_ns, wire.squares, wire.samples) = (512, 7, 3, 9, samples);
         wire.stack.comm[..3].copy_from_slice(b"cat");
         for (to, from) in wire.stack.ips.iter_mut().zip(kernel.iter().chain(user)) {
             *to = *from;
@@ -321,7 +385,7 @@ mod tests {
         let (sample, waits) = decode_stack(key.as_bytes(), &stack(&[1, 2], &[3], 2)).unwrap().unwrap();
         assert_eq!((sample.pid, sample.flags, sample.comm_bytes()), (5, IO, &b"cat"[..]));
         assert_eq!((sample.kernel(), sample.user()), (&[1, 2][..], &[3][..]));
-        assert_eq!(waits, Waits { waits: 512, ns: 7, sure_ns: 3, samples: 2 });
+        assert_eq!(waits, Waits { waits: 512, ns: 7, sure_ns: 3, squares: 9, samples: 2 });
     }
 
     #[test]
@@ -336,7 +400,7 @@ mod tests {
         let mut value = stack(&[1], &[], 1);
         assert!(decode_stack(&[0; 23], &value).is_err());
         assert!(decode_stack(key.as_bytes(), &value[1..]).is_err());
-        value[32..40].copy_from_slice(&[0xff; 8]);
+        value[40..48].copy_from_slice(&[0xff; 8]);
         let (sample, _) = decode_stack(key.as_bytes(), &value).unwrap().unwrap();
         assert_eq!((sample.kernel().len(), sample.user().len()), (MAX_FRAMES, MAX_FRAMES));
     }
@@ -356,5 +420,42 @@ mod tests {
         assert_eq!((raw.totals.all, raw.totals.open), (Sum { count: 5, ns: 65 }, Sum { count: 1, ns: 5 }));
         assert_eq!((raw.totals.io, raw.stacks), (Sum { count: 2, ns: 20 }, 4));
         assert_eq!((raw.threshold_ns, raw.lost.unkept), (512, 1));
+    }
+
+    /// Its interrupt never came, and the window has ended: it is counted and has no stack.
+    #[test]
+    fn a_stack_that_is_half_there_is_none() {
+        let half = |half_chance| {
+            let row = WireWaitsRow { half_tid: 1, half_took: 30, half_chance, ..WireWaitsRow::default() };
+            let mut raw = RawBlocked::default();
+            raw.count(&[row, WireWaitsRow { half_tid: 0, ..row }], &WireWaitsRow::default());
+            raw.totals.bare
+        };
+        assert_eq!(half(SURE), Sum { count: 1, ns: 30 });
+        assert_eq!(half(SURE / 4), Sum { count: 4, ns: 120 });
+        assert_eq!(half(0).count, SURE, "no chance is no division by zero");
+    }
+
+    #[test]
+    fn who_slept_as_the_window_ended_gets_its_frames_and_its_time_stays_what_it_was() {
+        let sample = Sample::new(5, 0, NO_USER | IO, b"cat", &[1, 2], &[]);
+        let mut raw = RawBlocked::default();
+        let two = Waits { waits: 512, ns: 70, sure_ns: 70, squares: 0, samples: 2 };
+        raw.samples.insert(sample.clone(), two);
+        raw.give_user(&sample, 30, &[8, 9]);
+        let whole = Sample::new(5, 0, IO, b"cat", &[1, 2], &[8, 9]);
+        let one = |ns| Waits { waits: 256, ns, sure_ns: ns, squares: 0, samples: 1 };
+        assert_eq!((raw.samples[&sample], raw.samples[&whole]), (one(40), one(30)));
+        raw.give_user(&sample, 40, &[8, 9]);
+        assert_eq!((raw.samples.len(), raw.samples[&whole]), (1, two));
+    }
+
+    #[test]
+    fn what_has_no_stack_is_not_among_the_samples() {
+        let mut raw = RawBlocked::default();
+        let waits = Waits { waits: 256, ns: 5, sure_ns: 5, squares: 0, samples: 1 };
+        raw.samples.insert(Sample::new(1, 0, 0, b"x", &[1], &[]), waits);
+        raw.samples.insert(Sample::new(1, 0, BARE, b"x", &[], &[]), waits);
+        assert_eq!(raw.sampled(), waits);
     }
 }

@@ -133,6 +133,12 @@ impl Sample {
         }
     }
 
+    /// The same with other user addresses.
+    pub fn with_user(&self, user: &[u64]) -> Self {
+        let user = &user[..user.len().min(MAX_FRAMES)];
+        Self { addresses: [self.kernel(), user].concat().into(), ..self.clone() }
+    }
+
     /// Kernel addresses, leaf first. Empty in user mode.
     pub fn kernel(&self) -> &[u64] {
         &self.addresses[..usize::from(self.kernel_frames)]

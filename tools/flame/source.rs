@@ -170,6 +170,7 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
         ("unnamed", left_out.unnamed),
         ("full", left_out.full),
         ("over_budget", left_out.over),
+        ("uninterrupted", left_out.uninterrupted),
     ];
     // The others have no stack of their own, and are in the sums.
     let gone = left_out.unkept + left_out.missed;
@@ -230,6 +231,11 @@ fn blocked_notes(what: What, summary: &BlockedSummary, cut_ns: u64) -> Vec<Strin
             text::time(summary.threshold_ns)
         ));
     }
+    if let Some(half) = summary.half_width {
+        // Nobody reads a share closer than that.
+        let half = half.max(0.01);
+        notes.push(format!("a share is known to ±{} points at most (95 %)", text::significant(half, 2)));
+    }
     let mut also = |ns: u64, words: &str| {
         if ns > 0 {
             notes.push(format!("{} {words}", text::time(ns)));
@@ -237,17 +243,11 @@ fn blocked_notes(what: What, summary: &BlockedSummary, cut_ns: u64) -> Vec<Strin
     };
     also(totals.brief.ns, &format!("of it are of {noun}s shorter than --min-block, and are not drawn"));
     also(summary.no_stack_ns, &format!("are of {noun}s whose stacks were not taken"));
-    // The user's side is there only of stacks that were taken at the begin, by how long the task slept before.
-    let by_chance = summary.is_sampled() || summary.least_ns > 0;
-    let whose = if by_chance { "mostly of waits longer than the task's of late, or" } else { "of waits" };
-    let remedy = if summary.is_sampled() { "; -p PID or a larger --max-cost can make it less" } else { "" };
-    also(
-        summary.no_user_ns,
-        &format!(
-            "have no frames of user mode ({NOT_TAKEN}) and none of the scheduler's: their stacks were taken as the wait \
-             ended, {whose} from before the window{remedy}"
-        ),
-    );
+    let whose = match summary.lost.uninterrupted {
+        0 => "they are of tasks that slept on as the window ended, and could not be looked into",
+        _ => "no interrupt came to take them in, or they are of tasks that slept on as the window ended",
+    };
+    also(summary.no_user_ns, &format!("have no frames of user mode ({NOT_TAKEN}): {whose}"));
     also(summary.user_failed_ns, "have no frames of user mode: they could not be read");
     also(cut_ns, CUT);
     also(totals.queued_ns, "more were spent ready to run, waiting for a CPU, and are not in it");
@@ -366,27 +366,28 @@ mod tests {
         assert!(notes[0].starts_with("480 waits of") && notes[1].contains("waits below 256 ns"), "{notes:?}");
     }
 
-    /// What can be done about it is said where it helps.
     #[test]
     fn time_without_user_frames_has_its_reason() {
-        let note = |threshold_ns, least_ns| {
-            let summary = BlockedSummary { no_user_ns: 7_000, threshold_ns, least_ns, ..summary(480, 479) };
+        let note = |uninterrupted| {
+            let lost = biopsy::wire::blocked::Lost { uninterrupted, ..Default::default() };
+            let summary = BlockedSummary { no_user_ns: 7_000, lost, ..summary(480, 479) };
             let notes = blocked_notes(What::OffCpu, &summary, 0);
             notes.into_iter().find(|note| note.contains("[user stack not taken]")).unwrap()
         };
-        let (sampled, least, all) = (note(256, 0), note(0, 1_000), note(0, 0));
-        for note in [&sampled, &least, &all] {
+        let (asleep, refused) = (note(0), note(1));
+        for note in [&asleep, &refused] {
             assert!(note.starts_with("7.00 µs have no frames of user mode"), "{note}");
-            assert!(note.contains("from before the window"), "{note}");
+            assert!(note.contains("slept on as the window ended"), "{note}");
         }
-        assert!(
-            sampled.contains("longer than the task's of late") && sampled.contains("-p PID"),
-            "{sampled}"
-        );
-        assert!(sampled.contains("--max-cost"), "{sampled}");
-        // The budget was never spent.
-        assert!(least.contains("longer than the task's of late") && !least.contains("--max-cost"), "{least}");
-        assert!(!all.contains("longer than the task's of late") && !all.contains("--max-cost"), "{all}");
+        assert!(refused.contains("no interrupt") && !asleep.contains("no interrupt"), "{refused}");
+    }
+
+    #[test]
+    fn how_far_a_share_may_be_off_is_said_where_chance_had_a_say() {
+        let off = BlockedSummary { half_width: Some(4.25), ..summary(480, 100) };
+        let notes = blocked_notes(What::OffCpu, &off, 0);
+        assert!(notes.contains(&"a share is known to ±4.3 points at most (95 %)".to_string()), "{notes:?}");
+        assert!(!blocked_notes(What::OffCpu, &summary(480, 480), 0).concat().contains('±'));
     }
 
     /// The threshold was up at some time, and nothing came that was below it.

@@ -52,7 +52,10 @@ type Way = (Option<Who>, Vec<String>);
 /// `leader`: what the process is called.
 fn way(key: &StackKey, leader: Option<&[u8]>, names: &Names) -> Way {
     let of = |stack| Who {
-        labels: who(stack, leader).iter().map(|label| String::from_utf8_lossy(label).into_owned()).collect(),
+        labels: who(stack, names, leader)
+            .iter()
+            .map(|label| String::from_utf8_lossy(label).into_owned())
+            .collect(),
         frames: user_frames(stack, names).into_iter().map(str::to_string).collect(),
         is_cut: !stack.user().is_empty() && ending(stack, names).0.is_cut(),
     };

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
+use crate::probe::perf_event;
 use crate::wire::births::{Record, next};
 
 /// Records of one CPU, from when it was made until it is dropped.
@@ -28,7 +29,7 @@ impl Ring {
     /// wants it. The event lives as long as the memory, so that it costs no descriptor.
     pub fn map(event: BorrowedFd<'_>, mut bytes: usize) -> io::Result<Self> {
         const LEAST: usize = 16 << 10;
-        let head = page_bytes();
+        let head = perf_event::page_bytes();
         loop {
             let mapped = head + bytes.max(head);
             // SAFETY: a new mapping at a place of the kernel's choice.
@@ -94,9 +95,4 @@ impl Drop for Ring {
         // SAFETY: mapped by us with this length, and nobody has a reference into it.
         unsafe { libc::munmap(self.page.as_ptr().cast(), self.mapped) };
     }
-}
-
-fn page_bytes() -> usize {
-    // SAFETY: takes a number and gives one.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }

@@ -1,0 +1,96 @@
+//! The frames of user mode of a thread that sleeps, followed from outside.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A thread, and where it entered the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entered {
+    pub pid: u32,
+    pub tid: u32,
+    pub ip: u64,
+    pub sp: u64,
+    pub bp: u64,
+}
+
+impl Entered {
+    /// Return addresses of its user mode, the place where it entered the kernel first, by frame pointers as the kernel
+    /// itself follows them; at most `most`. None: it is not ours to look into, or has gone on since.
+    ///
+    /// `root`: where `proc` is.
+    pub fn frames(&self, root: &Path, most: usize) -> Option<Vec<u64>> {
+        let folder = root.join(format!("proc/{}/task/{}", self.pid, self.tid));
+        let memory = File::open(folder.join("mem")).ok()?;
+        let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let mut frames = vec![self.ip];
+        let mut bp = self.bp;
+        while frames.len() < most {
+            let mut frame = [0; 16];
+            // Code without frame pointers keeps something else there.
+            if memory.read_exact_at(&mut frame, bp).is_err() {
+                break;
+            }
+            let (next, back) = (word(&frame), word(&frame[8..]));
+            frames.push(back);
+            // A caller's frame lies above.
+            if next <= bp {
+                break;
+            }
+            bp = next;
+        }
+        // What was read is its stack only if it has been in the same place all the time.
+        (self.is_there(folder) == Some(true)).then_some(frames)
+    }
+
+    fn is_there(&self, folder: PathBuf) -> Option<bool> {
+        let text = fs::read_to_string(folder.join("syscall")).ok()?;
+        let (sp, ip) = place(&text)?;
+        Some((sp, ip) == (self.sp, self.ip))
+    }
+}
+
+/// Of a line of `/proc/PID/task/TID/syscall` the stack pointer and where it returns to: its last two words.
+fn place(text: &str) -> Option<(u64, u64)> {
+    let mut words = text.split_ascii_whitespace().rev();
+    let mut word = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    let ip = word()?;
+    Some((word()?, ip))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_of_a_thread_is_the_end_of_its_line() {
+        let text = "230 0x0 0x0 0x7ffc0 0x0 0x0 0x0 0x7ffc1e58 0x7f3a01\n";
+        assert_eq!(place(text), Some((0x7ffc_1e58, 0x7f3a01)));
+        assert_eq!(place("-1 0x7ffc1e58 0x7f3a01\n"), Some((0x7ffc_1e58, 0x7f3a01)));
+        for bad in ["", "running\n", "-1 0x1", "5 12 13"] {
+            assert_eq!(place(bad), None, "{bad}");
+        }
+    }
+
+    /// What is written in files in place of `/proc`: two frames, of which the second is the last.
+    #[test]
+    fn frames_are_followed_until_they_end() {
+        let root = std::env::temp_dir().join(format!("biopsy-sleeping-{}", std::process::id()));
+        let folder = root.join("proc/7/task/8");
+        fs::create_dir_all(&folder).unwrap();
+        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        fs::write(folder.join("mem"), words(&[0, 0, 32, 0xa1, 0, 0xa2])).unwrap();
+        let at = Entered { pid: 7, tid: 8, ip: 0xa0, sp: 0x10, bp: 16 };
+        let frames = |at: Entered, line: &str, most| {
+            fs::write(folder.join("syscall"), line).unwrap();
+            at.frames(&root, most)
+        };
+        assert_eq!(frames(at, "1 0x0 0x10 0xa0", 127), Some(vec![0xa0, 0xa1, 0xa2]));
+        assert_eq!(frames(at, "1 0x0 0x10 0xa0", 2), Some(vec![0xa0, 0xa1]));
+        assert_eq!(frames(Entered { bp: 1 << 40, ..at }, "1 0x0 0x10 0xa0", 127), Some(vec![0xa0]));
+        assert_eq!(frames(at, "1 0x0 0x18 0xa0", 127), None, "another place of its stack");
+        assert_eq!(frames(at, "running", 127), None);
+        assert_eq!(frames(Entered { tid: 9, ..at }, "1 0x0 0x10 0xa0", 127), None, "no such thread");
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

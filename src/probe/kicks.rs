@@ -1,0 +1,79 @@
+//! Interrupts that a program asks for: events of perf, one on each CPU, that a program writes a record to, and whose
+//! ring nobody reads. Each record is to wake its reader, which the kernel does in an interrupt of that CPU as soon as
+//! it takes any; see `bpf/blocked.bpf.c`.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::ptr::{self, NonNull};
+
+use anyhow::{Context as _, Result};
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::perf_event;
+
+/// The events, until they are dropped.
+#[derive(Debug)]
+pub struct Kicks(Vec<Kick>);
+
+impl Kicks {
+    /// Opens them on all CPUs that are on, and gives them to the table of the programs.
+    ///
+    /// # Errors
+    /// Where perf events are refused.
+    pub fn open(table: &impl MapCore) -> Result<Self> {
+        let mut kicks = Vec::new();
+        for cpu in perf_event::online()? {
+            let kick = match perf_event::kick(cpu) {
+                // It went off after the list was read.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
+                event => Kick::map(event?)?,
+            };
+            let event = kick.event.as_raw_fd() as u32;
+            table
+                .update(&cpu.to_ne_bytes(), &event.to_ne_bytes(), MapFlags::ANY)
+                .context("an event of perf cannot be given to a program")?;
+            kicks.push(kick);
+        }
+        Ok(Self(kicks))
+    }
+
+    /// Memory of the rings.
+    pub fn bytes(&self) -> u64 {
+        self.0.iter().map(|kick| kick.mapped as u64).sum()
+    }
+}
+
+#[derive(Debug)]
+struct Kick {
+    event: OwnedFd,
+    place: NonNull<libc::c_void>,
+    mapped: usize,
+}
+
+// SAFETY: nobody looks at the memory, and it belongs to no thread.
+unsafe impl Send for Kick {}
+
+impl Kick {
+    fn map(event: OwnedFd) -> io::Result<Self> {
+        // A head and the least ring there is. Without the right to write it begins anew where it ends, and is never full.
+        let mapped = 2 * perf_event::page_bytes();
+        let map = || {
+            // SAFETY: a new mapping at a place of the kernel's choice.
+            let place = unsafe {
+                let fd = event.as_fd().as_raw_fd();
+                libc::mmap(ptr::null_mut(), mapped, libc::PROT_READ, libc::MAP_SHARED, fd, 0)
+            };
+            if place == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(place as usize) }
+        };
+        let place = perf_event::nobodys(|| map().ok()).map_or_else(map, Ok)?;
+        let place = NonNull::new(place as *mut libc::c_void).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { event, place, mapped })
+    }
+}
+
+impl Drop for Kick {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length, and nobody has a reference into it.
+        unsafe { libc::munmap(self.place.as_ptr(), self.mapped) };
+    }
+}
