@@ -112,13 +112,6 @@ static __always_inline __u64 run_delay_of(struct task_struct *task)
 
 #define SLEEPER_KIND (WAIT_IO | WAIT_UNINTERRUPTIBLE)
 
-/* The name of a task, which may not be the current one, for its stack. */
-static __always_inline void name(struct wait_scratch *s, struct task_struct *task)
-{
-	__builtin_memset(s->wait.stack.comm, 0, sizeof(s->wait.stack.comm));
-	BPF_CORE_READ_STR_INTO(&s->wait.stack.comm, task, comm);
-}
-
 /* How long a task has slept of the time since it left its CPU: neither on one since, nor waiting.
  */
 static __always_inline __u64 slept(struct task_struct *task, struct wire_sleeper *sleeper,
@@ -135,15 +128,13 @@ static __always_inline __u64 slept(struct task_struct *task, struct wire_sleeper
  * tells of no switch from some of its tasks, and runs that it skips. How long it slept is known all
  * the same; where, nobody knows any more.
  */
-static __always_inline void end_unseen(struct wire_waits_row *row, __u32 cpu,
-				       struct task_struct *task, struct wire_sleeper *sleeper,
-				       __u64 now)
+static __always_inline void end_unseen(struct wire_waits_row *row, struct task_struct *task,
+				       struct wire_sleeper *sleeper, __u64 now)
 {
 	struct taken taken = {
 	    .took = slept(task, sleeper, now - sleeper->began),
 	    .chance = SURE,
 	};
-	struct wait_scratch *s;
 
 	sleeper->began = 0;
 	row->unmatched++;
@@ -153,11 +144,7 @@ static __always_inline void end_unseen(struct wire_waits_row *row, __u32 cpu,
 		return;
 	}
 	sum_up(&sleeper->all, 1, taken.took);
-	s = bpf_map_lookup_elem(&wait_scratch, &cpu);
-	if (!s)
-		return;
-	name(s, task);
-	go_bare(row, s, task->tgid, sleeper->flags & SLEEPER_KIND, taken);
+	go_bare_of(row, task, taken);
 }
 
 /* A task ends; its number may be given to another. */
@@ -174,8 +161,8 @@ static __always_inline void forget(struct wire_waits_row *row, struct task_struc
 }
 
 /* The current task leaves its CPU to sleep. */
-static __always_inline void fall_asleep(struct wire_waits_row *row, __u32 cpu,
-					struct task_struct *task, __u32 state, __u64 now)
+static __always_inline void fall_asleep(struct wire_waits_row *row, struct task_struct *task,
+					__u32 state, __u64 now)
 {
 	struct wire_sleeper *sleeper;
 	int kind;
@@ -194,7 +181,7 @@ static __always_inline void fall_asleep(struct wire_waits_row *row, __u32 cpu,
 	if (!sleeper)
 		return;
 	if (unlikely(sleeper->began))
-		end_unseen(row, cpu, task, sleeper, now);
+		end_unseen(row, task, sleeper, now);
 	sleeper->flags = kind;
 	sleeper->run_delay = run_delay_of(task);
 	sleeper->ran = task->se.sum_exec_runtime;
@@ -238,36 +225,27 @@ static __always_inline __u32 take_other(struct task_struct *task, struct wait_sc
 	}
 	s->wait.stack.kernel_frames = kernel / sizeof(__u64);
 	s->wait.stack.user_frames = work;
-	name(s, task);
+	__builtin_memset(s->wait.stack.comm, 0, sizeof(s->wait.stack.comm));
+	BPF_CORE_READ_STR_INTO(&s->wait.stack.comm, task, comm);
 	return flags;
 }
 
-/* The stack is all there; 0: the table has no room for it. */
-static __always_inline int settle(struct wire_waits_row *row, struct wait_scratch *s, __u32 pid,
-				  __u32 flags, struct taken taken)
-{
-	if (keep(row, s, pid, flags)) {
-		credit(&s->key, taken);
-		return 1;
-	}
-	row->full++;
-	sum_up(&row->bare, weight_of(taken.chance) >> 8, stands_for(taken));
-	return 0;
-}
+/* So many without an interrupt in a row: this machine has none of its own for such work. */
+#define MOST_LOST 16
 
-/* The interrupt did not come, or too late. */
-static __always_inline void lose_half(struct wire_waits_row *row, __u32 cpu,
-				      struct task_struct *task)
+/* The interrupt did not come, or too late; the task may be another by now. */
+static __always_inline void lose_half(struct wire_waits_row *row, struct task_struct *task)
 {
-	struct taken taken = {.took = row->half_took, .chance = row->half_chance};
-	struct wait_scratch *s = bpf_map_lookup_elem(&wait_scratch, &cpu);
+	struct taken taken = {.took = row->half_took, .chance = row->half_chance ?: SURE};
+	int is_its = BPF_CORE_READ(task, pid) == row->half_tid;
 
 	row->half_tid = 0;
+	row->half_lost++;
 	row->uninterrupted++;
-	if (!s)
-		return;
-	name(s, task);
-	go_bare(row, s, BPF_CORE_READ(task, tgid), row->half_flags, taken);
+	if (is_its)
+		go_bare_of(row, task, taken);
+	else
+		sum_up(&row->bare, weight_of(taken.chance) >> 8, stands_for(taken));
 }
 
 /* Has its stack taken as soon as the task runs; 0: that cannot be. */
@@ -277,13 +255,14 @@ static __always_inline int ask_for_stack(void *ctx, struct wire_waits_row *row,
 {
 	__u64 nothing = 0;
 
-	if (bpf_perf_event_output(ctx, &kicks, BPF_F_CURRENT_CPU, &nothing, sizeof(nothing))) {
+	if (row->half_lost >= MOST_LOST ||
+	    bpf_perf_event_output(ctx, &kicks, BPF_F_CURRENT_CPU, &nothing, sizeof(nothing))) {
 		row->uninterrupted++;
 		return 0;
 	}
 	row->half_flags = flags;
 	row->half_took = taken.took;
-	row->half_chance = taken.chance;
+	row->half_chance = taken.chance >= SURE ? 0 : taken.chance;
 	row->half_ended = now;
 	row->half_tid = task->pid;
 	return 1;
@@ -297,7 +276,7 @@ static __always_inline void wake_up(void *ctx, struct wire_waits_row *row, __u32
 	struct wire_sleeper *sleeper = bpf_map_lookup_elem(&sleepers, &tid);
 	struct taken taken;
 	struct wait_scratch *s;
-	__u64 queued, began;
+	__u64 queued;
 
 	if (!sleeper || !sleeper->began)
 		return;
@@ -314,28 +293,25 @@ static __always_inline void wake_up(void *ctx, struct wire_waits_row *row, __u32
 		return;
 	}
 	sum_up(&sleeper->all, 1, taken.took);
-	begin_period(row, now);
+	begin_period(&row->budget, now);
 	taken.chance = chance_of(taken.took, threshold_of(row));
 	if (!is_lucky(taken.chance))
+		return;
+	if (is_over_budget(&row->budget)) {
+		row->over++;
+		go_bare_of(row, task, taken);
+		return;
+	}
+	flags = sleeper->flags & SLEEPER_KIND;
+	/* The interrupt's program has the time of both. */
+	if (ask_for_stack(ctx, row, task, flags, taken, now))
 		return;
 	s = bpf_map_lookup_elem(&wait_scratch, &cpu);
 	if (!s)
 		return;
-	flags = sleeper->flags & SLEEPER_KIND;
-	if (is_over_budget(row)) {
-		row->over++;
-		name(s, task);
-		go_bare(row, s, task->tgid, flags, taken);
-		return;
-	}
-	began = bpf_ktime_get_ns();
-	row->stacks++;
-	if (!ask_for_stack(ctx, row, task, flags, taken, now)) {
-		flags |= take_other(task, s);
-		settle(row, s, task->tgid, flags, taken);
-	}
-	now = bpf_ktime_get_ns();
-	spend(row, now, now - began);
+	flags |= take_other(task, s);
+	keep(row, s, task->tgid, flags, taken);
+	spend(&row->budget, now, bpf_ktime_get_ns() - now);
 }
 
 SEC("?tp_btf/sched_switch")
@@ -351,9 +327,8 @@ int BPF_PROG(blocked_switch, int preempted, struct task_struct *from, struct tas
 	if (!row)
 		return 0;
 	row->events++;
-	/* This machine has no interrupt of its own for such work. */
 	if (unlikely(row->half_tid))
-		lose_half(row, cpu, from);
+		lose_half(row, from);
 	now = bpf_ktime_get_ns();
 	if (to->pid)
 		wake_up(ctx, row, cpu, to, now);
@@ -365,12 +340,14 @@ int BPF_PROG(blocked_switch, int preempted, struct task_struct *from, struct tas
 	else
 		state = state_of(from);
 	if ((__u32)state)
-		fall_asleep(row, cpu, from, state, now);
+		fall_asleep(row, from, state, now);
 	return 0;
 }
 
 /* Longer ago the task may have gone on since: where the interrupt does not come at once. */
 #define LATE_NS 1000000
+/* What it costs to come, at most: later it was held up by others. */
+#define MOST_ENTRY_NS 20000
 
 /* Of all interrupts for such work the next one behind a switch. */
 SEC("?tp_btf/irq_work_entry")
@@ -381,28 +358,27 @@ int blocked_goes_on(void *ctx)
 	struct wire_waits_row *row = bpf_map_lookup_elem(&wait_rows, &cpu);
 	struct wait_scratch *s;
 	struct taken taken;
-	__u64 now;
+	__u64 now, entry;
 
 	if (!row || !row->half_tid)
 		return 0;
-	now = bpf_ktime_get_ns();
-	if ((__u32)bpf_get_current_pid_tgid() != row->half_tid || now - row->half_ended > LATE_NS) {
-		lose_half(row, cpu, task);
-		return 0;
-	}
-	row->half_tid = 0;
 	s = bpf_map_lookup_elem(&wait_scratch, &cpu);
 	if (!s)
 		return 0;
-	taken.took = row->half_took;
-	taken.chance = row->half_chance;
-	if (take_current(ctx, row, task, s, row->half_flags)) {
-		credit(&s->key, taken);
-	} else {
-		row->full++;
-		sum_up(&row->bare, weight_of(taken.chance) >> 8, stands_for(taken));
+	now = bpf_ktime_get_ns();
+	entry = now - row->half_ended;
+	if ((__u32)bpf_get_current_pid_tgid() != row->half_tid || entry > LATE_NS) {
+		lose_half(row, task);
+		return 0;
 	}
-	spend(row, now, bpf_ktime_get_ns() - now);
+	row->half_tid = 0;
+	row->half_lost = 0;
+	taken.took = row->half_took;
+	taken.chance = row->half_chance ?: SURE;
+	take_current(ctx, row, task, s, row->half_flags, taken);
+	/* With the rest of the switch, which is about what the interrupt's own end takes. */
+	spend(&row->budget, now,
+	      bpf_ktime_get_ns() - now + (entry < MOST_ENTRY_NS ? entry : MOST_ENTRY_NS));
 	return 0;
 }
 
@@ -473,6 +449,7 @@ static __always_inline void tell_registers(struct bpf_iter__task *ctx, struct ta
 		return;
 	to->key = *key;
 	to->took = took;
+	to->switches = task->nvcsw + task->nivcsw;
 	to->tid = task->pid;
 	bpf_seq_write(ctx->meta->seq, to, sizeof(*to));
 }
@@ -500,15 +477,13 @@ static __always_inline void end_open(struct bpf_iter__task *ctx, struct wire_wai
 	if (!s)
 		return;
 	flags = sleeper->flags & SLEEPER_KIND;
-	/* One that was woken since has another stack by now. */
-	if (!config.budget_ns || !is_asleep(task)) {
-		name(s, task);
-		go_bare(row, s, task->tgid, flags, taken);
+	/* One that was woken since has another stack by now, even if it sleeps again. */
+	if (!config.budget_ns || !is_asleep(task) || task->se.sum_exec_runtime != sleeper->ran) {
+		go_bare_of(row, task, taken);
 		return;
 	}
-	row->stacks++;
 	flags |= take_other(task, s);
-	if (settle(row, s, task->tgid, flags, taken) && flags & WAIT_NO_USER)
+	if (keep(row, s, task->tgid, flags, taken) && flags & WAIT_NO_USER)
 		tell_registers(ctx, task, &s->key, taken.took);
 }
 

@@ -10,6 +10,7 @@
 #include "compat.h"
 #include "wire.h"
 #include "work.h"
+#include "budget.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -42,35 +43,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct scratch);
 } lock_scratch SEC(".maps");
-
-/* The threshold never goes below, once it is up: a clock read's time. */
-#define LEAST_THRESHOLD 256
-#define MOST_THRESHOLD	(1ull << 34)
-/* Of a period's budget, when the load is suddenly another: then the rest of the period has no
- * stacks. */
-#define MOST_BUDGETS 4
-
-/* A new period: more may be sampled, or less. */
-static __always_inline void next_period(struct wire_lock_cpu *row, __u64 now)
-{
-	row->period_began = now;
-	if (row->period_ns < config.budget_ns / 2)
-		row->threshold = row->threshold > LEAST_THRESHOLD ? row->threshold / 2 : 0;
-	row->period_ns = 0;
-	row->raise_at = config.budget_ns;
-}
-
-/* Raised each time that another budget is spent within a period. */
-static __always_inline void raise_threshold(struct wire_lock_cpu *row)
-{
-	__u64 threshold = row->threshold;
-
-	row->raise_at += config.budget_ns;
-	if (threshold < MOST_THRESHOLD)
-		row->threshold = threshold < LEAST_THRESHOLD ? LEAST_THRESHOLD : 4 * threshold;
-	if (row->most_threshold < row->threshold)
-		row->most_threshold = row->threshold;
-}
 
 /* Who waits now, and by which way it came to the kernel: the key has it from here on. */
 static __always_inline void take_waiter(void *ctx, struct wire_lock_cpu *row, struct scratch *s)
@@ -115,33 +87,21 @@ static __always_inline void take_waiter(void *ctx, struct wire_lock_cpu *row, st
 	}
 }
 
-/*
- * Takes the stack of this wait, or leaves it to chance. A wait of at least the threshold is always
- * taken, a shorter one in proportion to its length, and stands then for a wait of the threshold: so
- * the sums are right on average, and what is long is never missed. The threshold goes up where the
- * stacks of a period take more than their budget.
- */
+/* Takes the stack of this wait, or leaves it to chance where it need not have one. */
 static __always_inline void sample(void *ctx, struct wire_lock_cpu *row, __u32 cpu, __u64 lock,
 				   __u64 took, __u64 now, int always)
 {
-	__u64 threshold, contentions = 256, stands_for = took;
 	struct wire_lock_stack *stack;
+	__u64 chance, weight, hash;
 	struct scratch *s;
-	__u64 hash;
 	long bytes;
 
-	if (now - row->period_began >= config.period_ns)
-		next_period(row, now);
-	threshold = row->threshold;
-	if (took < threshold) {
-		if (!always && bpf_get_prandom_u32() % threshold >= took)
-			return;
-		if (!always) {
-			contentions = (threshold << 8) / (took | 1);
-			stands_for = threshold;
-		}
-	}
-	if (unlikely(row->period_ns >= MOST_BUDGETS * config.budget_ns)) {
+	begin_period(&row->budget, now);
+	chance = always ? SURE : chance_of(took, row->budget.threshold);
+	if (!is_lucky(chance))
+		return;
+	weight = weight_of(chance);
+	if (unlikely(is_over_budget(&row->budget))) {
 		row->stacks_over++;
 		return;
 	}
@@ -175,18 +135,14 @@ static __always_inline void sample(void *ctx, struct wire_lock_cpu *row, __u32 c
 		stack = bpf_map_lookup_elem(&lock_stacks, &s->key);
 	}
 	if (stack) {
-		__sync_fetch_and_add(&stack->contentions, contentions);
-		__sync_fetch_and_add(&stack->wait_ns, stands_for);
+		__sync_fetch_and_add(&stack->contentions, weight);
+		__sync_fetch_and_add(&stack->wait_ns, took * weight >> 8);
 		__sync_fetch_and_add(&stack->samples, 1);
 		row->stacks++;
 	} else {
 		row->stacks_full++;
 	}
-	now = bpf_ktime_get_ns() - now;
-	row->stack_ns += now;
-	row->period_ns += now;
-	if (row->period_ns >= row->raise_at)
-		raise_threshold(row);
+	spend(&row->budget, now, bpf_ktime_get_ns() - now);
 }
 
 #endif

@@ -70,7 +70,6 @@ static __always_inline void take(void *ctx, struct wire_waits_row *row, __u32 pl
 				 __u64 took, __u64 now)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	__u32 flags = (kind + 1) << WAIT_RECLAIM_SHIFT;
 	struct taken taken = {.took = took};
 	struct wait_scratch *s;
 
@@ -80,27 +79,20 @@ static __always_inline void take(void *ctx, struct wire_waits_row *row, __u32 pl
 		return;
 	}
 	name_waits_of(row, task, 1, took);
-	begin_period(row, now);
+	begin_period(&row->budget, now);
 	taken.chance = chance_of(took, threshold_of(row));
 	if (!is_lucky(taken.chance))
 		return;
 	s = bpf_map_lookup_elem(&wait_scratch, &place);
 	if (!s)
 		return;
-	if (is_over_budget(row)) {
+	if (is_over_budget(&row->budget)) {
 		row->over++;
-		bpf_get_current_comm(s->wait.stack.comm, sizeof(s->wait.stack.comm));
-		go_bare(row, s, bpf_get_current_pid_tgid() >> 32, flags, taken);
+		go_bare_of(row, task, taken);
 		return;
 	}
-	row->stacks++;
-	if (take_current(ctx, row, task, s, flags)) {
-		credit(&s->key, taken);
-	} else {
-		row->full++;
-		sum_up(&row->bare, weight_of(taken.chance) >> 8, stands_for(taken));
-	}
-	spend(row, now, bpf_ktime_get_ns() - now);
+	take_current(ctx, row, task, s, (kind + 1) << WAIT_RECLAIM_SHIFT, taken);
+	spend(&row->budget, now, bpf_ktime_get_ns() - now);
 }
 
 static __always_inline int end(void *ctx, __u32 program, __u32 kind, int is_known)

@@ -143,7 +143,7 @@ static __always_inline int take_route(void *ctx)
 	} else {
 		s->key.pid = bpf_get_current_pid_tgid() >> 32;
 		task = (void *)bpf_get_current_task();
-		s->key.flags = take_task_stack(ctx, task, &s->taken.stack, 1);
+		s->key.flags = take_task_stack(ctx, task, &s->taken.stack);
 		row->stack = number_stack(cpu);
 		row->bio = argument_address(ctx, arguments.bio_queue);
 		if (!row->stack) {

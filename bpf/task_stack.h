@@ -15,7 +15,7 @@
 
 /* Takes both sides; enum stack_flags. */
 static __always_inline __u32 take_task_stack(void *ctx, struct task_struct *task,
-					     struct wire_task_stack *stack, int want_user)
+					     struct wire_task_stack *stack)
 {
 	long kernel, user = 0;
 	__u32 flags = 0;
@@ -30,7 +30,7 @@ static __always_inline __u32 take_task_stack(void *ctx, struct task_struct *task
 		user = name_work(task, (void *)stack->ips + kernel) * sizeof(__u64);
 		if (user)
 			flags |= STACK_WORK;
-	} else if (want_user) {
+	} else {
 		user =
 		    bpf_get_stack(ctx, (void *)stack->ips + kernel, STACK_BYTES, BPF_F_USER_STACK);
 		if (user < 0) {

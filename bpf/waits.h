@@ -3,9 +3,9 @@
  * Time by stack: a table that keeps every distinct stack with the time that was spent in it, and a
  * budget for taking stacks. For the programs of blocked tasks and of reclaim.
  *
- * A row and a place to take a stack to belong to one program on one CPU. The kernel does not run a
- * program inside itself there, so that nothing else touches them, also where programs can be
- * preempted (7.x).
+ * A row and a place to take a stack to belong to programs of one CPU of which none runs inside
+ * another: one alone, since the kernel does not run a program inside itself, also where programs
+ * can be preempted (7.x), or such that run with interrupts off.
  */
 #ifndef BIOPSY_WAITS_H
 #define BIOPSY_WAITS_H
@@ -19,6 +19,8 @@
 
 /* Written once, between open and load. */
 const volatile struct wire_waits_config config = {};
+
+#include "budget.h"
 
 /* Opens and closes the window for all programs at once. */
 volatile __u32 running = 0;
@@ -43,6 +45,14 @@ struct {
 	__type(key, struct wire_wait_process);
 	__type(value, struct wire_sum);
 } wait_processes SEC(".maps");
+
+/* Of them: waits that should have a stack and have none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct wire_wait_process);
+	__type(value, struct wire_waits_sum);
+} wait_bare SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -94,81 +104,11 @@ static __always_inline void sum_up(struct wire_sum *sum, __u64 count, __u64 ns)
 	sum->ns += ns;
 }
 
-/* The threshold never goes below, once it is up: a clock read's time. */
-#define LEAST_THRESHOLD 256
-/* Far beyond what any budget asks for. */
-#define MOST_THRESHOLD (1ull << 32)
-/* Of a period's budget, when the load is suddenly another: then the rest of the period has no
- * stacks. The threshold is a thousand times higher long before. */
-#define MOST_BUDGETS 16
-
-static __always_inline void set_threshold(struct wire_waits_row *row, __u64 threshold)
-{
-	row->threshold = threshold < MOST_THRESHOLD ? threshold : MOST_THRESHOLD;
-	if (row->most_threshold < row->threshold)
-		row->most_threshold = row->threshold;
-}
-
-/*
- * A new period. The threshold goes up by what the last one overspent, and comes down by a quarter
- * at most, or half after one without a stack: what a stack stands for must not change much, or
- * estimates would scatter more than so many need to.
- */
-static __always_inline void begin_period(struct wire_waits_row *row, __u64 now)
-{
-	__u64 since = now - row->period_began, threshold = row->threshold;
-	__u64 budget = config.budget_ns | 1, spent = row->period_ns, empty;
-
-	if (since < config.period_ns)
-		return;
-	/* Neither product is beyond 63 bits: a period's stacks take MOST_BUDGETS and a little. */
-	if (spent > budget)
-		threshold = threshold * spent / budget | LEAST_THRESHOLD;
-	else
-		threshold -= threshold / 4 * (budget - spent) / budget;
-	/* Of periods in which nobody waited nothing can be learned, but that it may be too high. */
-	empty = since / (config.period_ns | 1) + !spent;
-	threshold = empty < 64 ? threshold >> empty / 2 : 0;
-	set_threshold(row, threshold < LEAST_THRESHOLD ? 0 : threshold);
-	row->period_began = now;
-	row->period_ns = 0;
-	row->raise_at = 0;
-}
-
-static __always_inline int is_over_budget(struct wire_waits_row *row)
-{
-	return row->period_ns >= MOST_BUDGETS * config.budget_ns;
-}
-
-/* What a stack took. Where that runs ahead of the part of the period that is over by a whole
- * budget, the load is another than before: the threshold doubles at once, and with each further
- * eighth. */
-static __always_inline void spend(struct wire_waits_row *row, __u64 now, __u64 ns)
-{
-	__u64 budget = config.budget_ns, gone = now - row->period_began;
-
-	row->stack_ns += ns;
-	row->period_ns += ns;
-	if (gone > config.period_ns)
-		gone = config.period_ns;
-	/* In 1024ths of a period: the product has room. */
-	gone = budget * ((gone << 10) / (config.period_ns | 1)) >> 10;
-	if (row->period_ns < row->raise_at || row->period_ns < budget + gone)
-		return;
-	row->raise_at = row->period_ns + budget / 8;
-	set_threshold(row, row->threshold < LEAST_THRESHOLD ? LEAST_THRESHOLD : 2 * row->threshold);
-}
-
 /* From where on every wait has its stack. */
 static __always_inline __u64 threshold_of(struct wire_waits_row *row)
 {
-	return row->threshold > config.least_ns ? row->threshold : config.least_ns;
+	return row->budget.threshold > config.least_ns ? row->budget.threshold : config.least_ns;
 }
-
-/* Chances are in parts of it. */
-#define SURE (1ull << 32)
-/* At most for so many waits one may stand. */
-#define MOST_WEIGHT (1u << 16)
 
 /* A wait that was taken: how long it was, and how likely it was to be. */
 struct taken {
@@ -176,53 +116,26 @@ struct taken {
 	__u64 chance;
 };
 
-/* In proportion to a length: how likely it is taken. */
-static __always_inline __u64 chance_of(__u64 length, __u64 threshold)
-{
-	__u64 chance;
-
-	if (length >= threshold || length >= MOST_THRESHOLD)
-		return SURE;
-	chance = (length << 32) / threshold;
-	return chance < SURE / MOST_WEIGHT ? SURE / MOST_WEIGHT : chance;
-}
-
-/* Whether it is. */
-static __always_inline int is_lucky(__u64 chance)
-{
-	return chance >= SURE || bpf_get_prandom_u32() < chance;
-}
-
-/* For how many waits like it one stands that was as likely, in 256ths. */
-static __always_inline __u64 weight_of(__u64 chance)
-{
-	return chance >= SURE ? 256 : (256ull << 32) / (chance | 1);
-}
-
 static __always_inline __u64 stands_for(struct taken taken)
 {
 	return taken.took * weight_of(taken.chance) >> 8;
 }
 
-/* A wait goes to a stack that was kept. */
-static __always_inline int credit(const struct wire_stack_key *key, struct taken taken)
+static __always_inline void credit(struct wire_waits_sum *sum, struct taken taken)
 {
-	struct wire_wait_stack *stack = bpf_map_lookup_elem(&wait_stacks, key);
 	__u64 ns = stands_for(taken), square;
 
-	if (!stack)
-		return 0;
-	__sync_fetch_and_add(&stack->waits, weight_of(taken.chance));
-	__sync_fetch_and_add(&stack->ns, ns);
-	__sync_fetch_and_add(&stack->samples, 1);
+	__sync_fetch_and_add(&sum->waits, weight_of(taken.chance));
+	__sync_fetch_and_add(&sum->ns, ns);
+	__sync_fetch_and_add(&sum->samples, 1);
 	if (taken.chance >= SURE) {
-		__sync_fetch_and_add(&stack->sure_ns, ns);
-		return 1;
+		__sync_fetch_and_add(&sum->sure_ns, ns);
+		return;
 	}
-	/* The part in 1024ths: the square of a time that is not sure has 48 bits. */
-	square = (ns >> 8) * (ns >> 8);
-	__sync_fetch_and_add(&stack->squares, square * ((SURE - taken.chance) >> 22) >> 10);
-	return 1;
+	/* The part in 1024ths: what is not sure stands for MOST_THRESHOLD at most, so that its
+	 * square has 48 bits. */
+	square = ns < MOST_THRESHOLD ? ns * ns >> 16 : (ns >> 8) * (ns >> 8);
+	__sync_fetch_and_add(&sum->squares, square * ((SURE - taken.chance) >> 22) >> 10);
 }
 
 /* Adds waits to those of a process; nothing is a wait of whom there is a stack. */
@@ -258,69 +171,80 @@ static __always_inline void name_waits_of(struct wire_waits_row *row, struct tas
 	name_waits(row, &process, count, ns);
 }
 
-/* Gives the stack its place in the table; 0: there is no room. */
-static __always_inline int place(struct wire_waits_row *row, struct wait_scratch *s)
+/* A wait that should have a stack and cannot: it stands with its process without one, so that the
+ * stacks of others do not have to stand for it. */
+static __always_inline void go_bare(struct wire_waits_row *row,
+				    const struct wire_wait_process *process, struct taken taken)
 {
-	struct wire_wait_process process = {};
+	struct wire_waits_sum *sum, none = {};
 
-	if (bpf_map_lookup_elem(&wait_stacks, &s->key))
-		return 1;
-	s->wait.waits = 0;
-	s->wait.ns = 0;
-	s->wait.samples = 0;
-	s->wait.sure_ns = 0;
-	s->wait.squares = 0;
-	/* Another CPU may have been first. */
-	if (bpf_map_update_elem(&wait_stacks, &s->key, &s->wait, BPF_NOEXIST) &&
-	    !bpf_map_lookup_elem(&wait_stacks, &s->key))
-		return 0;
-	if (s->wait.stack.user_frames && !(s->key.flags & STACK_WORK)) {
-		process.pid = s->key.pid;
-		__builtin_memcpy(process.comm, s->wait.stack.comm, sizeof(process.comm));
-		name_waits(row, &process, 0, 0);
+	sum_up(&row->bare, weight_of(taken.chance) >> 8, stands_for(taken));
+	/* Without a budget nobody asks for stacks. */
+	if (!config.budget_ns)
+		return;
+	sum = bpf_map_lookup_elem(&wait_bare, process);
+	if (!sum) {
+		/* Another CPU may have been first. */
+		bpf_map_update_elem(&wait_bare, process, &none, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&wait_bare, process);
 	}
-	return 1;
+	if (sum)
+		credit(sum, taken);
+	else
+		row->unnamed++;
 }
 
-/* The same of the stack that was taken. */
-static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch *s, __u32 pid,
-				__u32 flags)
+static __always_inline void go_bare_of(struct wire_waits_row *row, struct task_struct *task,
+				       struct taken taken)
 {
+	struct wire_wait_process process = {.pid = BPF_CORE_READ(task, tgid)};
+
+	BPF_CORE_READ_STR_INTO(&process.comm, task, comm);
+	go_bare(row, &process, taken);
+}
+
+/* A wait goes to the stack that was taken of it, which gets its place in the table; 0: there is no
+ * room. */
+static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch *s, __u32 pid,
+				__u32 flags, struct taken taken)
+{
+	struct wire_wait_process process = {};
+	struct wire_wait_stack *known;
+
 	/* Before the hash, behind which they are read anew: the verifier would go through it once
 	 * for each combination of flags that it knows. */
 	s->key.pid = pid;
 	s->key.flags = flags;
 	hash_task_stack(&s->wait.stack, &s->key);
 	barrier();
-	return place(row, s);
+	process.pid = s->key.pid;
+	__builtin_memcpy(process.comm, s->wait.stack.comm, sizeof(process.comm));
+	known = bpf_map_lookup_elem(&wait_stacks, &s->key);
+	if (!known) {
+		__builtin_memset(&s->wait.sum, 0, sizeof(s->wait.sum));
+		/* Another CPU may have been first. */
+		bpf_map_update_elem(&wait_stacks, &s->key, &s->wait, BPF_NOEXIST);
+		known = bpf_map_lookup_elem(&wait_stacks, &s->key);
+		if (known && s->wait.stack.user_frames && !(s->key.flags & STACK_WORK))
+			name_waits(row, &process, 0, 0);
+	}
+	if (!known) {
+		row->full++;
+		go_bare(row, &process, taken);
+		return 0;
+	}
+	row->stacks++;
+	credit(&known->sum, taken);
+	return 1;
 }
 
-/* A wait that should have a stack and cannot: it stands with its process without one, so that the
- * stacks of others do not have to stand for it. `s` knows the name of its thread. */
-static __always_inline void go_bare(struct wire_waits_row *row, struct wait_scratch *s, __u32 pid,
-				    __u32 flags, struct taken taken)
+/* Takes both stacks of the current task, which `task` is. */
+static __always_inline void take_current(void *ctx, struct wire_waits_row *row,
+					 struct task_struct *task, struct wait_scratch *s,
+					 __u32 flags, struct taken taken)
 {
-	sum_up(&row->bare, weight_of(taken.chance) >> 8, stands_for(taken));
-	/* Without a budget nobody asks for stacks. */
-	if (!config.budget_ns)
-		return;
-	s->wait.stack.kernel_frames = 0;
-	s->wait.stack.user_frames = 0;
-	s->key.pid = pid;
-	s->key.flags = flags | WAIT_NO_STACK;
-	/* A name is as good as a hash of it. */
-	__builtin_memcpy(s->key.hash, s->wait.stack.comm, sizeof(s->key.hash));
-	if (place(row, s))
-		credit(&s->key, taken);
-}
-
-/* Takes both stacks of the current task, which `task` is; 0: they found no room. */
-static __always_inline int take_current(void *ctx, struct wire_waits_row *row,
-					struct task_struct *task, struct wait_scratch *s,
-					__u32 flags)
-{
-	flags |= take_task_stack(ctx, task, &s->wait.stack, 1);
-	return keep(row, s, bpf_get_current_pid_tgid() >> 32, flags);
+	flags |= take_task_stack(ctx, task, &s->wait.stack);
+	keep(row, s, bpf_get_current_pid_tgid() >> 32, flags, taken);
 }
 
 /* Called by user space, never attached: who we are. */

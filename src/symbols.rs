@@ -50,6 +50,8 @@ pub struct Addresses {
     pub user: BTreeMap<u32, BTreeSet<u64>>,
     /// What the processes had mapped while they lived.
     pub maps: Mapped,
+    /// Disks, by their numbers.
+    pub disks: BTreeSet<(u32, u32)>,
 }
 
 /// Names of addresses. An address has several where functions were inlined: outermost first.
@@ -93,9 +95,15 @@ impl Names {
     }
 }
 
-fn disks() -> BTreeMap<(u32, u32), String> {
+fn disks(wanted: &BTreeSet<(u32, u32)>) -> BTreeMap<(u32, u32), String> {
+    if wanted.is_empty() {
+        return BTreeMap::new();
+    }
     let all = block::by_number(Path::new("/"));
-    all.into_iter().map(|(number, (name, _))| (number, name)).collect()
+    all.into_iter()
+        .filter(|(number, _)| wanted.contains(number))
+        .map(|(number, (name, _))| (number, name))
+        .collect()
 }
 
 /// A file of this machine.
@@ -169,8 +177,11 @@ impl Symbolizer {
     /// kept of it names its addresses. No address is dropped: the last resorts are `[file]+0x1234`, a place in a file
     /// that has no symbol there, and `[unknown]`, where no code was mapped.
     pub fn names(&self, addresses: &Addresses) -> Names {
-        let mut names =
-            Names { programs: addresses.maps.programs().clone(), disks: disks(), ..Names::default() };
+        let mut names = Names {
+            programs: addresses.maps.programs().clone(),
+            disks: disks(&addresses.disks),
+            ..Names::default()
+        };
         self.kernel(&addresses.kernel, &mut names);
         if !addresses.user.is_empty() {
             self.user(addresses, &mut names);

@@ -227,7 +227,8 @@ fn direct_reads_of_a_disk_are_waits_for_io() {
     assert!(io < blocked - 20_000_000 + 2000 * 8_000 && io + 30_000_000 > blocked, "{io} of {blocked}");
     assert_eq!(with(&summary, &["hrtimer_nanosleep"]), 0);
     assert!(raw.totals.io.count > 1000 && raw.totals.io.count <= 2010, "{:?}", raw.totals);
-    assert_eq!(summary.io_ns, raw.totals.io.ns);
+    // Ends that had no event have no stack.
+    assert_eq!(summary.io_ns + summary.no_stack_ns, raw.totals.io.ns);
 }
 
 /// Two pairs that hand a byte to and fro, tens of thousands of times a second, and one thread that sleeps long.
@@ -336,22 +337,20 @@ fn sleeps_by_turns(length: Duration) -> [u64; 4] {
     thread::Builder::new().name("biopsy-turns".into()).spawn(run).unwrap().join().unwrap()
 }
 
-/// On a machine whose other threads spend the budget, one that sleeps long and short by turns has the shares that it has,
-/// within what is said of them.
+/// One that sleeps long and short by turns has the shares that it has, within what is said of them.
 #[test]
-fn shares_of_one_thread_are_right_within_a_tiny_budget() {
-    let test = "shares_of_one_thread_are_right_within_a_tiny_budget";
+fn shares_of_one_thread_are_right_within_a_small_budget() {
+    let test = "shares_of_one_thread_are_right_within_a_small_budget";
     let mut options = ours();
-    options.waits.max_cost = 0.1;
+    options.waits.max_cost = 0.3;
     let Some(probe) = attach(test, options) else { return };
-    let pair = thread::spawn(|| hand_over(Duration::from_secs(4)));
-    let slept = sleeps_by_turns(Duration::from_secs(4));
-    pair.join().unwrap();
+    let slept = sleeps_by_turns(Duration::from_secs(6));
     let raw = probe.finish().unwrap();
-    assert!(raw.threshold_ns > 1_000_000, "all of them had their stacks: {}", raw.threshold_ns);
+    assert!(raw.threshold_ns > 200_000, "all of them had their stacks: {}", raw.threshold_ns);
     // Of this thread alone.
     let mut own = raw.clone();
     own.samples.retain(|sample, _| sample.comm_bytes() == b"biopsy-turns");
+    own.bare.retain(|(_, comm), _| comm == b"biopsy-turns");
     own.processes.retain(|(_, comm), _| comm == b"biopsy-turns");
     let summary = named(&own);
     let half = summary.half_width.expect("it is an estimate");
@@ -365,7 +364,7 @@ fn shares_of_one_thread_are_right_within_a_tiny_budget() {
         // Twice the interval of 95 %: one run in ten thousand is farther off.
         assert!((is - due).abs() <= 2.0 * half, "{name}: {is:.1} %, and not {due:.1} ±{half:.1}");
     }
-    assert!(half < 30.0, "±{half:.1} points say nothing");
+    assert!(half < 15.0, "±{half:.1} points say nothing");
 }
 
 #[test]
@@ -410,6 +409,25 @@ fn who_sleeps_all_the_time_is_there() {
     assert_eq!((raw.totals.all, raw.totals.before, raw.totals.open), (all, all, all));
     close("all of the window", all.ns, raw.duration_ns, 3);
     assert_eq!(with(&summary, &["biopsy-asleep;", "asleep_all_the_time", "do_futex_[k]"]), all.ns);
+}
+
+/// Where no interrupt can be had to take them in, stacks have the kernel's side, and say so.
+#[test]
+fn stacks_from_outside_have_no_user_side() {
+    let test = "stacks_from_outside_have_no_user_side";
+    let Some(probe) = attach(test, Options { from_outside: true, ..ours() }) else { return };
+    assert!(probe.missing().iter().any(|gap| gap.part.as_deref() == Some("user")), "{:?}", probe.missing());
+    let (wall, ran, waited) = known("biopsy-sleeper", || {
+        for _ in 0..50 {
+            thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let raw = probe.finish().unwrap();
+    let summary = named(&raw);
+    show(&summary, 3);
+    let found = with(&summary, &["biopsy-sleeper;[user stack not taken];", "hrtimer_nanosleep_[k]"]);
+    close("sleeping", found, wall - ran - waited, 3);
+    assert_eq!(raw.lost.uninterrupted, raw.stacks - raw.totals.open.count);
 }
 
 #[test]

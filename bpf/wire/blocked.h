@@ -12,8 +12,6 @@ enum wire_wait_flags {
 	WAIT_UNINTERRUPTIBLE = 32,
 	/* There is a user's side, and it was not taken. */
 	WAIT_NO_USER = 64,
-	/* Neither side was. */
-	WAIT_NO_STACK = 128,
 	/* Of reclaim: enum wire_reclaim_kind + 1, from this bit on. */
 	WAIT_RECLAIM_SHIFT = 8,
 };
@@ -74,31 +72,25 @@ struct wire_waits_row {
 	__u64 stacks;
 	__u64 full;
 	__u64 over;
-	/* What the stacks took. */
-	__u64 stack_ns;
-	/* Waits below it are sampled; 0: none are left out. */
-	__u64 threshold;
-	__u64 most_threshold;
-	__u64 period_began;
-	__u64 period_ns;
-	/* Of the period, when the threshold goes up. */
-	__u64 raise_at;
+	struct wire_budget budget;
 	/* Waits whose process found no room in its table. */
 	__u64 unnamed;
 	/* Stacks for which no interrupt came: without a user's side, or without both. */
 	__u64 uninterrupted;
 	/* A wait whose stack is to come: whose (0: none), its kind, how long it was, how likely it
-	   was to be taken in parts of 2^32, and when it ended. */
+	   was to be taken in parts of 2^32 (0: it was sure), and when it ended. */
 	__u32 half_tid;
 	__u32 half_flags;
 	__u64 half_took;
-	__u64 half_chance;
 	__u64 half_ended;
+	__u32 half_chance;
+	/* How many in a row have had no interrupt. */
+	__u32 half_lost;
 };
 _Static_assert(sizeof(struct wire_waits_row) == 256, "wire_waits_row");
 
-/* One way to wait. */
-struct wire_wait_stack {
+/* What waits of one kind add up to. */
+struct wire_waits_sum {
 	/* Estimates where waits were left out; waits in 256ths. */
 	__u64 waits;
 	__u64 ns;
@@ -109,6 +101,12 @@ struct wire_wait_stack {
 	__u64 squares;
 	/* Waits that are in it. */
 	__u64 samples;
+};
+_Static_assert(sizeof(struct wire_waits_sum) == 40, "wire_waits_sum");
+
+/* One way to wait. */
+struct wire_wait_stack {
+	struct wire_waits_sum sum;
 	struct wire_task_stack stack;
 };
 _Static_assert(sizeof(struct wire_wait_stack) == 64 + 16 * STACK_FRAMES, "wire_wait_stack");
@@ -151,9 +149,11 @@ struct wire_asleep {
 	__u64 ip;
 	__u64 sp;
 	__u64 bp;
+	/* How often it has left a CPU so far, by itself or not. */
+	__u64 switches;
 	__u32 tid;
 	__u32 pad;
 };
-_Static_assert(sizeof(struct wire_asleep) == 64, "wire_asleep");
+_Static_assert(sizeof(struct wire_asleep) == 72, "wire_asleep");
 
 #endif

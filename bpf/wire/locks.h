@@ -129,15 +129,7 @@ struct wire_lock_cpu {
 	__u64 stacks_failed;
 	__u64 stacks_full;
 	__u64 stacks_over;
-	/* What the stacks took. */
-	__u64 stack_ns;
-	/* Waits below it are sampled in proportion to their length; 0: none are left out. */
-	__u64 threshold;
-	__u64 most_threshold;
-	__u64 period_began;
-	__u64 period_ns;
-	/* Of the period, when the threshold goes up. */
-	__u64 raise_at;
+	struct wire_budget budget;
 	/* Releases whose lock had no room in the table of holders. */
 	__u64 other_holders;
 	/* Stacks that were taken without who waits, for whom there was no room. */

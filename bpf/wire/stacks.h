@@ -49,6 +49,21 @@ struct stack_counters {
 };
 _Static_assert(sizeof(struct stack_counters) == 16, "src/wire/stacks.rs mirrors it");
 
+/* What the stacks of waits on one CPU may cost. Only that one writes it. */
+struct wire_budget {
+	/* What they took. */
+	__u64 stack_ns;
+	/* Waits below it are sampled in proportion to their length; 0: none are left out. */
+	__u64 threshold;
+	/* That it ever was. */
+	__u64 most_threshold;
+	__u64 period_began;
+	/* What they took in the period, and when the threshold goes up at once. */
+	__u64 period_ns;
+	__u64 raise_at;
+};
+_Static_assert(sizeof(struct wire_budget) == 48, "wire_budget");
+
 /* Both sides of a task's stack. */
 struct wire_task_stack {
 	__u32 kernel_frames;

@@ -7,7 +7,7 @@ use super::stacks::{addresses_of, escape, fold_as};
 use super::unwinding::ending;
 use crate::symbols::{Addresses, Names, UNKNOWN};
 use crate::wire::blocked::{
-    BARE, Followed, IO, Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, UNINTERRUPTIBLE, Waits,
+    Followed, IO, Lost, NO_USER, Process, RECLAIM_SHIFT, RawBlocked, Totals, UNINTERRUPTIBLE, Waits,
 };
 use crate::wire::pagecache::Kind;
 use crate::wire::stacks::{KERNEL_FAILED, Sample, USER_FAILED, is_of_ring};
@@ -87,14 +87,11 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
     let mut by_thread: BTreeMap<(String, u32), u64> = BTreeMap::new();
     let leaders = leaders(raw);
     for (sample, ns) in scaled(raw) {
-        if sample.flags & BARE != 0 {
+        let Some(own) = woken(sample, names) else {
             summary.add_bare(sample.comm_bytes(), ns);
-            if raw.processes.is_empty() {
-                *by_thread.entry((text(sample.comm_bytes()), sample.pid)).or_default() += ns;
-            }
             continue;
-        }
-        let key = fold_as(&watched(sample, names), names, leaders.get(&sample.pid).copied());
+        };
+        let key = fold_as(&own, names, leaders.get(&sample.pid).copied());
         *summary.folded.entry(key).or_default() += ns;
         if raw.processes.is_empty() {
             *by_thread.entry((text(sample.comm_bytes()), sample.pid)).or_default() += ns;
@@ -156,8 +153,9 @@ impl Share {
 
 fn shares(raw: &RawBlocked) -> BTreeMap<u32, Share> {
     let mut shares: BTreeMap<u32, Share> = BTreeMap::new();
-    for (sample, waits) in &raw.samples {
-        let share = shares.entry(sample.pid).or_default();
+    let samples = raw.samples.iter().map(|(sample, waits)| (sample.pid, waits));
+    for (pid, waits) in samples.chain(raw.bare.iter().map(|((pid, _), waits)| (*pid, waits))) {
+        let share = shares.entry(pid).or_default();
         share.sure += waits.sure_ns;
         share.estimated += waits.ns.saturating_sub(waits.sure_ns);
     }
@@ -171,54 +169,85 @@ fn shares(raw: &RawBlocked) -> BTreeMap<u32, Share> {
 /// it: to take a stack takes longer than many a wait, which is another one for it.
 pub fn scaled(raw: &RawBlocked) -> impl Iterator<Item = (&Sample, u64)> {
     let shares = shares(raw);
-    raw.samples.iter().map(move |(sample, waits)| {
-        let factor = shares.get(&sample.pid).copied().unwrap_or_default().factor();
-        let estimated = waits.ns.saturating_sub(waits.sure_ns) as f64 * factor;
-        (sample, waits.sure_ns + estimated.round() as u64)
-    })
+    raw.samples.iter().map(move |(sample, waits)| (sample, share_of(&shares, sample.pid, waits)))
+}
+
+fn share_of(shares: &BTreeMap<u32, Share>, pid: u32, waits: &Waits) -> u64 {
+    let factor = shares.get(&pid).copied().unwrap_or_default().factor();
+    let estimated = waits.ns.saturating_sub(waits.sure_ns) as f64 * factor;
+    waits.sure_ns + estimated.round() as u64
 }
 
 /// Half of the interval in which a share of the time lies with 95 % certainty, in percent of all: that of the share which
-/// is known worst, of whichever stacks of each process. Of a stack that did not come up three in n are possible (Hanley
-/// 1983), of as many waits that weigh the same as would scatter like these. None: nothing was left to chance.
+/// is known worst, of whichever stacks. What is scaled to one count scatters by itself: each process ([`Stratum`]). None:
+/// nothing was left to chance.
 fn half_width(raw: &RawBlocked) -> Option<f64> {
-    /// Of [`Waits::squares`].
-    const UNIT: f64 = 65_536.0;
     let shares = shares(raw);
-    let mut parts: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
-    let mut all = 0.0;
-    for (sample, waits) in &raw.samples {
-        let estimated = waits.ns.saturating_sub(waits.sure_ns);
-        let factor = shares.get(&sample.pid).copied().unwrap_or_default().factor();
-        all += waits.sure_ns as f64 + estimated as f64 * factor;
-        if estimated > 0 {
+    let mut strata: BTreeMap<u32, Stratum> = BTreeMap::new();
+    let all = (scaled(raw).map(|(_, ns)| ns).sum::<u64>() + without_stack(raw).values().sum::<u64>()) as f64;
+    let samples = raw.samples.iter().map(|(sample, waits)| (sample.pid, waits));
+    for (pid, waits) in samples.chain(raw.bare.iter().map(|((pid, _), waits)| (*pid, waits))) {
+        let estimated = waits.ns.saturating_sub(waits.sure_ns) as f64;
+        if estimated > 0.0 {
+            let factor = shares.get(&pid).copied().unwrap_or_default().factor();
             // Without a count of each process they share one sum.
-            let of = if raw.processes.is_empty() { 0 } else { sample.pid };
-            let part = (estimated as f64 * factor, waits.squares as f64 * UNIT * factor * factor);
-            parts.entry(of).or_default().push(part);
+            let stratum = strata.entry(if raw.processes.is_empty() { 0 } else { pid }).or_default();
+            stratum.parts.push((estimated * factor, waits.squares as f64 * Stratum::UNIT * factor * factor));
+            stratum.samples += waits.samples;
         }
     }
-    all += without_stack(raw).values().sum::<u64>() as f64;
-    let estimated: f64 = parts.values().flatten().map(|part| part.0).sum();
-    let variance: f64 = parts.values().flatten().map(|part| part.1).sum();
-    if estimated <= 0.0 || variance <= 0.0 {
-        return None;
+    let mut few = Stratum::default();
+    let mut variance = 0.0;
+    for (_, stratum) in strata {
+        match stratum.samples {
+            0..Stratum::FEW => few.parts.extend(stratum.parts),
+            _ => variance += stratum.widest(),
+        }
     }
-    let worst: f64 = parts.into_values().map(widest).sum();
-    let unseen = 3.0 * variance / estimated;
-    Some(100.0 * ((1.96 * worst.sqrt()).max(unseen) / all).min(1.0))
+    variance += few.widest();
+    (variance > 0.0 && all > 0.0).then(|| 100.0 * (1.96 * variance.sqrt() / all).min(1.0))
 }
 
-/// Time that was counted of processes whose stacks do not stand for it, by process and name of the thread.
+/// Time that was scaled to one count: sums of stacks, with their variances.
+#[derive(Debug, Default)]
+struct Stratum {
+    parts: Vec<(f64, f64)>,
+    samples: u64,
+}
+
+impl Stratum {
+    /// Of [`Waits::squares`].
+    const UNIT: f64 = 65_536.0;
+    /// Processes with fewer waits say nothing of how they scatter each by itself, but all together.
+    const FEW: u64 = 8;
+
+    /// The variance of the share that is known worst. Of a stack that did not come up three in n are possible with 95 %
+    /// certainty (Hanley 1983), of as many waits that weigh the same as would scatter like these; and none scatters more
+    /// than half of them.
+    fn widest(self) -> f64 {
+        let sum: f64 = self.parts.iter().map(|part| part.0).sum();
+        let variance: f64 = self.parts.iter().map(|part| part.1).sum();
+        if sum <= 0.0 {
+            return 0.0;
+        }
+        let unseen = (3.0 * variance / sum / 1.96).powi(2).min(variance / 4.0);
+        widest(self.parts).max(unseen)
+    }
+}
+
+/// Time without stacks, by process and name of the thread: of waits that are known to have none, and what was counted of
+/// processes of which there is nothing else.
 pub fn without_stack(raw: &RawBlocked) -> BTreeMap<(u32, Vec<u8>), u64> {
-    let mut left = BTreeMap::new();
-    for (pid, share) in shares(raw) {
+    let shares = shares(raw);
+    let bare = |(process, waits): (&Process, &Waits)| (process.clone(), share_of(&shares, process.0, waits));
+    let mut left: BTreeMap<Process, u64> = raw.bare.iter().map(bare).collect();
+    for (pid, share) in &shares {
         if share.estimated > 0 || share.counted <= share.sure {
             continue;
         }
         let part = (share.counted - share.sure) as f64 / share.counted as f64;
-        for ((_, comm), sum) in raw.processes.range((pid, Vec::new())..(pid + 1, Vec::new())) {
-            left.insert((pid, comm.clone()), (sum.ns as f64 * part).round() as u64);
+        for ((_, comm), sum) in raw.processes.range((*pid, Vec::new())..(pid + 1, Vec::new())) {
+            *left.entry((*pid, comm.clone())).or_default() += (sum.ns as f64 * part).round() as u64;
         }
     }
     left
@@ -233,35 +262,56 @@ pub fn cut_ns(raw: &RawBlocked, names: &Names) -> u64 {
 /// Where the frames of a wait without a stack would stand.
 pub const NO_STACK: &str = "[stack not taken]";
 
-/// The same stack without what stands there since it is watched: the scheduler's own function is the leaf, or of
+/// The same stack without what stands there since it is watched: the function that was watched is the leaf, or of
 /// reclaim the one that reclaims.
 pub fn watched(sample: &Sample, names: &Names) -> Sample {
     let lookups: Vec<u64> = sample.kernel_lookups().collect();
-    let name = |address| names.kernel(address).first().map_or(UNKNOWN, String::as_str);
     let is_kswapd = reclaim_of(sample) == Some(Kind::Kswapd);
-    // What is above our program has no name any more once it is gone, so the last frame of the event's counts.
-    let event = lookups.iter().take(MOST_WATCHING).rposition(|address| is_event(name(*address)));
-    let mut begin = event.map_or(0, |at| at + 1);
-    // A task that has just got its CPU was interrupted on its way out of the scheduler.
-    let behind = lookups[begin..].iter().take(MOST_WATCHING);
-    if let Some(at) = behind.clone().position(|address| name(*address) == INTERRUPT) {
-        let scheduler = behind.skip(at).position(|address| name(*address).starts_with("__schedule"));
-        begin += at + scheduler.unwrap_or(1);
-    }
-    let way_out = |address: &&u64| is_kswapd && WAY_OUT.contains(&name(**address));
+    let way_out = |address: &&u64| is_kswapd && WAY_OUT.contains(&kernel_name(**address, names));
+    let begin = behind_event(&lookups, names).unwrap_or(0);
     let own = begin + lookups[begin..].iter().take_while(way_out).count();
+    without_top(sample, &lookups, own)
+}
+
+/// The same of a wait, of which the scheduler's own function is the leaf. None: the stack was taken elsewhere than where
+/// the task slept.
+pub fn woken(sample: &Sample, names: &Names) -> Option<Sample> {
+    let lookups: Vec<u64> = sample.kernel_lookups().collect();
+    let is = |address: &u64, test: fn(&str) -> bool| test(kernel_name(*address, names));
+    let Some(begin) = behind_event(&lookups, names) else { return Some(sample.clone()) };
+    let behind = &lookups[begin..];
+    // It has just got its CPU, and was interrupted on its way out of the scheduler, perhaps by others before.
+    if !behind.iter().take(2).any(|address| is(address, |name| name.ends_with(INTERRUPT))) {
+        return Some(watched(sample, names));
+    }
+    let scheduler = behind.iter().position(|address| is(address, |name| name.starts_with("__schedule")))?;
+    Some(without_top(sample, &lookups, begin + scheduler))
+}
+
+fn kernel_name(address: u64, names: &Names) -> &str {
+    names.kernel(address).first().map_or(UNKNOWN, String::as_str)
+}
+
+/// The first frame below an event that ran our program. What is above that program has no name any more once it is gone,
+/// so the last frame of the event's counts.
+fn behind_event(lookups: &[u64], names: &Names) -> Option<usize> {
+    let is_events = |address: &u64| is_event(kernel_name(*address, names));
+    lookups.iter().take(MOST_WATCHING).rposition(is_events).map(|at| at + 1)
+}
+
+fn without_top(sample: &Sample, lookups: &[u64], top: usize) -> Sample {
     // Without names nothing can be told apart.
-    if own == 0 || own == lookups.len() {
+    if top == 0 || top == lookups.len() {
         return sample.clone();
     }
-    let mut kernel = sample.kernel()[own..].to_vec();
+    let mut kernel = sample.kernel()[top..].to_vec();
     // It is the leaf now, and a leaf is looked up as it is.
-    kernel[0] = lookups[own];
+    kernel[0] = lookups[top];
     sample.with_kernel(&kernel)
 }
 
-/// The entry of the interrupt in which stacks of waits are taken.
-const INTERRUPT: &str = "asm_sysvec_irq_work";
+/// The interrupt in which stacks of waits are taken: `__sysvec_irq_work`, whichever way it came in.
+const INTERRUPT: &str = "sysvec_irq_work";
 
 /// Frames between an event and what asks for the stack, at most: the program, a trampoline and the event's own.
 const MOST_WATCHING: usize = 8;
@@ -323,16 +373,26 @@ mod tests {
             (59, "finish_task_switch.isra.0"),
             (69, "__schedule"),
             (79, "schedule"),
+            (89, "handle_softirqs"),
+            (99, "asm_sysvec_call_function_single"),
+            (109, "fred_sysvec_irq_work"),
+            (119, "asm_fred_entrypoint_kernel"),
         ]);
         let cut = |kernel: &[u64]| {
             let sample = Sample::new(1, 0, 0, b"x", kernel, &[]);
-            fold_as(&watched(&sample, &names), &names, None)
+            woken(&sample, &names).map(|own| fold_as(&own, &names, None))
         };
-        assert_eq!(cut(&[10, 20, 30, 40, 50, 60, 70, 80]), "x;schedule_[k];__schedule_[k]");
-        // It has been inlined, or has no name: what was interrupted is the leaf.
-        assert_eq!(cut(&[10, 20, 30, 40, 50, 80]), "x;schedule_[k]");
-        // Without the event it is nobody's.
-        assert_eq!(cut(&[59, 70]), "x;__schedule_[k];finish_task_switch.isra.0_[k]");
+        let whole = Some("x;schedule_[k];__schedule_[k]".to_string());
+        assert_eq!(cut(&[10, 20, 30, 40, 50, 60, 70, 80]), whole);
+        // Another interrupt was first, and this one came in its softirq.
+        assert_eq!(cut(&[10, 20, 30, 40, 50, 90, 1, 2, 3, 4, 5, 100, 60, 70, 80]), whole);
+        // With FRED.
+        assert_eq!(cut(&[10, 20, 30, 40, 110, 1, 120, 60, 70, 80]), whole);
+        // It was late, and the task has gone on.
+        assert_eq!(cut(&[10, 20, 30, 40, 50, 90, 80]), None);
+        assert_eq!(cut(&[10, 20, 30, 40, 50]), None);
+        // No event.
+        assert_eq!(cut(&[59, 70]), Some("x;__schedule_[k];finish_task_switch.isra.0_[k]".to_string()));
     }
 
     #[test]
@@ -404,7 +464,7 @@ mod tests {
     fn a_wait_without_a_stack_stands_with_its_process_and_shares_what_was_counted() {
         let mut raw = RawBlocked::default();
         raw.samples.insert(Sample::new(1, 0, 0, b"a", &[10], &[]), waits(300, 0));
-        raw.samples.insert(Sample::new(1, 0, BARE, b"b;", &[], &[]), waits(100, 0));
+        raw.bare.insert((1, b"b;".to_vec()), waits(100, 0));
         raw.processes.insert((1, b"a".to_vec()), Sum { count: 9, ns: 200 });
         let summary = summarize(&raw, &names(&[(10, "f")]));
         assert_eq!(summary.folded["a;f_[k]"], 150);
@@ -439,6 +499,31 @@ mod tests {
         raw.samples.clear();
         raw.samples.insert(Sample::new(1, 0, 0, b"a", &[10], &[]), waits(9, 9));
         assert_eq!(half_width(&raw), None);
+    }
+
+    /// A thousand processes with one wait each, half of them of either stack: what is said of a share is as for a thousand
+    /// throws of a coin, although each by itself is certain.
+    #[test]
+    fn processes_of_few_waits_scatter_together() {
+        let mut raw = RawBlocked::default();
+        let one = Waits { waits: 256, ns: 1 << 20, sure_ns: 0, squares: 1 << 24, samples: 1 };
+        for pid in 1..=1000 {
+            raw.samples.insert(Sample::new(pid, 0, 0, b"a", &[u64::from(10 + pid % 2)], &[]), one);
+            raw.processes.insert((pid, b"a".to_vec()), Sum { count: 1, ns: 1 << 20 });
+        }
+        let half = half_width(&raw).unwrap();
+        assert!((half - 100.0 * 1.96 * (0.25f64 / 1000.0).sqrt()).abs() < 0.01, "{half}");
+    }
+
+    /// Nine seconds without room in the table are no reason to draw a millisecond as so long.
+    #[test]
+    fn what_found_no_room_is_not_given_to_others() {
+        let mut raw = RawBlocked::default();
+        raw.samples.insert(Sample::new(1, 0, 0, b"a", &[10], &[]), waits(1_000, 0));
+        raw.bare.insert((1, b"a".to_vec()), waits(9_000_000, 9_000_000));
+        raw.processes.insert((1, b"a".to_vec()), Sum { count: 9, ns: 9_001_000 });
+        let summary = summarize(&raw, &names(&[(10, "f")]));
+        assert_eq!((summary.folded["a;f_[k]"], summary.no_stack_ns), (1_000, 9_000_000));
     }
 
     #[test]

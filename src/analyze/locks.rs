@@ -368,8 +368,8 @@ fn sampling(rows: &[WireLockCpu]) -> StackSampling {
         full: sum(|row| row.stacks_full),
         without_who: sum(|row| row.other_waiters),
         over_budget: sum(|row| row.stacks_over),
-        ns: sum(|row| row.stack_ns),
-        threshold_ns: rows.iter().map(|row| row.most_threshold).max().unwrap_or(0),
+        ns: sum(|row| row.budget.stack_ns),
+        threshold_ns: rows.iter().map(|row| row.budget.most_threshold).max().unwrap_or(0),
     }
 }
 

@@ -83,6 +83,7 @@ pub(crate) fn addresses_of<'a>(samples: impl Iterator<Item = &'a Sample>, maps: 
     let mut out = Addresses { maps: maps.clone(), ..Addresses::default() };
     for sample in samples {
         out.kernel.extend(sample.kernel_lookups());
+        out.disks.extend(sample.work().as_deref().and_then(flushes));
         if !sample.user().is_empty() {
             let program = maps.programs().of(sample.pid, sample.comm_bytes());
             out.user.entry(program).or_default().extend(sample.user_lookups());
@@ -341,7 +342,8 @@ pub(crate) fn who(sample: &Sample, names: &Names, leader: Option<&[u8]>) -> Vec<
     match (sample.work(), leader.zip(ring_part(comm))) {
         (Some(work), _) if work.is_empty() => vec![IDLE_WORKERS.into()],
         (Some(work), _) => {
-            let disk = flushed(&work, names).map_or(work.as_slice(), str::as_bytes);
+            let disk = flushes(&work).and_then(|numbers| names.disks.get(&numbers));
+            let disk = disk.map_or(work.as_slice(), String::as_bytes);
             vec![[WORKERS_FOR.as_bytes(), disk].concat()]
         }
         (None, Some((leader, part))) => vec![leader.to_vec(), part.into()],
@@ -350,10 +352,10 @@ pub(crate) fn who(sample: &Sample, names: &Names, leader: Option<&[u8]>) -> Vec<
 }
 
 /// The disk that a worker writes back to: of that the kernel says the numbers alone, `flush-7:0`.
-fn flushed<'a>(work: &[u8], names: &'a Names) -> Option<&'a str> {
+fn flushes(work: &[u8]) -> Option<(u32, u32)> {
     let numbers = std::str::from_utf8(work.strip_prefix(b"flush-")?).ok()?;
     let (major, minor) = numbers.split_once(':')?;
-    names.disks.get(&(major.parse().ok()?, minor.parse().ok()?)).map(String::as_str)
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Workers of workqueues: of such without work, and what stands before the name of what they work on.

@@ -12,6 +12,8 @@ pub struct Entered {
     pub ip: u64,
     pub sp: u64,
     pub bp: u64,
+    /// How often it has left a CPU, by itself or not.
+    pub switches: u64,
 }
 
 impl Entered {
@@ -21,6 +23,8 @@ impl Entered {
     /// `root`: where `proc` is.
     pub fn frames(&self, root: &Path, most: usize) -> Option<Vec<u64>> {
         let folder = root.join(format!("proc/{}/task/{}", self.pid, self.tid));
+        // A stack's own memory: what lies elsewhere may be of a file or a device, which reading would disturb.
+        let stack = self.sp..self.sp.saturating_add(STACK);
         let memory = File::open(folder.join("mem")).ok()?;
         let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let mut frames = vec![self.ip];
@@ -28,7 +32,7 @@ impl Entered {
         while frames.len() < most {
             let mut frame = [0; 16];
             // Code without frame pointers keeps something else there.
-            if memory.read_exact_at(&mut frame, bp).is_err() {
+            if !stack.contains(&bp) || memory.read_exact_at(&mut frame, bp).is_err() {
                 break;
             }
             let (next, back) = (word(&frame), word(&frame[8..]));
@@ -44,10 +48,20 @@ impl Entered {
     }
 
     fn is_there(&self, folder: PathBuf) -> Option<bool> {
-        let text = fs::read_to_string(folder.join("syscall")).ok()?;
-        let (sp, ip) = place(&text)?;
-        Some((sp, ip) == (self.sp, self.ip))
+        let text = |name: &str| fs::read_to_string(folder.join(name)).ok();
+        let (sp, ip) = place(&text("syscall")?)?;
+        Some((sp, ip) == (self.sp, self.ip) && switches(&text("status")?)? == self.switches)
     }
+}
+
+/// As far above the stack pointer frames are looked for: what a thread's stack has at most, where nobody says otherwise.
+const STACK: u64 = 8 << 20;
+
+/// Of `/proc/PID/task/TID/status`: how often it has left a CPU.
+fn switches(text: &str) -> Option<u64> {
+    let number =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok();
+    number("voluntary_ctxt_switches:")?.checked_add(number("nonvoluntary_ctxt_switches:")?)
 }
 
 /// Of a line of `/proc/PID/task/TID/syscall` the stack pointer and where it returns to: its last two words.
@@ -80,7 +94,13 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
         fs::write(folder.join("mem"), words(&[0, 0, 32, 0xa1, 0, 0xa2])).unwrap();
-        let at = Entered { pid: 7, tid: 8, ip: 0xa0, sp: 0x10, bp: 16 };
+        let status = |voluntary| {
+            let text =
+                format!("Name:\tx\nvoluntary_ctxt_switches:\t{voluntary}\nnonvoluntary_ctxt_switches:\t2\n");
+            fs::write(folder.join("status"), text).unwrap();
+        };
+        status(5);
+        let at = Entered { pid: 7, tid: 8, ip: 0xa0, sp: 0x10, bp: 16, switches: 7 };
         let frames = |at: Entered, line: &str, most| {
             fs::write(folder.join("syscall"), line).unwrap();
             at.frames(&root, most)
@@ -91,6 +111,10 @@ mod tests {
         assert_eq!(frames(at, "1 0x0 0x18 0xa0", 127), None, "another place of its stack");
         assert_eq!(frames(at, "running", 127), None);
         assert_eq!(frames(Entered { tid: 9, ..at }, "1 0x0 0x10 0xa0", 127), None, "no such thread");
+        // Not its stack.
+        assert_eq!(frames(Entered { bp: 8, ..at }, "1 0x0 0x10 0xa0", 127), Some(vec![0xa0]));
+        status(6);
+        assert_eq!(frames(at, "1 0x0 0x10 0xa0", 127), None, "it has been elsewhere meanwhile");
         fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, IterOpts, Link, MapCore, MapFlags, MapHandle, ProgramInput};
-use zerocopy::IntoBytes as _;
+use zerocopy::{FromZeros as _, IntoBytes as _};
 
 use super::btf::{self, KernelBtf};
 use super::kicks::Kicks;
@@ -42,6 +44,8 @@ pub struct Options {
     pub waits: WaitOptions,
     /// Only waits for I/O, by the kernel's mark, and those that no signal ends.
     pub io_wait: bool,
+    /// Take stacks as where no interrupt can be had to take them in; for tests.
+    pub from_outside: bool,
 }
 
 /// The attached probe. Dropping it detaches everything.
@@ -94,18 +98,8 @@ impl BlockedProbe {
             ));
         }
         let cpus = host.cpus_possible.max(1);
-        let goes_on = btf.event(GOES_ON, None).is_there();
-        // A kernel may refuse the program that goes through the threads, and take the others.
-        let (skel, look) = match load(&btf, cpus, &options, true) {
-            Ok(skel) => {
-                let look = skel.progs.blocked_look.attach_iter_with_opts(IterOpts::None);
-                (skel, look.ok())
-            }
-            Err(_) => {
-                libbpf::listen();
-                (load(&btf, cpus, &options, false)?, None)
-            }
-        };
+        let (skel, links) = load_what_is_taken(&btf, cpus, &options)?;
+        let Optional { look, goes_on } = links;
         if look.is_none() {
             missing.push(gap(
                 "open",
@@ -115,25 +109,25 @@ impl BlockedProbe {
                 None,
             ));
         }
-        let kicks = match goes_on.then(|| Kicks::open(&skel.maps.kicks)).transpose() {
-            Ok(kicks) => kicks,
-            Err(error) => {
+        let kicks = match goes_on.as_ref().map(|_| Kicks::open(&skel.maps.kicks)).transpose() {
+            Ok(Some(kicks)) => Some(kicks),
+            none => {
+                let why = match none {
+                    Err(error) => format!(": {error:#}"),
+                    _ => format!(" ({GOES_ON})"),
+                };
                 let why = format!(
-                    "no interrupt can be had to take stacks in, so that they have no frames of user mode: {error:#}"
+                    "no interrupt can be had to take stacks in, so that they have no frames of user mode{why}"
                 );
                 missing.push(gap("user", "refused", &why, None));
                 None
             }
         };
-        if !goes_on {
-            let why = "this kernel has no event of the interrupt in which stacks are taken (irq_work_entry), so that they \
-                       have no frames of user mode";
-            missing.push(gap("user", "no-event", why, None));
-        }
         let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.wait_processes)?, waits::whose)?;
         let mut probe = Self {
             skel,
-            links: Vec::new(),
+            // First, so that none that is asked for is missed.
+            links: goes_on.into_iter().collect(),
             look,
             kicks,
             maps,
@@ -146,10 +140,6 @@ impl BlockedProbe {
         };
         probe.skel.progs.who_we_are.test_run(ProgramInput::default())?;
         let failed = |error: libbpf_rs::Error| refusal("attaching the probe of blocked time", &error);
-        // First, so that none that is asked for is missed.
-        if probe.kicks.is_some() {
-            probe.links.push(probe.skel.progs.blocked_goes_on.attach().map_err(failed)?);
-        }
         probe.links.push(probe.skel.progs.blocked_switch.attach().map_err(failed)?);
         probe.stats = probe.stats();
         probe.began_ns = now_ns();
@@ -175,12 +165,12 @@ impl BlockedProbe {
         let mut asleep = Vec::new();
         let Some(link) = &self.look else { return Ok(asleep) };
         // The kernel writes whole records, as many as fit.
-        let mut buffer = vec![0; 64 * size_of::<WireAsleep>()];
+        let mut buffer = vec![WireAsleep::new_zeroed(); 64];
         let mut all = Iter::new(link)?;
         loop {
-            match std::io::Read::read(&mut all, &mut buffer) {
+            match std::io::Read::read(&mut all, buffer.as_mut_bytes()) {
                 Ok(0) => return Ok(asleep),
-                Ok(bytes) => asleep.extend_from_slice(WireAsleep::decode_all(&buffer[..bytes])?),
+                Ok(bytes) => asleep.extend_from_slice(&buffer[..bytes / size_of::<WireAsleep>()]),
                 // After a million of threads the kernel pauses.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error.into()),
@@ -202,12 +192,11 @@ impl BlockedProbe {
         let ended_ns = now_ns();
         self.skel.maps.bss_data.as_mut().context("the object has data")?.ended = ended_ns;
         self.run(false)?;
-        std::thread::sleep(SETTLE);
+        thread::sleep(SETTLE);
         let stats = self.stats();
         self.links.clear();
         // At once, while they still sleep where they did.
-        let asleep: Vec<(WireAsleep, Vec<u64>)> =
-            self.look()?.into_iter().filter_map(|thread| Some((thread, frames(&thread)?))).collect();
+        let asleep = frames(self.look()?);
         let followed = if self.options.io_wait { Followed::IoWait } else { Followed::OffCpu };
         let mut raw = RawBlocked {
             followed,
@@ -219,12 +208,14 @@ impl BlockedProbe {
             map_bytes: libbpf::map_bytes(self.skel.object()) + self.kicks.as_ref().map_or(0, Kicks::bytes),
             ..RawBlocked::default()
         };
-        raw.lost.missed = stats.recursion_misses - self.stats.recursion_misses;
+        // What the interrupts' program leaves out is counted, and has no stack.
+        raw.lost.missed = waits::stats([self.skel.progs.blocked_switch.as_fd()]).recursion_misses;
         let maps = &self.skel.maps;
         let rows = waits::read_rows(&maps.wait_rows, self.cpus + 1)?;
         let (own, open) = rows.split_at(self.cpus as usize);
         raw.count(own, open.first().context("the last row is that of the looks")?);
         waits::read_stacks(&maps.wait_stacks, &mut raw)?;
+        waits::read_bare(&maps.wait_bare, &mut raw)?;
         for (thread, user) in asleep {
             let Some(value) = maps.wait_stacks.lookup(thread.key.as_bytes(), MapFlags::ANY)? else {
                 continue;
@@ -253,9 +244,28 @@ impl BlockedProbe {
 /// The event of the interrupt in which stacks are taken.
 const GOES_ON: &str = "irq_work_entry";
 
-fn frames(thread: &WireAsleep) -> Option<Vec<u64>> {
-    let WireAsleep { ip, sp, bp, tid, .. } = *thread;
-    Entered { pid: thread.key.pid, tid, ip, sp, bp }.frames(Path::new("/"), MAX_FRAMES)
+/// Frames of user mode of threads that sleep. To read the memory of a process may wait for whatever holds that up, and
+/// its answer is not worth the window: it is waited for so long, by a thread of its own.
+fn frames(threads: Vec<WireAsleep>) -> Vec<(WireAsleep, Vec<u64>)> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let (found, frames) = mpsc::channel();
+    let follow = move || {
+        for thread in threads {
+            let WireAsleep { ip, sp, bp, switches, tid, .. } = thread;
+            let entered = Entered { pid: thread.key.pid, tid, ip, sp, bp, switches };
+            let Some(frames) = entered.frames(Path::new("/"), MAX_FRAMES) else { continue };
+            // Nobody waits for it any more.
+            if found.send((thread, frames)).is_err() {
+                return;
+            }
+        }
+    };
+    if thread::Builder::new().name("biopsy-asleep".to_string()).spawn(follow).is_err() {
+        return Vec::new();
+    }
+    let until = Instant::now() + PATIENCE;
+    let next = || frames.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
+    std::iter::from_fn(next).collect()
 }
 
 /// Whether the kernel says how long a task that was woken waits for a CPU.
@@ -294,10 +304,56 @@ fn opened(btf: &KernelBtf, cpus: u32, options: &Options) -> Result<OpenBlockedSk
     Ok(open)
 }
 
-fn load(btf: &KernelBtf, cpus: u32, options: &Options, look: bool) -> Result<BlockedSkel<'static>> {
+/// What a kernel may refuse, attached.
+struct Optional {
+    look: Option<Link>,
+    goes_on: Option<Link>,
+}
+
+/// A kernel may refuse the program that goes through the threads, or that of the interrupt, and take the others.
+fn load_what_is_taken(
+    btf: &KernelBtf,
+    cpus: u32,
+    options: &Options,
+) -> Result<(BlockedSkel<'static>, Optional)> {
+    let has_interrupt = !options.from_outside && !is_realtime() && btf.event(GOES_ON, None).is_there();
+    let mut refused = None;
+    for goes_on in [true, false] {
+        if goes_on && !has_interrupt {
+            continue;
+        }
+        for look in [true, false] {
+            libbpf::listen();
+            match load(btf, cpus, options, look, goes_on) {
+                Ok(skel) => {
+                    let progs = &skel.progs;
+                    let look = look.then(|| progs.blocked_look.attach_iter_with_opts(IterOpts::None).ok());
+                    let goes_on = goes_on.then(|| progs.blocked_goes_on.attach().ok());
+                    let links = Optional { look: look.flatten(), goes_on: goes_on.flatten() };
+                    return Ok((skel, links));
+                }
+                Err(error) => refused = Some(error),
+            }
+        }
+    }
+    Err(refused.context("something was tried")?)
+}
+
+/// With PREEMPT_RT a thread does what the interrupt would, for which each stack would cost two switches.
+fn is_realtime() -> bool {
+    fs::read_to_string("/sys/kernel/realtime").is_ok_and(|text| text.trim() == "1")
+}
+
+fn load(
+    btf: &KernelBtf,
+    cpus: u32,
+    options: &Options,
+    look: bool,
+    goes_on: bool,
+) -> Result<BlockedSkel<'static>> {
     let mut open = opened(btf, cpus, options)?;
     open.progs.blocked_switch.set_autoload(true);
-    open.progs.blocked_goes_on.set_autoload(btf.event(GOES_ON, None).is_there());
+    open.progs.blocked_goes_on.set_autoload(goes_on);
     open.progs.blocked_look.set_autoload(look);
     let skel = open.load().map_err(|error| refusal("loading the probe of blocked time", &error))?;
     let maps = &skel.maps;

@@ -3,7 +3,7 @@
 //! it takes any; see `bpf/blocked.bpf.c`.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::ptr::{self, NonNull};
 
 use anyhow::{Context as _, Result};
@@ -23,12 +23,14 @@ impl Kicks {
     pub fn open(table: &impl MapCore) -> Result<Self> {
         let mut kicks = Vec::new();
         for cpu in perf_event::online()? {
-            let kick = match perf_event::kick(cpu) {
+            let event = match perf_event::kick(cpu) {
                 // It went off after the list was read.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
-                event => Kick::map(event?)?,
+                event => event?,
             };
-            let event = kick.event.as_raw_fd() as u32;
+            // It lives as long as the memory, so that it costs no descriptor.
+            let kick = Kick::map(event.as_fd())?;
+            let event = event.as_raw_fd() as u32;
             table
                 .update(&cpu.to_ne_bytes(), &event.to_ne_bytes(), MapFlags::ANY)
                 .context("an event of perf cannot be given to a program")?;
@@ -45,7 +47,6 @@ impl Kicks {
 
 #[derive(Debug)]
 struct Kick {
-    event: OwnedFd,
     place: NonNull<libc::c_void>,
     mapped: usize,
 }
@@ -54,20 +55,19 @@ struct Kick {
 unsafe impl Send for Kick {}
 
 impl Kick {
-    fn map(event: OwnedFd) -> io::Result<Self> {
+    fn map(event: BorrowedFd<'_>) -> io::Result<Self> {
         // A head and the least ring there is. Without the right to write it begins anew where it ends, and is never full.
         let mapped = 2 * perf_event::page_bytes();
         let map = || {
             // SAFETY: a new mapping at a place of the kernel's choice.
             let place = unsafe {
-                let fd = event.as_fd().as_raw_fd();
-                libc::mmap(ptr::null_mut(), mapped, libc::PROT_READ, libc::MAP_SHARED, fd, 0)
+                libc::mmap(ptr::null_mut(), mapped, libc::PROT_READ, libc::MAP_SHARED, event.as_raw_fd(), 0)
             };
             if place == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(place as usize) }
         };
         let place = perf_event::nobodys(|| map().ok()).map_or_else(map, Ok)?;
         let place = NonNull::new(place as *mut libc::c_void).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { event, place, mapped })
+        Ok(Self { place, mapped })
     }
 }
 

@@ -174,6 +174,7 @@ impl ReclaimProbe {
         raw.totals.reclaims = by_kind;
         raw.lost.unkept = self.skel.maps.bss_data.as_ref().map_or(0, |data| data.no_room);
         waits::read_stacks(&maps.wait_stacks, &mut raw)?;
+        waits::read_bare(&maps.wait_bare, &mut raw)?;
         waits::read_processes(&maps.wait_processes, &mut raw)?;
         raw.maps = self.maps.finish();
         Ok(raw)

@@ -45,7 +45,9 @@ pub use generated::{
 use self::generated::latency_old;
 
 use super::{btf, libbpf};
-use crate::wire::blocked::{Sum, WireAsleep, WireSleeper, WireWaitProcess, WireWaitStack, WireWaitsRow};
+use crate::wire::blocked::{
+    Sum, Waits, WireAsleep, WireSleeper, WireWaitProcess, WireWaitStack, WireWaitsRow,
+};
 use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 use crate::wire::generator::WireGenerator;
 use crate::wire::groups::{WireGroup, WireGroupKey};
@@ -61,7 +63,7 @@ use crate::wire::pagecache::{
 use crate::wire::parts::WirePartRow;
 use crate::wire::places::{WirePlace, WireStamps};
 use crate::wire::rows::{WireBounds, WireOperationRow, WireRow, WireTotal};
-use crate::wire::stacks::{Counters, SampleHead, WireStackKey, WireTaskStack};
+use crate::wire::stacks::{Counters, SampleHead, WireBudget, WireStackKey, WireTaskStack};
 use crate::wire::submits::{WireSubmitRow, WireSubmitStack};
 use crate::wire::threads::WireThread;
 use crate::wire::{WireBioIo, WireCounters, WireDevice, WireExtent, WireSlot};
@@ -148,6 +150,7 @@ same_layout!(WireSubmitter, latency::types::wire_submitter:
     cgroup pid tid cpu flags stands_for plugged took comm sector bytes stack);
 same_layout!(SampleHead, stacks::types::stack_sample: pid tid cpu flags period kernel_frames user_frames comm);
 same_layout!(Counters, stacks::types::stack_counters: ring_full no_scratch);
+same_layout!(WireBudget, locks::types::wire_budget: stack_ns threshold most_threshold period_began period_ns raise_at);
 same_layout!(WireTaskStack, latency::types::wire_task_stack: kernel_frames user_frames comm ips);
 same_layout!(WireSubmitStack, latency::types::wire_submit_stack: number stack);
 same_layout!(WireSubmitRow, latency::types::wire_submit_row: full over nested period_began
@@ -177,7 +180,7 @@ same_layout!(WireLock, locks::types::wire_lock: not_min max lock failed reads fl
 same_layout!(WireWaits, locks::types::wire_waits: count sum);
 same_layout!(WireLockCpu, locks::types::wire_lock_cpu: begins repeats filtered contentions wait_ns spin_contentions
     spin_wait_ns unmatched abandoned unkept slow_calls other_locks other_processes stacks stacks_failed stacks_full
-    stacks_over stack_ns threshold most_threshold period_began period_ns raise_at other_holders other_waiters);
+    stacks_over budget other_holders other_waiters);
 same_layout!(WireLockRecent, locks::types::wire_lock_recent: lock count sum not_min max failed reads flags bucket);
 same_layout!(WireLockRecentProcess, locks::types::wire_lock_recent_process: pid contentions sum max);
 same_layout!(WireLockHolder, locks::types::wire_lock_holder: releases holds at_least hold_ns max_hold_ns last_hold_ns
@@ -200,10 +203,11 @@ same_layout!(WireThread, threads::types::wire_thread: pid tid state exit_state f
     last_ran comm);
 same_layout!(Sum, blocked::types::wire_sum: count ns);
 same_layout!(WireWaitsRow, blocked::types::wire_waits_row: all io uninterruptible brief bare before queued_ns events
-    filtered unkept unmatched stacks full over stack_ns threshold most_threshold period_began period_ns raise_at
-    unnamed uninterrupted half_tid half_flags half_took half_chance half_ended);
+    filtered unkept unmatched stacks full over budget
+    unnamed uninterrupted half_tid half_flags half_took half_ended half_chance half_lost);
 same_layout!(WireStackKey, blocked::types::wire_stack_key: hash pid flags);
-same_layout!(WireWaitStack, blocked::types::wire_wait_stack: waits ns sure_ns squares samples stack);
+same_layout!(WireWaitStack, blocked::types::wire_wait_stack: sum stack);
+same_layout!(Waits, blocked::types::wire_waits_sum: waits ns sure_ns squares samples);
 same_layout!(WireWaitProcess, blocked::types::wire_wait_process: pid comm);
 same_layout!(WireSleeper, blocked::types::wire_sleeper: began run_delay ran all flags process);
-same_layout!(WireAsleep, blocked::types::wire_asleep: key took ip sp bp tid);
+same_layout!(WireAsleep, blocked::types::wire_asleep: key took ip sp bp switches tid);

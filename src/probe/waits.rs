@@ -8,7 +8,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::filter::Filter;
 use super::libbpf::{self, element};
-use crate::wire::blocked::{RawBlocked, WireWaitProcess, WireWaitsRow, decode_process, decode_stack};
+use crate::wire::blocked::{
+    RawBlocked, WireWaitProcess, WireWaitsRow, decode_bare, decode_process, decode_stack,
+};
 
 /// The stacks' budget is kept over so long.
 pub const PERIOD: Duration = Duration::from_millis(100);
@@ -57,6 +59,16 @@ pub fn read_stacks(stacks: &impl MapCore, raw: &mut RawBlocked) -> Result<()> {
             // Two keys may differ in what a sample does not hold: the order of names' leftovers.
             raw.samples.entry(sample).or_default().add(waits);
         }
+    }
+    Ok(())
+}
+
+/// Waits without a stack.
+pub fn read_bare(bare: &impl MapCore, raw: &mut RawBlocked) -> Result<()> {
+    for key in bare.keys() {
+        let Some(value) = bare.lookup(&key, MapFlags::ANY)? else { continue };
+        let (process, waits) = decode_bare(&key, &value)?;
+        raw.bare.entry(process).or_default().add(waits);
     }
     Ok(())
 }

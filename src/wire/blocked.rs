@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::stacks::{MAX_FRAMES, Sample, WireStackKey, WireTaskStack};
+use super::stacks::{MAX_FRAMES, Sample, WireBudget, WireStackKey, WireTaskStack};
 use super::{Damaged, pagecache, task_name};
 use crate::host::mapped::Mapped;
 
@@ -14,8 +14,6 @@ pub const IO: u32 = 16;
 pub const UNINTERRUPTIBLE: u32 = 32;
 /// The user's side of the stack was not taken, although there is one.
 pub const NO_USER: u32 = 64;
-/// Neither side was.
-pub const BARE: u32 = 128;
 /// Of reclaim: `enum wire_reclaim_kind` + 1, from this bit on.
 pub const RECLAIM_SHIFT: u32 = 8;
 
@@ -59,30 +57,38 @@ pub struct WireWaitsRow {
     pub stacks: u64,
     pub full: u64,
     pub over: u64,
-    pub stack_ns: u64,
-    pub threshold: u64,
-    pub most_threshold: u64,
-    pub period_began: u64,
-    pub period_ns: u64,
-    pub raise_at: u64,
+    pub budget: WireBudget,
     pub unnamed: u64,
     pub uninterrupted: u64,
     pub half_tid: u32,
     pub half_flags: u32,
     pub half_took: u64,
-    pub half_chance: u64,
     pub half_ended: u64,
+    pub half_chance: u32,
+    pub half_lost: u32,
+}
+
+/// `struct wire_waits_sum`: what waits of one kind add up to.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Waits {
+    /// In 256ths: an estimate where waits were left out.
+    pub waits: u64,
+    /// Likewise.
+    pub ns: u64,
+    /// Of it: waits that were sure to have a stack. That is no estimate.
+    pub sure_ns: u64,
+    /// The variance of `ns`, in units of 65,536 ns²: what chance makes of it.
+    pub squares: u64,
+    /// Waits that are in it themselves.
+    pub samples: u64,
 }
 
 /// `struct wire_wait_stack`.
 #[repr(C)]
 #[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct WireWaitStack {
-    pub waits: u64,
-    pub ns: u64,
-    pub sure_ns: u64,
-    pub squares: u64,
-    pub samples: u64,
+    pub sum: Waits,
     pub stack: WireTaskStack,
 }
 
@@ -115,13 +121,14 @@ pub struct WireAsleep {
     pub ip: u64,
     pub sp: u64,
     pub bp: u64,
+    pub switches: u64,
     pub tid: u32,
     pub pad: u32,
 }
 
 const _: () = assert!(size_of::<Sum>() == 16);
 const _: () = assert!(size_of::<WireSleeper>() == 64);
-const _: () = assert!(size_of::<WireAsleep>() == 64);
+const _: () = assert!(size_of::<WireAsleep>() == 72);
 const _: () = assert!(size_of::<WireWaitsRow>() == 256);
 const _: () = assert!(size_of::<WireWaitStack>() == 64 + 16 * MAX_FRAMES);
 const _: () = assert!(size_of::<WireWaitProcess>() == 20);
@@ -138,16 +145,9 @@ impl WireWaitsRow {
         if self.half_tid == 0 {
             return Sum::default();
         }
-        let chance = self.half_chance.clamp(1, SURE);
+        let chance = if self.half_chance == 0 { SURE } else { u64::from(self.half_chance) };
         let stands_for = u128::from(self.half_took) * u128::from(SURE) / u128::from(chance);
         Sum { count: SURE / chance, ns: u64::try_from(stands_for).unwrap_or(u64::MAX) }
-    }
-}
-
-impl WireAsleep {
-    /// All of a reading of the iterator.
-    pub fn decode_all(bytes: &[u8]) -> Result<&[Self], Damaged> {
-        <[Self]>::ref_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_asleep", bytes))
     }
 }
 
@@ -169,21 +169,6 @@ impl WireWaitProcess {
     }
 }
 
-/// What one stack stands for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Waits {
-    /// In 256ths: an estimate where waits were left out.
-    pub waits: u64,
-    /// Likewise.
-    pub ns: u64,
-    /// Of it: waits that were sure to have a stack. That is no estimate.
-    pub sure_ns: u64,
-    /// The variance of `ns`, in units of 65,536 ns²: what chance makes of it.
-    pub squares: u64,
-    /// Waits that are in it themselves.
-    pub samples: u64,
-}
-
 impl Waits {
     /// Takes in another.
     pub fn add(&mut self, other: Self) {
@@ -200,12 +185,10 @@ pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>,
     let key = WireStackKey::decode(key)?;
     let wire = WireWaitStack::read_from_bytes(value)
         .map_err(|_| Damaged::of::<WireWaitStack>("wire_wait_stack", value))?;
-    if wire.samples == 0 {
+    if wire.sum.samples == 0 {
         return Ok(None);
     }
-    let sample = wire.stack.sample(&key);
-    let WireWaitStack { waits, ns, sure_ns, squares, samples, .. } = wire;
-    Ok(Some((sample, Waits { waits, ns, sure_ns, squares, samples })))
+    Ok(Some((wire.stack.sample(&key), wire.sum)))
 }
 
 /// A process, and what those of its threads are called that are meant.
@@ -216,6 +199,13 @@ pub fn decode_process(key: &[u8], value: &[u8]) -> Result<Option<(Process, Sum)>
     let key = WireWaitProcess::decode(key)?;
     let sum = Sum::read_from_bytes(value).map_err(|_| Damaged::of::<Sum>("wire_sum", value))?;
     Ok((sum.count > 0).then(|| ((key.pid, task_name(&key.comm).to_vec()), sum)))
+}
+
+/// Of such threads the waits that should have a stack and have none.
+pub fn decode_bare(key: &[u8], value: &[u8]) -> Result<(Process, Waits), Damaged> {
+    let key = WireWaitProcess::decode(key)?;
+    let sum = Waits::read_from_bytes(value).map_err(|_| Damaged::of::<Waits>("wire_waits_sum", value))?;
+    Ok(((key.pid, task_name(&key.comm).to_vec()), sum))
 }
 
 /// What was followed.
@@ -282,6 +272,8 @@ pub struct RawBlocked {
     pub cpus: u32,
     /// Addresses, process, thread's name and kind of wait ([`IO`] and the like); `tid` and `cpu` are 0.
     pub samples: HashMap<Sample, Waits>,
+    /// By process and name of the thread: what should have a stack and has none.
+    pub bare: BTreeMap<Process, Waits>,
     /// By process and name of the thread: waits that may have stacks, exactly. Empty where the kernel lets no program
     /// go through its threads.
     pub processes: BTreeMap<Process, Sum>,
@@ -328,9 +320,9 @@ impl RawBlocked {
             self.lost.over += row.over;
             self.lost.uninterrupted += row.uninterrupted;
             totals.bare.add(row.half());
-            self.threshold_ns = self.threshold_ns.max(row.most_threshold);
+            self.threshold_ns = self.threshold_ns.max(row.budget.most_threshold);
             self.stacks += row.stacks;
-            self.stack_ns += row.stack_ns;
+            self.stack_ns += row.budget.stack_ns;
             self.events += row.events;
             self.filtered += row.filtered;
         }
@@ -339,8 +331,7 @@ impl RawBlocked {
     /// The stacks' time, estimated where waits were left out.
     pub fn sampled(&self) -> Waits {
         let mut all = Waits::default();
-        let taken = self.samples.iter().filter(|(sample, _)| sample.flags & BARE == 0);
-        taken.for_each(|(_, waits)| all.add(*waits));
+        self.samples.values().for_each(|waits| all.add(*waits));
         all
     }
 
@@ -371,7 +362,7 @@ mod tests {
         let mut wire = WireWaitStack::new_zeroed();
         wire.stack.kernel_frames = kernel.len() as u32;
         wire.stack.user_frames = user.len() as u32;
-        (wire.waits, wire.ns, wire.sure_ns, wire.squares, wire.samples) = (512, 7, 3, 9, samples);
+        wire.sum = Waits { waits: 512, ns: 7, sure_ns: 3, squares: 9, samples };
         wire.stack.comm[..3].copy_from_slice(b"cat");
         for (to, from) in wire.stack.ips.iter_mut().zip(kernel.iter().chain(user)) {
             *to = *from;
@@ -411,7 +402,7 @@ mod tests {
             all: Sum { count: 2, ns: 30 },
             io: Sum { count: 1, ns: 10 },
             stacks: 2,
-            most_threshold: 512,
+            budget: WireBudget { most_threshold: 512, ..WireBudget::default() },
             ..WireWaitsRow::default()
         };
         let open = WireWaitsRow { all: Sum { count: 1, ns: 5 }, unkept: 1, ..WireWaitsRow::default() };
@@ -425,15 +416,14 @@ mod tests {
     /// Its interrupt never came, and the window has ended: it is counted and has no stack.
     #[test]
     fn a_stack_that_is_half_there_is_none() {
-        let half = |half_chance| {
+        let half = |half_chance: u32| {
             let row = WireWaitsRow { half_tid: 1, half_took: 30, half_chance, ..WireWaitsRow::default() };
             let mut raw = RawBlocked::default();
             raw.count(&[row, WireWaitsRow { half_tid: 0, ..row }], &WireWaitsRow::default());
             raw.totals.bare
         };
-        assert_eq!(half(SURE), Sum { count: 1, ns: 30 });
-        assert_eq!(half(SURE / 4), Sum { count: 4, ns: 120 });
-        assert_eq!(half(0).count, SURE, "no chance is no division by zero");
+        assert_eq!(half(0), Sum { count: 1, ns: 30 });
+        assert_eq!(half(1 << 30), Sum { count: 4, ns: 120 });
     }
 
     #[test]
@@ -448,14 +438,5 @@ mod tests {
         assert_eq!((raw.samples[&sample], raw.samples[&whole]), (one(40), one(30)));
         raw.give_user(&sample, 40, &[8, 9]);
         assert_eq!((raw.samples.len(), raw.samples[&whole]), (1, two));
-    }
-
-    #[test]
-    fn what_has_no_stack_is_not_among_the_samples() {
-        let mut raw = RawBlocked::default();
-        let waits = Waits { waits: 256, ns: 5, sure_ns: 5, squares: 0, samples: 1 };
-        raw.samples.insert(Sample::new(1, 0, 0, b"x", &[1], &[]), waits);
-        raw.samples.insert(Sample::new(1, 0, BARE, b"x", &[], &[]), waits);
-        assert_eq!(raw.sampled(), waits);
     }
 }

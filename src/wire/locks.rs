@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use self::stacks::{StackKey, StackSample};
-use super::stacks::Sampler;
+use super::stacks::{Sampler, WireBudget};
 use super::{Damaged, WireExtent};
 use crate::hist::{BUCKETS, Histogram};
 use crate::host::mapped::Mapped;
@@ -158,13 +158,7 @@ pub struct WireLockCpu {
     pub stacks_failed: u64,
     pub stacks_full: u64,
     pub stacks_over: u64,
-    pub stack_ns: u64,
-    /// As it is now; the rest counts up.
-    pub threshold: u64,
-    pub most_threshold: u64,
-    pub period_began: u64,
-    pub period_ns: u64,
-    pub raise_at: u64,
+    pub budget: WireBudget,
     pub other_holders: u64,
     pub other_waiters: u64,
     pub pad: u64,
@@ -338,7 +332,10 @@ impl WireLockCpu {
             stacks_failed: less(self.stacks_failed, earlier.stacks_failed),
             stacks_full: less(self.stacks_full, earlier.stacks_full),
             stacks_over: less(self.stacks_over, earlier.stacks_over),
-            stack_ns: less(self.stack_ns, earlier.stack_ns),
+            budget: WireBudget {
+                stack_ns: less(self.budget.stack_ns, earlier.budget.stack_ns),
+                ..self.budget
+            },
             other_holders: less(self.other_holders, earlier.other_holders),
             other_waiters: less(self.other_waiters, earlier.other_waiters),
             ..*self

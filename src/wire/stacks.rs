@@ -49,6 +49,20 @@ pub struct Counters {
 const _: () = assert!(size_of::<SampleHead>() == 48);
 const _: () = assert!(size_of::<Counters>() == 16);
 
+/// `struct wire_budget`: what the stacks of waits on one CPU cost.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireBudget {
+    /// What they took; it counts up.
+    pub stack_ns: u64,
+    /// Waits below it are sampled, as of now, and that it was at most.
+    pub threshold: u64,
+    pub most_threshold: u64,
+    pub period_began: u64,
+    pub period_ns: u64,
+    pub raise_at: u64,
+}
+
 /// `struct wire_task_stack`.
 #[repr(C)]
 #[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -68,6 +82,7 @@ pub struct WireStackKey {
     pub flags: u32,
 }
 
+const _: () = assert!(size_of::<WireBudget>() == 48);
 const _: () = assert!(size_of::<WireTaskStack>() == 24 + 16 * MAX_FRAMES);
 const _: () = assert!(size_of::<WireStackKey>() == 24);
 

@@ -68,8 +68,11 @@ pub fn follow(
         What::OnCpu => on_cpu(args, &chosen.filter, window),
         What::LockWait => lock_wait(args, host, &chosen.filter, window),
         What::OffCpu | What::IoWait => {
-            let options =
-                probe::blocked::Options { waits: waits_of(args, chosen), io_wait: what == What::IoWait };
+            let options = probe::blocked::Options {
+                waits: waits_of(args, chosen),
+                io_wait: what == What::IoWait,
+                ..Default::default()
+            };
             let probe = BlockedProbe::attach(host, options)?;
             window(&mut nap)?;
             let missing = probe.missing().to_vec();
