@@ -72,15 +72,12 @@ struct {
 	__type(value, __u32);
 } kicks SEC(".maps");
 
-static __always_inline struct wire_sleeper *sleeper_of(struct wire_waits_row *row,
-						       struct task_struct *task)
+static __always_inline struct wire_sleeper *make_sleeper(struct wire_waits_row *row,
+							 struct task_struct *task)
 {
-	struct wire_sleeper *sleeper, new = {};
+	struct wire_sleeper new = {};
 	__u32 tid = task->pid;
 
-	sleeper = bpf_map_lookup_elem(&sleepers, &tid);
-	if (likely(sleeper))
-		return sleeper;
 	new.process.pid = task->tgid;
 	BPF_CORE_READ_STR_INTO(&new.process.comm, task, comm);
 	if (bpf_map_update_elem(&sleepers, &tid, &new, BPF_NOEXIST)) {
@@ -162,9 +159,8 @@ static __always_inline void forget(struct wire_waits_row *row, struct task_struc
 
 /* The current task leaves its CPU to sleep. */
 static __always_inline void fall_asleep(struct wire_waits_row *row, struct task_struct *task,
-					__u32 state, __u64 now)
+					struct wire_sleeper *sleeper, __u32 state, __u64 now)
 {
-	struct wire_sleeper *sleeper;
 	int kind;
 
 	if (state & TASK_DEAD) {
@@ -177,11 +173,10 @@ static __always_inline void fall_asleep(struct wire_waits_row *row, struct task_
 		row->filtered++;
 		return;
 	}
-	sleeper = sleeper_of(row, task);
+	if (!sleeper)
+		sleeper = make_sleeper(row, task);
 	if (!sleeper)
 		return;
-	if (unlikely(sleeper->began))
-		end_unseen(row, task, sleeper, now);
 	sleeper->flags = kind;
 	sleeper->run_delay = run_delay_of(task);
 	sleeper->ran = task->se.sum_exec_runtime;
@@ -318,8 +313,10 @@ SEC("?tp_btf/sched_switch")
 int BPF_PROG(blocked_switch, int preempted, struct task_struct *from, struct task_struct *to)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
+	struct wire_sleeper *sleeper = 0;
 	struct wire_waits_row *row;
 	__u64 state, now;
+	__u32 tid;
 
 	if (!running)
 		return 0;
@@ -332,6 +329,12 @@ int BPF_PROG(blocked_switch, int preempted, struct task_struct *from, struct tas
 	now = bpf_ktime_get_ns();
 	if (to->pid)
 		wake_up(ctx, row, cpu, to, now);
+	tid = from->pid;
+	if (tid)
+		sleeper = bpf_map_lookup_elem(&sleepers, &tid);
+	/* However it leaves, it has run. */
+	if (sleeper && unlikely(sleeper->began))
+		end_unseen(row, from, sleeper, now);
 	if (preempted)
 		return 0;
 	/* The task's own word may be another by now, since who wakes it does not wait for this. */
@@ -340,7 +343,7 @@ int BPF_PROG(blocked_switch, int preempted, struct task_struct *from, struct tas
 	else
 		state = state_of(from);
 	if ((__u32)state)
-		fall_asleep(row, from, state, now);
+		fall_asleep(row, from, sleeper, state, now);
 	return 0;
 }
 

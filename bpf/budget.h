@@ -14,7 +14,7 @@
 /* The threshold never goes below, once it is up: a clock read's time. */
 #define LEAST_THRESHOLD 256
 /* Far beyond what any budget asks for. */
-#define MOST_THRESHOLD (1ull << 32)
+#define MOST_THRESHOLD (1ull << 36)
 /* Of a period's budget, when the load is suddenly another: then the rest of the period has no
  * stacks. The threshold is a thousand times higher long before. */
 #define MOST_BUDGETS 16
@@ -38,9 +38,10 @@ static __always_inline void begin_period(struct wire_budget *budget, __u64 now)
 
 	if (since < config.period_ns)
 		return;
-	/* Neither product is beyond 63 bits: a period's stacks take MOST_BUDGETS and a little. */
+	/* Neither product is beyond 63 bits: a period's stacks take MOST_BUDGETS and a little, the
+	 * part of which is in 256ths. */
 	if (spent > most)
-		threshold = threshold * spent / most | LEAST_THRESHOLD;
+		threshold = (threshold * ((spent << 8) / most) >> 8) | LEAST_THRESHOLD;
 	else
 		threshold -= threshold / 4 * (most - spent) / most;
 	/* Of periods in which nobody waited nothing can be learned, but that it may be too high. */
@@ -89,7 +90,8 @@ static __always_inline __u64 chance_of(__u64 length, __u64 threshold)
 
 	if (length >= threshold || length >= MOST_THRESHOLD)
 		return SURE;
-	chance = (length << 32) / threshold;
+	/* A length of 36 bits has room for as many more as that. */
+	chance = threshold < SURE ? (length << 32) / threshold : (length << 24) / (threshold >> 8);
 	return chance < SURE / MOST_WEIGHT ? SURE / MOST_WEIGHT : chance;
 }
 

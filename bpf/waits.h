@@ -46,13 +46,28 @@ struct {
 	__type(value, struct wire_sum);
 } wait_processes SEC(".maps");
 
-/* Of them: waits that should have a stack and have none. */
+/* The same of threads whose process found no room there, by their name alone (pid 0). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct wire_wait_process);
+	__type(value, struct wire_sum);
+} wait_names SEC(".maps");
+
+/* Of both: waits that should have a stack and have none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
 	__type(key, struct wire_wait_process);
 	__type(value, struct wire_waits_sum);
 } wait_bare SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct wire_wait_process);
+	__type(value, struct wire_waits_sum);
+} wait_bare_names SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -132,9 +147,9 @@ static __always_inline void credit(struct wire_waits_sum *sum, struct taken take
 		__sync_fetch_and_add(&sum->sure_ns, ns);
 		return;
 	}
-	/* The part in 1024ths: what is not sure stands for MOST_THRESHOLD at most, so that its
-	 * square has 48 bits. */
-	square = ns < MOST_THRESHOLD ? ns * ns >> 16 : (ns >> 8) * (ns >> 8);
+	/* What is not sure stands for MOST_THRESHOLD at most: its square has 52 bits, and the part
+	 * of it is in 1024ths. */
+	square = ns < SURE ? ns * ns >> 20 : (ns >> 10) * (ns >> 10);
 	__sync_fetch_and_add(&sum->squares, square * ((SURE - taken.chance) >> 22) >> 10);
 }
 
@@ -143,19 +158,23 @@ static __always_inline void name_waits(struct wire_waits_row *row,
 				       const struct wire_wait_process *process, __u64 count,
 				       __u64 ns)
 {
-	struct wire_sum *sum = bpf_map_lookup_elem(&wait_processes, process);
+	struct wire_sum *sum = bpf_map_lookup_elem(&wait_processes, process), none = {};
 
 	if (!sum) {
-		struct wire_sum none = {};
-
 		/* Another CPU may have been first. */
 		bpf_map_update_elem(&wait_processes, process, &none, BPF_NOEXIST);
 		sum = bpf_map_lookup_elem(&wait_processes, process);
 	}
 	if (!sum) {
+		struct wire_wait_process name = *process;
+
 		row->unnamed += count;
-		return;
+		name.pid = 0;
+		bpf_map_update_elem(&wait_names, &name, &none, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&wait_names, &name);
 	}
+	if (!sum)
+		return;
 	if (count) {
 		__sync_fetch_and_add(&sum->count, count);
 		__sync_fetch_and_add(&sum->ns, ns);
@@ -188,10 +207,15 @@ static __always_inline void go_bare(struct wire_waits_row *row,
 		bpf_map_update_elem(&wait_bare, process, &none, BPF_NOEXIST);
 		sum = bpf_map_lookup_elem(&wait_bare, process);
 	}
+	if (!sum) {
+		struct wire_wait_process name = *process;
+
+		name.pid = 0;
+		bpf_map_update_elem(&wait_bare_names, &name, &none, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&wait_bare_names, &name);
+	}
 	if (sum)
 		credit(sum, taken);
-	else
-		row->unnamed++;
 }
 
 static __always_inline void go_bare_of(struct wire_waits_row *row, struct task_struct *task,

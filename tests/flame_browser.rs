@@ -192,7 +192,7 @@ fn pictures_on_one_page_have_tabs_and_do_not_disturb_each_other() {
     let options = Options::default();
     let one = flame::inline(&profile(), &caption(), &options).unwrap();
     let (before, after) = (profile(), profile());
-    let side = |profile| Side { profile, events: None };
+    let side = |profile| Side { profile, events: None, what: None };
     let comparison = compare(side(&before), side(&after), Basis::Share).unwrap();
     let two = flame_diff::inline(&comparison, &caption(), &options).unwrap();
     let tabs = flame::tabs(&[("on-CPU", one), (HOSTILE, two)]);

@@ -97,7 +97,7 @@ struct wire_waits_sum {
 	/* Of the time: waits that were sure to have a stack, which is no estimate. */
 	__u64 sure_ns;
 	/* How far `ns` may be off: the variance of a sum in which a wait has its chance, the sum of
-	   (1 - chance) times what it stands for squared, in units of 65,536 ns^2. */
+	   (1 - chance) times what it stands for squared, in units of 2^20 ns^2. */
 	__u64 squares;
 	/* Waits that are in it. */
 	__u64 samples;

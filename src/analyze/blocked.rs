@@ -1,16 +1,18 @@
 //! Time off the CPU and in reclaim, by stack.
 
+mod strata;
+
 use std::collections::BTreeMap;
 
-use super::scatter::widest;
 use super::stacks::{addresses_of, escape, fold_as};
 use super::unwinding::ending;
 use crate::symbols::{Addresses, Names, UNKNOWN};
 use crate::wire::blocked::{
-    Followed, IO, Lost, NO_USER, Process, RECLAIM_SHIFT, RawBlocked, Totals, UNINTERRUPTIBLE, Waits,
+    Followed, IO, Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, UNINTERRUPTIBLE, Waits,
 };
 use crate::wire::pagecache::Kind;
 use crate::wire::stacks::{KERNEL_FAILED, Sample, USER_FAILED, is_of_ring};
+use strata::Strata;
 
 /// A window's time by stack, with names.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -75,7 +77,6 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
         duration_ns: raw.duration_ns,
         cpus: raw.cpus,
         sampled: raw.sampled(),
-        half_width: half_width(raw),
         totals: raw.totals.clone(),
         lost: raw.lost,
         threshold_ns: raw.threshold_ns,
@@ -86,7 +87,9 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
     let text = |comm: &[u8]| String::from_utf8_lossy(comm).into_owned();
     let mut by_thread: BTreeMap<(String, u32), u64> = BTreeMap::new();
     let leaders = leaders(raw);
-    for (sample, ns) in scaled(raw) {
+    let strata = Strata::of(raw);
+    for (sample, waits) in &raw.samples {
+        let ns = strata.scaled(sample.pid, sample.comm_bytes(), waits);
         let Some(own) = woken(sample, names) else {
             summary.add_bare(sample.comm_bytes(), ns);
             continue;
@@ -108,9 +111,10 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
         add(|all| &mut all.io_ns, is(IO));
         add(|all| &mut all.uninterruptible_ns, is(UNINTERRUPTIBLE));
     }
-    for ((_, comm), ns) in without_stack(raw) {
+    for ((_, comm), ns) in strata.without_stack(raw) {
         summary.add_bare(&comm, ns);
     }
+    summary.half_width = strata.half_width(raw, summary.folded.values().sum());
     for ((pid, comm), sum) in &raw.processes {
         *by_thread.entry((text(comm), *pid)).or_default() += sum.ns;
     }
@@ -132,131 +136,12 @@ fn leaders(raw: &RawBlocked) -> BTreeMap<u32, &[u8]> {
     waited.chain(raw.leaders.iter().map(|(pid, comm)| (*pid, comm.as_slice()))).collect()
 }
 
-/// What of a process's time the stacks stand for: for sure, and by chance.
-#[derive(Debug, Clone, Copy, Default)]
-struct Share {
-    counted: u64,
-    sure: u64,
-    estimated: u64,
-}
-
-impl Share {
-    /// What was left to chance, over what chance made of it.
-    fn factor(self) -> f64 {
-        match (self.counted, self.estimated) {
-            // Nobody counted.
-            (0, _) | (_, 0) => 1.0,
-            (counted, estimated) => counted.saturating_sub(self.sure) as f64 / estimated as f64,
-        }
-    }
-}
-
-fn shares(raw: &RawBlocked) -> BTreeMap<u32, Share> {
-    let mut shares: BTreeMap<u32, Share> = BTreeMap::new();
-    let samples = raw.samples.iter().map(|(sample, waits)| (sample.pid, waits));
-    for (pid, waits) in samples.chain(raw.bare.iter().map(|((pid, _), waits)| (*pid, waits))) {
-        let share = shares.entry(pid).or_default();
-        share.sure += waits.sure_ns;
-        share.estimated += waits.ns.saturating_sub(waits.sure_ns);
-    }
-    for ((pid, _), sum) in &raw.processes {
-        shares.entry(*pid).or_default().counted += sum.ns;
-    }
-    shares
-}
-
-/// The time of each stack, ns. What is an estimate is scaled so that each process has the time that was counted of
-/// it: to take a stack takes longer than many a wait, which is another one for it.
-pub fn scaled(raw: &RawBlocked) -> impl Iterator<Item = (&Sample, u64)> {
-    let shares = shares(raw);
-    raw.samples.iter().map(move |(sample, waits)| (sample, share_of(&shares, sample.pid, waits)))
-}
-
-fn share_of(shares: &BTreeMap<u32, Share>, pid: u32, waits: &Waits) -> u64 {
-    let factor = shares.get(&pid).copied().unwrap_or_default().factor();
-    let estimated = waits.ns.saturating_sub(waits.sure_ns) as f64 * factor;
-    waits.sure_ns + estimated.round() as u64
-}
-
-/// Half of the interval in which a share of the time lies with 95 % certainty, in percent of all: that of the share which
-/// is known worst, of whichever stacks. What is scaled to one count scatters by itself: each process ([`Stratum`]). None:
-/// nothing was left to chance.
-fn half_width(raw: &RawBlocked) -> Option<f64> {
-    let shares = shares(raw);
-    let mut strata: BTreeMap<u32, Stratum> = BTreeMap::new();
-    let all = (scaled(raw).map(|(_, ns)| ns).sum::<u64>() + without_stack(raw).values().sum::<u64>()) as f64;
-    let samples = raw.samples.iter().map(|(sample, waits)| (sample.pid, waits));
-    for (pid, waits) in samples.chain(raw.bare.iter().map(|((pid, _), waits)| (*pid, waits))) {
-        let estimated = waits.ns.saturating_sub(waits.sure_ns) as f64;
-        if estimated > 0.0 {
-            let factor = shares.get(&pid).copied().unwrap_or_default().factor();
-            // Without a count of each process they share one sum.
-            let stratum = strata.entry(if raw.processes.is_empty() { 0 } else { pid }).or_default();
-            stratum.parts.push((estimated * factor, waits.squares as f64 * Stratum::UNIT * factor * factor));
-            stratum.samples += waits.samples;
-        }
-    }
-    let mut few = Stratum::default();
-    let mut variance = 0.0;
-    for (_, stratum) in strata {
-        match stratum.samples {
-            0..Stratum::FEW => few.parts.extend(stratum.parts),
-            _ => variance += stratum.widest(),
-        }
-    }
-    variance += few.widest();
-    (variance > 0.0 && all > 0.0).then(|| 100.0 * (1.96 * variance.sqrt() / all).min(1.0))
-}
-
-/// Time that was scaled to one count: sums of stacks, with their variances.
-#[derive(Debug, Default)]
-struct Stratum {
-    parts: Vec<(f64, f64)>,
-    samples: u64,
-}
-
-impl Stratum {
-    /// Of [`Waits::squares`].
-    const UNIT: f64 = 65_536.0;
-    /// Processes with fewer waits say nothing of how they scatter each by itself, but all together.
-    const FEW: u64 = 8;
-
-    /// The variance of the share that is known worst. Of a stack that did not come up three in n are possible with 95 %
-    /// certainty (Hanley 1983), of as many waits that weigh the same as would scatter like these; and none scatters more
-    /// than half of them.
-    fn widest(self) -> f64 {
-        let sum: f64 = self.parts.iter().map(|part| part.0).sum();
-        let variance: f64 = self.parts.iter().map(|part| part.1).sum();
-        if sum <= 0.0 {
-            return 0.0;
-        }
-        let unseen = (3.0 * variance / sum / 1.96).powi(2).min(variance / 4.0);
-        widest(self.parts).max(unseen)
-    }
-}
-
-/// Time without stacks, by process and name of the thread: of waits that are known to have none, and what was counted of
-/// processes of which there is nothing else.
-pub fn without_stack(raw: &RawBlocked) -> BTreeMap<(u32, Vec<u8>), u64> {
-    let shares = shares(raw);
-    let bare = |(process, waits): (&Process, &Waits)| (process.clone(), share_of(&shares, process.0, waits));
-    let mut left: BTreeMap<Process, u64> = raw.bare.iter().map(bare).collect();
-    for (pid, share) in &shares {
-        if share.estimated > 0 || share.counted <= share.sure {
-            continue;
-        }
-        let part = (share.counted - share.sure) as f64 / share.counted as f64;
-        for ((_, comm), sum) in raw.processes.range((*pid, Vec::new())..(pid + 1, Vec::new())) {
-            *left.entry((*pid, comm.clone())).or_default() += (sum.ns as f64 * part).round() as u64;
-        }
-    }
-    left
-}
-
 /// Of the time of stacks: that whose frames of user mode end in the middle of a program.
 pub fn cut_ns(raw: &RawBlocked, names: &Names) -> u64 {
     let is_cut = |sample: &Sample| !sample.user().is_empty() && ending(sample, names).0.is_cut();
-    scaled(raw).filter(|(sample, _)| is_cut(sample)).map(|(_, ns)| ns).sum()
+    let strata = Strata::of(raw);
+    let cut = raw.samples.iter().filter(|(sample, _)| is_cut(sample));
+    cut.map(|(sample, waits)| strata.scaled(sample.pid, sample.comm_bytes(), waits)).sum()
 }
 
 /// Where the frames of a wait without a stack would stand.
@@ -478,13 +363,13 @@ mod tests {
     fn a_share_is_known_as_well_as_its_waits_are_many() {
         let mut raw = RawBlocked::default();
         // One in a million has no chance to speak of.
-        let squares = 50 * 1_000_000 * 1_000_000 / 65_536;
+        let squares = 50 * 1_000_000 * 1_000_000 / (1 << 20);
         let fifty = Waits { waits: 256, ns: 50_000_000, sure_ns: 0, squares, samples: 50 };
         for ip in [10, 20] {
             raw.samples.insert(Sample::new(1, 0, 0, b"a", &[ip], &[]), fifty);
         }
         raw.processes.insert((1, b"a".to_vec()), Sum { count: 9, ns: 60_000_000 });
-        let half = |raw: &RawBlocked| half_width(raw).unwrap();
+        let half = |raw: &RawBlocked| summarize(raw, &Names::default()).half_width.unwrap();
         assert!((half(&raw) - 1.96 * 5.0).abs() < 0.01, "{}", half(&raw));
         // As much again that is sure.
         raw.samples.insert(Sample::new(2, 0, 0, b"b", &[10], &[]), waits(60_000_000, 60_000_000));
@@ -498,7 +383,7 @@ mod tests {
         assert!((half(&raw) - 3.0).abs() < 0.01, "{}", half(&raw));
         raw.samples.clear();
         raw.samples.insert(Sample::new(1, 0, 0, b"a", &[10], &[]), waits(9, 9));
-        assert_eq!(half_width(&raw), None);
+        assert_eq!(summarize(&raw, &Names::default()).half_width, None);
     }
 
     /// A thousand processes with one wait each, half of them of either stack: what is said of a share is as for a thousand
@@ -506,13 +391,37 @@ mod tests {
     #[test]
     fn processes_of_few_waits_scatter_together() {
         let mut raw = RawBlocked::default();
-        let one = Waits { waits: 256, ns: 1 << 20, sure_ns: 0, squares: 1 << 24, samples: 1 };
+        let one = Waits { waits: 256, ns: 1 << 20, sure_ns: 0, squares: 1 << 20, samples: 1 };
         for pid in 1..=1000 {
             raw.samples.insert(Sample::new(pid, 0, 0, b"a", &[u64::from(10 + pid % 2)], &[]), one);
             raw.processes.insert((pid, b"a".to_vec()), Sum { count: 1, ns: 1 << 20 });
         }
-        let half = half_width(&raw).unwrap();
+        let half = summarize(&raw, &Names::default()).half_width.unwrap();
         assert!((half - 100.0 * 1.96 * (0.25f64 / 1000.0).sqrt()).abs() < 0.01, "{half}");
+    }
+
+    /// A wait of each process: 2,000 of 1 ms and 100 of 20 ms, forty of either with a stack that stands for 50 ms. Scaled to
+    /// its own process each would be what that waited, and the short ones would be gone.
+    #[test]
+    fn processes_of_one_wait_each_are_scaled_together() {
+        const MS: u64 = 1_000_000;
+        let mut raw = RawBlocked::default();
+        let stack =
+            Waits { waits: 256, ns: 50 * MS, sure_ns: 0, squares: (50 * MS).pow(2) >> 20, samples: 1 };
+        for pid in 1..=2_100 {
+            let (ns, ip, every) = if pid <= 2_000 { (MS, 10, 50) } else { (20 * MS, 20, 2) };
+            raw.processes.insert((pid, b"a".to_vec()), Sum { count: 1, ns });
+            if pid % every == 0 && (pid <= 2_000 || pid <= 2_080) {
+                raw.samples.insert(Sample::new(pid, 0, 0, b"a", &[ip], &[]), stack);
+            }
+        }
+        let summary = summarize(&raw, &names(&[(10, "short"), (20, "long")]));
+        assert_eq!(summary.folded["a;short_[k]"], 2_000 * MS);
+        assert_eq!(summary.folded["a;long_[k]"], 2_000 * MS);
+        assert_eq!((summary.folded.len(), summary.no_stack_ns), (2, 0));
+        // Eighty throws of a coin.
+        let half = summary.half_width.unwrap();
+        assert!((half - 196.0 * (0.25f64 / 80.0).sqrt()).abs() < 0.1, "{half}");
     }
 
     /// Nine seconds without room in the table are no reason to draw a millisecond as so long.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::locks::is_locking;
-use super::profile::{Area, Frame, Place, Profile};
+use super::profile::{Area, Frame, Place, Profile, Unit};
 use super::submits::Part;
 
 /// What the widths of a flame graph are.
@@ -52,6 +52,16 @@ impl What {
                     || frame.area.in_kernel() && name.trim_start_matches('_').starts_with("submit_bio")
             }
         }
+    }
+
+    /// The frame that the value of a stack is counted to, by its number in the profile: of a wait the function that waits,
+    /// and not the scheduler's or the lock's, which all waits end in; of an I/O the one that hands it in. `what` may not be
+    /// known: what is counted in nanoseconds and ends in the scheduler has waited.
+    pub fn own_frame(what: Option<Self>, profile: &Profile, frames: &[u32]) -> Option<u32> {
+        let what = what.or((profile.unit == Unit::Nanoseconds).then_some(Self::OffCpu));
+        let all = profile.frames();
+        let is_own = |id: &&u32| !what.is_some_and(|what| what.is_common(&all[**id as usize]));
+        frames.iter().rfind(is_own).or(frames.last()).copied()
     }
 
     /// The word of the contract.
@@ -150,9 +160,7 @@ impl FlameSummary {
         self.what.is_some_and(|what| what.is_common(frame))
     }
 
-    /// The frames with the largest own values; labels, which are no functions, are left out. Of a wait that is the
-    /// function that waits, and not the scheduler's or the lock's, which all waits end in; of an I/O the one that hands
-    /// it in.
+    /// The frames with the largest own values ([`What::own_frame`]); labels, which are no functions, are left out.
     pub fn heaviest(&self, most: usize) -> Vec<Heavy> {
         let frames = self.profile.frames();
         let mut sums = vec![(0u64, 0u64, usize::MAX); frames.len()];
@@ -164,9 +172,8 @@ impl FlameSummary {
                     *total += stack.value;
                 }
             }
-            let is_own = |id: &&u32| !self.is_common(&frames[**id as usize]);
-            if let Some(own) = stack.frames.iter().rfind(is_own).or(stack.frames.last()) {
-                sums[*own as usize].0 += stack.value;
+            if let Some(own) = What::own_frame(self.what, &self.profile, &stack.frames) {
+                sums[own as usize].0 += stack.value;
             }
         }
         let mut all: Vec<Heavy> = frames
@@ -210,7 +217,6 @@ impl FlameSummary {
 
 #[cfg(test)]
 mod tests {
-    use super::super::profile::Unit;
     use super::*;
 
     #[test]

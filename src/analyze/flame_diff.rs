@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
+use crate::analyze::flame::What;
 use crate::analyze::profile::tree::{Row, Tree};
 use crate::analyze::profile::{Area, Frame, Profile, Unit};
 
@@ -37,6 +38,8 @@ pub struct Side<'a> {
     /// How many measurements are behind the values: waits, sampled I/Os. Not needed for samples, which are
     /// themselves; None: not known, and so is how sure a change is.
     pub events: Option<u64>,
+    /// What it is of, where that is known.
+    pub what: Option<What>,
 }
 
 impl Side<'_> {
@@ -73,7 +76,7 @@ impl Moved {
 pub struct Change {
     pub name: String,
     pub area: Area,
-    /// What ended in it.
+    /// What ended in it, or waited in it ([`What::own_frame`]).
     pub own: Moved,
     /// What it was in, once per stack.
     pub total: Moved,
@@ -120,7 +123,7 @@ pub fn compare(before: Side<'_>, after: Side<'_>, basis: Basis) -> Result<Compar
 
     let mut values: HashMap<&Frame, [Sums; 2]> = HashMap::new();
     for (which, side) in [before, after].into_iter().enumerate() {
-        for (frame, sums) in sums(side.profile) {
+        for (frame, sums) in sums(side) {
             values.entry(frame).or_default()[which] = sums;
         }
     }
@@ -216,7 +219,8 @@ struct Sums {
     total: u64,
 }
 
-fn sums(profile: &Profile) -> impl Iterator<Item = (&Frame, Sums)> {
+fn sums(side: Side<'_>) -> impl Iterator<Item = (&Frame, Sums)> {
+    let profile = side.profile;
     let mut sums = vec![Sums::default(); profile.frames().len()];
     // A recursive function is in a stack once.
     let mut seen_in = vec![usize::MAX; sums.len()];
@@ -228,8 +232,8 @@ fn sums(profile: &Profile) -> impl Iterator<Item = (&Frame, Sums)> {
                 sums[id].total += stack.value;
             }
         }
-        if let Some(leaf) = stack.frames.last() {
-            sums[*leaf as usize].own += stack.value;
+        if let Some(own) = What::own_frame(side.what, profile, &stack.frames) {
+            sums[own as usize].own += stack.value;
         }
     }
     profile.frames().iter().zip(sums).filter(|(_, sums)| sums.total > 0)

@@ -17,7 +17,7 @@ fn of(unit: Unit, lines: &[(&str, u64)]) -> Profile {
 }
 
 fn side(profile: &Profile) -> Side<'_> {
-    Side { profile, events: None }
+    Side { profile, events: None, what: None }
 }
 
 fn change<'a>(comparison: &'a Comparison, name: &str) -> &'a Change {
@@ -185,7 +185,7 @@ fn times_are_as_sure_as_their_number_allows() {
     let after = of(Unit::Nanoseconds, &[("a;b", 3_000_000), ("a;c", 7_000_000)]);
     let basis = Basis::Time { before: 1_000_000_000, after: 1_000_000_000 };
     let known = |events| {
-        let side = |profile| Side { profile, events };
+        let side = |profile| Side { profile, events, what: None };
         compare(side(&before), side(&after), basis).unwrap()
     };
     assert_eq!(change(&known(None), "b").own.interval, None);
@@ -282,5 +282,21 @@ proptest! {
         let root = tree.nodes()[0];
         prop_assert!((comparison.rate(root.before) - 1.0).abs() < 1e-9);
         prop_assert!((comparison.rate(root.total) - 2.0).abs() < 1e-9);
+    }
+}
+
+/// All waits end in the scheduler: what moved is who waits.
+#[test]
+fn waits_move_in_the_function_that_waits() {
+    let profile = |nap, poll| {
+        let lines = [("a;do_nanosleep_[k];__schedule_[k]", nap), ("a;do_poll_[k];__schedule_[k]", poll)];
+        of(Unit::Nanoseconds, &lines)
+    };
+    let (before, after) = (profile(75, 25), profile(25, 75));
+    for what in [None, Some(What::OffCpu)] {
+        let side = |profile| Side { profile, events: Some(100_000), what };
+        let comparison = compare(side(&before), side(&after), Basis::Share).unwrap();
+        let moved = |at: usize| (comparison.changes[at].name.as_str(), comparison.changes[at].own.change());
+        assert_eq!([moved(0), moved(1)], [("do_nanosleep", -0.5), ("do_poll", 0.5)]);
     }
 }

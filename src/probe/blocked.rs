@@ -216,6 +216,7 @@ impl BlockedProbe {
         raw.count(own, open.first().context("the last row is that of the looks")?);
         waits::read_stacks(&maps.wait_stacks, &mut raw)?;
         waits::read_bare(&maps.wait_bare, &mut raw)?;
+        waits::read_bare(&maps.wait_bare_names, &mut raw)?;
         for (thread, user) in asleep {
             let Some(value) = maps.wait_stacks.lookup(thread.key.as_bytes(), MapFlags::ANY)? else {
                 continue;
@@ -226,6 +227,7 @@ impl BlockedProbe {
         }
         if self.look.is_some() {
             waits::read_processes(&maps.wait_processes, &mut raw)?;
+            waits::read_processes(&maps.wait_names, &mut raw)?;
             for key in maps.sleepers.keys() {
                 let Some(value) = maps.sleepers.lookup(&key, MapFlags::ANY)? else { continue };
                 if let Some((process, sum)) = WireSleeper::decode(&value)?.left() {

@@ -175,7 +175,9 @@ impl ReclaimProbe {
         raw.lost.unkept = self.skel.maps.bss_data.as_ref().map_or(0, |data| data.no_room);
         waits::read_stacks(&maps.wait_stacks, &mut raw)?;
         waits::read_bare(&maps.wait_bare, &mut raw)?;
+        waits::read_bare(&maps.wait_bare_names, &mut raw)?;
         waits::read_processes(&maps.wait_processes, &mut raw)?;
+        waits::read_processes(&maps.wait_names, &mut raw)?;
         raw.maps = self.maps.finish();
         Ok(raw)
     }

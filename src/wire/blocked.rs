@@ -78,7 +78,7 @@ pub struct Waits {
     pub ns: u64,
     /// Of it: waits that were sure to have a stack. That is no estimate.
     pub sure_ns: u64,
-    /// The variance of `ns`, in units of 65,536 ns²: what chance makes of it.
+    /// The variance of `ns`, in units of 1,048,576 ns²: what chance makes of it.
     pub squares: u64,
     /// Waits that are in it themselves.
     pub samples: u64,

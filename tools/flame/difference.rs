@@ -37,8 +37,12 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
             other.title()
         ));
     }
-    let side = |profile| Side { profile, events: None };
-    let comparison = compare(side(first), side(second), basis(args))
+    let sides = [before_read, after_read].map(|read| Side {
+        profile: &read.taken.summary.profile,
+        events: None,
+        what: read.taken.summary.what,
+    });
+    let comparison = compare(sides[0], sides[1], basis(args))
         .map_err(|error| Refusal::Usage(format!("{} and {}: {error}", before.display(), after.display())))?;
     let caption = caption(args, (before, first), (after, second));
     sink.write(&flame_diff::file(&comparison, &caption, options)?)?;
