@@ -4,7 +4,7 @@ mod strata;
 
 use std::collections::BTreeMap;
 
-use super::stacks::{addresses_of, escape, fold_as};
+use super::stacks::{addresses_of, escape, fold_as, who};
 use super::unwinding::ending;
 use crate::symbols::{Addresses, Names, UNKNOWN};
 use crate::wire::blocked::{
@@ -57,10 +57,14 @@ impl BlockedSummary {
         self.threshold_ns > 0
     }
 
-    fn add_bare(&mut self, comm: &[u8], ns: u64) {
+    /// Time of whom this sample is of, without a stack.
+    fn add_bare(&mut self, sample: &Sample, names: &Names, leader: Option<&[u8]>, ns: u64) {
         let mut key = String::new();
-        escape(comm, &mut key);
-        *self.folded.entry(format!("{key};{NO_STACK}")).or_default() += ns;
+        for label in who(sample, names, leader) {
+            escape(&label, &mut key);
+            key.push(';');
+        }
+        *self.folded.entry(key + NO_STACK).or_default() += ns;
         self.no_stack_ns += ns;
     }
 }
@@ -91,7 +95,7 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
     for (sample, waits) in &raw.samples {
         let ns = strata.scaled(sample.pid, sample.comm_bytes(), waits);
         let Some(own) = woken(sample, names) else {
-            summary.add_bare(sample.comm_bytes(), ns);
+            summary.add_bare(sample, names, leaders.get(&sample.pid).copied(), ns);
             continue;
         };
         let key = fold_as(&own, names, leaders.get(&sample.pid).copied());
@@ -111,8 +115,9 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
         add(|all| &mut all.io_ns, is(IO));
         add(|all| &mut all.uninterruptible_ns, is(UNINTERRUPTIBLE));
     }
-    for ((_, comm), ns) in strata.without_stack(raw) {
-        summary.add_bare(&comm, ns);
+    for ((pid, comm), ns) in strata.without_stack(raw) {
+        let sample = Sample::new(pid, 0, 0, &comm, &[], &[]);
+        summary.add_bare(&sample, names, leaders.get(&pid).copied(), ns);
     }
     summary.half_width = strata.half_width(raw, summary.folded.values().sum());
     for ((pid, comm), sum) in &raw.processes {
@@ -337,11 +342,14 @@ mod tests {
             raw.processes.insert((pid, comm.to_vec()), Sum { count: 1, ns: 5 });
         }
         raw.processes.insert((1, b"pool".to_vec()), Sum { count: 1, ns: 3 });
+        let bare = waits(2, 2);
+        raw.bare.insert((1, b"iou-wrk-9".to_vec()), bare);
         raw.processes.insert((2, b"pool".to_vec()), Sum { count: 1, ns: 3 });
         raw.leaders.insert(2, b"fio".to_vec());
         let keys: Vec<String> = summarize(&raw, &names(&[(10, "f")])).folded.into_keys().collect();
         assert!(keys.contains(&"pool;[io_uring workers];f_[k]".to_string()), "{keys:?}");
         assert!(keys.contains(&"fio;[io_uring sqpoll];f_[k]".to_string()), "{keys:?}");
+        assert!(keys.contains(&"pool;[io_uring workers];[stack not taken]".to_string()), "{keys:?}");
         assert!(keys.contains(&"iou-wrk-3;f_[k]".to_string()), "nothing is known of its process: {keys:?}");
     }
 

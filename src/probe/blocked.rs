@@ -29,7 +29,7 @@ use crate::host::processes;
 use crate::host::sleeping::Entered;
 use crate::refusal::Refusal;
 use crate::wire::blocked::{Followed, RawBlocked, WireAsleep, WireSleeper, decode_stack};
-use crate::wire::stacks::MAX_FRAMES;
+use crate::wire::stacks::{MAX_FRAMES, is_of_ring};
 
 /// Between closing the window and reading the tables: a program that has begun by then has ended.
 const SETTLE: Duration = Duration::from_millis(2);
@@ -236,7 +236,10 @@ impl BlockedProbe {
             }
         }
         raw.maps = self.maps.finish();
-        let of_rings: BTreeSet<u32> = raw.samples.keys().filter(|s| s.is_of_ring()).map(|s| s.pid).collect();
+        let waited = raw.samples.keys().map(|sample| (sample.pid, sample.comm_bytes()));
+        let waited = waited.chain(raw.bare.keys().map(|(pid, comm)| (*pid, comm.as_slice())));
+        let of_rings: BTreeSet<u32> =
+            waited.filter(|(_, comm)| is_of_ring(comm)).map(|(pid, _)| pid).collect();
         let named = |pid: u32| processes::name(Path::new("/"), pid).map(|name| (pid, name));
         raw.leaders = of_rings.into_iter().filter_map(named).collect();
         Ok(raw)

@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn how_far_a_share_may_be_off_is_said_where_chance_had_a_say() {
-        let off = BlockedSummary { half_width: Some(4.25), ..summary(480, 100) };
+        let off = BlockedSummary { half_width: Some(4.3), ..summary(480, 100) };
         let notes = blocked_notes(What::OffCpu, &off, 0);
         assert!(notes.contains(&"a share is known to ±4.3 points at most (95 %)".to_string()), "{notes:?}");
         assert!(!blocked_notes(What::OffCpu, &summary(480, 480), 0).concat().contains('±'));
