@@ -274,8 +274,8 @@ pub struct RawBlocked {
     pub samples: HashMap<Sample, Waits>,
     /// By process and name of the thread: what should have a stack and has none.
     pub bare: BTreeMap<Process, Waits>,
-    /// By process and name of the thread: waits that may have stacks, exactly. Empty where the kernel lets no program
-    /// go through its threads.
+    /// By process and name of the thread: waits that may have stacks, exactly. Process 0: of those that found no room in
+    /// the table, by the name alone. Empty where the kernel lets no program go through its threads.
     pub processes: BTreeMap<Process, Sum>,
     pub totals: Totals,
     pub lost: Lost,
