@@ -93,7 +93,7 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
     let leaders = leaders(raw);
     let strata = Strata::of(raw);
     for (sample, waits) in &raw.samples {
-        let ns = strata.scaled(sample.pid, sample.comm_bytes(), waits);
+        let ns = strata.scaled(sample.pid, waits);
         let Some(own) = woken(sample, names) else {
             summary.add_bare(sample, names, leaders.get(&sample.pid).copied(), ns);
             continue;
@@ -146,7 +146,7 @@ pub fn cut_ns(raw: &RawBlocked, names: &Names) -> u64 {
     let is_cut = |sample: &Sample| !sample.user().is_empty() && ending(sample, names).0.is_cut();
     let strata = Strata::of(raw);
     let cut = raw.samples.iter().filter(|(sample, _)| is_cut(sample));
-    cut.map(|(sample, waits)| strata.scaled(sample.pid, sample.comm_bytes(), waits)).sum()
+    cut.map(|(sample, waits)| strata.scaled(sample.pid, waits)).sum()
 }
 
 /// Where the frames of a wait without a stack would stand.
@@ -430,6 +430,20 @@ mod tests {
         // Eighty throws of a coin.
         let half = summary.half_width.unwrap();
         assert!((half - 196.0 * (0.25f64 / 80.0).sqrt()).abs() < 0.1, "{half}");
+    }
+
+    /// A process that found no room is counted by the name that it ended with, and its stacks have the one before: all
+    /// together they are what was counted.
+    #[test]
+    fn time_that_was_counted_under_another_name_is_not_drawn_twice() {
+        let mut raw = RawBlocked::default();
+        raw.samples.insert(Sample::new(7, 0, 0, b"sh", &[10], &[]), waits(500, 0));
+        raw.samples.insert(Sample::new(8, 0, 0, b"sh", &[10], &[]), waits(300, 300));
+        raw.samples.insert(Sample::new(9, 0, 0, b"ls", &[20], &[]), waits(700, 0));
+        raw.processes.insert((0, b"ls".to_vec()), Sum { count: 9, ns: 1_500 });
+        let summary = summarize(&raw, &names(&[(10, "f"), (20, "g")]));
+        assert_eq!(summary.folded.values().sum::<u64>(), 1_500, "{:?}", summary.folded);
+        assert_eq!(summary.no_stack_ns, 0);
     }
 
     /// Nine seconds without room in the table are no reason to draw a millisecond as so long.

@@ -85,17 +85,17 @@ impl Strata {
                 *name = (sum.ns, comm);
             }
         }
-        // Of pid 0 only names are known.
-        let key = |pid: u32, comm: &[u8]| match longest.get(&pid) {
+        // Of pid 0 names alone are known, as its threads were called when they ended, and their stacks may have others.
+        let key = |pid: u32| match longest.get(&pid) {
             Some((_, name)) if pid != 0 => (pid, name.to_vec()),
-            _ => (0, comm.to_vec()),
+            _ => (0, Vec::new()),
         };
-        for ((pid, comm), sum) in &raw.processes {
-            shares.entry(key(*pid, comm)).or_default().counted += sum.ns;
+        for ((pid, _), sum) in &raw.processes {
+            shares.entry(key(*pid)).or_default().counted += sum.ns;
         }
         let mut squares = 0.0;
-        for (pid, comm, waits) in all(raw) {
-            shares.entry(key(pid, comm)).or_default().with(waits);
+        for (pid, waits) in all(raw) {
+            shares.entry(key(pid)).or_default().with(waits);
             squares += waits.squares as f64 * UNIT;
         }
         let estimated: f64 = shares.values().map(|share| share.estimated as f64).sum();
@@ -103,9 +103,9 @@ impl Strata {
         let weight = if estimated > 0.0 { squares / estimated } else { 0.0 };
         // Not by how many came up: that would be to ask chance which chances count.
         let has_enough = |share: Share| {
-            share.left() == 0
-                || estimated == 0.0
-                || share.estimated > 0 && share.left() as f64 >= FEW * weight
+            let is_whole = share.counted > 0 && share.counted >= share.sure;
+            let is_sure = share.left() == 0 || estimated == 0.0;
+            is_whole && (is_sure || share.estimated > 0 && share.left() as f64 >= FEW * weight)
         };
         let mut strata = Self {
             homes: BTreeMap::new(),
@@ -115,13 +115,13 @@ impl Strata {
         };
         let mut by_name: BTreeMap<Vec<u8>, Share> = BTreeMap::new();
         for ((pid, name), share) in shares {
-            if pid != 0 && has_enough(share) {
+            if pid == 0 {
+                strata.shares.entry(Home::Rest).or_default().add(share);
+            } else if has_enough(share) {
                 strata.homes.insert(pid, Home::Process(pid));
                 strata.shares.insert(Home::Process(pid), share);
             } else {
-                if pid != 0 {
-                    strata.homes.insert(pid, Home::Name(name.clone()));
-                }
+                strata.homes.insert(pid, Home::Name(name.clone()));
                 by_name.entry(name).or_default().add(share);
             }
         }
@@ -133,11 +133,11 @@ impl Strata {
         strata
     }
 
-    fn home(&self, pid: u32, comm: &[u8]) -> &Home {
+    fn home(&self, pid: u32) -> &Home {
         match self.homes.get(&pid) {
             Some(Home::Name(name)) => self.names.get(name).unwrap_or(&Home::Rest),
             Some(home) => home,
-            None => self.names.get(comm).unwrap_or(&Home::Rest),
+            None => &Home::Rest,
         }
     }
 
@@ -146,20 +146,18 @@ impl Strata {
     }
 
     /// The time that waits stand for, ns.
-    pub fn scaled(&self, pid: u32, comm: &[u8], waits: &Waits) -> u64 {
-        let estimated = by_chance(waits) as f64 * self.share(self.home(pid, comm)).factor();
+    pub fn scaled(&self, pid: u32, waits: &Waits) -> u64 {
+        let estimated = by_chance(waits) as f64 * self.share(self.home(pid)).factor();
         waits.sure_ns + estimated.round() as u64
     }
 
     /// Time without stacks, by process and name of the thread: of waits that are known to have none, and what was counted
     /// where there is nothing else.
     pub fn without_stack(&self, raw: &RawBlocked) -> BTreeMap<Process, u64> {
-        let bare = |(process, waits): (&Process, &Waits)| {
-            (process.clone(), self.scaled(process.0, &process.1, waits))
-        };
+        let bare = |(process, waits): (&Process, &Waits)| (process.clone(), self.scaled(process.0, waits));
         let mut left: BTreeMap<Process, u64> = raw.bare.iter().map(bare).collect();
         for ((pid, comm), sum) in &raw.processes {
-            let home = self.share(self.home(*pid, comm));
+            let home = self.share(self.home(*pid));
             let share = self.own.get(pid).copied().unwrap_or(home);
             if home.estimated == 0 && share.left() > 0 {
                 let part = share.left() as f64 / share.counted as f64;
@@ -173,11 +171,11 @@ impl Strata {
     /// which is known worst, of whichever stacks. None: nothing was left to chance.
     pub fn half_width(&self, raw: &RawBlocked, all_ns: u64) -> Option<f64> {
         let mut homes: BTreeMap<&Home, Vec<(f64, f64)>> = BTreeMap::new();
-        for (pid, comm, waits) in all(raw) {
+        for (pid, waits) in all(raw) {
             if by_chance(waits) == 0 {
                 continue;
             }
-            let home = self.home(pid, comm);
+            let home = self.home(pid);
             let factor = self.share(home).factor();
             let part = (by_chance(waits) as f64 * factor, waits.squares as f64 * UNIT * factor * factor);
             homes.entry(home).or_default().push(part);
@@ -200,8 +198,8 @@ fn known_worst(parts: Vec<(f64, f64)>) -> f64 {
     widest(parts).max(unseen)
 }
 
-/// All that stands for time, with a stack or without.
-fn all(raw: &RawBlocked) -> impl Iterator<Item = (u32, &[u8], &Waits)> {
-    let stacks = raw.samples.iter().map(|(sample, waits)| (sample.pid, sample.comm_bytes(), waits));
-    stacks.chain(raw.bare.iter().map(|((pid, comm), waits)| (*pid, comm.as_slice(), waits)))
+/// All that stands for time, with a stack or without, by process.
+fn all(raw: &RawBlocked) -> impl Iterator<Item = (u32, &Waits)> {
+    let stacks = raw.samples.iter().map(|(sample, waits)| (sample.pid, waits));
+    stacks.chain(raw.bare.iter().map(|((pid, _), waits)| (*pid, waits)))
 }
