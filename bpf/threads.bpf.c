@@ -78,6 +78,11 @@ static __always_inline int is_in_iowait(struct task_struct *task)
 	return BPF_CORE_READ_BITFIELD(task, in_iowait);
 }
 
+static __always_inline int is_on_cpu(struct task_struct *task)
+{
+	return bpf_core_field_exists(struct task_struct, on_cpu) && task->on_cpu;
+}
+
 /* Neither on its way nor waiting for what a signal would not end. */
 static __always_inline int is_asleep(__u32 state)
 {
@@ -137,6 +142,7 @@ static __always_inline void sample(struct task_struct *task)
 	struct wire_thread *to;
 	__u32 state, zero = 0;
 	long bytes = 0;
+	int on_cpu;
 
 	state = state_of(task);
 	if (!config.want_sleepers && is_asleep(state) && !is_in_iowait(task)) {
@@ -163,10 +169,25 @@ static __always_inline void sample(struct task_struct *task)
 	to->last_ran = 0;
 	to->cgroup = config.want_cgroups ? cgroup_of(task) : 0;
 	BPF_CORE_READ_STR_INTO(&to->comm, task, comm);
+	on_cpu = is_on_cpu(task);
+	/* What has ended has no stack any more. */
+	if (config.want_stacks && !on_cpu && !to->exit_state) {
+		bytes = bpf_get_task_stack(task, scratch->ips, sizeof(scratch->ips), 0);
+		/* The kernel follows no stack of one that runs: this one has been woken since. */
+		if (bytes <= 0 && is_on_cpu(task)) {
+			on_cpu = 1;
+			bytes = 0;
+			to->state = state = state_of(task);
+			to->cpu = cpu_of(task);
+		} else if (bytes <= 0) {
+			to->flags |= THREAD_NO_STACK;
+			bytes = 0;
+		}
+	}
 	/* One that is being woken still has the mark. */
 	if (state & TASK_REPORTED && is_in_iowait(task))
 		to->flags |= THREAD_IN_IOWAIT;
-	if (bpf_core_field_exists(struct task_struct, on_cpu) && task->on_cpu) {
+	if (on_cpu) {
 		to->flags |= THREAD_ON_CPU;
 	} else {
 		if (!state && to->cpu == bpf_get_smp_processor_id()) {
@@ -175,15 +196,8 @@ static __always_inline void sample(struct task_struct *task)
 		}
 		if (!(to->flags & THREAD_KERNEL))
 			note_syscall(task, to);
-		/* What has ended has no stack any more. */
-		if (config.want_stacks && !to->exit_state)
-			bytes = bpf_get_task_stack(task, scratch->ips, sizeof(scratch->ips), 0);
 		if (config.want_devices && to->flags & THREAD_IN_IOWAIT)
 			note_device(task, to);
-	}
-	if (bytes < 0) {
-		to->flags |= THREAD_NO_STACK;
-		bytes = 0;
 	}
 	if (bytes > (long)sizeof(scratch->ips))
 		bytes = sizeof(scratch->ips);
