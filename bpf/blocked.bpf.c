@@ -109,8 +109,8 @@ static __always_inline __u64 run_delay_of(struct task_struct *task)
 
 #define SLEEPER_KIND (WAIT_IO | WAIT_UNINTERRUPTIBLE)
 
-/* How long a task has slept of the time since it left its CPU: neither on one since, nor waiting.
- */
+/* How long a task that has had a CPU since, or may have, slept of the time since it left one:
+ * neither on a CPU, nor waiting for one. */
 static __always_inline __u64 slept(struct task_struct *task, struct wire_sleeper *sleeper,
 				   __u64 since)
 {
@@ -126,21 +126,17 @@ static __always_inline __u64 slept(struct task_struct *task, struct wire_sleeper
  * the same; where, nobody knows any more.
  */
 static __always_inline void end_unseen(struct wire_waits_row *row, struct task_struct *task,
-				       struct wire_sleeper *sleeper, __u64 now)
+				       struct wire_sleeper *sleeper, __u64 took)
 {
-	struct taken taken = {
-	    .took = slept(task, sleeper, now - sleeper->began),
-	    .chance = SURE,
-	};
+	struct taken taken = {.took = took, .chance = SURE};
 
-	sleeper->began = 0;
 	row->unmatched++;
-	count(row, sleeper->flags, taken.took);
-	if (taken.took < config.least_ns) {
-		sum_up(&row->brief, 1, taken.took);
+	count(row, sleeper->flags, took);
+	if (took < config.least_ns) {
+		sum_up(&row->brief, 1, took);
 		return;
 	}
-	sum_up(&sleeper->all, 1, taken.took);
+	sum_up(&sleeper->all, 1, took);
 	go_bare_of(row, task, taken);
 }
 
@@ -153,7 +149,7 @@ static __always_inline void forget(struct wire_waits_row *row, struct task_struc
 	if (!sleeper)
 		return;
 	if (sleeper->all.count)
-		name_waits_of(row, task, sleeper->all.count, sleeper->all.ns);
+		name_waits(row, task, sleeper->all.count, sleeper->all.ns);
 	bpf_map_delete_elem(&sleepers, &tid);
 }
 
@@ -271,7 +267,7 @@ static __always_inline void wake_up(void *ctx, struct wire_waits_row *row, __u32
 	struct wire_sleeper *sleeper = bpf_map_lookup_elem(&sleepers, &tid);
 	struct taken taken;
 	struct wait_scratch *s;
-	__u64 queued;
+	__u64 queued, ran;
 
 	if (!sleeper || !sleeper->began)
 		return;
@@ -282,6 +278,11 @@ static __always_inline void wake_up(void *ctx, struct wire_waits_row *row, __u32
 		queued = taken.took;
 	taken.took -= queued;
 	row->queued_ns += queued;
+	ran = task->se.sum_exec_runtime - sleeper->ran;
+	if (unlikely(ran)) {
+		end_unseen(row, task, sleeper, ran < taken.took ? taken.took - ran : 0);
+		return;
+	}
 	count(row, sleeper->flags, taken.took);
 	if (taken.took < config.least_ns) {
 		sum_up(&row->brief, 1, taken.took);
@@ -333,8 +334,10 @@ int BPF_PROG(blocked_switch, int preempted, struct task_struct *from, struct tas
 	if (tid)
 		sleeper = bpf_map_lookup_elem(&sleepers, &tid);
 	/* However it leaves, it has run. */
-	if (sleeper && unlikely(sleeper->began))
-		end_unseen(row, from, sleeper, now);
+	if (sleeper && unlikely(sleeper->began)) {
+		end_unseen(row, from, sleeper, slept(from, sleeper, now - sleeper->began));
+		sleeper->began = 0;
+	}
 	if (preempted)
 		return 0;
 	/* The task's own word may be another by now, since who wakes it does not wait for this. */
@@ -462,13 +465,14 @@ static __always_inline void end_open(struct bpf_iter__task *ctx, struct wire_wai
 				     __u32 place, struct task_struct *task,
 				     struct wire_sleeper *sleeper)
 {
-	struct taken taken = {
-	    .took = slept(task, sleeper, ended - sleeper->began),
-	    .chance = SURE,
-	};
+	__u64 asleep_for = slept(task, sleeper, bpf_ktime_get_ns() - sleeper->began);
+	struct taken taken = {.took = ended - sleeper->began, .chance = SURE};
 	struct wait_scratch *s;
 	__u32 flags;
 
+	/* What it has run behind the end is not of the window. */
+	if (asleep_for < taken.took)
+		taken.took = asleep_for;
 	sleeper->began = 0;
 	count(row, sleeper->flags, taken.took);
 	if (taken.took < config.least_ns) {
@@ -481,7 +485,12 @@ static __always_inline void end_open(struct bpf_iter__task *ctx, struct wire_wai
 		return;
 	flags = sleeper->flags & SLEEPER_KIND;
 	/* One that was woken since has another stack by now, even if it sleeps again. */
-	if (!config.budget_ns || !is_asleep(task) || task->se.sum_exec_runtime != sleeper->ran) {
+	if (!is_asleep(task) || task->se.sum_exec_runtime != sleeper->ran) {
+		row->unmatched++;
+		go_bare_of(row, task, taken);
+		return;
+	}
+	if (!config.budget_ns) {
 		go_bare_of(row, task, taken);
 		return;
 	}
@@ -501,7 +510,7 @@ static __always_inline void end_sleeper(struct bpf_iter__task *ctx, struct wire_
 	if (sleeper->began && sleeper->began < ended)
 		end_open(ctx, row, place, task, sleeper);
 	if (sleeper->all.count)
-		name_waits_of(row, task, sleeper->all.count, sleeper->all.ns);
+		name_waits(row, task, sleeper->all.count, sleeper->all.ns);
 	sleeper->all.count = 0;
 }
 

@@ -78,7 +78,7 @@ static __always_inline void take(void *ctx, struct wire_waits_row *row, __u32 pl
 		sum_up(&row->brief, 1, took);
 		return;
 	}
-	name_waits_of(row, task, 1, took);
+	name_waits(row, task, 1, took);
 	begin_period(&row->budget, now);
 	taken.chance = chance_of(took, threshold_of(row));
 	if (!is_lucky(taken.chance))

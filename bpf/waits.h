@@ -37,37 +37,22 @@ struct {
 	__type(value, struct wire_wait_stack);
 } wait_stacks SEC(".maps");
 
-/* Who waited, exactly; with a sum of 0 as soon as there is a stack, for whoever reads the memory
- * maps of processes while they live. */
+/* Who waited; with sums of 0 as soon as there is a stack, for whoever reads the memory maps of
+ * processes while they live. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
 	__type(key, struct wire_wait_process);
-	__type(value, struct wire_sum);
-} wait_processes SEC(".maps");
+	__type(value, struct wire_waiter);
+} waiters SEC(".maps");
 
 /* The same of threads whose process found no room there, by their name alone (pid 0). */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
 	__type(key, struct wire_wait_process);
-	__type(value, struct wire_sum);
-} wait_names SEC(".maps");
-
-/* Of both: waits that should have a stack and have none. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__type(key, struct wire_wait_process);
-	__type(value, struct wire_waits_sum);
-} wait_bare SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, struct wire_wait_process);
-	__type(value, struct wire_waits_sum);
-} wait_bare_names SEC(".maps");
+	__type(value, struct wire_waiter);
+} waiter_names SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -153,41 +138,47 @@ static __always_inline void credit(struct wire_waits_sum *sum, struct taken take
 	__sync_fetch_and_add(&sum->squares, square * ((SURE - taken.chance) >> 22) >> 10);
 }
 
-/* Adds waits to those of a process; nothing is a wait of whom there is a stack. */
-static __always_inline void name_waits(struct wire_waits_row *row,
-				       const struct wire_wait_process *process, __u64 count,
-				       __u64 ns)
-{
-	struct wire_sum *sum = bpf_map_lookup_elem(&wait_processes, process), none = {};
-
-	if (!sum) {
-		/* Another CPU may have been first. */
-		bpf_map_update_elem(&wait_processes, process, &none, BPF_NOEXIST);
-		sum = bpf_map_lookup_elem(&wait_processes, process);
-	}
-	if (!sum) {
-		struct wire_wait_process name = *process;
-
-		row->unnamed += count;
-		name.pid = 0;
-		bpf_map_update_elem(&wait_names, &name, &none, BPF_NOEXIST);
-		sum = bpf_map_lookup_elem(&wait_names, &name);
-	}
-	if (!sum)
-		return;
-	if (count) {
-		__sync_fetch_and_add(&sum->count, count);
-		__sync_fetch_and_add(&sum->ns, ns);
-	}
-}
-
-static __always_inline void name_waits_of(struct wire_waits_row *row, struct task_struct *task,
-					  __u64 count, __u64 ns)
+static __always_inline struct wire_wait_process process_of(struct task_struct *task)
 {
 	struct wire_wait_process process = {.pid = BPF_CORE_READ(task, tgid)};
 
 	BPF_CORE_READ_STR_INTO(&process.comm, task, comm);
-	name_waits(row, &process, count, ns);
+	return process;
+}
+
+/* Where waits of a process stand, of which `count` are told for the first time. NULL: not even
+ * their name has room. */
+static __always_inline struct wire_waiter *
+waiter_of(struct wire_waits_row *row, const struct wire_wait_process *process, __u64 count)
+{
+	struct wire_waiter *waiter = bpf_map_lookup_elem(&waiters, process), none = {};
+	struct wire_wait_process name;
+
+	if (waiter)
+		return waiter;
+	/* Another CPU may have been first. */
+	bpf_map_update_elem(&waiters, process, &none, BPF_NOEXIST);
+	waiter = bpf_map_lookup_elem(&waiters, process);
+	if (waiter)
+		return waiter;
+	row->unnamed += count;
+	name = *process;
+	name.pid = 0;
+	bpf_map_update_elem(&waiter_names, &name, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&waiter_names, &name);
+}
+
+/* Adds waits that may have stacks to those of a process. */
+static __always_inline void name_waits(struct wire_waits_row *row, struct task_struct *task,
+				       __u64 count, __u64 ns)
+{
+	struct wire_wait_process process = process_of(task);
+	struct wire_waiter *waiter = waiter_of(row, &process, count);
+
+	if (!waiter)
+		return;
+	__sync_fetch_and_add(&waiter->all.count, count);
+	__sync_fetch_and_add(&waiter->all.ns, ns);
 }
 
 /* A wait that should have a stack and cannot: it stands with its process without one, so that the
@@ -195,35 +186,22 @@ static __always_inline void name_waits_of(struct wire_waits_row *row, struct tas
 static __always_inline void go_bare(struct wire_waits_row *row,
 				    const struct wire_wait_process *process, struct taken taken)
 {
-	struct wire_waits_sum *sum, none = {};
+	struct wire_waiter *waiter;
 
 	sum_up(&row->bare, weight_of(taken.chance) >> 8, stands_for(taken));
 	/* Without a budget nobody asks for stacks. */
 	if (!config.budget_ns)
 		return;
-	sum = bpf_map_lookup_elem(&wait_bare, process);
-	if (!sum) {
-		/* Another CPU may have been first. */
-		bpf_map_update_elem(&wait_bare, process, &none, BPF_NOEXIST);
-		sum = bpf_map_lookup_elem(&wait_bare, process);
-	}
-	if (!sum) {
-		struct wire_wait_process name = *process;
-
-		name.pid = 0;
-		bpf_map_update_elem(&wait_bare_names, &name, &none, BPF_NOEXIST);
-		sum = bpf_map_lookup_elem(&wait_bare_names, &name);
-	}
-	if (sum)
-		credit(sum, taken);
+	waiter = waiter_of(row, process, 0);
+	if (waiter)
+		credit(&waiter->bare, taken);
 }
 
 static __always_inline void go_bare_of(struct wire_waits_row *row, struct task_struct *task,
 				       struct taken taken)
 {
-	struct wire_wait_process process = {.pid = BPF_CORE_READ(task, tgid)};
+	struct wire_wait_process process = process_of(task);
 
-	BPF_CORE_READ_STR_INTO(&process.comm, task, comm);
 	go_bare(row, &process, taken);
 }
 
@@ -250,7 +228,7 @@ static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch 
 		bpf_map_update_elem(&wait_stacks, &s->key, &s->wait, BPF_NOEXIST);
 		known = bpf_map_lookup_elem(&wait_stacks, &s->key);
 		if (known && s->wait.stack.user_frames && !(s->key.flags & STACK_WORK))
-			name_waits(row, &process, 0, 0);
+			waiter_of(row, &process, 0);
 	}
 	if (!known) {
 		row->full++;

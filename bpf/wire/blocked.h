@@ -66,7 +66,7 @@ struct wire_waits_row {
 	/* Tasks that found no room in the table of those that sleep, each time. */
 	__u64 unkept;
 	/* Of reclaim: ends without a begin. Of tasks: ends that had no event, and are known from
-	   the account of the task. */
+	   the account of the task; of the look at the end: waits that ended before it came. */
 	__u64 unmatched;
 	/* Stacks taken, and why those that stand in no row do not. */
 	__u64 stacks;
@@ -111,12 +111,21 @@ struct wire_wait_stack {
 };
 _Static_assert(sizeof(struct wire_wait_stack) == 64 + 16 * STACK_FRAMES, "wire_wait_stack");
 
-/* Threads of one name in a process, whose waits that may have stacks are summed up exactly. */
+/* Threads of one name in a process. */
 struct wire_wait_process {
 	__u32 pid;
 	char comm[16];
 };
 _Static_assert(sizeof(struct wire_wait_process) == 20, "wire_wait_process");
+
+/* Their waits. */
+struct wire_waiter {
+	/* Exactly: those that may have stacks. */
+	struct wire_sum all;
+	/* Of these: that should have one and have none. */
+	struct wire_waits_sum bare;
+};
+_Static_assert(sizeof(struct wire_waiter) == 56, "wire_waiter");
 
 /* What a thread was in when it left its CPU. */
 struct wire_sleeper {

@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use super::stacks::{addresses_of, escape, fold_as, who};
 use super::unwinding::ending;
 use crate::symbols::{Addresses, Names, UNKNOWN};
-use crate::wire::blocked::{
-    Followed, IO, Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, UNINTERRUPTIBLE, Waits,
-};
+use crate::wire::blocked::{Followed, Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, Waits};
 use crate::wire::pagecache::Kind;
 use crate::wire::stacks::{KERNEL_FAILED, Sample, USER_FAILED, is_of_ring};
 use strata::Strata;
@@ -42,11 +40,6 @@ pub struct BlockedSummary {
     pub user_failed_ns: u64,
     /// Likewise: time without a kernel side, which each of them should have.
     pub kernel_failed_ns: u64,
-    /// Likewise: waits for I/O by the kernel's mark, and of the others those that no signal ends.
-    pub io_ns: u64,
-    pub uninterruptible_ns: u64,
-    /// Time per thread name and process, most first; exact where the kernel lets a program go through its threads.
-    pub top: Vec<(String, u32, u64)>,
     /// Distinct stacks, as addresses.
     pub distinct: usize,
 }
@@ -88,8 +81,6 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
         distinct: raw.samples.len(),
         ..BlockedSummary::default()
     };
-    let text = |comm: &[u8]| String::from_utf8_lossy(comm).into_owned();
-    let mut by_thread: BTreeMap<(String, u32), u64> = BTreeMap::new();
     let leaders = leaders(raw);
     let strata = Strata::of(raw);
     for (sample, waits) in &raw.samples {
@@ -100,9 +91,6 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
         };
         let key = fold_as(&own, names, leaders.get(&sample.pid).copied());
         *summary.folded.entry(key).or_default() += ns;
-        if raw.processes.is_empty() {
-            *by_thread.entry((text(sample.comm_bytes()), sample.pid)).or_default() += ns;
-        }
         let is = |flag| sample.flags & flag != 0;
         let mut add = |sum: fn(&mut BlockedSummary) -> &mut u64, to| {
             if to {
@@ -112,19 +100,12 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
         add(|all| &mut all.no_user_ns, is(NO_USER));
         add(|all| &mut all.user_failed_ns, is(USER_FAILED));
         add(|all| &mut all.kernel_failed_ns, is(KERNEL_FAILED));
-        add(|all| &mut all.io_ns, is(IO));
-        add(|all| &mut all.uninterruptible_ns, is(UNINTERRUPTIBLE));
     }
     for ((pid, comm), ns) in strata.without_stack(raw) {
         let sample = Sample::new(pid, 0, 0, &comm, &[], &[]);
         summary.add_bare(&sample, names, leaders.get(&pid).copied(), ns);
     }
     summary.half_width = strata.half_width(raw, summary.folded.values().sum());
-    for ((pid, comm), sum) in &raw.processes {
-        *by_thread.entry((text(comm), *pid)).or_default() += sum.ns;
-    }
-    summary.top = by_thread.into_iter().map(|((comm, pid), ns)| (comm, pid, ns)).collect();
-    summary.top.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (&a.0, a.1).cmp(&(&b.0, b.1))));
     summary
 }
 
@@ -223,7 +204,7 @@ pub fn reclaim_of(sample: &Sample) -> Option<Kind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::blocked::Sum;
+    use crate::wire::blocked::{IO, Sum};
 
     fn names(all: &[(u64, &str)]) -> Names {
         let mut names = Names::default();
@@ -330,7 +311,6 @@ mod tests {
         assert_eq!(folded("d\\x3be;[stack not taken]"), Some(7));
         assert_eq!(summary.folded.values().sum::<u64>(), 1287);
         assert_eq!(summary.no_stack_ns, 37);
-        assert_eq!(summary.top[0], ("a".to_string(), 1, 1200));
     }
 
     #[test]
@@ -462,7 +442,6 @@ mod tests {
         let mut raw = RawBlocked::default();
         raw.samples.insert(Sample::new(1, 0, IO, b"a", &[10], &[]), waits(300, 0));
         let summary = summarize(&raw, &names(&[(10, "f")]));
-        assert_eq!((summary.folded["a;f_[k]"], summary.io_ns), (300, 300));
-        assert_eq!(summary.top, [("a".to_string(), 1, 300)]);
+        assert_eq!(summary.folded["a;f_[k]"], 300);
     }
 }

@@ -123,7 +123,7 @@ impl BlockedProbe {
                 None
             }
         };
-        let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.wait_processes)?, waits::whose)?;
+        let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.waiters)?, waits::whose)?;
         let mut probe = Self {
             skel,
             // First, so that none that is asked for is missed.
@@ -215,8 +215,8 @@ impl BlockedProbe {
         let (own, open) = rows.split_at(self.cpus as usize);
         raw.count(own, open.first().context("the last row is that of the looks")?);
         waits::read_stacks(&maps.wait_stacks, &mut raw)?;
-        waits::read_bare(&maps.wait_bare, &mut raw)?;
-        waits::read_bare(&maps.wait_bare_names, &mut raw)?;
+        waits::read_waiters(&maps.waiters, &mut raw)?;
+        waits::read_waiters(&maps.waiter_names, &mut raw)?;
         for (thread, user) in asleep {
             let Some(value) = maps.wait_stacks.lookup(thread.key.as_bytes(), MapFlags::ANY)? else {
                 continue;
@@ -225,9 +225,10 @@ impl BlockedProbe {
                 raw.give_user(&sample, thread.took, &user);
             }
         }
-        if self.look.is_some() {
-            waits::read_processes(&maps.wait_processes, &mut raw)?;
-            waits::read_processes(&maps.wait_names, &mut raw)?;
+        if self.look.is_none() {
+            // Only threads that ended have told theirs.
+            raw.processes.clear();
+        } else {
             for key in maps.sleepers.keys() {
                 let Some(value) = maps.sleepers.lookup(&key, MapFlags::ANY)? else { continue };
                 if let Some((process, sum)) = WireSleeper::decode(&value)?.left() {

@@ -73,7 +73,7 @@ impl ReclaimProbe {
         }
         let cpus = host.cpus_possible.max(1);
         let skel = load(cpus, &options, balance)?;
-        let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.wait_processes)?, waits::whose)?;
+        let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.waiters)?, waits::whose)?;
         let mut probe = Self {
             skel,
             links: Vec::new(),
@@ -174,10 +174,8 @@ impl ReclaimProbe {
         raw.totals.reclaims = by_kind;
         raw.lost.unkept = self.skel.maps.bss_data.as_ref().map_or(0, |data| data.no_room);
         waits::read_stacks(&maps.wait_stacks, &mut raw)?;
-        waits::read_bare(&maps.wait_bare, &mut raw)?;
-        waits::read_bare(&maps.wait_bare_names, &mut raw)?;
-        waits::read_processes(&maps.wait_processes, &mut raw)?;
-        waits::read_processes(&maps.wait_names, &mut raw)?;
+        waits::read_waiters(&maps.waiters, &mut raw)?;
+        waits::read_waiters(&maps.waiter_names, &mut raw)?;
         raw.maps = self.maps.finish();
         Ok(raw)
     }

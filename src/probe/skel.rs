@@ -46,7 +46,7 @@ use self::generated::latency_old;
 
 use super::{btf, libbpf};
 use crate::wire::blocked::{
-    Sum, Waits, WireAsleep, WireSleeper, WireWaitProcess, WireWaitStack, WireWaitsRow,
+    Sum, Waits, WireAsleep, WireSleeper, WireWaitProcess, WireWaitStack, WireWaiter, WireWaitsRow,
 };
 use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 use crate::wire::generator::WireGenerator;
@@ -208,6 +208,7 @@ same_layout!(WireWaitsRow, blocked::types::wire_waits_row: all io uninterruptibl
 same_layout!(WireStackKey, blocked::types::wire_stack_key: hash pid flags);
 same_layout!(WireWaitStack, blocked::types::wire_wait_stack: sum stack);
 same_layout!(Waits, blocked::types::wire_waits_sum: waits ns sure_ns squares samples);
+same_layout!(WireWaiter, blocked::types::wire_waiter: all bare);
 same_layout!(WireWaitProcess, blocked::types::wire_wait_process: pid comm);
 same_layout!(WireSleeper, blocked::types::wire_sleeper: began run_delay ran all flags process);
 same_layout!(WireAsleep, blocked::types::wire_asleep: key took ip sp bp switches tid);

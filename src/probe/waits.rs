@@ -8,9 +8,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::filter::Filter;
 use super::libbpf::{self, element};
-use crate::wire::blocked::{
-    RawBlocked, WireWaitProcess, WireWaitsRow, decode_bare, decode_process, decode_stack,
-};
+use crate::wire::blocked::{RawBlocked, WireWaitProcess, WireWaitsRow, decode_stack, decode_waiter};
 
 /// The stacks' budget is kept over so long.
 pub const PERIOD: Duration = Duration::from_millis(100);
@@ -63,22 +61,16 @@ pub fn read_stacks(stacks: &impl MapCore, raw: &mut RawBlocked) -> Result<()> {
     Ok(())
 }
 
-/// Waits without a stack.
-pub fn read_bare(bare: &impl MapCore, raw: &mut RawBlocked) -> Result<()> {
-    for key in bare.keys() {
-        let Some(value) = bare.lookup(&key, MapFlags::ANY)? else { continue };
-        let (process, waits) = decode_bare(&key, &value)?;
-        raw.bare.entry(process).or_default().add(waits);
-    }
-    Ok(())
-}
-
-/// Who waited how long.
-pub fn read_processes(processes: &impl MapCore, raw: &mut RawBlocked) -> Result<()> {
-    for key in processes.keys() {
-        let Some(value) = processes.lookup(&key, MapFlags::ANY)? else { continue };
-        if let Some((process, sum)) = decode_process(&key, &value)? {
-            raw.processes.entry(process).or_default().add(sum);
+/// Who waited how long, and what of it has no stack.
+pub fn read_waiters(waiters: &impl MapCore, raw: &mut RawBlocked) -> Result<()> {
+    for key in waiters.keys() {
+        let Some(value) = waiters.lookup(&key, MapFlags::ANY)? else { continue };
+        let (process, waiter) = decode_waiter(&key, &value)?;
+        if waiter.bare.samples > 0 {
+            raw.bare.entry(process.clone()).or_default().add(waiter.bare);
+        }
+        if waiter.all.count > 0 {
+            raw.processes.entry(process).or_default().add(waiter.all);
         }
     }
     Ok(())
@@ -101,7 +93,7 @@ pub fn stats<'a>(programs: impl IntoIterator<Item = BorrowedFd<'a>>) -> libbpf::
     all
 }
 
-/// Of `wait_processes`.
+/// Of `waiters`.
 pub fn whose(_: &MapHandle, key: &[u8]) -> Option<(u32, [u8; 16])> {
     WireWaitProcess::decode(key).ok().map(|process| (process.pid, process.comm))
 }

@@ -100,6 +100,16 @@ pub struct WireWaitProcess {
     pub comm: [u8; 16],
 }
 
+/// `struct wire_waiter`: the waits of threads of one name in a process.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireWaiter {
+    /// Exactly: those that may have stacks.
+    pub all: Sum,
+    /// Of these: that should have one and have none.
+    pub bare: Waits,
+}
+
 /// `struct wire_sleeper`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -132,6 +142,7 @@ const _: () = assert!(size_of::<WireAsleep>() == 72);
 const _: () = assert!(size_of::<WireWaitsRow>() == 256);
 const _: () = assert!(size_of::<WireWaitStack>() == 64 + 16 * MAX_FRAMES);
 const _: () = assert!(size_of::<WireWaitProcess>() == 20);
+const _: () = assert!(size_of::<WireWaiter>() == 56);
 
 impl WireWaitsRow {
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
@@ -194,18 +205,12 @@ pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>,
 /// A process, and what those of its threads are called that are meant.
 pub type Process = (u32, Vec<u8>);
 
-/// Threads of one name in a process, by a key and a value of the table; None where there is only a stack.
-pub fn decode_process(key: &[u8], value: &[u8]) -> Result<Option<(Process, Sum)>, Damaged> {
+/// A row of those that waited. Its sums are 0 where there is only a stack, or none without one.
+pub fn decode_waiter(key: &[u8], value: &[u8]) -> Result<(Process, WireWaiter), Damaged> {
     let key = WireWaitProcess::decode(key)?;
-    let sum = Sum::read_from_bytes(value).map_err(|_| Damaged::of::<Sum>("wire_sum", value))?;
-    Ok((sum.count > 0).then(|| ((key.pid, task_name(&key.comm).to_vec()), sum)))
-}
-
-/// Of such threads the waits that should have a stack and have none.
-pub fn decode_bare(key: &[u8], value: &[u8]) -> Result<(Process, Waits), Damaged> {
-    let key = WireWaitProcess::decode(key)?;
-    let sum = Waits::read_from_bytes(value).map_err(|_| Damaged::of::<Waits>("wire_waits_sum", value))?;
-    Ok(((key.pid, task_name(&key.comm).to_vec()), sum))
+    let waiter =
+        WireWaiter::read_from_bytes(value).map_err(|_| Damaged::of::<WireWaiter>("wire_waiter", value))?;
+    Ok(((key.pid, task_name(&key.comm).to_vec()), waiter))
 }
 
 /// What was followed.
@@ -251,6 +256,8 @@ pub struct Lost {
     /// Ends of reclaims whose begin was not seen; with a filter also those of others. Of waits: those whose end had
     /// no event, so that only the task's own account tells how long they were; they are counted.
     pub unmatched: u64,
+    /// Waits that went on as the window ended, and were over when it was looked where: counted up to its end.
+    pub ended_since: u64,
     /// Events that the kernel ran no program for.
     pub missed: u64,
     /// Waits whose process had no room in the table of those that waited.
@@ -305,6 +312,8 @@ impl RawBlocked {
     pub fn count(&mut self, rows: &[WireWaitsRow], open: &WireWaitsRow) {
         let totals = &mut self.totals;
         totals.open = open.all;
+        self.lost.ended_since = open.unmatched;
+        self.lost.unmatched = rows.iter().map(|row| row.unmatched).sum();
         for row in rows.iter().chain([open]) {
             totals.all.add(row.all);
             totals.io.add(row.io);
@@ -314,7 +323,6 @@ impl RawBlocked {
             totals.before.add(row.before);
             totals.queued_ns += row.queued_ns;
             self.lost.unkept += row.unkept;
-            self.lost.unmatched += row.unmatched;
             self.lost.unnamed += row.unnamed;
             self.lost.full += row.full;
             self.lost.over += row.over;
@@ -402,15 +410,18 @@ mod tests {
             all: Sum { count: 2, ns: 30 },
             io: Sum { count: 1, ns: 10 },
             stacks: 2,
+            unmatched: 1,
             budget: WireBudget { most_threshold: 512, ..WireBudget::default() },
             ..WireWaitsRow::default()
         };
-        let open = WireWaitsRow { all: Sum { count: 1, ns: 5 }, unkept: 1, ..WireWaitsRow::default() };
+        let open =
+            WireWaitsRow { all: Sum { count: 1, ns: 5 }, unkept: 1, unmatched: 7, ..WireWaitsRow::default() };
         let mut raw = RawBlocked::default();
         raw.count(&[one, one], &open);
         assert_eq!((raw.totals.all, raw.totals.open), (Sum { count: 5, ns: 65 }, Sum { count: 1, ns: 5 }));
         assert_eq!((raw.totals.io, raw.stacks), (Sum { count: 2, ns: 20 }, 4));
         assert_eq!((raw.threshold_ns, raw.lost.unkept), (512, 1));
+        assert_eq!((raw.lost.unmatched, raw.lost.ended_since), (2, 7), "the looks' are another thing");
     }
 
     /// Its interrupt never came, and the window has ended: it is counted and has no stack.

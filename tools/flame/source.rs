@@ -174,6 +174,7 @@ fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Take
         ("full", left_out.full),
         ("over_budget", left_out.over),
         ("uninterrupted", left_out.uninterrupted),
+        ("ended_since", left_out.ended_since),
     ];
     // The others have no stack of their own, and are in the sums.
     let gone = left_out.unkept + left_out.missed;
@@ -228,8 +229,8 @@ fn blocked_notes(what: What, summary: &BlockedSummary, cut_ns: u64) -> Vec<Strin
         });
     } else if summary.is_sampled() {
         notes.push(format!(
-            "stacks of {} of them: {noun}s below {} were left to chance, in proportion to their length, and stand for what \
-             was counted of their process",
+            "stacks of {} of them: {noun}s below a threshold, of {} at its highest, were left to chance, in proportion to \
+             their length, and stand for what was counted of their process",
             text::count(summary.sampled.samples),
             text::time(summary.threshold_ns)
         ));
@@ -246,6 +247,7 @@ fn blocked_notes(what: What, summary: &BlockedSummary, cut_ns: u64) -> Vec<Strin
     };
     also(totals.brief.ns, &format!("of it are of {noun}s shorter than --min-block, and are not drawn"));
     also(summary.no_stack_ns, &format!("are of {noun}s whose stacks were not taken"));
+    also(summary.kernel_failed_ns, "have no frames of the kernel: they could not be read");
     let whose = match summary.lost.uninterrupted {
         0 => "they are of tasks that slept on as the window ended, and could not be looked into",
         _ => "no interrupt came to take them in, or they are of tasks that slept on as the window ended",
@@ -362,11 +364,19 @@ mod tests {
     fn what_was_left_to_chance_is_called_what_it_is() {
         let notes = blocked_notes(What::Reclaim, &BlockedSummary { no_stack_ns: 5, ..summary(480, 479) }, 0);
         assert_eq!(notes[0], "480 reclaims of 9.00 ms together, counted exactly");
-        assert!(notes[1].starts_with("stacks of 479 of them: reclaims below 256 ns were left"), "{notes:?}");
+        assert!(
+            notes[1]
+                .starts_with("stacks of 479 of them: reclaims below a threshold, of 256 ns at its highest,"),
+            "{notes:?}"
+        );
         assert_eq!(notes[2], "5 ns are of reclaims whose stacks were not taken");
         assert!(!notes.concat().contains("wait"), "{notes:?}");
         let notes = blocked_notes(What::OffCpu, &summary(480, 479), 0);
-        assert!(notes[0].starts_with("480 waits of") && notes[1].contains("waits below 256 ns"), "{notes:?}");
+        assert!(
+            notes[0].starts_with("480 waits of")
+                && notes[1].contains("waits below a threshold, of 256 ns at"),
+            "{notes:?}"
+        );
     }
 
     #[test]
