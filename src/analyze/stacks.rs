@@ -322,12 +322,7 @@ pub(crate) fn fold_as(sample: &Sample, names: &Names, leader: Option<&[u8]>) -> 
     if sample.kernel().len() == MAX_FRAMES {
         frame(TRUNCATED, KERNEL_MARK);
     }
-    for address in sample.kernel_lookups().rev() {
-        match names.kernel(address) {
-            [] => frame(UNKNOWN, KERNEL_MARK),
-            names => names.iter().for_each(|name| frame(name, KERNEL_MARK)),
-        }
-    }
+    kernel_frames(sample, names).into_iter().for_each(|name| frame(name, KERNEL_MARK));
     // A stack that could not be taken is still time: it must not look like a bare thread name.
     if sample.user().is_empty() && sample.kernel().is_empty() {
         frame(UNKNOWN, if sample.flags & (KERNEL_FAILED | KTHREAD) != 0 { KERNEL_MARK } else { "" });
@@ -363,9 +358,6 @@ const IDLE_WORKERS: &str = "kworkers without work";
 pub(crate) const WORKERS_FOR: &str = "kworkers for ";
 
 /// The frames of a process' own code, root first, and what stands in the place of those that are not there; not escaped.
-///
-/// Code without frame pointers gives chance addresses, a hundred at a time. A run of frames that nobody can name is shown
-/// as one: it says as much, and the picture stays readable.
 pub(crate) fn user_frames<'a>(sample: &Sample, names: &'a Names) -> Vec<&'a str> {
     let mut all: Vec<&str> = Vec::new();
     if sample.flags & NO_USER != 0 {
@@ -375,8 +367,21 @@ pub(crate) fn user_frames<'a>(sample: &Sample, names: &'a Names) -> Vec<&'a str>
         all.push(TRUNCATED);
     }
     let program = names.programs.of(sample.pid, sample.comm_bytes());
-    for address in sample.user_lookups().rev() {
-        match names.user(program, address) {
+    all.extend(named(sample.user_lookups().rev().map(|address| names.user(program, address))));
+    all
+}
+
+/// The frames of the kernel's side, root first.
+fn kernel_frames<'a>(sample: &Sample, names: &'a Names) -> Vec<&'a str> {
+    named(sample.kernel_lookups().rev().map(|address| names.kernel(address)))
+}
+
+/// Frames by name. A run of such as nobody can name is one: code without frame pointers gives chance addresses, a hundred
+/// at a time, and of a kernel whose names may not be read none has a name. It says as much, and the picture stays readable.
+fn named<'a>(addresses: impl Iterator<Item = &'a [String]>) -> Vec<&'a str> {
+    let mut all: Vec<&str> = Vec::new();
+    for names in addresses {
+        match names {
             [] => all.push(UNKNOWN),
             names => all.extend(names.iter().map(String::as_str)),
         }

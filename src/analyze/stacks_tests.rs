@@ -235,10 +235,11 @@ fn what_has_no_name_or_no_stack_is_kept() {
     s.raw.samples.insert(Sample::new(8, 8, 0, b"b", &[], &[]), one);
     s.raw.samples.insert(Sample::new(9, 9, KERNEL_FAILED, b"c", &[], &[]), one);
     s.raw.samples.insert(Sample::new(10, 10, 0, b"d", &[], &[96; MAX_FRAMES]), one);
+    s.raw.samples.insert(Sample::new(11, 11, 0, b"e", &[64, 65, 66], &[]), one);
     let summary = summarize(&s.raw, &s.names);
     let keys: Vec<_> = summary.folded.keys().map(String::as_str).collect();
     assert_eq!(keys[..3], ["a;[unknown];[unknown]_[k]", "b;[unknown]", "c;[unknown]_[k]"]);
-    assert_eq!(keys[3], "d;[truncated];[unknown]", "a run of unknown frames is one");
+    assert_eq!(keys[3..5], ["d;[truncated];[unknown]", "e;[unknown]_[k]"], "a run of unknown frames is one");
     assert_eq!(addresses(&s.raw).user[&7].iter().collect::<Vec<_>>(), [&79], "below a system call");
 }
 

@@ -4,7 +4,7 @@
 //! and shared out among the stacks of that class as those of its I/Os that have one took. An I/O that was taken while
 //! one in N was stands for N.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::blocked::watched;
 use super::latency::LatencySummary;
@@ -208,6 +208,7 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
     };
     let mut ways: HashMap<u32, Way> = HashMap::new();
     let none = HashMap::new();
+    let disks: HashSet<&str> = latency.devices.iter().map(|device| device.name.as_str()).collect();
     for (class, counted) in exact(latency) {
         let stacks_ns = tally.later.get(&class).copied().unwrap_or(0).min(counted);
         summary.stacks_ns += stacks_ns;
@@ -238,7 +239,7 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
                 let sample = &submits.stacks[&stack];
                 Way::of(sample, submits.leaders.get(&sample.pid), names)
             });
-            add(format!("{};{frame}", way.key(&class.device)), ns);
+            add(format!("{};{frame}", way.key(&class.device, &disks)), ns);
             if way.is_cut {
                 summary.cut_ns += ns;
             }
@@ -266,11 +267,16 @@ impl Way {
     }
 
     /// A kernel thread has the device that it serves behind its name: `kworker/0:1H` alone tells nothing, and the same
-    /// one serves all of them.
-    fn key(&self, device: &str) -> String {
+    /// one serves all of them. A worker that works on another of the `disks`, as that of a loop device does which hands
+    /// its I/O on to the disk below, serves that one.
+    fn key(&self, device: &str, disks: &HashSet<&str>) -> String {
         let parts = self.folded.split_once(';').filter(|_| self.kernel);
         let Some((thread, frames)) = parts else { return self.folded.clone() };
-        let is_worker = thread.starts_with("kworker/") || thread.starts_with(WORKERS_FOR);
+        let work = thread.strip_prefix(WORKERS_FOR);
+        if work.is_some_and(|work| disks.contains(work)) {
+            return self.folded.clone();
+        }
+        let is_worker = work.is_some() || thread.starts_with("kworker/");
         let mut key = if is_worker { "kworkers" } else { thread }.to_string();
         key.push_str(" for ");
         escape(device.as_bytes(), &mut key);

@@ -4,6 +4,7 @@ use super::super::trace::io::Route as TracedRoute;
 use super::super::trace::operation::{Kind, OperationEnd, TracedOperation};
 use super::*;
 use crate::hist::Histogram;
+use crate::wire::stacks::WORK;
 
 fn names(all: &[(u64, &str)]) -> Names {
     Names { kernel: all.iter().map(|(ip, name)| (*ip, vec![name.to_string()])).collect(), ..Names::default() }
@@ -111,6 +112,30 @@ fn kernel_threads_have_the_device_that_they_serve() {
     let summary = summarize(&latency, &tally, &routes, &names(&[(10, "work")]));
     assert_eq!(summary.folded["kworkers for sda;work_[k];[device]"], 4);
     assert_eq!(summary.folded["kworkers for lo\\x3bop;work_[k];[device]"], 6);
+}
+
+/// A loop device's worker reads the file on the disk below: for the loop device. What works for a file system that names
+/// no disk works for that of its I/O.
+#[test]
+fn a_worker_of_another_disk_serves_that_one() {
+    let latency = LatencySummary {
+        devices: vec![device("sda", &[1, 1], &[4, 6], &[]), device("loop0", &[1], &[6], &[])],
+        ..LatencySummary::default()
+    };
+    let mut tally = Tally::default();
+    tally.add("sda", &io(1, 1, 1, 4, None));
+    tally.add("sda", &io(2, 1, 1, 6, None));
+    let worker = |work: &str| {
+        let mut bytes = [0; 32];
+        bytes[..work.len()].copy_from_slice(work.as_bytes());
+        let words: Vec<u64> =
+            bytes.chunks(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
+        Sample::new(5, 0, KTHREAD | WORK, b"kworker/u4:2", &[10], &words)
+    };
+    let routes = submits(&[(1, worker("loop0")), (2, worker("ext4-rsv-conversion"))]);
+    let summary = summarize(&latency, &tally, &routes, &names(&[(10, "work")]));
+    assert_eq!(summary.folded["kworkers for loop0;work_[k];[device]"], 4);
+    assert_eq!(summary.folded["kworkers for sda;work_[k];[device]"], 6);
 }
 
 /// Of a device without requests there is one time.
