@@ -1,4 +1,4 @@
-//! The command line as data: clap derive only, no logic beyond parsing a value.
+//! The command line as data: clap derive only.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,14 +8,16 @@ use biopsy::analyze::op::Op;
 use biopsy::analyze::threads::Column;
 use biopsy::load::options::Section;
 use biopsy::probe::interrupts::TIME_EVERY;
-use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::flame::{Flame, FoldedUnit};
+use self::values::{column, comm, cost, dimension, duration, interval, op, percent, size};
 use crate::words::Words;
 
 mod flame;
+mod values;
 
 /// Takes a sample of live block I/O and says what is wrong with it.
 #[derive(Debug, Parser)]
@@ -568,101 +570,6 @@ pub fn sentence(error: &clap::Error) -> Option<String> {
     Some(format!("{}{tips}: --help shows what is known", words.join(" ")))
 }
 
-/// `10s`, `500ms`, `2m`, `1.5s`, or a bare number of seconds.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("unknown unit '{unit}': use us, ms, s, m or h, as in 10s")),
-    };
-    let value: f64 = number.parse().map_err(|_| "a time is a number and a unit, as in 10s".to_string())?;
-    let seconds = value * scale;
-    if !(seconds > 0.0 && seconds <= 7.0 * 86400.0) {
-        return Err("a time must be above 0 and at most 7 days".to_string());
-    }
-    Ok(Duration::from_secs_f64(seconds))
-}
-
-/// A dimension by its name.
-fn dimension() -> impl TypedValueParser<Value = Dimension> {
-    let named = |word: String| Dimension::ALL.into_iter().find(|dimension| dimension.name() == word);
-    PossibleValuesParser::new(Dimension::ALL.map(Dimension::name))
-        .try_map(move |word| named(word).ok_or("no such dimension"))
-}
-
-/// A column of threads by its name.
-fn column() -> impl TypedValueParser<Value = Column> {
-    let named = |word: String| Column::ALL.into_iter().find(|column| column.name() == word);
-    PossibleValuesParser::new(Column::ALL.map(Column::name))
-        .try_map(move |word| named(word).ok_or("no such column"))
-}
-
-/// A class of requests by its name.
-fn op(text: &str) -> Result<Op, String> {
-    let names = || Op::ALL.map(Op::name).join(", ");
-    Op::ALL.into_iter().find(|op| op.name() == text).ok_or_else(|| format!("no such class: use {}", names()))
-}
-
-/// A thread's name as the kernel keeps it.
-fn comm(text: &str) -> Result<String, String> {
-    match text.len() {
-        1..=15 => Ok(text.to_string()),
-        _ => Err("the kernel keeps 1 to 15 bytes of a thread's name: `ps -eLo comm` shows them".to_string()),
-    }
-}
-
-/// 0 to 100.
-fn percent(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| "a percentage is a number, as in 0.1".to_string())?;
-    if (0.0..=100.0).contains(&value) {
-        Ok(value)
-    } else {
-        Err("a percentage lies between 0 and 100".to_string())
-    }
-}
-
-/// A share of a CPU, with the sign or without.
-fn cost(text: &str) -> Result<f64, String> {
-    percent(text.strip_suffix('%').unwrap_or(text))
-}
-
-/// iostat's interval: seconds, fractions allowed, or with a unit.
-fn interval(text: &str) -> Result<Duration, String> {
-    let length = duration(text)?;
-    if length < Duration::from_millis(100) {
-        return Err("the shortest interval is 100ms".to_string());
-    }
-    Ok(length)
-}
-
-/// fio's sizes: `4k` is 4096; k, m, g, t with optional `i` and `b`.
-pub fn size(text: &str) -> Result<u64, String> {
-    let lower = text.to_ascii_lowercase();
-    let digits = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());
-    let (number, unit) = lower.split_at(digits);
-    let shift = match unit.trim_end_matches('b').trim_end_matches('i') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(format!("unknown unit '{unit}': use k, m, g or t, as in 4k")),
-    };
-    let value: u64 = number.parse().map_err(|_| "a size is a number and a unit, as in 4k".to_string())?;
-    if value == 0 {
-        return Err("a size must be above 0".to_string());
-    }
-    value
-        .checked_mul(1 << shift)
-        .filter(|bytes| *bytes <= 1 << 60)
-        .ok_or_else(|| "the size is too large".to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -705,42 +612,10 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_fios() {
-        assert_eq!(size("4k"), Ok(4096));
-        assert_eq!(size("1MiB"), Ok(1 << 20));
-        assert_eq!(size("512"), Ok(512));
-        assert!(size("0").is_err() && size("4x").is_err() && size("99999999t").is_err() && size("").is_err());
-    }
-
-    #[test]
-    fn classes_are_named_as_in_the_output() {
-        assert_eq!(op("write_zeroes"), Ok(Op::WriteZeroes));
-        assert!(op("reads").unwrap_err().ends_with("write_zeroes, passthrough"));
-    }
-
-    #[test]
     fn dimensions_are_named_as_in_the_output() {
         let words = Dimension::ALL.map(Dimension::name).join(",");
         let cli = Cli::try_parse_from(["biopsy", "latency", "--by", &words]).expect("all are known");
         let Verb::Latency(args) = cli.verb else { panic!("another verb") };
         assert_eq!(args.by, Dimension::ALL);
-    }
-
-    #[test]
-    fn percentages_are_finite_and_not_negative() {
-        assert_eq!(percent("0.1"), Ok(0.1));
-        assert!(percent("-1").is_err() && percent("NaN").is_err() && percent("101").is_err());
-    }
-
-    #[test]
-    fn times_need_a_known_unit() {
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
-        assert!(
-            duration("0").is_err()
-                && duration("5y").is_err()
-                && duration("s").is_err()
-                && duration("99999h").is_err()
-        );
     }
 }

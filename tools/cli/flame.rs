@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::{Submitters, cost, duration, percent};
+use super::Submitters;
+use super::values::{cost, duration, percent};
 
 #[derive(Debug, Args)]
 #[command(
