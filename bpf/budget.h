@@ -27,9 +27,9 @@ static __always_inline void set_threshold(struct wire_budget *budget, __u64 thre
 }
 
 /*
- * A new period. The threshold goes up by what the last one overspent, and comes down by a quarter
- * at most, and to half of that after one without a stack: what a stack stands for must not change
- * much, or estimates would scatter more than so many need to.
+ * A new period. The threshold goes up by what the last one overspent, where it has not done so
+ * already, and comes down by a quarter at most, and to half of that after one without a stack: what
+ * a stack stands for must not change much, or estimates would scatter more than so many need to.
  */
 static __always_inline void begin_period(struct wire_budget *budget, __u64 now)
 {
@@ -40,7 +40,9 @@ static __always_inline void begin_period(struct wire_budget *budget, __u64 now)
 		return;
 	/* Neither product is beyond 63 bits: a period's stacks take MOST_BUDGETS and a little, the
 	 * part of which is in 256ths. */
-	if (spent > most)
+	if (budget->raise_at)
+		threshold = budget->threshold;
+	else if (spent > most)
 		threshold = (threshold * ((spent << 8) / most) >> 8) | LEAST_THRESHOLD;
 	else
 		threshold -= threshold / 4 * (most - spent) / most;
@@ -58,22 +60,31 @@ static __always_inline int is_over_budget(struct wire_budget *budget)
 	return budget->period_ns >= MOST_BUDGETS * config.budget_ns;
 }
 
-/* What a stack took. Where that runs ahead of the part of the period that is over by a whole
+/*
+ * What a stack took. Where that runs ahead of the part of the period that is over by a whole
  * budget, the load is another than before: the threshold doubles at once, and with each further
- * eighth. */
+ * eighth that comes sooner than it should. (Doubled with each eighth, however late, it came to many
+ * times what it had to be: a second of waits had as few stacks as a third of the budget buys.)
+ */
 static __always_inline void spend(struct wire_budget *budget, __u64 now, __u64 ns)
 {
-	__u64 most = config.budget_ns, gone = now - budget->period_began;
+	__u64 most = config.budget_ns, gone = now - budget->period_began, part;
+	int is_soon;
 
 	budget->stack_ns += ns;
 	budget->period_ns += ns;
 	if (gone > config.period_ns)
 		gone = config.period_ns;
 	/* In 1024ths of a period: the product has room. */
-	gone = most * ((gone << 10) / (config.period_ns | 1)) >> 10;
-	if (budget->period_ns < budget->raise_at || budget->period_ns < most + gone)
+	part = most * ((gone << 10) / (config.period_ns | 1)) >> 10;
+	if (budget->period_ns < budget->raise_at || budget->period_ns < most + part)
 		return;
+	is_soon = !budget->raise_at || gone - budget->raised < config.period_ns / 8;
+	/* A period and what MOST_BUDGETS of it come to have 31 bits. */
 	budget->raise_at = budget->period_ns + most / 8;
+	budget->raised = gone;
+	if (!is_soon)
+		return;
 	set_threshold(budget, budget->threshold < LEAST_THRESHOLD ? LEAST_THRESHOLD
 								  : 2 * budget->threshold);
 }

@@ -58,9 +58,11 @@ struct wire_budget {
 	/* That it ever was. */
 	__u64 most_threshold;
 	__u64 period_began;
-	/* What they took in the period, and when the threshold goes up at once. */
+	/* What they took in the period, when the threshold may go up at once, and when in the
+	   period that came last. */
 	__u64 period_ns;
-	__u64 raise_at;
+	__u32 raise_at;
+	__u32 raised;
 };
 _Static_assert(sizeof(struct wire_budget) == 48, "wire_budget");
 

@@ -150,7 +150,8 @@ same_layout!(WireSubmitter, latency::types::wire_submitter:
     cgroup pid tid cpu flags stands_for plugged took comm sector bytes stack);
 same_layout!(SampleHead, stacks::types::stack_sample: pid tid cpu flags period kernel_frames user_frames comm);
 same_layout!(Counters, stacks::types::stack_counters: ring_full no_scratch);
-same_layout!(WireBudget, locks::types::wire_budget: stack_ns threshold most_threshold period_began period_ns raise_at);
+same_layout!(WireBudget, locks::types::wire_budget: stack_ns threshold most_threshold period_began period_ns raise_at
+    raised);
 same_layout!(WireTaskStack, latency::types::wire_task_stack: kernel_frames user_frames comm ips);
 same_layout!(WireSubmitStack, latency::types::wire_submit_stack: number stack);
 same_layout!(WireSubmitRow, latency::types::wire_submit_row: full over nested period_began

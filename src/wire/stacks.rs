@@ -60,7 +60,8 @@ pub struct WireBudget {
     pub most_threshold: u64,
     pub period_began: u64,
     pub period_ns: u64,
-    pub raise_at: u64,
+    pub raise_at: u32,
+    pub raised: u32,
 }
 
 /// `struct wire_task_stack`.
