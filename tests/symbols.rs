@@ -76,6 +76,22 @@ fn line_tables_tell_what_was_inlined() {
     }
 }
 
+/// As newer distributions pack them; this compiler may not know how to, binutils do.
+#[test]
+fn line_tables_in_zstd_tell_it_too() {
+    let folder = Folder::new("zstd");
+    folder.compile("whole", &format!("{WORK}{MAIN}"), &["-g", "-O2"]);
+    let (whole, packed) = (folder.path("whole"), folder.path("packed"));
+    let objcopy =
+        Command::new("objcopy").arg("--compress-debug-sections=zstd").args([&whole, &packed]).status();
+    assert!(objcopy.unwrap().success());
+    let sections = Command::new("readelf").arg("-tW").arg(&packed).output().unwrap();
+    assert!(String::from_utf8_lossy(&sections.stdout).contains("ZSTD"));
+    let run = Running::start(&folder, "packed");
+    let names = names(run.pid(), &run.addresses, Mapped::default());
+    assert_eq!(names.user(run.pid(), run.addresses[1]), ["second", "swallowed"]);
+}
+
 /// Without line tables nobody can tell what was inlined, but the function is right.
 #[test]
 fn a_symbol_table_is_enough_for_functions() {
@@ -125,18 +141,46 @@ fn a_stripped_library_has_the_names_that_it_exports() {
     assert_eq!(names.user(run.pid(), run.addresses[1]), [format!("[libtold.so]+{:#x}", place.offset)]);
 }
 
-/// Fedora and its kin pack the symbol table into a section of its own kind; the names that are told to others stay
-/// where they were.
+/// Gives a stripped program this section, as Fedora and its kin do.
+fn pack(folder: &Folder, whole: &str, contents: &str, into: &str) {
+    let section = format!(".gnu_debugdata={}", folder.path(contents).display());
+    let (whole, into) = (folder.path(whole), folder.path(into));
+    let status = Command::new("objcopy").args(["--add-section", &section]).args([&whole, &into]).status();
+    assert!(status.unwrap().success());
+}
+
+/// What was stripped is packed into a section of its own; what is told to others stays where it was.
+#[test]
+fn names_that_are_packed_into_a_stripped_file_are_found() {
+    let folder = Folder::new("packed");
+    let text = format!("{WORK}{MAIN}").replace("static void *first", "void *first");
+    folder.compile("whole", &text, &["-O2", "-rdynamic"]);
+    let objcopy = |from: &str, how: &[&str], to: &str| {
+        let (from, to) = (folder.path(from), folder.path(to));
+        assert!(Command::new("objcopy").args(how).args([&from, &to]).status().unwrap().success());
+    };
+    let keep = ["-K", "second", "-S", "--remove-section", ".gdb_index", "--remove-section", ".comment"];
+    objcopy("whole", &["--only-keep-debug"], "names");
+    objcopy("names", &keep, "fewer");
+    objcopy("whole", &["--strip-all"], "stripped");
+    assert!(Command::new("xz").arg("-k").arg(folder.path("fewer")).status().unwrap().success());
+    pack(&folder, "stripped", "fewer.xz", "with-packed");
+    for (name, second) in [("stripped", None), ("with-packed", Some("second"))] {
+        let run = Running::start(&folder, name);
+        let names = names(run.pid(), &run.addresses, Mapped::default());
+        assert_eq!(names.user(run.pid(), run.addresses[0]), ["first"], "it is told to others");
+        let place = format!("[{name}]+{:#x}", run.offset(run.addresses[1]));
+        assert_eq!(names.user(run.pid(), run.addresses[1]), [second.unwrap_or(&place)]);
+    }
+}
+
 #[test]
 fn a_section_that_cannot_be_unpacked_hides_no_other() {
-    let folder = Folder::new("packed");
+    let folder = Folder::new("damaged-packed");
     let text = format!("{WORK}{MAIN}").replace("static void *", "void *");
     folder.compile("whole", &text, &["-O2", "-s", "-rdynamic"]);
     fs::write(folder.path("packed"), b"\xfd7zXZ\0not really").unwrap();
-    let section = format!(".gnu_debugdata={}", folder.path("packed").display());
-    let (whole, packed) = (folder.path("whole"), folder.path("with-packed"));
-    let status = Command::new("objcopy").args(["--add-section", &section]).args([&whole, &packed]).status();
-    assert!(status.unwrap().success());
+    pack(&folder, "whole", "packed", "with-packed");
     let run = Running::start(&folder, "with-packed");
     let names = names(run.pid(), &run.addresses, Mapped::default());
     assert_eq!(names.user(run.pid(), run.addresses[0]), ["first"]);

@@ -1,9 +1,14 @@
-//! The symbol tables of an ELF file, for where blazesym gives up on them: one section that it cannot unpack
-//! (`.gnu_debugdata`, which Fedora and its kin put into every stripped library) makes it refuse the others.
+//! The symbol tables of an ELF file, for where blazesym gives up on them. That is where a stripped file has the names of
+//! its functions packed (`.gnu_debugdata`, which Fedora and its kin put into every program and library): it refuses all
+//! others, too, also where that section is damaged.
 
 use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+
+use liblzma::read::XzDecoder;
+use liblzma::stream::Stream;
 
 use super::demangle::MOST;
 
@@ -18,54 +23,62 @@ pub(super) struct Table {
 struct Function {
     address: u64,
     bytes: u64,
+    /// Where it begins in the strings.
     name: u64,
 }
 
 /// A table of more is not worth its memory here.
 const MOST_BYTES: u64 = 256 << 20;
+/// What unpacking may take: xz's own dictionaries are 64 MiB at most.
+const MOST_TO_UNPACK: u64 = 128 << 20;
 const SYMTAB: u32 = 2;
 const DYNSYM: u32 = 11;
+const PACKED: &[u8] = b".gnu_debugdata\0";
+
+/// The bytes of a file from a place on, all or none.
+type Read<'a> = &'a dyn Fn(u64, u64) -> Option<Vec<u8>>;
 
 impl Table {
     pub fn read(path: &Path) -> Self {
-        File::open(path).ok().and_then(|file| Self::of(&file)).unwrap_or_default()
+        let of = |file: File| {
+            let end = file.metadata().ok()?.len();
+            let read = |offset: u64, bytes: u64| {
+                let fits = bytes <= MOST_BYTES && offset.checked_add(bytes)? <= end;
+                let mut buffer = vec![0; if fits { bytes as usize } else { return None }];
+                file.read_exact_at(&mut buffer, offset).ok().map(|()| buffer)
+            };
+            let sections = Sections::of(&read)?;
+            let own = sections.table();
+            // What is packed leaves out what the file tells others.
+            let is_whole = own.as_ref().is_some_and(|(kind, _)| *kind == SYMTAB);
+            let packed = if is_whole { None } else { sections.packed() };
+            let packed = packed.and_then(|packed| Self::of_bytes(&packed));
+            let own = own.and_then(|(_, table)| sections.functions(&table));
+            Some(Self::all(own.into_iter().chain(packed)))
+        };
+        File::open(path).ok().and_then(of).unwrap_or_default()
     }
 
-    fn of(file: &File) -> Option<Self> {
-        let end = file.metadata().ok()?.len();
-        let read = |offset: u64, bytes: u64| {
-            let fits = bytes <= MOST_BYTES && offset.checked_add(bytes)? <= end;
-            let mut buffer = vec![0; if fits { bytes as usize } else { return None }];
-            file.read_exact_at(&mut buffer, offset).ok().map(|()| buffer)
+    /// The symbol table of a whole file in memory.
+    fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let read = |offset: u64, length: u64| {
+            let end = usize::try_from(offset.checked_add(length)?).ok()?;
+            bytes.get(usize::try_from(offset).ok()?..end).map(<[u8]>::to_vec)
         };
-        let head = read(0, 64)?;
-        if head[..6] != *b"\x7fELF\x02\x01" {
-            return None;
+        let sections = Sections::of(&read)?;
+        sections.functions(&sections.table()?.1)
+    }
+
+    fn all(tables: impl Iterator<Item = Self>) -> Self {
+        let mut all = Self::default();
+        for table in tables {
+            let before = all.strings.len() as u64;
+            all.strings.extend(table.strings);
+            let moved = |function: Function| Function { name: function.name + before, ..function };
+            all.functions.extend(table.functions.into_iter().map(moved));
         }
-        let half = |bytes: &[u8], at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let (sections, size, number) = (u64_at(&head, 40)?, half(&head, 58), half(&head, 60));
-        let section = |i: u64| {
-            let inside = i < u64::from(number) && size >= 64;
-            inside.then(|| read(sections.checked_add(i * u64::from(size))?, 64)).flatten()
-        };
-        let of_kind = |kind| (0..u64::from(number)).filter_map(section).find(|s| u32_at(s, 4) == Some(kind));
-        let table = of_kind(SYMTAB).or_else(|| of_kind(DYNSYM))?;
-        let strings = section(u64::from(u32_at(&table, 40)?))?;
-        let strings = read(u64_at(&strings, 24)?, u64_at(&strings, 32)?)?;
-        let symbols = read(u64_at(&table, 24)?, u64_at(&table, 32)?)?;
-        let function = |symbol: &[u8]| {
-            // Functions (2) and those that are chosen at the start (10), with a section and a size.
-            let wanted = matches!(symbol[4] & 15, 2 | 10) && half(symbol, 6) != 0;
-            let function = Function {
-                address: u64_at(symbol, 8)?,
-                bytes: u64_at(symbol, 16)?,
-                name: u64::from(u32_at(symbol, 0)?),
-            };
-            (wanted && function.bytes > 0).then_some(function)
-        };
-        let mut functions: Vec<Function> = symbols.chunks_exact(24).filter_map(function).collect();
-        functions.sort_by_key(|f| f.address);
-        Some(Self { functions, strings })
+        all.functions.sort_by_key(|f| f.address);
+        all
     }
 
     /// The name of the function at an address, as linkers see it.
@@ -79,6 +92,84 @@ impl Table {
         let end = name.iter().take(MOST).position(|&byte| byte == 0)?;
         (end > 0).then(|| String::from_utf8_lossy(&name[..end]).into_owned())
     }
+}
+
+/// The sections of a file.
+struct Sections<'a> {
+    read: Read<'a>,
+    /// Where their headers begin, how long one is, how many there are, and which one has their names.
+    at: u64,
+    size: u16,
+    number: u16,
+    names: u16,
+}
+
+impl<'a> Sections<'a> {
+    fn of(read: Read<'a>) -> Option<Self> {
+        let head = read(0, 64)?;
+        let is_known = head[..6] == *b"\x7fELF\x02\x01";
+        is_known.then_some(())?;
+        let half = |at| u16_at(&head, at);
+        Some(Self { read, at: u64_at(&head, 40)?, size: half(58)?, number: half(60)?, names: half(62)? })
+    }
+
+    fn header(&self, i: u64) -> Option<Vec<u8>> {
+        let is_inside = i < u64::from(self.number) && self.size >= 64;
+        is_inside.then_some(())?;
+        (self.read)(self.at.checked_add(i * u64::from(self.size))?, 64)
+    }
+
+    fn contents(&self, header: &[u8]) -> Option<Vec<u8>> {
+        (self.read)(u64_at(header, 24)?, u64_at(header, 32)?)
+    }
+
+    fn headers(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        (0..u64::from(self.number)).filter_map(|i| self.header(i))
+    }
+
+    /// The header of the table of all symbols, or else of those that are told to others; and which of them it is.
+    fn table(&self) -> Option<(u32, Vec<u8>)> {
+        let of_kind = |kind| Some((kind, self.headers().find(|header| u32_at(header, 4) == Some(kind))?));
+        of_kind(SYMTAB).or_else(|| of_kind(DYNSYM))
+    }
+
+    /// The file that is packed into this one.
+    fn packed(&self) -> Option<Vec<u8>> {
+        let names = self.contents(&self.header(self.names.into())?)?;
+        let is_packed = |header: &Vec<u8>| {
+            let name = u32_at(header, 0).and_then(|at| names.get(at as usize..));
+            name.is_some_and(|name| name.starts_with(PACKED))
+        };
+        let packed = self.contents(&self.headers().find(is_packed)?)?;
+        let stream = Stream::new_stream_decoder(MOST_TO_UNPACK, 0).ok()?;
+        let mut whole = Vec::new();
+        let unpacked =
+            XzDecoder::new_stream(packed.as_slice(), stream).take(MOST_BYTES).read_to_end(&mut whole);
+        unpacked.ok().map(|_| whole)
+    }
+
+    fn functions(&self, table: &[u8]) -> Option<Table> {
+        let strings = self.contents(&self.header(u64::from(u32_at(table, 40)?))?)?;
+        let symbols = self.contents(table)?;
+        let function = |symbol: &[u8]| {
+            // Functions (2) and those that are chosen at the start (10), with a section and a size.
+            let is_wanted = matches!(symbol[4] & 15, 2 | 10) && u16_at(symbol, 6)? != 0;
+            let function = Function {
+                address: u64_at(symbol, 8)?,
+                bytes: u64_at(symbol, 16)?,
+                name: u64::from(u32_at(symbol, 0)?),
+            };
+            // A name beyond its table would be another table's.
+            let is_inside = function.name < strings.len() as u64;
+            (is_wanted && is_inside && function.bytes > 0).then_some(function)
+        };
+        let functions = symbols.chunks_exact(24).filter_map(function).collect();
+        Some(Table { functions, strings })
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
