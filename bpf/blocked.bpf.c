@@ -179,10 +179,44 @@ static __always_inline void fall_asleep(struct wire_waits_row *row, struct task_
 	sleeper->began = now;
 }
 
-/* How long a task that gets the CPU now has waited for one since it was woken. */
-static __always_inline __u64 queued_for(struct task_struct *task, struct wire_sleeper *sleeper)
+/* The scheduler's clock as it last looked at it, on the CPU that the task was on last; 0: nobody
+ * can tell. */
+static __always_inline __u64 clock_of(struct task_struct *task)
 {
-	__u64 delay, since, clock;
+	if (!bpf_core_field_exists(task->se.cfs_rq))
+		return 0;
+	return task->se.cfs_rq->rq->clock;
+}
+
+/*
+ * The current task goes to sleep, for which the scheduler has just looked at its clock: so far that
+ * of events is ahead of it. Where it went on to look for work on other CPUs it was longer ago: the
+ * least counts, unless the two clocks have drifted apart since, which they do by less than one part
+ * in 1024.
+ */
+static __always_inline void compare_clocks(struct wire_waits_row *row, struct task_struct *task,
+					   __u64 now)
+{
+	__u64 clock = clock_of(task), ahead = now - clock;
+
+	if (!clock)
+		return;
+	if (row->ahead_at && (__s64)(ahead - row->ahead) > (__s64)((now - row->ahead_at) >> 10))
+		ahead = row->ahead + ((now - row->ahead_at) >> 10);
+	row->ahead = ahead;
+	row->ahead_at = now;
+}
+
+/*
+ * How long a task that gets the CPU now has waited for one since it was woken. Not by the clock
+ * that the scheduler has at hand: where who is woken takes the CPU at once, it does not look again
+ * (rq_clock_skip_update), and all of the way out of idle, 15 us in a virtual machine, would count
+ * as blocked.
+ */
+static __always_inline __u64 queued_for(struct wire_waits_row *row, struct task_struct *task,
+					struct wire_sleeper *sleeper, __u64 now)
+{
+	__u64 delay, since, clock, looked;
 
 	if (!bpf_core_field_exists(task->sched_info.last_queued) ||
 	    !bpf_core_field_exists(task->se.cfs_rq))
@@ -190,8 +224,14 @@ static __always_inline __u64 queued_for(struct task_struct *task, struct wire_sl
 	/* It may have been moved from one CPU to the next meanwhile: that is in the sum already. */
 	delay = task->sched_info.run_delay - sleeper->run_delay;
 	since = task->sched_info.last_queued;
-	clock = task->se.cfs_rq->rq->clock;
-	return since && clock > since ? delay + (clock - since) : delay;
+	if (!since)
+		return delay;
+	looked = clock_of(task);
+	clock = row->ahead_at ? now - row->ahead : looked;
+	/* It is never less than what it was. */
+	if (clock < looked)
+		clock = looked;
+	return clock > since ? delay + (clock - since) : delay;
 }
 
 /* The kernel's side of a task that does not run; enum stack_flags. */
@@ -273,7 +313,7 @@ static __always_inline void wake_up(void *ctx, struct wire_waits_row *row, __u32
 		return;
 	taken.took = now - sleeper->began;
 	sleeper->began = 0;
-	queued = queued_for(task, sleeper);
+	queued = queued_for(row, task, sleeper, now);
 	if (queued > taken.took)
 		queued = taken.took;
 	taken.took -= queued;
@@ -345,8 +385,10 @@ int BPF_PROG(blocked_switch, int preempted, struct task_struct *from, struct tas
 		asm volatile("%0 = *(u64 *)(%1 + 24)" : "=r"(state) : "r"(ctx));
 	else
 		state = state_of(from);
-	if ((__u32)state)
+	if ((__u32)state) {
+		compare_clocks(row, from, now);
 		fall_asleep(row, from, sleeper, state, now);
+	}
 	return 0;
 }
 

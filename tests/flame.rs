@@ -395,7 +395,7 @@ fn folded_text_becomes_any_product() {
         ("words", "a;b c\n", "line 1 is not folded text"),
         ("nul", "\u{0}", "at byte 0"),
         ("deep", &format!("{}a 1\n", "a;".repeat(4_096)), "its stack has more than 4096 frames"),
-        ("long", &format!("a {}\n", "x".repeat(1 << 20)), "xxx...' is not a whole number"),
+        ("long", &format!("a {}\n", "x".repeat(1 << 20)), "xxx...' is no whole number below 2^64"),
     ] {
         let bad = folder.file(name, text);
         let output = biopsy(&["-i", &bad, "-o", &folder.path("none")]);

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use biopsy::analyze::latency::summarize;
+use biopsy::analyze::locks::trust;
 use biopsy::analyze::locks::waits::Waited;
 use biopsy::analyze::loss;
 use biopsy::analyze::profile::{Profile, Unit};
-use biopsy::envelope::Missing;
-use biopsy::host::{Host, select};
+use biopsy::envelope::{Envelope, Missing};
+use biopsy::host::{Host, kernel, select};
 use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, Target};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
@@ -141,7 +142,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     bodies.extend(outcome.load.as_ref().map(|load| ("load", Value::Object(render::json::load::body(load)))));
     let json = render::json::diagnose::object(&summaries, &diagnosis, bodies, command_status);
     if let Some(sink) = &mut sink {
-        let flames = pictures(&seen);
+        let flames = pictures(&seen, &envelope);
         let report = html::Report {
             summaries,
             diagnosis: &diagnosis,
@@ -277,10 +278,19 @@ fn measure(
     Ok(Outcome { load: None, child })
 }
 
-/// The flame graphs for the page: of what was measured and has something to show.
-fn pictures(seen: &Seen) -> Vec<(&'static str, String)> {
-    let inline = |what: &str, unit: String, profile: &Profile| {
-        flame::inline(profile, &flame::Caption::new(what, unit), &flame::Options::default()).ok()
+/// The flame graphs for the page: of what was measured and has something to show. Each says by itself where and when it was
+/// measured, for it may be cut out of the page.
+fn pictures(seen: &Seen, envelope: &Envelope) -> Vec<(&'static str, String)> {
+    let place = kernel::hostname(Path::new("/")).unwrap_or_default();
+    let inline = |what: &str, unit: String, lost: u64, profile: &Profile| {
+        let caption = flame::Caption {
+            place: place.clone(),
+            when: envelope.start.clone(),
+            kernel: format!("Linux {}", envelope.kernel),
+            loss: if lost == 0 { "none lost".to_string() } else { format!("{lost} lost") },
+            ..flame::Caption::new(what, unit)
+        };
+        flame::inline(profile, &caption, &flame::Options::default()).ok()
     };
     let mut all = Vec::new();
     if let Some(profile) = &seen.profile {
@@ -294,12 +304,15 @@ fn pictures(seen: &Seen) -> Vec<(&'static str, String)> {
             render::text::counted(profile.cpus.into(), "CPU"),
             render::text::time(profile.duration_ns),
         );
-        all.extend(inline("on-CPU time", unit, &samples).map(|svg| ("on the CPU", svg)));
+        let picture = inline("on-CPU time", unit, profile.lost, &samples);
+        all.extend(picture.map(|svg| ("on the CPU", svg)));
     }
     if let Some(threads) = &seen.threads {
         let samples = render::folded::profile(&threads.summary.folded, Unit::Samples);
         let unit = format!("{} in {} rounds", samples.total(), threads.summary.rounds);
-        all.extend(inline("threads that ran or waited", unit, &samples).map(|svg| ("threads", svg)));
+        let loss = &threads.summary.loss;
+        let picture = inline("threads that ran or waited", unit, loss.cut + loss.missed, &samples);
+        all.extend(picture.map(|svg| ("threads", svg)));
     }
     if let Some(locks) = &seen.pressure.locks {
         let Waited { times, .. } = Waited::of(locks);
@@ -308,7 +321,8 @@ fn pictures(seen: &Seen) -> Vec<(&'static str, String)> {
             render::text::time(times.total()),
             render::text::counted(locks.events.contentions, "wait")
         );
-        all.extend(inline("time waited for locks", unit, &times).map(|svg| ("waits for locks", svg)));
+        let picture = inline("time waited for locks", unit, trust::lost(locks).events, &times);
+        all.extend(picture.map(|svg| ("waits for locks", svg)));
     }
     all
 }

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use biopsy::analyze::flame::{FlameSummary, What};
 use biopsy::analyze::profile::{Profile, Unit};
-use biopsy::envelope::Envelope;
+use biopsy::envelope::{Envelope, Missing};
 use biopsy::host::Host;
 use biopsy::host::kernel;
-use biopsy::probe::cost::Statistics;
+use biopsy::probe::cost::{self, Statistics};
 use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::render::flame::{Caption, Options};
@@ -98,15 +98,20 @@ pub fn run(args: &Flame) -> Result<()> {
         status = wait(args, &chosen, on_stdout || args.json, beat)?;
         Ok(())
     })?;
+    let is_counted = statistics.is_some();
     drop(statistics);
     let summary = &taken.summary;
-    let envelope = Envelope {
+    let mut envelope = Envelope {
         duration_ns: summary.duration_ns,
         lost: taken.lost.clone(),
         cost: taken.cost.clone(),
         missing: taken.missing.clone(),
         ..started
     };
+    let is_told = envelope.missing.iter().any(|missing| missing.part.as_deref() == Some("cost"));
+    if !args.no_cost && envelope.cost.cpu_percent.is_none() && !is_told {
+        envelope.missing.push(if is_counted { untold() } else { cost::missing() });
+    }
     if summary.profile.is_empty() {
         if args.json {
             Sink::open(None)?.write(&render::json::flame::render(&envelope, summary, None, status))?;
@@ -118,6 +123,17 @@ pub fn run(args: &Flame) -> Result<()> {
     }
     let place = place(args, summary, &chosen);
     present(args, &how, sink, &envelope, &taken, place, status)
+}
+
+/// Why nothing is said of the cost although the kernel would have counted it.
+fn untold() -> Missing {
+    Missing {
+        part: Some("cost".to_string()),
+        reason: "too-short".to_string(),
+        why: "the programs ran too little, or the window was too short, to tell what they cost".to_string(),
+        remedy: Some("take it longer with --for, or while the load runs".to_string()),
+        ..Missing::default()
+    }
 }
 
 /// What is to be written.
@@ -197,7 +213,8 @@ fn unfit(args: &Flame) -> Option<String> {
     let (_, option, with) = options
         .into_iter()
         .find(|(is_named, _, with)| *is_named && !kind.is_some_and(|k| with.contains(&k)))?;
-    let with = with[0];
+    let with: Vec<&str> = with.iter().copied().filter(|one| *one != option).collect();
+    let with = with.join(" or ");
     Some(match kind {
         Some(kind) => format!(
             "{option} goes with {with} and not with {kind}: leave {option} out, or say {with} in place of {kind}"

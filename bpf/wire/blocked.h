@@ -86,8 +86,12 @@ struct wire_waits_row {
 	__u32 half_chance;
 	/* How many in a row have had no interrupt. */
 	__u32 half_lost;
+	/* The clock of events less that of the scheduler, at most, and when that was seen. */
+	__u64 ahead;
+	__u64 ahead_at;
+	__u64 pad[6];
 };
-_Static_assert(sizeof(struct wire_waits_row) == 256, "wire_waits_row");
+_Static_assert(sizeof(struct wire_waits_row) == 320, "wire_waits_row");
 
 /* What waits of one kind add up to. */
 struct wire_waits_sum {

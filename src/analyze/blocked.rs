@@ -26,6 +26,8 @@ pub struct BlockedSummary {
     /// Half of the interval in which a share of the time lies with 95 % certainty, in percent of all, of whichever
     /// stacks; None where nothing was left to chance.
     pub half_width: Option<f64>,
+    /// Of `folded`: time that is scaled to what was counted of several processes together.
+    pub pooled_ns: u64,
     /// Of `folded`: time without any stack.
     pub no_stack_ns: u64,
     /// What was counted, exactly.
@@ -105,6 +107,7 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
         let sample = Sample::new(pid, 0, 0, &comm, &[], &[]);
         summary.add_bare(&sample, names, leaders.get(&pid).copied(), ns);
     }
+    summary.pooled_ns = strata.pooled_ns();
     summary.half_width = strata.half_width(raw, summary.folded.values().sum());
     summary
 }
@@ -305,7 +308,7 @@ mod tests {
         raw.totals.all = Sum { count: 12, ns: 1287 };
         let summary = summarize(&raw, &names(&[(10, "long"), (20, "short")]));
         let folded = |key: &str| summary.folded.get(key).copied();
-        assert_eq!(folded("a;long_[k]"), Some(1000));
+        assert_eq!((folded("a;long_[k]"), summary.pooled_ns), (Some(1000), 0));
         assert_eq!((folded("a;short_[k]"), folded("b;short_[k]")), (Some(150), Some(50)));
         assert_eq!((folded("c;short_[k]"), folded("c;[stack not taken]")), (Some(50), Some(30)));
         assert_eq!(folded("d\\x3be;[stack not taken]"), Some(7));
@@ -406,6 +409,7 @@ mod tests {
         let summary = summarize(&raw, &names(&[(10, "short"), (20, "long")]));
         assert_eq!(summary.folded["a;short_[k]"], 2_000 * MS);
         assert_eq!(summary.folded["a;long_[k]"], 2_000 * MS);
+        assert_eq!(summary.pooled_ns, 4_000 * MS, "no process has its own");
         assert_eq!((summary.folded.len(), summary.no_stack_ns), (2, 0));
         // Eighty throws of a coin.
         let half = summary.half_width.unwrap();

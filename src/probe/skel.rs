@@ -205,7 +205,8 @@ same_layout!(WireThread, threads::types::wire_thread: pid tid state exit_state f
 same_layout!(Sum, blocked::types::wire_sum: count ns);
 same_layout!(WireWaitsRow, blocked::types::wire_waits_row: all io uninterruptible brief bare before queued_ns events
     filtered unkept unmatched stacks full over budget
-    unnamed uninterrupted half_tid half_flags half_took half_ended half_chance half_lost);
+    unnamed uninterrupted half_tid half_flags half_took half_ended half_chance half_lost
+    ahead ahead_at pad);
 same_layout!(WireStackKey, blocked::types::wire_stack_key: hash pid flags);
 same_layout!(WireWaitStack, blocked::types::wire_wait_stack: sum stack);
 same_layout!(Waits, blocked::types::wire_waits_sum: waits ns sure_ns squares samples);

@@ -55,19 +55,31 @@ impl Caption {
         Caption { what: what.into(), unit: unit.into(), ..Caption::default() }
     }
 
-    pub(in crate::render) fn lines(&self, notes: impl IntoIterator<Item = String>) -> Lines {
-        let join = |parts: &[&String]| {
-            let parts: Vec<&str> = parts.iter().map(|part| part.as_str()).filter(|p| !p.is_empty()).collect();
-            parts.join(" · ")
-        };
-        let mut below = vec![
+    /// All of it in one line, but for the title and the sentences.
+    pub fn origin(&self) -> String {
+        let [place, measured] = self.parts();
+        join(&[&place, &measured])
+    }
+
+    /// Where and when it was measured, and what.
+    fn parts(&self) -> [String; 2] {
+        [
             join(&[&self.place, &self.when, &self.kernel]),
             join(&[&self.unit, &self.samples, &self.loss, &self.cost]),
-        ];
+        ]
+    }
+
+    pub(in crate::render) fn lines(&self, notes: impl IntoIterator<Item = String>) -> Lines {
+        let mut below = self.parts().to_vec();
         below.extend(self.notes.iter().cloned().chain(notes));
         below.retain(|line| !line.is_empty());
         Lines { title: self.what.clone(), below }
     }
+}
+
+fn join(parts: &[&String]) -> String {
+    let parts: Vec<&str> = parts.iter().map(|part| part.as_str()).filter(|part| !part.is_empty()).collect();
+    parts.join(" · ")
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

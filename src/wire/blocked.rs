@@ -66,6 +66,9 @@ pub struct WireWaitsRow {
     pub half_ended: u64,
     pub half_chance: u32,
     pub half_lost: u32,
+    pub ahead: u64,
+    pub ahead_at: u64,
+    pub pad: [u64; 6],
 }
 
 /// `struct wire_waits_sum`: what waits of one kind add up to.
@@ -139,7 +142,7 @@ pub struct WireAsleep {
 const _: () = assert!(size_of::<Sum>() == 16);
 const _: () = assert!(size_of::<WireSleeper>() == 64);
 const _: () = assert!(size_of::<WireAsleep>() == 72);
-const _: () = assert!(size_of::<WireWaitsRow>() == 256);
+const _: () = assert!(size_of::<WireWaitsRow>() == 320);
 const _: () = assert!(size_of::<WireWaitStack>() == 64 + 16 * MAX_FRAMES);
 const _: () = assert!(size_of::<WireWaitProcess>() == 20);
 const _: () = assert!(size_of::<WireWaiter>() == 56);

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use biopsy::analyze::flame::What;
 use biopsy::analyze::flame_diff::{Basis, Side, compare};
-use biopsy::analyze::profile::{Profile, Unit};
+use biopsy::analyze::profile::Unit;
 use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::render::flame::{Caption, Options};
@@ -25,7 +26,6 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
     let mut sides = [recording::read_as(before, args.unit)?, recording::read_as(after, args.unit)?];
     settle(files, &mut sides);
     let [before_read, after_read] = &sides;
-    let (first, second) = (&before_read.taken.summary.profile, &after_read.taken.summary.profile);
     if let (Some(one), Some(other)) = (before_read.taken.summary.what, after_read.taken.summary.what)
         && one != other
     {
@@ -44,7 +44,7 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
     });
     let comparison = compare(sides[0], sides[1], basis(args))
         .map_err(|error| Refusal::Usage(format!("{} and {}: {error}", before.display(), after.display())))?;
-    let caption = caption(args, (before, first), (after, second));
+    let caption = caption(args, (before, before_read), (after, after_read));
     sink.write(&flame_diff::file(&comparison, &caption, options)?)?;
     let on_stdout = path == Path::new("-");
     if args.json {
@@ -97,15 +97,25 @@ fn basis(args: &Flame) -> Basis {
     }
 }
 
-fn caption(args: &Flame, before: (&Path, &Profile), after: (&Path, &Profile)) -> Caption {
+fn caption(args: &Flame, before: (&Path, &Recording), after: (&Path, &Recording)) -> Caption {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let by = match basis(args) {
         Basis::Share => "shares of all",
         Basis::Ios { .. } => "per I/O",
         Basis::Time { .. } => "per time",
     };
+    let files = format!("{} against {}", name(after.0), name(before.0));
+    let of = |read: &Recording| read.taken.summary.what;
+    let what = of(after.1).filter(|what| of(before.1) == Some(*what)).map(What::title);
+    let samples = |read: &Recording| total(&read.taken.summary.profile);
+    // Where each of them comes from, as far as it says so.
+    let origin = |(path, read): (&Path, &Recording)| {
+        let about = super::caption(&read.envelope, &read.taken.summary, read.place.clone());
+        format!("{}: {}", name(path), about.origin())
+    };
     Caption {
-        samples: format!("{} against {}", total(after.1), total(before.1)),
-        ..Caption::new(format!("{} against {}", name(after.0), name(before.0)), by)
+        samples: format!("{} against {}", samples(after.1), samples(before.1)),
+        notes: vec![origin(after), origin(before)],
+        ..Caption::new(what.map_or(files.clone(), |what| format!("{what}: {files}")), by)
     }
 }

@@ -245,6 +245,10 @@ fn blocked_notes(what: What, summary: &BlockedSummary, cut_ns: u64) -> Vec<Strin
             notes.push(format!("{} {words}", text::time(ns)));
         }
     };
+    also(
+        summary.pooled_ns,
+        "of it are of processes with too few of them: they stand for what was counted of all of their name, or of all such",
+    );
     also(totals.brief.ns, &format!("of it are of {noun}s shorter than --min-block, and are not drawn"));
     also(summary.no_stack_ns, &format!("are of {noun}s whose stacks were not taken"));
     also(summary.kernel_failed_ns, "have no frames of the kernel: they could not be read");

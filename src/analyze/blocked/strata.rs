@@ -145,6 +145,12 @@ impl Strata {
         self.shares.get(home).copied().unwrap_or_default()
     }
 
+    /// Time of processes with too few waits to be scaled by themselves, ns, as far as it was left to chance.
+    pub fn pooled_ns(&self) -> u64 {
+        let of_several = self.shares.iter().filter(|(home, _)| !matches!(home, Home::Process(_)));
+        of_several.filter(|(_, share)| share.estimated > 0).map(|(_, share)| share.left()).sum()
+    }
+
     /// The time that waits stand for, ns.
     pub fn scaled(&self, pid: u32, waits: &Waits) -> u64 {
         let estimated = by_chance(waits) as f64 * self.share(self.home(pid)).factor();
