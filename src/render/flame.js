@@ -84,7 +84,10 @@
         end = hit.x + hit.w;
       }
       part("search").textContent = sought === null ? "Search" : "Reset search";
-      part("matched").textContent = sought === null ? "" : "matched " + (100 * held / shown.w).toFixed(2) + " %";
+      // What is folded has no names, and may hold more of it.
+      const least = area.hasAttribute("data-folded") ? "at least " : "";
+      const share = (100 * held / shown.w).toFixed(2);
+      part("matched").textContent = sought === null ? "" : "matched " + least + share + " %";
     };
     const search = () => {
       if (sought !== null) {

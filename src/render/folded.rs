@@ -119,10 +119,8 @@ fn add(profile: &mut Profile, line: &str) -> Result<()> {
     ensure!(!stack.is_empty(), "there is no stack before the count");
     let depth = stack.bytes().filter(|byte| *byte == b';').count() + 1;
     ensure!(depth <= MOST_DEPTH, "its stack has more than {MOST_DEPTH} frames");
-    let value: u64 = count
-        .parse()
-        .ok()
-        .with_context(|| format!("'{}' is no whole number below 2^64", quoted(count)))?;
+    let value: u64 =
+        count.parse().ok().with_context(|| format!("'{}' is no whole number below 2^64", quoted(count)))?;
     ensure!(profile.total().checked_add(value).is_some(), "up to here it adds up to more than 2^64");
     add_stack(profile, stack, value);
     Ok(())

@@ -97,7 +97,9 @@ impl Scene<'_> {
         let depth = placed.iter().map(|p| p.y).max().unwrap_or(0) + FRAME_HEIGHT;
         write!(
             body,
-            "<svg class=\"frames\" x=\"{MARGIN}\" y=\"{top}\" width=\"{inner}\" height=\"{depth}\">"
+            "<svg class=\"frames\" x=\"{MARGIN}\" y=\"{top}\" width=\"{inner}\" height=\"{depth}\"{}>",
+            // What is sought may be in there as well.
+            if self.tree.narrow_share() > 0.0 { " data-folded=\"\"" } else { "" }
         )?;
         let before = body.len();
         for placed in &placed {

@@ -130,6 +130,8 @@ fn the_widths_add_up() {
     let options = Options { min_share: 0.01, ..Options::default() };
     let drawn = inline(&of(text), &caption(), &options).unwrap();
     assert!(drawn.contains("1.4 % of it is in parts narrower than 1 %"), "{drawn}");
+    let says_so = |svg: &str| svg.contains(" data-folded=\"\">");
+    assert!(says_so(&drawn) && !says_so(&page(&profile())), "what is sought there has at least so much");
     let shown = frames(&drawn);
     let width = |begins: &str| shown.iter().find(|(title, ..)| title.starts_with(begins)).unwrap().2;
     let narrow = ["(narrower than 1 %) (14 samples", "b (940", "g (46", "a (954", "all (1,000"];
