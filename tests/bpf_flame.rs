@@ -191,7 +191,15 @@ fn a_sleeper_is_off_the_cpu_as_long_as_it_sleeps() {
     let (lines, said) = folded(&["--off-cpu", "--comm", "sleeper"], &folder.path(""), "sleeper");
     let slept: f64 = said.trim().parse().unwrap();
     let seen = sum(&lines, |stack| stack.contains("hrtimer_nanosleep_[k]"));
-    assert!(seen <= slept * 1.001 && seen >= 60.0 * 20e6 * 0.999, "{seen} ns of {slept}: {lines:?}");
+    // Where the kernel told of no switch to it, as here of one in some hundred, its account tells how long it slept, and
+    // nobody knows where.
+    let unseen = sum(&lines, |stack| stack == "sleeper;[stack not taken]");
+    let all = seen + unseen;
+    assert!(
+        all <= slept * 1.001 && all >= 60.0 * 20e6 * 0.999,
+        "{seen} and {unseen} ns of {slept}: {lines:?}"
+    );
+    assert!(unseen <= 0.1 * all, "{unseen} of {all}");
 }
 
 #[test]
