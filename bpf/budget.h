@@ -64,7 +64,7 @@ static __always_inline int is_over_budget(struct wire_budget *budget)
  * What a stack took. Where that runs ahead of the part of the period that is over by a whole
  * budget, the load is another than before: the threshold doubles at once, and with each further
  * eighth that comes sooner than it should. (Doubled with each eighth, however late, it came to many
- * times what it had to be: a second of waits had as few stacks as a third of the budget buys.)
+ * times what it had to be: of 1,100 stacks that two seconds' budget buys there were 670.)
  */
 static __always_inline void spend(struct wire_budget *budget, __u64 now, __u64 ns)
 {

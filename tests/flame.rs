@@ -59,7 +59,12 @@ fn a_difference_names_what_appeared() {
     assert!(text.contains("1 frame that appeared") && text.contains("blk_mq_do_dispatch_sched"), "{text}");
     assert!(text.contains("samples per million I/Os: 10000 before, 13000 after (+30.0 %)"), "{text}");
     assert!(text.contains(&format!("picture: {picture}")), "{text}");
-    assert!(fs::read_to_string(&picture).unwrap().contains("blk_mq_do_dispatch_sched"));
+    let drawn = fs::read_to_string(&picture).unwrap();
+    assert!(drawn.contains("blk_mq_do_dispatch_sched"));
+    // Each side says where it comes from, as far as it does.
+    for side in ["folded text · 10,000 samples", "folded text · 13,000 samples"] {
+        assert!(drawn.contains(side), "{side}");
+    }
 
     let output = biopsy(&["--diff", &before, &after, "-o", &picture, "--json"]);
     let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -81,11 +81,8 @@ fn line_tables_tell_what_was_inlined() {
 fn line_tables_in_zstd_tell_it_too() {
     let folder = Folder::new("zstd");
     folder.compile("whole", &format!("{WORK}{MAIN}"), &["-g", "-O2"]);
-    let (whole, packed) = (folder.path("whole"), folder.path("packed"));
-    let objcopy =
-        Command::new("objcopy").arg("--compress-debug-sections=zstd").args([&whole, &packed]).status();
-    assert!(objcopy.unwrap().success());
-    let sections = Command::new("readelf").arg("-tW").arg(&packed).output().unwrap();
+    folder.objcopy("whole", &["--compress-debug-sections=zstd"], "packed");
+    let sections = Command::new("readelf").arg("-tW").arg(folder.path("packed")).output().unwrap();
     assert!(String::from_utf8_lossy(&sections.stdout).contains("ZSTD"));
     let run = Running::start(&folder, "packed");
     let names = names(run.pid(), &run.addresses, Mapped::default());
@@ -144,9 +141,7 @@ fn a_stripped_library_has_the_names_that_it_exports() {
 /// Gives a stripped program this section, as Fedora and its kin do.
 fn pack(folder: &Folder, whole: &str, contents: &str, into: &str) {
     let section = format!(".gnu_debugdata={}", folder.path(contents).display());
-    let (whole, into) = (folder.path(whole), folder.path(into));
-    let status = Command::new("objcopy").args(["--add-section", &section]).args([&whole, &into]).status();
-    assert!(status.unwrap().success());
+    folder.objcopy(whole, &["--add-section", &section], into);
 }
 
 /// What was stripped is packed into a section of its own; what is told to others stays where it was.
@@ -155,14 +150,10 @@ fn names_that_are_packed_into_a_stripped_file_are_found() {
     let folder = Folder::new("packed");
     let text = format!("{WORK}{MAIN}").replace("static void *first", "void *first");
     folder.compile("whole", &text, &["-O2", "-rdynamic"]);
-    let objcopy = |from: &str, how: &[&str], to: &str| {
-        let (from, to) = (folder.path(from), folder.path(to));
-        assert!(Command::new("objcopy").args(how).args([&from, &to]).status().unwrap().success());
-    };
     let keep = ["-K", "second", "-S", "--remove-section", ".gdb_index", "--remove-section", ".comment"];
-    objcopy("whole", &["--only-keep-debug"], "names");
-    objcopy("names", &keep, "fewer");
-    objcopy("whole", &["--strip-all"], "stripped");
+    folder.objcopy("whole", &["--only-keep-debug"], "names");
+    folder.objcopy("names", &keep, "fewer");
+    folder.objcopy("whole", &["--strip-all"], "stripped");
     assert!(Command::new("xz").arg("-k").arg(folder.path("fewer")).status().unwrap().success());
     pack(&folder, "stripped", "fewer.xz", "with-packed");
     for (name, second) in [("stripped", None), ("with-packed", Some("second"))] {
@@ -367,11 +358,9 @@ fn a_debug_file_names_a_stripped_program() {
     let id = folder.build_id("whole").unwrap();
     let there = folder.path(&format!("debug/.build-id/{}", &id[..2]));
     fs::create_dir_all(&there).unwrap();
-    let (whole, stripped) = (folder.path("whole"), folder.path("stripped"));
     let debug = there.join(format!("{}.debug", &id[2..]));
-    for (how, to) in [("--only-keep-debug", &debug), ("--strip-all", &stripped)] {
-        assert!(Command::new("objcopy").arg(how).arg(&whole).arg(to).status().unwrap().success());
-    }
+    folder.objcopy("whole", &["--only-keep-debug"], debug.to_str().unwrap());
+    folder.objcopy("whole", &["--strip-all"], "stripped");
     let mut run = Running::start(&folder, "stripped");
     let (pid, at) = (run.pid(), run.addresses.clone());
     let kept = kept(pid);
@@ -383,8 +372,8 @@ fn a_debug_file_names_a_stripped_program() {
         (&["first".into()][..], &["second".into(), "swallowed".into()][..])
     );
     run.end();
-    fs::remove_file(&stripped).unwrap();
-    fs::remove_file(&whole).unwrap();
+    fs::remove_file(folder.path("stripped")).unwrap();
+    fs::remove_file(folder.path("whole")).unwrap();
     let places = [names.place(pid, at[1]).unwrap().clone()];
     let again = Symbolizer::with_debug_folders(vec![folder.path("debug")]).name_places(&places);
     assert_eq!(again.0, [named_as(&["second", "swallowed"])]);

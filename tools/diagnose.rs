@@ -282,14 +282,8 @@ fn measure(
 /// measured, for it may be cut out of the page.
 fn pictures(seen: &Seen, envelope: &Envelope) -> Vec<(&'static str, String)> {
     let place = kernel::hostname(Path::new("/")).unwrap_or_default();
-    let inline = |what: &str, unit: String, lost: u64, profile: &Profile| {
-        let caption = flame::Caption {
-            place: place.clone(),
-            when: envelope.start.clone(),
-            kernel: format!("Linux {}", envelope.kernel),
-            loss: if lost == 0 { "none lost".to_string() } else { format!("{lost} lost") },
-            ..flame::Caption::new(what, unit)
-        };
+    let inline = |what: &str, unit: String, (lost, all): (u64, u64), profile: &Profile| {
+        let caption = flame::Caption::new(what, unit).measured(place.clone(), envelope, lost, all);
         flame::inline(profile, &caption, &flame::Options::default()).ok()
     };
     let mut all = Vec::new();
@@ -304,14 +298,15 @@ fn pictures(seen: &Seen, envelope: &Envelope) -> Vec<(&'static str, String)> {
             render::text::counted(profile.cpus.into(), "CPU"),
             render::text::time(profile.duration_ns),
         );
-        let picture = inline("on-CPU time", unit, profile.lost, &samples);
+        let picture = inline("on-CPU time", unit, (profile.lost, profile.samples + profile.lost), &samples);
         all.extend(picture.map(|svg| ("on the CPU", svg)));
     }
     if let Some(threads) = &seen.threads {
         let samples = render::folded::profile(&threads.summary.folded, Unit::Samples);
         let unit = format!("{} in {} rounds", samples.total(), threads.summary.rounds);
-        let loss = &threads.summary.loss;
-        let picture = inline("threads that ran or waited", unit, loss.cut + loss.missed, &samples);
+        let lost = threads.summary.loss.samples();
+        let lost = (lost, threads.summary.samples + lost);
+        let picture = inline("threads that ran or waited", unit, lost, &samples);
         all.extend(picture.map(|svg| ("threads", svg)));
     }
     if let Some(locks) = &seen.pressure.locks {
@@ -321,7 +316,9 @@ fn pictures(seen: &Seen, envelope: &Envelope) -> Vec<(&'static str, String)> {
             render::text::time(times.total()),
             render::text::counted(locks.events.contentions, "wait")
         );
-        let picture = inline("time waited for locks", unit, trust::lost(locks).events, &times);
+        let lost = trust::lost(locks).events;
+        let lost = (lost, locks.events.contentions + lost);
+        let picture = inline("time waited for locks", unit, lost, &times);
         all.extend(picture.map(|svg| ("waits for locks", svg)));
     }
     all

@@ -333,27 +333,21 @@ fn total(profile: &Profile) -> String {
 fn caption(envelope: &Envelope, summary: &FlameSummary, place: String) -> Caption {
     let total = total(&summary.profile);
     let all = summary.measured.saturating_add(summary.lost);
-    let share = 100.0 * summary.lost as f64 / all.max(1) as f64;
-    // What a file does not say is left out.
-    let kernel = &envelope.kernel;
-    Caption {
-        what: summary.title(),
-        place,
-        when: envelope.start.clone(),
-        kernel: if kernel.is_empty() { String::new() } else { format!("Linux {kernel}") },
-        unit: summary.source.clone(),
+    let mut caption = Caption {
         samples: match summary.duration_ns {
             0 => total,
             ns => format!("{total} in {}", render::text::time(ns)),
         },
-        loss: match summary.lost {
-            _ if summary.what.is_none() => String::new(),
-            0 => "none lost".to_string(),
-            lost => format!("{lost} lost ({share:.2} %)"),
-        },
         cost: render::text::flame::cost(envelope).unwrap_or_default(),
         notes: summary.all_notes().cloned().collect(),
+        ..Caption::new(summary.title(), summary.source.clone())
     }
+    .measured(place, envelope, summary.lost, all);
+    if summary.what.is_none() {
+        // Nobody says whether anything was.
+        caption.loss.clear();
+    }
+    caption
 }
 
 /// No picture: an empty one would look like an idle machine.

@@ -9,6 +9,7 @@ use biopsy::analyze::threads::{Column, Meaning, ThreadSummary, addresses, summar
 use biopsy::envelope::{Envelope, Lost, Missing};
 use biopsy::host::Host;
 use biopsy::host::cgroups::Hierarchy;
+use biopsy::host::kernel;
 use biopsy::host::processes;
 use biopsy::host::select;
 use biopsy::probe::threads::{Options, ThreadProbe};
@@ -64,7 +65,7 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
         match args.stacks {
             Some(Stacks::Folded) => return render::text::threads::folded(&summary.folded).into_bytes(),
             Some(Stacks::Flame) => {
-                return picture(&summary, probe).unwrap_or_else(|error| {
+                return picture(&envelope, &summary, probe).unwrap_or_else(|error| {
                     failed = Some(error);
                     Vec::new()
                 });
@@ -179,13 +180,17 @@ pub fn lost(summary: &ThreadSummary) -> Lost {
     }
 }
 
-fn picture(summary: &ThreadSummary, probe: &ThreadProbe) -> Result<Vec<u8>> {
+fn picture(envelope: &Envelope, summary: &ThreadSummary, probe: &ThreadProbe) -> Result<Vec<u8>> {
     // The files of /proc tell one function.
     let by = if probe.is_kernel() { "kernel stack" } else { "where in the kernel" };
     let title = format!("threads that ran or waited, by {by}");
     let subtitle = format!("{} samples in {} rounds at {} Hz", summary.samples, summary.rounds, probe.hz());
     let samples = render::folded::profile(&summary.folded, Unit::Samples);
-    flame::file(&samples, &flame::Caption::new(title, subtitle), &flame::Options::default())
+    let place = kernel::hostname(Path::new("/")).unwrap_or_default();
+    let lost = envelope.lost.samples;
+    let caption =
+        flame::Caption::new(title, subtitle).measured(place, envelope, lost, summary.samples + lost);
+    flame::file(&samples, &caption, &flame::Options::default())
 }
 
 /// Too much is missing for the averages to mean what they say.

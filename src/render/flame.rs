@@ -17,6 +17,7 @@ use anyhow::{Result, ensure};
 
 use crate::analyze::profile::tree::{Node, Tree, narrow_name, percent};
 use crate::analyze::profile::{Area, Profile, Unit};
+use crate::envelope::Envelope;
 use crate::render::flame::scene::{Lines, Scene, Swatch};
 use crate::units::{count, counted, time};
 
@@ -53,6 +54,22 @@ impl Caption {
     /// With a title and one line below it.
     pub fn new(what: impl Into<String>, unit: impl Into<String>) -> Caption {
         Caption { what: what.into(), unit: unit.into(), ..Caption::default() }
+    }
+
+    /// The same with where and when it was measured, and how much of `all` is lost. What a file does not say is left out.
+    pub fn measured(self, place: String, envelope: &Envelope, lost: u64, all: u64) -> Caption {
+        let kernel = &envelope.kernel;
+        let share = 100.0 * lost as f64 / all.max(1) as f64;
+        Caption {
+            place,
+            when: envelope.start.clone(),
+            kernel: if kernel.is_empty() { String::new() } else { format!("Linux {kernel}") },
+            loss: match lost {
+                0 => "none lost".to_string(),
+                lost => format!("{lost} lost ({share:.2} %)"),
+            },
+            ..self
+        }
     }
 
     /// All of it in one line, but for the title and the sentences.

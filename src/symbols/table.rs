@@ -29,7 +29,7 @@ struct Function {
 
 /// A table of more is not worth its memory here.
 const MOST_BYTES: u64 = 256 << 20;
-/// What unpacking may take: xz's own dictionaries are 64 MiB at most.
+/// What unpacking may take: `xz -9` has dictionaries of 64 MiB.
 const MOST_TO_UNPACK: u64 = 128 << 20;
 const SYMTAB: u32 = 2;
 const DYNSYM: u32 = 11;

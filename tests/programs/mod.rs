@@ -52,6 +52,13 @@ impl Folder {
         assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
+    /// Another file of a program, by binutils.
+    pub fn objcopy(&self, from: &str, how: &[&str], to: &str) {
+        let mut command = Command::new("objcopy");
+        let status = command.args(how).arg(self.path(from)).arg(self.path(to)).status();
+        assert!(status.unwrap().success(), "{command:?}");
+    }
+
     /// As binutils tell it.
     pub fn build_id(&self, name: &str) -> Option<String> {
         let output = Command::new("readelf").arg("-nW").arg(self.path(name)).output().unwrap();

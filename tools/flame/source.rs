@@ -407,6 +407,16 @@ mod tests {
         assert!(!blocked_notes(What::OffCpu, &summary(480, 480), 0).concat().contains('±'));
     }
 
+    #[test]
+    fn time_that_is_scaled_with_that_of_others_is_told() {
+        let notes = blocked_notes(What::OffCpu, &BlockedSummary { pooled_ns: 7_000, ..summary(480, 100) }, 0);
+        assert!(
+            notes.iter().any(|note| note.starts_with("7.00 µs of it are of processes with too few")),
+            "{notes:?}"
+        );
+        assert!(!blocked_notes(What::OffCpu, &summary(480, 100), 0).concat().contains("too few"));
+    }
+
     /// The threshold was up at some time, and nothing came that was below it.
     #[test]
     fn nothing_is_left_to_chance_where_each_has_its_stack() {

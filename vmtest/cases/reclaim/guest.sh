@@ -1,4 +1,4 @@
-# A machine of 512 MiB whose readers want more of the page cache than there is: kswapd and the readers themselves
+# A machine of 544 MiB whose readers want more of the page cache than there is: kswapd and the readers themselves
 # reclaim, the kernel counts both, and the functions of the LRU lists can be followed.
 # append: memory=544
 # timeout: 400
