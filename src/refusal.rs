@@ -61,6 +61,28 @@ pub fn reason(error: &io::Error) -> String {
     plain(&error.to_string()).to_lowercase()
 }
 
+/// The kernel refused to map a ring: too much memory is locked already.
+///
+/// `perf_mmap` charges a ring to `locked_vm` of the real user, up to `kernel.perf_event_mlock_kb` for each online CPU,
+/// and the rest to `pinned_vm` of the process, up to RLIMIT_MEMLOCK unless the process has CAP_IPC_LOCK. The first
+/// charge is made with CAP_IPC_LOCK, too, and io_uring checks the same `locked_vm` against RLIMIT_MEMLOCK for
+/// processes without CAP_IPC_LOCK. So rings must be small, or they stop other io_uring programs of the same user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockedMemory;
+
+impl LockedMemory {
+    pub const REMEDY: &str = "give biopsy CAP_IPC_LOCK, or raise RLIMIT_MEMLOCK (ulimit -l) or \
+                              kernel.perf_event_mlock_kb";
+}
+
+impl fmt::Display for LockedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the limit of locked memory has no room for perf's ring buffers")
+    }
+}
+
+impl std::error::Error for LockedMemory {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

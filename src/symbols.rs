@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use crate::host::elf::BuildId;
-pub use crate::host::mapped::{Mapped, Programs};
+pub use crate::host::mapped::{Mapped, NoRecords, Programs};
 pub use place::Place;
 pub(crate) use place::by_label;
 pub use scheduler::Scheduler;
@@ -33,6 +33,7 @@ pub use scheduler::Scheduler;
 use crate::envelope::Missing;
 use crate::host::block;
 use crate::host::mapped::{MappedFile, open_regular};
+use crate::refusal::LockedMemory;
 use child::Bounds;
 use files::{Failures, Files, Known};
 use kernel::Kernel;
@@ -246,7 +247,7 @@ impl Symbolizer {
         }
         let lost = addresses.maps.lost();
         if processes.ended > 0 {
-            names.missing.push(ended(processes.ended, lost));
+            names.missing.push(ended(processes.ended, lost, addresses.maps.no_records()));
         } else if processes.unmapped > 0 && lost > 0 {
             names.missing.push(lost_records(lost));
         }
@@ -346,11 +347,24 @@ fn two_programs(addresses: usize) -> Missing {
     }
 }
 
-fn ended(processes: usize, lost: u64) -> Missing {
+fn ended(processes: usize, lost: u64, no_records: Option<NoRecords>) -> Missing {
     let (es, their) = if processes == 1 { ("", "its") } else { ("es", "their") };
-    let lost = match lost {
-        0 => String::new(),
-        lost => format!(" (and {lost} of the kernel's records of what processes map were lost)"),
+    let (no_records, remedy) = match no_records {
+        None => (None, None),
+        Some(NoRecords::PidNamespace) => (
+            Some("biopsy runs in a pid namespace of its own".to_string()),
+            Some("run biopsy in the pid namespace of the host"),
+        ),
+        Some(NoRecords::Refused) => (
+            Some("perf events were refused".to_string()),
+            Some("run as root, or give biopsy CAP_PERFMON"),
+        ),
+        Some(NoRecords::LockedMemory) => (Some(LockedMemory.to_string()), Some(LockedMemory::REMEDY)),
+    };
+    let lost = match (no_records, lost) {
+        (Some(why), _) => format!(" (the kernel's records of what processes map are missing: {why})"),
+        (None, 0) => String::new(),
+        (None, lost) => format!(" (and {lost} of the kernel's records of what processes map were lost)"),
     };
     Missing {
         part: Some(USER_SYMBOLS.to_string()),
@@ -358,6 +372,7 @@ fn ended(processes: usize, lost: u64) -> Missing {
         why: format!(
             "{processes} process{es} ended before {their} memory maps could be read{lost}: {their} functions have no names"
         ),
+        remedy: remedy.map(str::to_string),
         ..Missing::default()
     }
 }

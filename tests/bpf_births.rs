@@ -190,18 +190,20 @@ fn a_program_that_calls_exec_is_not_named_as_the_next() {
     }
 }
 
-/// The kernel counts rings with all that their user has locked: they must not take from what others may.
+/// The kernel charges perf's rings and the memory of io_uring to the same user: the rings leave half of the default
+/// RLIMIT_MEMLOCK (8 MiB) to programs of root without CAP_IPC_LOCK.
 #[test]
-fn who_is_root_without_its_rights_can_set_up_a_ring_meanwhile() {
+fn root_without_cap_ipc_lock_can_set_up_io_uring_meanwhile() {
     let folder = Folder::new("rings");
     let file = folder.path("file");
     std::fs::write(&file, vec![1; 4 << 20]).unwrap();
-    let Some(probe) = sampler("who_is_root_without_its_rights_can_set_up_a_ring_meanwhile") else { return };
+    let Some(probe) = sampler("root_without_cap_ipc_lock_can_set_up_io_uring_meanwhile") else { return };
     let mut load = Command::new(env!("CARGO_BIN_EXE_biopsy"));
-    load.arg("load").arg(&file).args(["--runtime", "200ms", "--json"]);
+    // Registered buffers of 3 MiB.
+    load.arg("load").arg(&file).args(["--bs", "16k", "--iodepth", "192", "--runtime", "200ms", "--json"]);
     let limited = || {
         const CAP_IPC_LOCK: libc::c_ulong = 14;
-        let limit = libc::rlimit { rlim_cur: 65536, rlim_max: 65536 };
+        let limit = libc::rlimit { rlim_cur: 8 << 20, rlim_max: 8 << 20 };
         // SAFETY: plain numbers, and a struct that lives until the call returns.
         unsafe {
             libc::prctl(libc::PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0);
@@ -213,6 +215,8 @@ fn who_is_root_without_its_rights_can_set_up_a_ring_meanwhile() {
     unsafe { load.pre_exec(limited) };
     let output = load.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(!report.contains("RLIMIT_MEMLOCK"), "without registered buffers: {report}");
     assert!(probe.finish().unwrap().seen() > 0);
 }
 

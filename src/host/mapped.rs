@@ -29,7 +29,19 @@ pub struct Mapped {
     open: usize,
     /// The kernel's own records of what was mapped that are missing.
     lost: u64,
+    no_records: Option<NoRecords>,
     programs: Programs,
+}
+
+/// Why the kernel gave no records of what processes map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoRecords {
+    /// They have the process numbers of our namespace, samples those of the machine.
+    PidNamespace,
+    /// Perf events were refused.
+    Refused,
+    /// Their ring buffers found no room in the limit of locked memory.
+    LockedMemory,
 }
 
 /// What a process had mapped at one time: an `exec` begins another, and so does another process of the same number.
@@ -207,6 +219,15 @@ impl Mapped {
     /// Records of programs that are missing: of what lived briefly, functions may have no names for it.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    pub fn set_no_records(&mut self, why: Option<NoRecords>) {
+        self.no_records = why;
+    }
+
+    /// Why there are no records of programs; None where there were, or nobody asked.
+    pub fn no_records(&self) -> Option<NoRecords> {
+        self.no_records
     }
 
     /// Keeps a file that a mapping is of, open where there is room for that.

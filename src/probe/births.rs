@@ -11,9 +11,12 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use anyhow::Result;
+
 use super::perf_event;
 use crate::clock::now_ns;
-use crate::host::mapped::{self, Mapped, mappings};
+use crate::host::mapped::{self, Mapped, NoRecords, mappings};
+use crate::refusal::LockedMemory;
 use crate::wire::births::{Comm, Record, comm};
 use crate::wire::task_name;
 use lives::{Before, Lives};
@@ -24,17 +27,23 @@ use ring::Ring;
 pub struct Births {
     /// One for each CPU; none where the kernel gives no records.
     rings: Vec<Ring>,
+    /// Why there are no rings.
+    no_records: Option<NoRecords>,
     /// Later than the last look's time: what other CPUs have of before is not known yet.
     pending: Vec<Record>,
     lives: Lives,
 }
 
 impl Births {
-    /// Begins to record. Where perf events are refused `/proc` is all that is looked at.
-    ///
-    /// `every`: the time between two looks, which the rings must hold.
-    pub fn open(every: Duration) -> Self {
-        Self { rings: rings(every).unwrap_or_default(), ..Self::default() }
+    /// The longest time between two calls of [`Births::drain`] or [`Births::look`]: the rings have room for as much.
+    pub const DRAIN_EVERY: Duration = Duration::from_millis(20);
+
+    /// Begins to record. Where perf events are refused `/proc` is all that is read, and the [`Mapped`] says why.
+    pub fn open() -> Self {
+        match rings() {
+            Ok(rings) => Self { rings, ..Self::default() },
+            Err(why) => Self { no_records: Some(why), ..Self::default() },
+        }
     }
 
     /// Memory of the rings.
@@ -48,6 +57,7 @@ impl Births {
     pub fn look(&mut self, mapped: &mut Mapped, sampled: impl IntoIterator<Item = (u32, Comm)>) {
         self.take();
         mapped.lose(self.lives.take_lost());
+        mapped.set_no_records(self.no_records);
         let mut wanted = BTreeSet::new();
         for (pid, comm) in sampled {
             self.lives.sampled(pid, comm);
@@ -130,7 +140,8 @@ impl Births {
         self.lives.sweep(|pid| mapped::folder(pid).exists());
     }
 
-    fn drain(&mut self) {
+    /// Empties the rings; the records wait for the next look.
+    pub fn drain(&mut self) {
         for ring in &mut self.rings {
             let damaged = ring.take(&mut self.pending);
             self.lives.lose(damaged);
@@ -158,25 +169,38 @@ fn before(folder: &Path) -> Before {
 }
 
 /// A ring for each CPU, or none: half of the records would give half of a process.
-fn rings(every: Duration) -> Option<Vec<Ring>> {
+fn rings() -> Result<Vec<Ring>, NoRecords> {
     // The records have the numbers of processes as we see them, the samples those of the machine.
     if !outermost() {
-        return None;
+        return Err(NoRecords::PidNamespace);
     }
-    let cpus = perf_event::online().ok()?;
-    let bytes = ring_bytes(cpus.len(), every);
+    let cpus = perf_event::online().map_err(|_| NoRecords::Refused)?;
     let mut events = Vec::with_capacity(cpus.len());
     for cpu in cpus {
         match perf_event::births(cpu) {
             Ok(event) => events.push(event),
             // It went offline after the list was read.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
-            Err(_) => return None,
+            Err(_) => return Err(NoRecords::Refused),
         }
     }
-    let map =
-        || events.iter().map(|event| Ring::map(event.as_fd(), bytes).ok()).collect::<Option<Vec<Ring>>>();
-    perf_event::nobodys(map).or_else(map)
+    let page = perf_event::page_bytes();
+    let bytes = ring_bytes(events.len(), page);
+    let map = |bytes| events.iter().map(|event| Ring::map(event.as_fd(), bytes)).collect();
+    map_largest(map, bytes, page).map_err(|error| match error.is::<LockedMemory>() {
+        true => NoRecords::LockedMemory,
+        false => NoRecords::Refused,
+    })
+}
+
+/// Maps all rings, with half the size again and again where the limit of locked memory wants it, down to a page each.
+fn map_largest<T>(map: impl Fn(usize) -> Result<T>, mut bytes: usize, page: usize) -> Result<T> {
+    loop {
+        match map(bytes) {
+            Err(error) if error.is::<LockedMemory>() && bytes > page => bytes /= 2,
+            mapped => return mapped,
+        }
+    }
 }
 
 /// Whether we are in the pid namespace that the machine began with.
@@ -186,15 +210,19 @@ fn outermost() -> bool {
     fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == FIRST)
 }
 
-/// Room for what one CPU can start between two looks: a process with few libraries is 700 bytes of records and half
-/// a millisecond of work at least. A power of two.
-fn ring_bytes(cpus: usize, every: Duration) -> usize {
-    const LEAST: usize = 32 << 10;
-    const MOST: usize = 256 << 10;
-    const OF_ALL: usize = 32 << 20;
-    let wanted = usize::try_from(every.as_millis()).unwrap_or(MOST).saturating_mul(2 << 10);
-    let share = OF_ALL / cpus.max(1);
-    wanted.min(share).clamp(LEAST, MOST).next_power_of_two()
+/// Bytes of records for each CPU, a power of two of pages.
+///
+/// At most twice what one CPU can start in [`Births::DRAIN_EVERY`]: a process with few libraries is 700 bytes of records
+/// and half a millisecond of work at least. All rings together take at most half of the kernel's default RLIMIT_MEMLOCK,
+/// so that io_uring programs of the same user without CAP_IPC_LOCK have the other half ([`LockedMemory`]). A page each
+/// is the least there is: from 512 CPUs on they take more than half.
+fn ring_bytes(cpus: usize, page: usize) -> usize {
+    const MOST: usize = 64 << 10;
+    /// `MLOCK_LIMIT` since Linux 5.16.
+    const DEFAULT_MEMLOCK: usize = 8 << 20;
+    // Each ring has a page in front.
+    let share = (DEFAULT_MEMLOCK / 2 / cpus.max(1)).saturating_sub(page);
+    1 << share.min(MOST).max(page).ilog2()
 }
 
 #[cfg(test)]
@@ -203,9 +231,27 @@ mod tests {
 
     #[test]
     fn rings_fit_their_machine() {
-        assert_eq!(ring_bytes(2, Duration::from_millis(20)), 64 << 10);
-        assert_eq!(ring_bytes(2, Duration::from_millis(100)), 256 << 10);
-        assert_eq!(ring_bytes(512, Duration::from_millis(100)), 64 << 10);
-        assert_eq!(ring_bytes(usize::MAX, Duration::MAX), 32 << 10);
+        let page = 4 << 10;
+        for (cpus, bytes) in
+            [(0, 64), (2, 64), (60, 64), (64, 32), (128, 16), (256, 8), (512, 4), (usize::MAX, 4)]
+        {
+            assert_eq!(ring_bytes(cpus, page), bytes << 10, "{cpus} CPUs");
+            assert!(cpus > 512 || (ring_bytes(cpus, page) + page) * cpus <= 4 << 20, "{cpus} CPUs");
+        }
+        assert_eq!(ring_bytes(2, 64 << 10), 64 << 10, "one page");
+        assert_eq!(ring_bytes(512, 64 << 10), 64 << 10, "one page");
+    }
+
+    /// The kernel's answer is that of mmap with too much locked: all rings get smaller, and none is refused.
+    #[test]
+    fn rings_are_as_large_as_the_limit_of_locked_memory_allows() {
+        let limit =
+            |most: usize| move |bytes| if bytes <= most { Ok(bytes) } else { Err(LockedMemory.into()) };
+        assert_eq!(map_largest(limit(usize::MAX), 65536, 4096).unwrap(), 65536);
+        assert_eq!(map_largest(limit(20000), 65536, 4096).unwrap(), 16384);
+        assert_eq!(map_largest(limit(4096), 65536, 4096).unwrap(), 4096);
+        assert!(map_largest(limit(4095), 65536, 4096).unwrap_err().is::<LockedMemory>());
+        let other = |_| Err::<(), _>(std::io::Error::from_raw_os_error(libc::ENODEV).into());
+        assert!(!map_largest(other, 65536, 4096).unwrap_err().is::<LockedMemory>(), "asked once");
     }
 }

@@ -27,7 +27,7 @@ use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
 use crate::host::processes;
 use crate::host::sleeping::Entered;
-use crate::refusal::Refusal;
+use crate::refusal::{LockedMemory, Refusal};
 use crate::wire::blocked::{Followed, RawBlocked, WireAsleep, WireSleeper, decode_stack};
 use crate::wire::stacks::{MAX_FRAMES, is_of_ring};
 
@@ -112,6 +112,7 @@ impl BlockedProbe {
         let kicks = match goes_on.as_ref().map(|_| Kicks::open(&skel.maps.kicks)).transpose() {
             Ok(Some(kicks)) => Some(kicks),
             none => {
+                let locked = none.as_ref().is_err_and(|error| error.is::<LockedMemory>());
                 let why = match none {
                     Err(error) => format!(": {error:#}"),
                     _ => format!(" ({GOES_ON})"),
@@ -119,7 +120,7 @@ impl BlockedProbe {
                 let why = format!(
                     "no interrupt can be had to take stacks in, so that they have no frames of user mode{why}"
                 );
-                missing.push(gap("user", "refused", &why, None));
+                missing.push(gap("user", "refused", &why, locked.then_some(LockedMemory::REMEDY)));
                 None
             }
         };

@@ -2,9 +2,8 @@
 //! ring nobody reads. Each record is to wake its reader, which the kernel does in an interrupt of that CPU as soon as
 //! it takes any; see `bpf/blocked.bpf.c`.
 
-use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use anyhow::{Context as _, Result};
 use libbpf_rs::{MapCore, MapFlags};
@@ -19,7 +18,7 @@ impl Kicks {
     /// Opens them on all CPUs that are on, and gives them to the table of the programs.
     ///
     /// # Errors
-    /// Where perf events are refused.
+    /// Where perf events are refused, or the memory of their rings ([`LockedMemory`](crate::refusal::LockedMemory)).
     pub fn open(table: &impl MapCore) -> Result<Self> {
         let mut kicks = Vec::new();
         for cpu in perf_event::online()? {
@@ -55,19 +54,10 @@ struct Kick {
 unsafe impl Send for Kick {}
 
 impl Kick {
-    fn map(event: BorrowedFd<'_>) -> io::Result<Self> {
+    fn map(event: BorrowedFd<'_>) -> Result<Self> {
         // A head and the least ring there is. Without the right to write it begins anew where it ends, and is never full.
         let mapped = 2 * perf_event::page_bytes();
-        let map = || {
-            // SAFETY: a new mapping at a place of the kernel's choice.
-            let place = unsafe {
-                libc::mmap(ptr::null_mut(), mapped, libc::PROT_READ, libc::MAP_SHARED, event.as_raw_fd(), 0)
-            };
-            if place == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(place as usize) }
-        };
-        let place = perf_event::nobodys(|| map().ok()).map_or_else(map, Ok)?;
-        let place = NonNull::new(place as *mut libc::c_void).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { place, mapped })
+        Ok(Self { place: perf_event::map_ring(event, mapped, libc::PROT_READ)?, mapped })
     }
 }
 

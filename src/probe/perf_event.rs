@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
-use std::thread;
+use std::ptr::{self, NonNull};
 
 use anyhow::{Context as _, Result};
 use perf_event_open_sys::bindings::{
@@ -15,7 +15,7 @@ use perf_event_open_sys::bindings::{
 };
 
 use crate::host::cpu_counters::{Event, Side};
-use crate::refusal::Refusal;
+use crate::refusal::{LockedMemory, Refusal};
 use crate::wire::stacks::Sampler;
 
 /// Opens the best sampler that this machine has, on every online CPU. Nothing counts yet.
@@ -116,19 +116,26 @@ pub fn kick(cpu: u32) -> io::Result<OwnedFd> {
     open_attr(&mut attr, cpu, None)
 }
 
-/// Does what maps memory as a user whom nobody is. The kernel counts the memory of rings together with what all
-/// processes of a user have locked: as our own it would count for root, and whoever is root without CAP_IPC_LOCK, as in
-/// most containers, could set up no io_uring meanwhile. None: we may not, or it was refused.
-pub fn nobodys<T: Send>(map: impl Fn() -> Option<T> + Sync) -> Option<T> {
-    /// Far above all that is given to users.
-    const NOBODY: libc::c_long = 0xfff0_b105;
-    const SAME: libc::c_long = -1;
-    let become_nobody = || {
-        // By the real id the kernel counts; what we may goes by the effective one.
-        // SAFETY: takes numbers. Unlike libc's function it changes the one thread that calls it, which ends behind this.
-        unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, SAME, SAME) == 0 }
-    };
-    thread::scope(|scope| scope.spawn(|| become_nobody().then(&map).flatten()).join().ok().flatten())
+/// Maps the ring of an event at an address of the kernel's choice.
+///
+/// # Errors
+/// [`LockedMemory`] where the kernel allows no more locked memory; else what mmap says.
+pub fn map_ring(
+    event: BorrowedFd<'_>,
+    bytes: usize,
+    protection: libc::c_int,
+) -> Result<NonNull<libc::c_void>> {
+    // SAFETY: a new mapping; no memory of ours is replaced.
+    let place =
+        unsafe { libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, event.as_raw_fd(), 0) };
+    if let Some(place) = NonNull::new(place).filter(|_| place != libc::MAP_FAILED) {
+        return Ok(place);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EPERM) => Err(LockedMemory.into()),
+        _ => Err(error.into()),
+    }
 }
 
 /// Of memory that is mapped from an event.

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapHandle};
@@ -12,8 +11,9 @@ use super::births::Births;
 use crate::host::mapped::Mapped;
 use crate::wire::births;
 
-/// How often new processes are looked for: one that ends before is named by the kernel's records alone.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often new processes are looked for, in drains of the kernel's records (100 ms): one that ends before is named by
+/// these alone.
+const LOOK_EVERY: u32 = 5;
 
 /// Follows the memory maps of processes. Dropping it ends its thread.
 #[derive(Debug)]
@@ -29,10 +29,16 @@ impl ProcessMaps {
     /// Of those that come into this table, from now on.
     pub fn follow(processes: MapHandle, whose: Whose) -> Result<Self> {
         let (stop, stopped) = mpsc::channel::<()>();
-        let mut known = Known { births: Births::open(LOOK_EVERY), ..Known::default() };
+        let mut known = Known { births: Births::open(), ..Known::default() };
         let run = move || {
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK_EVERY) {
-                known.look(&processes, whose);
+            let mut drains = 0;
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(Births::DRAIN_EVERY) {
+                drains += 1;
+                if drains % LOOK_EVERY == 0 {
+                    known.look(&processes, whose);
+                } else {
+                    known.births.drain();
+                }
             }
             known.look(&processes, whose);
             // Who called exec between its last wait and that look.

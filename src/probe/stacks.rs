@@ -27,7 +27,7 @@ use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally, decode};
 
 /// How often the ring is emptied, which holds ten times as much. Each look costs one wake-up; a process that ends between
 /// its first sample and the next look is named by the kernel's records alone.
-const DRAIN_EVERY: Duration = Duration::from_millis(20);
+const DRAIN_EVERY: Duration = Births::DRAIN_EVERY;
 
 /// Samples the stacks of all CPUs from `attach` until `finish`, or until it is dropped.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ fn run(
         bail!(Refusal::Usage("0 samples per second are no profile: choose a frequency of at least 1".into()));
     }
     let (sampler, events) = perf_event::open(frequency)?;
-    let births = Births::open(DRAIN_EVERY);
+    let births = Births::open();
     let cpus = events.len() as u32;
 
     let mut object = MaybeUninit::uninit();

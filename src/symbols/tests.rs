@@ -29,7 +29,26 @@ fn own_functions_have_names_and_nothing_is_dropped() {
     // The one that cannot live; what has no code in ours says nothing of us.
     let [missing] = names.missing.as_slice() else { panic!("{:?}", names.missing) };
     assert_eq!((missing.part.as_deref(), missing.reason.as_str()), (Some("user-symbols"), "ended"));
-    assert!(missing.why.starts_with("1 process ended"), "{}", missing.why);
+    assert!(missing.why.starts_with("1 process ended before its memory maps could be read: "), "{}", missing.why);
+    assert_eq!(missing.remedy, None);
+}
+
+/// Without the kernel's records processes that end have no names: the report says why, and the remedy.
+#[test]
+fn records_that_were_refused_have_a_reason_and_a_remedy() {
+    for (why, reason, remedy) in [
+        (NoRecords::LockedMemory, "locked memory", "CAP_IPC_LOCK"),
+        (NoRecords::Refused, "perf events", "CAP_PERFMON"),
+        (NoRecords::PidNamespace, "pid namespace", "pid namespace of the host"),
+    ] {
+        let user = BTreeMap::from([(ENDED, BTreeSet::from([here()]))]);
+        let mut addresses = Addresses { user, ..Addresses::default() };
+        addresses.maps.set_no_records(Some(why));
+        let names = Symbolizer::new().names(&addresses);
+        let [missing] = names.missing.as_slice() else { panic!("{:?}", names.missing) };
+        assert!(missing.why.contains(reason), "{}", missing.why);
+        assert!(missing.remedy.as_ref().is_some_and(|text| text.contains(remedy)), "{missing:?}");
+    }
 }
 
 /// What was kept names the frames of a process that has ended.

@@ -183,7 +183,7 @@ impl Looker {
             join,
             tally: Tally::default(),
             mapped: Mapped::default(),
-            births: Births::open(LOOK_EVERY),
+            births: Births::open(),
             due: Vec::new(),
             looked: Instant::now(),
             looks: HashMap::new(),
@@ -210,6 +210,8 @@ impl Looker {
         }
         if self.looked.elapsed() >= LOOK_EVERY {
             self.look_at_processes();
+        } else {
+            self.births.drain();
         }
     }
 

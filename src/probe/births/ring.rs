@@ -1,10 +1,10 @@
 //! The memory that a perf event of one CPU and we have in common.
 
-use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
-use std::ptr::{self, NonNull};
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use anyhow::Result;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
 use crate::probe::perf_event;
@@ -25,27 +25,15 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Maps `bytes`, a power of two of pages; fewer where the limit of locked memory (`kernel.perf_event_mlock_kb`)
-    /// wants it. The event lives as long as the memory, so that it costs no descriptor.
-    pub fn map(event: BorrowedFd<'_>, mut bytes: usize) -> io::Result<Self> {
-        const LEAST: usize = 16 << 10;
+    /// Maps `bytes`, a power of two of pages. The event lives as long as the memory, so that it costs no descriptor.
+    ///
+    /// # Errors
+    /// Those of [`perf_event::map_ring`].
+    pub fn map(event: BorrowedFd<'_>, bytes: usize) -> Result<Self> {
         let head = perf_event::page_bytes();
-        loop {
-            let mapped = head + bytes.max(head);
-            // SAFETY: a new mapping at a place of the kernel's choice.
-            let place = unsafe {
-                let rights = libc::PROT_READ | libc::PROT_WRITE;
-                libc::mmap(ptr::null_mut(), mapped, rights, libc::MAP_SHARED, event.as_raw_fd(), 0)
-            };
-            if let Some(page) = NonNull::new(place.cast()).filter(|_| place != libc::MAP_FAILED) {
-                return Ok(Self { page, mapped, head, bytes: bytes.max(head), taken: Vec::new() });
-            }
-            let error = io::Error::last_os_error();
-            if error.raw_os_error() != Some(libc::EPERM) || bytes <= LEAST {
-                return Err(error);
-            }
-            bytes /= 2;
-        }
+        let mapped = head + bytes;
+        let page = perf_event::map_ring(event, mapped, libc::PROT_READ | libc::PROT_WRITE)?.cast();
+        Ok(Self { page, mapped, head, bytes, taken: Vec::new() })
     }
 
     pub fn bytes(&self) -> u64 {
