@@ -6,12 +6,13 @@
 //! An address of a process becomes a [`Place`] first, which means the same in every process and on every machine.
 //! Each place is named once, from the file that was mapped: the open descriptor of it where somebody read the
 //! process' mappings while it lived ([`Mapped`]), else what has its path now and is the same by inode and device.
-//! Files are read in a child process, for a damaged one can end whoever reads it.
+//! Files are read in a helper process, for a damaged one can end whoever reads it: see [`Helper`].
 
 mod child;
 mod demangle;
 mod elf;
 mod files;
+mod helper;
 mod kernel;
 mod perf_map;
 mod place;
@@ -34,7 +35,7 @@ use crate::envelope::Missing;
 use crate::host::block;
 use crate::host::mapped::{MappedFile, open_regular};
 use crate::refusal::LockedMemory;
-use child::Bounds;
+use child::{Bounds, Program};
 use files::{Failures, Files, Known};
 use kernel::Kernel;
 use process::{Meaning, Processes, Vdso};
@@ -135,9 +136,38 @@ impl Named {
     }
 }
 
+/// The program that reads files for a [`Symbolizer`], in processes of its own: biopsy by a hidden verb, whose code is
+/// [`Helper::serve`].
+#[derive(Debug, Clone)]
+pub struct Helper(Program);
+
+impl Helper {
+    /// The hidden verb.
+    pub const VERB: &str = "symbol-reader";
+
+    /// The running program itself, also where its file was deleted or replaced. It must have the verb.
+    pub fn own() -> Self {
+        Self::at("/proc/self/exe")
+    }
+
+    /// An executable of biopsy.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(Program { path: path.into(), args: vec![Self::VERB.into()] })
+    }
+
+    /// All that the verb does.
+    ///
+    /// # Errors
+    /// When the parent is none that asks for names, or has ended.
+    pub fn serve() -> std::io::Result<()> {
+        helper::serve()
+    }
+}
+
 /// Finds names. Keeps those that it has found, so that the next call is quick.
 #[derive(Debug)]
 pub struct Symbolizer {
+    helper: Helper,
     kernel: OnceCell<Kernel>,
     vdso: OnceCell<Vdso>,
     known: RefCell<Known>,
@@ -145,21 +175,16 @@ pub struct Symbolizer {
     bounds: Bounds,
 }
 
-impl Default for Symbolizer {
-    fn default() -> Self {
-        Self::with_debug_folders(files::DEBUG_FOLDERS.map(PathBuf::from).to_vec())
-    }
-}
-
 impl Symbolizer {
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(helper: Helper) -> Self {
+        Self::with_debug_folders(helper, files::DEBUG_FOLDERS.map(PathBuf::from).to_vec())
     }
 
     /// Looks for debug files by build-id (`FOLDER/.build-id/ab/cdef.debug`) in folders of one's own. They must be
     /// out of strangers' reach: what is in them names everybody's frames.
-    pub fn with_debug_folders(debug_folders: Vec<PathBuf>) -> Self {
+    pub fn with_debug_folders(helper: Helper, debug_folders: Vec<PathBuf>) -> Self {
         Self {
+            helper,
             kernel: OnceCell::new(),
             vdso: OnceCell::new(),
             known: RefCell::default(),
@@ -228,7 +253,7 @@ impl Symbolizer {
                 }
             }
         }
-        let failures = files.name(&mut known, &self.debug_folders, self.bounds);
+        let failures = files.name(&mut known, &self.helper.0, &self.debug_folders, self.bounds);
         let mut labels: HashMap<&Place, Arc<[String]>> = HashMap::new();
         for (at, key) in waiting {
             let place = &names.places[&at];
@@ -284,7 +309,7 @@ impl Symbolizer {
                 }))
             }));
         }
-        let failures = files.name(&mut known, &self.debug_folders, self.bounds);
+        let failures = files.name(&mut known, &self.helper.0, &self.debug_folders, self.bounds);
         let named = wanted.into_iter().map(|wanted| {
             let Some(wanted) = wanted else { return Named::Absent };
             let found = wanted.and_then(|(key, address)| known.get(&key, address));
@@ -355,10 +380,9 @@ fn ended(processes: usize, lost: u64, no_records: Option<NoRecords>) -> Missing 
             Some("biopsy runs in a pid namespace of its own".to_string()),
             Some("run biopsy in the pid namespace of the host"),
         ),
-        Some(NoRecords::Refused) => (
-            Some("perf events were refused".to_string()),
-            Some("run as root, or give biopsy CAP_PERFMON"),
-        ),
+        Some(NoRecords::Refused) => {
+            (Some("perf events were refused".to_string()), Some("run as root, or give biopsy CAP_PERFMON"))
+        }
         Some(NoRecords::LockedMemory) => (Some(LockedMemory.to_string()), Some(LockedMemory::REMEDY)),
     };
     let lost = match (no_records, lost) {

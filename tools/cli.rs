@@ -85,6 +85,9 @@ pub enum Verb {
     Check(Check),
     /// How a finding is computed, and when it is wrong.
     Explain(Explain),
+    /// The helper process that reads symbols: biopsy starts it.
+    #[command(hide = true, name = biopsy::symbols::Helper::VERB)]
+    SymbolReader,
 }
 
 /// Where the product goes.

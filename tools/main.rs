@@ -31,6 +31,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use biopsy::probe::btf;
 use biopsy::refusal::{Refusal, plain};
+use biopsy::symbols::Helper;
 use clap::Parser;
 
 fn main() -> ExitCode {
@@ -63,6 +64,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Devices(args) => devices::run(args),
         cli::Verb::Check(args) => check::run(args, cli.color),
         cli::Verb::Explain(args) => explain::run(args),
+        cli::Verb::SymbolReader => Ok(Helper::serve()?),
     }
 }
 

@@ -15,7 +15,7 @@ use biopsy::probe::locks::{LockProbe, Options};
 use biopsy::probe::pagecache::PagecacheProbe;
 use biopsy::probe::stacks::StacksProbe;
 use biopsy::refusal::plain;
-use biopsy::symbols::{Names, Symbolizer};
+use biopsy::symbols::{Helper, Names, Symbolizer};
 use biopsy::{probe, wire};
 
 use crate::watch::{Piece, Probe};
@@ -222,7 +222,7 @@ impl<'a> Naming<'a> {
         Self {
             host,
             devices,
-            symbolizer: Symbolizer::new(),
+            symbolizer: Symbolizer::new(Helper::own()),
             names: RefCell::new(Names::default()),
             sampled: samples.is_some(),
             samples: RefCell::new(samples),

@@ -15,7 +15,7 @@ use biopsy::host::select;
 use biopsy::probe::threads::{Options, ThreadProbe};
 use biopsy::refusal::Refusal;
 use biopsy::render::{self, flame};
-use biopsy::symbols::{Scheduler, Symbolizer};
+use biopsy::symbols::{Helper, Scheduler, Symbolizer};
 use biopsy::wire::threads::{Reading, Sampled};
 
 use crate::cli::{Color, Stacks, Threads};
@@ -151,7 +151,7 @@ impl<'a> Naming<'a> {
             .iter()
             .map(|device| (device.major << 20 | device.minor, device.name.clone()))
             .collect();
-        Self { root, symbolizer: Symbolizer::new(), scheduler: None, devices }
+        Self { root, symbolizer: Symbolizer::new(Helper::own()), scheduler: None, devices }
     }
 
     /// The samples of a piece, counted apart by `columns`; and what could not be named.

@@ -1,4 +1,4 @@
-//! Names from an ELF file's symbol table and line tables (blazesym). Runs in a child process: see [`super::child`].
+//! Names from an ELF file's symbol table and line tables (blazesym). Runs in the helper process: see [`super::child`].
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};

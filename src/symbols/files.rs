@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::child::{self, Bounds, Job};
+use super::child::{self, Bounds, Job, Program};
 use crate::host::elf::{BuildId, Elf};
 use crate::host::mapped::{FileId, MappedFile, Owner, open_regular};
 
@@ -86,7 +86,7 @@ impl Files {
     }
 
     /// Finds all names that were asked for.
-    pub fn name(self, known: &mut Known, folders: &[PathBuf], bounds: Bounds) -> Failures {
+    pub fn name(self, known: &mut Known, program: &Program, folders: &[PathBuf], bounds: Bounds) -> Failures {
         if known.number > Known::MOST {
             *known = Known::default();
         }
@@ -109,7 +109,7 @@ impl Files {
             }
         }
         let mut rest = BTreeMap::new();
-        run(&jobs, &of, known, bounds, &mut failures, |key, address| {
+        run(program, &jobs, &of, known, bounds, &mut failures, |key, address| {
             rest.entry(key.clone()).or_insert_with(Vec::new).push(address);
         });
         let (mut jobs, mut of) = (Vec::new(), Vec::new());
@@ -119,7 +119,7 @@ impl Files {
                 jobs.push(job);
             }
         }
-        run(&jobs, &of, known, bounds, &mut failures, |_, _| {});
+        run(program, &jobs, &of, known, bounds, &mut failures, |_, _| {});
         failures
     }
 }
@@ -133,6 +133,7 @@ fn own(wanted: &Wanted, addresses: Vec<u64>) -> Option<Job<'_>> {
 }
 
 fn run(
+    program: &Program,
     jobs: &[Job<'_>],
     of: &[&Key],
     known: &mut Known,
@@ -140,7 +141,7 @@ fn run(
     failures: &mut Failures,
     mut unnamed: impl FnMut(&Key, u64),
 ) {
-    let answers = child::names(jobs, bounds);
+    let answers = child::names(program, jobs, bounds);
     failures.files += answers.failed.len();
     failures.refused = failures.refused.take().or(answers.refused.map(|error| error.to_string()));
     for ((job, key), names) in jobs.iter().zip(of).zip(answers.names) {

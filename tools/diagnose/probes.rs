@@ -17,7 +17,7 @@ use biopsy::probe::interrupts::{InterruptProbe, TIME_EVERY};
 use biopsy::probe::stacks::StacksProbe;
 use biopsy::probe::threads::ThreadProbe;
 use biopsy::refusal::plain;
-use biopsy::symbols::Symbolizer;
+use biopsy::symbols::{Helper, Symbolizer};
 use biopsy::wire::interrupts::Reading;
 use biopsy::wire::stacks::RawProfile;
 use biopsy::{probe, render, wire};
@@ -348,7 +348,7 @@ impl Threads {
 }
 
 fn named(raw: &RawProfile, missing: &mut Vec<Missing>) -> ProfileSummary {
-    let names = Symbolizer::new().names(&stacks::addresses(raw));
+    let names = Symbolizer::new(Helper::own()).names(&stacks::addresses(raw));
     missing.extend(names.missing.iter().cloned());
     stacks::summarize(raw, &names)
 }

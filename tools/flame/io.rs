@@ -22,7 +22,7 @@ use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::probe::latency::submits::StackOptions;
 use biopsy::render::{folded, text};
-use biopsy::symbols::{Mapped, Symbolizer};
+use biopsy::symbols::{Helper, Mapped, Symbolizer};
 use biopsy::wire::births::{self, Comm};
 use biopsy::wire::stacks::is_of_ring;
 use biopsy::wire::submits::Submits;
@@ -78,7 +78,7 @@ pub fn follow(
     let lost = trace::lost(loss::lost(&latency, &first, &end), &emitted);
     looker.tally.lose(emitted.lost_ios + emitted.damaged);
     let submits = Submits { maps: looker.mapped, leaders: looker.leaders, ..probe.submits()? };
-    let names = Symbolizer::new().names(&submits::addresses(&submits));
+    let names = Symbolizer::new(Helper::own()).names(&submits::addresses(&submits));
     let summary = submits::summarize(&latency, &looker.tally, &submits, &names);
     let doubt = loss::distrust(&latency, &lost, args.max_loss);
     let doubt =

@@ -13,7 +13,7 @@ use biopsy::refusal::{Refusal, reason};
 use biopsy::render::pprof::origin::Origin;
 use biopsy::render::pprof::reading::{self, Reading};
 use biopsy::render::{folded, text};
-use biopsy::symbols::{Named, Symbolizer};
+use biopsy::symbols::{Helper, Named, Symbolizer};
 
 use super::source::Taken;
 use crate::cli::FoldedUnit;
@@ -145,7 +145,7 @@ fn profile(bytes: &[u8], name: String, unit: Option<Unit>) -> Result<Recording> 
     let values = reading.values(unit)?;
     let places = reading.nameless();
     let (named, failures) = match places.iter().any(|place| place.build_id.is_some()) {
-        true => Symbolizer::new().name_places(places),
+        true => Symbolizer::new(Helper::own()).name_places(places),
         false => (vec![Named::Absent; places.len()], Vec::new()),
     };
     let naming = naming(places, &named);

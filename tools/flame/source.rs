@@ -21,7 +21,7 @@ use biopsy::probe::locks::LockProbe;
 use biopsy::probe::reclaim::ReclaimProbe;
 use biopsy::probe::stacks::StacksProbe;
 use biopsy::render::{folded, text};
-use biopsy::symbols::Symbolizer;
+use biopsy::symbols::{Helper, Symbolizer};
 use biopsy::wire::blocked::RawBlocked;
 use biopsy::wire::locks::Reading;
 use biopsy::wire::stacks::Sample;
@@ -113,7 +113,7 @@ fn percent(ns: u64, of_ns: u64) -> Option<f64> {
 }
 
 fn on_cpu(args: &Flame, filter: &Filter, window: impl FnOnce(Beat<'_>) -> Result<()>) -> Result<Taken> {
-    let symbolizer = Symbolizer::new();
+    let symbolizer = Symbolizer::new(Helper::own());
     let probe = StacksProbe::of_groups(args.freq, &filter.cgroups)?;
     window(&mut nap)?;
     let mut raw = probe.finish()?;
@@ -161,7 +161,7 @@ fn on_cpu(args: &Flame, filter: &Filter, window: impl FnOnce(Beat<'_>) -> Result
 }
 
 fn blocked_time(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Taken {
-    let names = Symbolizer::new().names(&blocked::addresses(raw));
+    let names = Symbolizer::new(Helper::own()).names(&blocked::addresses(raw));
     let summary = blocked::summarize(raw, &names);
     missing.extend(names.missing.iter().cloned());
     let notes = blocked_notes(what, &summary, blocked::cut_ns(raw, &names));
@@ -279,7 +279,7 @@ fn lock_wait(
         no_events: false,
     };
     let (first, end, missing, cost) = beside(host, &options, window)?;
-    let names = Symbolizer::new().names(&locks::addresses(&end));
+    let names = Symbolizer::new(Helper::own()).names(&locks::addresses(&end));
     let summary = locks::summarize(host, &first, &end, &names, &[]);
     let Waited { counts, times: profile, cut_ns, no_user_ns } = Waited::of(&summary);
     let left_out = locks::trust::lost(&summary);
