@@ -22,7 +22,7 @@ use biopsy::probe::cost::{Baseline, Beside};
 use biopsy::probe::filter::Filter;
 use biopsy::probe::pagecache::{self, PagecacheProbe};
 use biopsy::probe::reclaim::ReclaimProbe;
-use biopsy::symbols::Symbolizer;
+use biopsy::symbols::{Helper, Symbolizer};
 use biopsy::wire::blocked::{IO, RawBlocked, Sum};
 use biopsy::wire::pagecache::Kind;
 use live::cgroup::Group;
@@ -44,7 +44,9 @@ fn attach(test: &str, options: Options) -> Option<BlockedProbe> {
 }
 
 fn named(raw: &RawBlocked) -> BlockedSummary {
-    let summary = summarize(raw, &Symbolizer::new().names(&addresses(raw)));
+    // A guest of vmtest/ has the executable elsewhere.
+    let helper = std::env::var("BIOPSY_TEST_HELPER").unwrap_or(env!("CARGO_BIN_EXE_biopsy").to_string());
+    let summary = summarize(raw, &Symbolizer::new(Helper::at(helper)).names(&addresses(raw)));
     println!(
         "{:?} {:?} threshold {} ns, {} stacks in {} ns, {} events, {} runs in {} ns, ±{:?} points",
         raw.totals,

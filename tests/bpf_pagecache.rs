@@ -14,7 +14,7 @@ use biopsy::host::memory_surroundings::Surroundings;
 use biopsy::host::vmstat::Counter;
 use biopsy::probe::pagecache::{Options, PagecacheProbe};
 use biopsy::probe::stacks::StacksProbe;
-use biopsy::symbols::Symbolizer;
+use biopsy::symbols::{Helper, Symbolizer};
 use biopsy::wire::pagecache::Kind;
 use live::cgroup::Group;
 use live::disk::Disk;
@@ -95,7 +95,10 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
     }
 
     // This kernel lets nobody attach to its functions, and samples say where the time went.
-    let sampled = paths::sampled(&raw, &Symbolizer::new().names(&addresses(&raw)));
+    let sampled = paths::sampled(
+        &raw,
+        &Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses(&raw)),
+    );
     for path in &sampled {
         println!("{} {} ns, spinning {:?} ns, {:?}", path.function, path.ns, path.spin_ns, path.spin_ratio());
     }

@@ -4,19 +4,26 @@ mod programs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use biopsy::symbols::{Addresses, Mapped, Named, Names, Place, Symbolizer, UNKNOWN};
+use biopsy::symbols::{Addresses, BuildId, Helper, Mapped, Named, Names, Place, Symbolizer, UNKNOWN};
 use programs::{Folder, Running, is_root};
 
 /// One process' addresses; what was kept of it where it was read while it lived.
 fn names(pid: u32, addresses: &[u64], kept: Mapped) -> Names {
     let user = BTreeMap::from([(pid, addresses.iter().copied().collect::<BTreeSet<_>>())]);
-    Symbolizer::new().names(&Addresses { user, maps: kept, ..Addresses::default() })
+    Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&Addresses {
+        user,
+        maps: kept,
+        ..Addresses::default()
+    })
 }
 
 fn named_as(names: &[&str]) -> Named {
@@ -364,7 +371,8 @@ fn a_debug_file_names_a_stripped_program() {
     let mut run = Running::start(&folder, "stripped");
     let (pid, at) = (run.pid(), run.addresses.clone());
     let kept = kept(pid);
-    let symbolizer = Symbolizer::with_debug_folders(vec![folder.path("debug")]);
+    let symbolizer =
+        Symbolizer::with_debug_folders(Helper::at(env!("CARGO_BIN_EXE_biopsy")), vec![folder.path("debug")]);
     let user = BTreeMap::from([(pid, at.iter().copied().collect())]);
     let names = symbolizer.names(&Addresses { user, maps: kept, ..Addresses::default() });
     assert_eq!(
@@ -375,13 +383,22 @@ fn a_debug_file_names_a_stripped_program() {
     fs::remove_file(folder.path("stripped")).unwrap();
     fs::remove_file(folder.path("whole")).unwrap();
     let places = [names.place(pid, at[1]).unwrap().clone()];
-    let again = Symbolizer::with_debug_folders(vec![folder.path("debug")]).name_places(&places);
+    let again =
+        Symbolizer::with_debug_folders(Helper::at(env!("CARGO_BIN_EXE_biopsy")), vec![folder.path("debug")])
+            .name_places(&places);
     assert_eq!(again.0, [named_as(&["second", "swallowed"])]);
-    assert_eq!(Symbolizer::with_debug_folders(vec![]).name_places(&places).0, [Named::Absent]);
+    assert_eq!(
+        Symbolizer::with_debug_folders(Helper::at(env!("CARGO_BIN_EXE_biopsy")), vec![])
+            .name_places(&places)
+            .0,
+        [Named::Absent]
+    );
     // A debug file has no offsets: without the address nobody can tell.
     let [place] = places;
     let places = [Place { address: None, ..place }];
-    let again = Symbolizer::with_debug_folders(vec![folder.path("debug")]).name_places(&places);
+    let again =
+        Symbolizer::with_debug_folders(Helper::at(env!("CARGO_BIN_EXE_biopsy")), vec![folder.path("debug")])
+            .name_places(&places);
     assert_eq!(again.0, [Named::Absent]);
 }
 
@@ -392,10 +409,10 @@ fn places_are_named_again_from_the_file_with_their_build_id() {
     let found = names(run.pid(), &run.addresses, Mapped::default());
     let places: Vec<_> =
         run.addresses.iter().map(|at| found.place(run.pid(), *at).unwrap().clone()).collect();
-    let (named, _) = Symbolizer::new().name_places(&places);
+    let (named, _) = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).name_places(&places);
     assert_eq!(named, [named_as(&["first"]), named_as(&["second", "swallowed"])]);
     folder.compile("again", &format!("{WORK}{MAIN}"), &["-g", "-O2", "-DOTHER=1", "-fno-inline"]);
-    let (named, _) = Symbolizer::new().name_places(&places);
+    let (named, _) = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).name_places(&places);
     assert_eq!(named[0], Named::Absent, "another build at the same path");
 }
 
@@ -411,7 +428,11 @@ fn many_processes_of_one_program_share_their_names() {
     let user = runs.iter().map(|run| (run.pid(), run.addresses.iter().copied().collect())).collect();
     let open = || fs::read_dir("/proc/self/fd").unwrap().count();
     let before = open();
-    let names = Symbolizer::new().names(&Addresses { user, maps: mapped, ..Addresses::default() });
+    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&Addresses {
+        user,
+        maps: mapped,
+        ..Addresses::default()
+    });
     assert!(open() <= before + 2, "a file per process is open");
     let list = |run: &Running| Arc::clone(&names.user[&(run.pid(), run.addresses[1])]);
     assert_eq!(*list(&runs[0]), ["second", "swallowed"]);
@@ -548,6 +569,151 @@ fn damaged_files_give_an_answer() {
     assert!(named > 1000, "the damage left nothing to read");
 }
 
+/// The hidden verb works for the process that started it only, and no help lists it.
+#[test]
+fn the_helper_serves_its_parent_only() {
+    let biopsy = || Command::new(env!("CARGO_BIN_EXE_biopsy"));
+    let help = biopsy().arg("--help").output().unwrap();
+    assert!(!String::from_utf8_lossy(&help.stdout).contains(Helper::VERB));
+    let by_hand = biopsy().arg(Helper::VERB).output().unwrap();
+    let error = String::from_utf8_lossy(&by_hand.stderr);
+    assert_eq!((by_hand.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    // A request with the parent's pid, and with another pid: that parent has ended.
+    for (parent, answer) in [(std::process::id(), &b"biopsy-1\0"[..]), (1, b"")] {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let mut helper = biopsy()
+            .arg(Helper::VERB)
+            .stdin(fs::File::open("/proc/self/exe").unwrap())
+            .stdout(OwnedFd::from(theirs))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let words = [u64::from(parent), 0, 1 << 30, 10, 1, u64::MAX];
+        ours.write_all(&words.map(u64::to_ne_bytes).concat()).unwrap();
+        let mut all = Vec::new();
+        ours.read_to_end(&mut all).unwrap();
+        assert_eq!(all, answer);
+        assert_eq!(helper.wait().unwrap().success(), !answer.is_empty());
+    }
+}
+
+#[inline(never)]
+fn findable() -> u64 {
+    std::hint::black_box(1)
+}
+
+/// An address in this very program.
+fn here() -> u64 {
+    findable as fn() -> u64 as usize as u64 + u64::from(findable() == 2)
+}
+
+/// A process that cannot live: above the highest pid that Linux gives.
+const ENDED: u32 = 1 << 30;
+
+#[test]
+fn own_functions_have_names_and_nothing_is_dropped() {
+    let (here, pid) = (here(), std::process::id());
+    let user = BTreeMap::from([(pid, BTreeSet::from([here, 1])), (ENDED, BTreeSet::from([here]))]);
+    let addresses = Addresses { user, ..Addresses::default() };
+    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses);
+    assert!(names.user(pid, here)[0].ends_with("::findable"), "{:?}", names.user(pid, here));
+    assert_eq!(names.user(pid, 1), [UNKNOWN]);
+    assert_eq!(names.user(ENDED, here), [UNKNOWN]);
+    assert!(names.user(pid, 2).is_empty(), "was not asked for");
+    assert!(names.place(pid, here).unwrap().address.is_some() && names.place(pid, 1).is_none());
+    // The one that cannot live; what has no code in ours says nothing of us.
+    let [missing] = names.missing.as_slice() else { panic!("{:?}", names.missing) };
+    assert_eq!((missing.part.as_deref(), missing.reason.as_str()), (Some("user-symbols"), "ended"));
+    assert!(
+        missing.why.starts_with("1 process ended before its memory maps could be read: "),
+        "{}",
+        missing.why
+    );
+    assert_eq!(missing.remedy, None);
+}
+
+/// What was kept names the frames of a process that has ended.
+#[test]
+fn a_process_that_has_ended_is_named_by_its_files() {
+    let here = here();
+    let user = BTreeMap::from([(ENDED, BTreeSet::from([here, 1]))]);
+    let mut addresses = Addresses { user, ..Addresses::default() };
+    addresses.maps.insert(ENDED, &fs::read("/proc/self/maps").unwrap());
+    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses);
+    assert!(names.user(ENDED, here)[0].contains("findable"), "{names:?}");
+    assert_eq!(names.user(ENDED, 1), [UNKNOWN]);
+    assert_eq!(names.missing, [], "its maps are known, and nothing is there");
+    addresses.maps.lose(3);
+    let missing = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses).missing;
+    assert!(
+        matches!(&missing[..], [one] if one.reason == "lost" && one.why.starts_with("3 of")),
+        "{missing:?}"
+    );
+
+    // Another file under the same path: its symbols would be lies.
+    let line = format!("{here:x}-{:x} r-xp 00002000 fe:01 1  /proc/self/exe\n", here + 16);
+    addresses.maps = Mapped::default();
+    addresses.maps.insert(ENDED, line.as_bytes());
+    assert_eq!(
+        Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses).user(ENDED, here),
+        ["[exe]+0x2000"]
+    );
+
+    // And two programs one after the other, both with code there.
+    addresses.maps.insert(ENDED, line.replace("exe", "other").as_bytes());
+    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses);
+    assert_eq!(names.user(ENDED, here), [UNKNOWN]);
+    assert_eq!(names.missing[0].reason, "ambiguous");
+}
+
+#[test]
+fn a_place_is_named_again_by_its_build_id() {
+    let (here, pid) = (here(), std::process::id());
+    let user = BTreeMap::from([(pid, BTreeSet::from([here]))]);
+    let symbolizer = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy")));
+    let names = symbolizer.names(&Addresses { user, ..Addresses::default() });
+    let place = names.place(pid, here).unwrap().clone();
+    let strange = Place { build_id: BuildId::new(&[7; 20]), ..place.clone() };
+    let nameless = Place { build_id: None, ..place.clone() };
+    let absent = Place { file: "/nowhere/at/all".into(), ..place.clone() };
+    // Behind all that any file has.
+    let empty = Place { offset: 1 << 50, address: Some(1 << 50), ..place.clone() };
+    let (again, missing) = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).name_places(&[
+        strange,
+        place.clone(),
+        nameless,
+        absent,
+        empty,
+    ]);
+    assert_eq!([&again[0], &again[2], &again[3]], [&Named::Absent; 3]);
+    assert_eq!(missing, []);
+    if place.build_id.is_some() {
+        assert_eq!(again[1], Named::As(Arc::clone(&names.user[&(pid, here)])));
+        assert_eq!(again[4], Named::Nameless);
+        // By its offset alone as well.
+        let (by_offset, _) = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy")))
+            .name_places(&[Place { address: None, ..place }]);
+        assert_eq!(by_offset[0], again[1]);
+    }
+}
+
+/// The vdso has names, in a process of which only its mappings were kept, too.
+#[test]
+fn the_vdso_has_names() {
+    let maps = fs::read("/proc/self/maps").unwrap();
+    let mappings = biopsy::host::mapped::mappings(&maps);
+    let Some(vdso) = mappings.iter().find(|m| &*m.path == b"[vdso]") else {
+        println!("skipped: this machine has none");
+        return;
+    };
+    let user = BTreeMap::from([(ENDED, (vdso.start..vdso.end).step_by(16).collect())]);
+    let mut addresses = Addresses { user, ..Addresses::default() };
+    addresses.maps.insert(ENDED, &maps);
+    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses);
+    assert!(names.user.values().any(|n| n[0].contains("clock_gettime")));
+    assert!(names.user.values().all(|n| n[0] != UNKNOWN));
+}
+
 /// How long a hundred thousand places take, and what memory: `cargo test --release --test symbols -- --ignored
 /// --nocapture speed`. The files are this test and the largest programs of the machine that has built it.
 #[test]
@@ -589,7 +755,7 @@ fn speed() {
         (0..processes).for_each(|i| mapped.insert(pid + i, lines.as_bytes()));
         let user = (0..processes).map(|i| (pid + i, addresses.clone())).collect();
         let wanted = Addresses { user, maps: mapped, ..Addresses::default() };
-        let symbolizer = Symbolizer::new();
+        let symbolizer = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy")));
         let begin = Instant::now();
         let names = symbolizer.names(&wanted);
         let first = begin.elapsed();
