@@ -318,7 +318,7 @@ fn swap_is_seen_by_its_disk_and_by_its_partition() {
     let path = std::ffi::CString::new(disk.part(1).as_os_str().as_bytes()).unwrap();
     // SAFETY: the path is a C string.
     if unsafe { libc::swapon(path.as_ptr(), 0) } != 0 {
-        return skipped(&format!("no swap here: {}", std::io::Error::last_os_error()));
+        return skipped(format_args!("no swap here: {}", std::io::Error::last_os_error()));
     }
     let part = format!("{}p1", disk.name);
     let outcomes = [

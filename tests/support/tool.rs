@@ -6,11 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
-/// Longer than anything here takes, even on a busy machine.
+use super::patience::Patience;
+
+/// Longer than anything here takes on a quiet machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn binary() -> &'static str {
@@ -86,12 +88,12 @@ pub fn finish(mut child: Child) -> Output {
     };
     let stdout = read(child.stdout.take().map(|s| Box::new(s) as _));
     let stderr = read(child.stderr.take().map(|s| Box::new(s) as _));
-    let begin = Instant::now();
+    let patience = Patience::new(PATIENCE);
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if begin.elapsed() > PATIENCE {
+        if patience.is_over() {
             child.kill().unwrap();
             panic!("it does not end");
         }

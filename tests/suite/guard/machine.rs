@@ -90,7 +90,7 @@ impl Disk {
                 Some(disk)
             }
             Err(error) => {
-                skipped(&format!("no loop device can be made here: {error}"));
+                skipped(format_args!("no loop device can be made here: {error}"));
                 None
             }
         }
