@@ -96,9 +96,9 @@ fn virtio() -> Case {
                 programs: vec![program("rq_issue", ios, 12_415_194), program("rq_complete", ios, 10_882_454)],
             },
             missing: [
-                ("submit", "operations are not joined to their I/Os in this version"),
+                ("submit", "this kernel has no event that names the io_uring request which is submitted"),
                 ("complete", "the driver has no event where the host reaps the completion"),
-                ("reap", "operations are not joined to their I/Os in this version"),
+                ("reap", "this kernel has no event that names the io_uring request which is submitted"),
             ]
                 .map(|(stage, why)| Missing {
                     device: Some("vda".into()),

@@ -398,7 +398,7 @@ fn places_are_named_again_from_the_file_with_their_build_id() {
     assert_eq!(named[0], Named::Absent, "another build at the same path");
 }
 
-/// Two hundred processes of one program: one look into its file.
+/// Fifty processes of one program: its file is read once.
 #[test]
 fn many_processes_of_one_program_share_their_names() {
     let folder = Folder::new("many");

@@ -48,7 +48,7 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
     let Some(counted) = Counted::new(begins) else { return };
     let host = Host::read(Path::new("/")).unwrap();
     let options = Options { devices: vec![disk.name.clone()], functions: true, cost: true };
-    // a to d as in design.md: before and after attaching, before and after detaching.
+    // The event's own count, from a to d: before and after attaching, before and after detaching.
     let a = counted.hits();
     let mut probe = PagecacheProbe::attach(&host, Path::new("/"), &options, None).unwrap();
     let samples = StacksProbe::attach(499).unwrap();
