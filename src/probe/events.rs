@@ -41,9 +41,6 @@ const MOST_BYTES: u32 = 8 << 20;
 const ALL_BYTES: u64 = 64 << 20;
 const LEAST_BYTES: u32 = 4096;
 
-/// Facts of operations, one per place of the tables of operations and of callers.
-const FACTS: u32 = 1 << 15;
-
 /// Between two looks at the rings, which hold many times what comes meanwhile.
 const NAP: Duration = Duration::from_millis(5);
 /// Records that are taken at one look, of all rings together.
@@ -84,7 +81,9 @@ pub fn prepare(open: &mut OpenLatencySkel<'_>, options: &EventOptions, cpus: u32
     let maps = &mut open.maps;
     maps.event_rings.set_max_entries(cpus)?;
     maps.emitters.set_max_entries(cpus)?;
-    maps.operation_facts.set_max_entries(FACTS)?;
+    // One for each place of these tables.
+    let places = maps.operations.max_entries() + maps.callers.max_entries();
+    maps.operation_facts.set_max_entries(places)?;
     let config = &mut maps.rodata_data.as_mut().context("the object has read-only data")?.config;
     config.want_events = 1;
     config.event_ops = options.ops;

@@ -122,6 +122,53 @@ pub fn is_usual() -> bool {
     btf::file().is_none() && libbpf::has_swap()
 }
 
+/// The number that a header of `bpf/` defines, as `#define NAME 14`. Macros are not in the BTF of the objects.
+pub const fn header_number(header: &str, name: &str) -> u32 {
+    const DEFINE: &[u8] = b"#define ";
+    let (header, name) = (header.as_bytes(), name.as_bytes());
+    let mut line = 0;
+    while line < header.len() {
+        let mut at = after(header, line, DEFINE);
+        if at > line {
+            let rest = after(header, at, name);
+            if rest > at && (header[rest] == b' ' || header[rest] == b'\t') {
+                at = rest;
+                while header[at] == b' ' || header[at] == b'\t' {
+                    at += 1;
+                }
+                let mut number = 0;
+                while header[at].is_ascii_digit() {
+                    number = number * 10 + (header[at] - b'0') as u32;
+                    at += 1;
+                }
+                assert!(header[at] == b'\n' && header[at - 1].is_ascii_digit(), "not a plain decimal number");
+                return number;
+            }
+        }
+        while line < header.len() && header[line] != b'\n' {
+            line += 1;
+        }
+        line += 1;
+    }
+    panic!("the header does not define it")
+}
+
+/// The place behind `word` where the text at `at` begins with it; else `at`.
+const fn after(text: &[u8], at: usize, word: &[u8]) -> usize {
+    let mut n = 0;
+    while n < word.len() {
+        if at + n >= text.len() || text[at + n] != word[n] {
+            return at;
+        }
+        n += 1;
+    }
+    at + n
+}
+
+const _: () = assert!(
+    crate::wire::MAX_DEVICES == header_number(include_str!("../../bpf/owner.h"), "MAX_DEVICES") as usize
+);
+
 /// Compares a mirror with the type that clang saw: size, and offset of each named field.
 macro_rules! same_layout {
     ($rust:ty, $clang:ty: $($field:ident)+) => {
@@ -214,3 +261,19 @@ same_layout!(WireWaiter, blocked::types::wire_waiter: all bare);
 same_layout!(WireWaitProcess, blocked::types::wire_wait_process: pid comm);
 same_layout!(WireSleeper, blocked::types::wire_sleeper: began run_delay ran all flags process);
 same_layout!(WireAsleep, blocked::types::wire_asleep: key took ip sp bp switches tid);
+
+#[cfg(test)]
+mod tests {
+    use super::header_number;
+
+    #[test]
+    fn numbers_of_a_header() {
+        let header =
+            "/* #define BITS 1 */\n#define BITS_MORE 2\n#define BITS\t   14\n#define LAST (1 << 3)\n";
+        assert_eq!(header_number(header, "BITS"), 14);
+        assert_eq!(header_number(header, "BITS_MORE"), 2);
+        for name in ["LAST", "NONE", "BIT"] {
+            assert!(std::panic::catch_unwind(|| header_number(header, name)).is_err(), "{name}");
+        }
+    }
+}

@@ -17,11 +17,11 @@ use super::submits;
 use super::wanted::Wanted;
 use crate::wire::generator::GENERATOR_PLACES;
 
-/// `1 << STACK_BITS` of `bpf/parts.h`.
-const STACK_OWNERS: u32 = 1 << 14;
+/// Places of the map `stack_owners`: the programs hash into as many.
+const STACK_OWNERS: u32 = 1 << skel::header_number(include_str!("../../../bpf/parts.h"), "STACK_BITS");
 
-/// `1 << IOCB_BITS` of `bpf/iocbs.h`.
-const IOCBS: u32 = 1 << 13;
+/// Places of the map `iocbs`, likewise.
+const IOCBS: u32 = 1 << skel::header_number(include_str!("../../../bpf/iocbs.h"), "IOCB_BITS");
 
 /// Sizes the maps, tells the programs what to do, and loads those of them that are wanted.
 pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut Wanted) -> Result<LatencySkel<'static>> {
