@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Life of a request: queue, device, complete; and of the operations that it serves (operations.h).
+ * Measures the stages of each request: queue, device, complete. operations.h adds those of the
+ * operations that it serves.
  *
- *   block_bio_queue    queue begins: the bio enters the block layer (stamp kept by bio pointer)
- *   block_bio_complete the whole time of a bio of a device without requests ends (bio_ios.h)
- *   block_rq_issue     queue ends, device begins: the driver takes the request
- *   nvme_sq            device ends, complete begins: the driver reaps the completion entry (NVMe
- * only) block_rq_complete  the last stage ends, the I/O is counted
+ *   block_bio_queue     queue begins: the bio enters the block layer; its stamp is kept by address
+ *   block_bio_complete  a bio of a device without requests ends, see bio_ios.h
+ *   block_rq_issue      queue ends, device begins: the driver takes the request
+ *   nvme_sq             device ends, complete begins: the driver reaps the entry, NVMe only
+ *   block_rq_complete   the last stage ends, the I/O is counted
  *
- * Per I/O: one clock read per event, no hash map, no write to a cache line that other CPUs write
- * on a device with one row per CPU. An I/O is counted where the kernel's own counters count it
- * ("rule B"): at the completion that covers all that is left of the request.
+ * Each event reads the clock once. There is no hash map, and on a device with one row per CPU no
+ * write to a cache line that other CPUs write. An I/O is counted where the kernel counts it: at the
+ * completion that covers the rest of the request.
  */
 #include "kernel.h"
 #include "compat.h"

@@ -5,8 +5,8 @@
  *   contention_begin   a task, or an interrupt on top of it, found the lock taken (since 5.19)
  *   contention_end     it has the lock, or gave up
  *   contended_release  who had a lock that others sleep for lets it go (since 7.2)
- *   slow path          of spinlocks, by kprobes: in place of all where the kernel has none of them;
- * beside them it counts the first waiter, who spins on the pending bit without an event
+ *   slow path          of spinlocks, by kprobes: instead of the events above where there are none;
+ *                      else for the first waiter, which spins on the pending bit without an event
  *
  * Who spins is not preempted, so that its begin waits on its CPU: several deep, as interrupts come
  * on top, and two for each, as the slow path of a rwlock takes a spinlock. Who sleeps has its begin

@@ -8,8 +8,9 @@
  *   mm_vmscan_node_reclaim_begin/end               of one node (vm.zone_reclaim_mode)
  *   mm_vmscan_kswapd_wake/sleep                    the kernel's thread of a node
  *   mm_vmscan_balance_pgdat_begin/end              what it does between them (7.x)
- *   mm_vmscan_lru_isolate, lru_shrink_inactive     a batch of pages is taken from a list, and what
- * became of it mm_vmscan_throttled                            reclaim sleeps (5.16)
+ *   mm_vmscan_lru_isolate                          a batch of pages is taken from a list
+ *   mm_vmscan_lru_shrink_inactive                  what became of the batch
+ *   mm_vmscan_throttled                            reclaim sleeps (5.16)
  *   page_cache_ra_unbounded/order                  pages are read ahead (6.16)
  *   mm_filemap_get_pages/fault/map_pages           pages of files are wanted (6.12)
  *

@@ -30,7 +30,7 @@ pub const STAGES: usize = 3;
 pub const OPS: usize = 8;
 /// The operations that have a row per shard; the others have one row per device.
 pub const OPS_SHARDED: usize = 2;
-/// `MAX_DEVICES` of `bpf/latency.bpf.c`.
+/// `MAX_DEVICES` of `bpf/owner.h`.
 pub const MAX_DEVICES: usize = 256;
 /// Several CPUs add to one row.
 pub const SHARED_ROWS: u32 = 1;

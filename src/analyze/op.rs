@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Class of a block-layer request. The order is that of `enum biopsy_op` in `bpf/wire.h`.
+/// Class of a block-layer request. The order is that of `enum wire_op` in `bpf/wire.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
