@@ -6,12 +6,14 @@
 //! Without programs (plain `cargo test`) nothing runs.
 
 #[path = "support/patience.rs"]
+#[allow(dead_code, reason = "the test programs use the rest")]
 mod patience;
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
@@ -58,6 +60,18 @@ enum Outcome {
     Failed(String),
 }
 
+/// SIGINTs and SIGTERMs so far. After the first one the running tests end by themselves, since a test that is killed
+/// leaves its loop devices behind, and no other one begins. The second one kills them.
+static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn interrupt(_signal: libc::c_int) {
+    INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+}
+
+fn interrupts() -> u32 {
+    INTERRUPTS.load(Ordering::Relaxed)
+}
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let split = words.iter().position(|word| word == "--").unwrap_or(words.len());
@@ -74,6 +88,10 @@ fn main() -> ExitCode {
         show_output: arguments.nocapture,
         ended: Mutex::default(),
     });
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the handler only adds to an atomic.
+        unsafe { libc::signal(signal, interrupt as *const () as libc::sighandler_t) };
+    }
     fs::create_dir_all(&run.folder).expect("the target folder can be written");
     let mut trials: Vec<Trial> = programs.into_iter().flat_map(|program| trials(&run, program)).collect();
     // A test that waits for its turn to run alone must not keep the others waiting.
@@ -82,6 +100,9 @@ fn main() -> ExitCode {
     let _kept = fs::remove_dir_all(&run.folder);
     if arguments.list {
         return ExitCode::SUCCESS;
+    }
+    if interrupts() > 0 {
+        return ExitCode::from(130);
     }
     let retried = run.summary();
     println!(
@@ -130,8 +151,11 @@ impl Run {
             }
             begin = Instant::now();
             loop {
+                if interrupts() > 0 {
+                    return Err("interrupted".into());
+                }
                 match self.once(name, program, test) {
-                    Outcome::Failed(why) if attempt < ATTEMPTS => {
+                    Outcome::Failed(why) if attempt < ATTEMPTS && interrupts() == 0 => {
                         println!("retry: {name}, attempt {attempt} of {ATTEMPTS} failed:\n{why}");
                         attempt += 1;
                     }
@@ -206,7 +230,7 @@ fn run_once(
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        if patience.is_over() {
+        if patience.is_over() || interrupts() > 1 {
             // SAFETY: takes numbers; the group is the child's, which was not waited for.
             unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
             child.wait()?;

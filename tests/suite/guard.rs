@@ -18,6 +18,7 @@ use biopsy::refusal::Refusal;
 mod files;
 mod holder;
 mod machine;
+use crate::support::patience::Patience;
 use crate::support::skip::skipped;
 use holder::{Holder, said};
 use machine::{Disk, Folder, MIB, View, alone, is_root};
@@ -296,9 +297,9 @@ fn a_mounted_file_system_is_seen_in_every_namespace() {
 /// What the kernel does a moment later.
 #[track_caller]
 fn patient(attempt: impl Fn() -> Result<(), Refusal>) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let patience = Patience::new(Duration::from_secs(10));
     while let Err(refusal) = attempt() {
-        assert!(Instant::now() < end, "{refusal}");
+        assert!(!patience.is_over(), "{refusal}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -1,6 +1,7 @@
 //! How long a test waits for something that takes as long as the machine lets it.
 
 use std::fs;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Of the time in which a task of this machine waited for a CPU or for a disk, this part does not count: a test beside
@@ -27,6 +28,16 @@ impl Patience {
             let excused = stalled().saturating_sub(self.stalled).min(elapsed);
             elapsed - excused.mul_f64(EXCUSED) > self.limit
         }
+    }
+}
+
+/// Waits until `there` is true.
+#[track_caller]
+pub fn wait_for(what: &str, limit: Duration, mut there: impl FnMut() -> bool) {
+    let patience = Patience::new(limit);
+    while !there() {
+        assert!(!patience.is_over(), "waited for {what}");
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -13,7 +13,7 @@ use crate::support::skip::skipped;
 pub struct Group(PathBuf);
 
 impl Group {
-    /// None, with a line that says so, where this machine has none to make.
+    /// None, and the test is skipped, where this machine has none to make.
     pub fn new(name: &str) -> Option<Self> {
         Self::of("blkio", name)
     }
@@ -59,7 +59,7 @@ impl Group {
         format!("/{}", self.0.strip_prefix(&hierarchy.point).unwrap().display())
     }
 
-    /// Lets those in it read so often per second from a disk. False, with a line that says so, where only v1 has
+    /// Lets those in it read so often per second from a disk. False, and the test is skipped, where only v1 has
     /// such a file and this is not v1.
     pub fn limit_reads(&self, disk: &Disk, per_second: u32) -> bool {
         let number = std::fs::read_to_string(format!("/sys/block/{}/dev", disk.name)).unwrap();

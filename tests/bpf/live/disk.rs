@@ -63,7 +63,7 @@ impl Stat {
 }
 
 impl Disk {
-    /// None, with a line that says so, where this machine cannot have one or cannot trace it.
+    /// None, and the test is skipped, where this machine cannot have one or cannot trace it.
     pub fn new(mib: u64) -> Option<Self> {
         if !tool::is_root() {
             skipped("a loop device needs root");

@@ -14,7 +14,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// `event` as in `vmscan/mm_vmscan_memcg_reclaim_begin`. None, with a line that says so, where this machine has
+    /// `event` as in `vmscan/mm_vmscan_memcg_reclaim_begin`. None, and the test is skipped, where this machine has
     /// none.
     pub fn new(event: &str) -> Option<Self> {
         let name = format!("biopsy-test-{}", std::process::id());

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::ATTEMPTS;
 use super::disk::{Disk, Stat};
+use crate::support::patience::Patience;
 use crate::support::tool;
 
 /// A view and the kernel's counters of its own disks around it.
@@ -287,11 +288,11 @@ pub fn attached(child: &Child) {
 
 /// The same of a view that has so many programs at least.
 pub fn attached_with(child: &Child, programs: usize) {
-    let begin = std::time::Instant::now();
-    let (mut links, mut since) = (0, begin);
+    let patience = Patience::new(std::time::Duration::from_secs(20));
+    let (mut links, mut since) = (0, std::time::Instant::now());
     while links < programs || since.elapsed().as_millis() < 200 {
-        if begin.elapsed().as_secs() >= 20 {
-            // Nobody else would end it: what a failed test leaves attached costs all that come after.
+        if patience.is_over() {
+            // Only this test can end it: what a failed test leaves attached costs all that come after.
             tool::signal(child, libc::SIGKILL);
             panic!("it does not attach");
         }

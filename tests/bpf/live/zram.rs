@@ -20,7 +20,7 @@ pub struct Zram {
 }
 
 impl Zram {
-    /// None, with a line that says so, where this machine cannot have one or cannot trace it.
+    /// None, and the test is skipped, where this machine cannot have one or cannot trace it.
     pub fn new(mib: u64) -> Option<Self> {
         let made = match tool::no_tracing() {
             _ if !tool::is_root() => Err("a zram device needs root".to_string()),

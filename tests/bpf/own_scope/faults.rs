@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::live::disk::Disk;
 use crate::live::view::{attached, brief, during, ids, number};
+use crate::support::patience::wait_for;
 use crate::support::scratch::Scratch;
 use crate::support::skip::skipped;
 use crate::support::tool::{binary, biopsy, finish, one_error, signal};
@@ -53,16 +54,12 @@ fn tracer(disk: &Disk, words: &[&str]) -> (Child, Vec<(&'static str, String)>) {
 /// None of these is in the kernel any more; it frees them in a worker.
 #[track_caller]
 fn gone(held: &[(&str, String)]) {
-    let begin = Instant::now();
     for (kind, id) in held {
-        let there = || {
+        let gone = || {
             let shown = Command::new("bpftool").args([kind, "show", "id", id]).output().unwrap();
-            shown.status.success()
+            !shown.status.success()
         };
-        while there() {
-            assert!(begin.elapsed() < Duration::from_secs(10), "{kind} {id} is still there");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for(&format!("the kernel to free {kind} {id}"), Duration::from_secs(10), gone);
     }
 }
 

@@ -4,10 +4,11 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::live::disk::Disk;
 use crate::live::view::number;
+use crate::support::patience::wait_for;
 use crate::support::tool::{
     biopsy, finish, forget_copy, is_root, object, quiet, refused, run, without_rights,
 };
@@ -42,12 +43,8 @@ impl Children {
     }
 
     fn until(&self, ready: impl Fn(u32) -> bool) {
-        let begin = Instant::now();
         for child in &self.0 {
-            while !ready(child.id()) {
-                assert!(begin.elapsed() < Duration::from_secs(20), "a child does not become what it is for");
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            wait_for("a child to be ready", Duration::from_secs(20), || ready(child.id()));
         }
     }
 

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::process::Child;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::support::patience;
 
 pub fn signal(child: &Child, signal: libc::c_int) {
     // SAFETY: the child was started here and not waited for, so that its id is its own.
@@ -12,12 +13,8 @@ pub fn signal(child: &Child, signal: libc::c_int) {
 
 /// Waits up to a minute for it.
 #[track_caller]
-pub fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !there() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "waited for {what}");
-        sleep(Duration::from_millis(5));
-    }
+pub fn wait_for(what: &str, there: impl FnMut() -> bool) {
+    patience::wait_for(what, Duration::from_secs(60), there);
 }
 
 /// Waits until it has handed its first bytes to a disk: a busy machine may take long to start it.

@@ -68,7 +68,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// None, with a line that says so, where there can be none.
+    /// None, and the test is skipped, where there can be none.
     pub fn new() -> Option<Self> {
         Self::partitioned(&[])
     }
