@@ -5,12 +5,13 @@ BIOPSY := target/x86_64-unknown-linux-gnu/release/biopsy
 # Root's work for whoever is not root.
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help demo demo-vm build test lint vmtest bench clean
+.PHONY: help demo demo-vm build quick test lint vmtest bench clean
 
 help:
 	@echo "make demo     measure this machine's disk, end in a verdict and report.html"
 	@echo "make demo-vm  the same inside a virtual machine with an emulated NVMe drive"
 	@echo "make build    $(BIOPSY), one static file"
+	@echo "make quick    lint and unit tests, for the work in between"
 	@echo "make test     all tests; make lint and make vmtest are parts of it"
 	@echo "make bench    what the probes cost, and the pictures"
 	@echo "make clean    remove what was built (fetched kernels stay in the cache)"
@@ -33,6 +34,9 @@ demo-vm: build
 	@setup/qemu
 	@setup/kernels 6.12
 	@vmtest/demo 6.12
+
+quick:
+	@tests/run lint unit
 
 test:
 	@tests/run

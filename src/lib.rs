@@ -1,6 +1,6 @@
 //! biopsy takes a sample of live block I/O and says what is wrong with it.
 //!
-//! The rooms, and which may use which (a test, `tests/layers.rs`, holds the arrows):
+//! The rooms, and which may use which (a test, `tests/suite/layers.rs`, holds the arrows):
 //!
 //! ```text
 //!  tools ----> everything below

@@ -1,16 +1,16 @@
 # timeout: 400
-# What may be written, tried on a machine of its own: the tests of tests/guard.rs, with layers, swap, mounts
+# What may be written, tried on a machine of its own: the tests of tests/suite/guard.rs, with layers, swap, mounts
 # and an NVMe drive that no other machine would lend them.
 . /guest/lib.sh
 
-[ -x /bin/guard ] || fail "no test binary in the guest: cargo test --no-run --test guard"
+[ -x /bin/suite ] || fail "no test program in the guest: cargo test --no-run --test suite"
 modprobe loop max_loop=4
 modprobe dm_mod
 modprobe crc32c_generic || true
 modprobe ext4
 mkdir -p /dev/shm
 mount -t tmpfs tmpfs /dev/shm
-BIOPSY_VM=1 /bin/guard --nocapture --test-threads=1 >tests 2>&1 || true
+BIOPSY_VM=1 /bin/suite --nocapture --test-threads=1 guard:: >tests 2>&1 || true
 
 # The same drive behind a multipath head, whose path below is hidden.
 modprobe -r nvme
@@ -19,6 +19,6 @@ modprobe nvme_core multipath=Y
 modprobe nvme
 wait_for [ -b /dev/nvme0n1 ]
 ls /sys/block >disks
-BIOPSY_VM=1 /bin/guard --nocapture --exact a_namespace_and_its_generic_device_are_one >multipath 2>&1 || true
+BIOPSY_VM=1 /bin/suite --nocapture --exact guard::a_namespace_and_its_generic_device_are_one >multipath 2>&1 || true
 nvme_driver
 umount /dev/shm

@@ -1,0 +1,339 @@
+//! `biopsy latency` on disks of our own, and what it said about one of them.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Output};
+
+use biopsy::analyze::invariants::sums;
+use biopsy::analyze::latency::{DeviceLatency, OpLatency};
+use biopsy::analyze::op::Op;
+use biopsy::analyze::operations::{NotCovered, OperationLatency, TotalClass};
+use biopsy::analyze::queues::QueueLatency;
+use biopsy::analyze::stage::Stage;
+use biopsy::hist::{self, Histogram};
+use serde_json::Value;
+
+use super::ATTEMPTS;
+use super::disk::{Disk, Stat};
+use crate::support::patience::Patience;
+use crate::support::tool;
+
+/// A view and the kernel's counters of its own disks around it.
+pub struct View {
+    pub json: Value,
+    pub output: Output,
+    stats: Vec<(String, Stat)>,
+}
+
+/// Runs it while `command` does, on these disks.
+///
+/// On some virtual machines the kernel now and then completes a softirq's batch of requests without
+/// running the program on `block_rq_complete`, and counts no miss. That loss must be in the books to
+/// the last I/O; then the measurement is made again.
+#[track_caller]
+pub fn during(disks: &[&Disk], options: &[&str], command: &[&str]) -> View {
+    let mut words = vec!["latency", "--json"];
+    disks.iter().for_each(|disk| words.extend(["-d", disk.name.as_str()]));
+    words.extend(options);
+    if !command.is_empty() {
+        words.push("--");
+        words.extend(command);
+    }
+    for _ in 1..ATTEMPTS {
+        let view = once(disks, &words);
+        let unseen = number(&view.json["lost"]["probes"]["latency"]["unseen_completion"]);
+        if command.is_empty() || unseen == 0 {
+            return view;
+        }
+        println!("again: the kernel kept {unseen} completions to itself");
+        // One whose issue was not seen either (a test may drop issues) is known to the kernel only.
+        let uncounted = number(&view.json["lost"]["probes"]["latency"]["uncounted"]);
+        assert!(uncounted <= unseen, "{uncounted} I/Os left no trace");
+        for disk in disks.iter().filter(|disk| disk.setting("iostats") == "1") {
+            let device = view.device(disk);
+            // With a filter the kernel's counter has what others did as well.
+            if device["kernel_ios_min"].is_null() {
+                continue;
+            }
+            let seen = number(&device["ios"]) + number(&device["lost_ios"]);
+            let ios = view.stat(disk).ios();
+            assert!((seen..=seen + uncounted).contains(&ios), "{ios}: {}", brief(device));
+        }
+    }
+    once(disks, &words)
+}
+
+/// Runs it while this process does the work itself.
+#[track_caller]
+pub fn during_work(disk: &Disk, work: impl Fn()) -> View {
+    during_work_with(disk, &[], work)
+}
+
+/// The same with more options.
+#[track_caller]
+pub fn during_work_with(disk: &Disk, options: &[&str], work: impl Fn()) -> View {
+    for attempt in 1.. {
+        let before = disk.stat();
+        let child = tool::biopsy(&[&["latency", "--json", "-d", &disk.name], options].concat())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        attached(&child);
+        work();
+        tool::signal(&child, libc::SIGINT);
+        let output = tool::finish(child);
+        let stats = vec![(disk.name.clone(), disk.stat().since(before))];
+        let view = View { json: tool::object(&output, "biopsy.latency/1"), output, stats };
+        let unseen = number(&view.json["lost"]["probes"]["latency"]["unseen_completion"]);
+        if unseen == 0 || attempt == ATTEMPTS {
+            return view;
+        }
+        println!("again: the kernel kept {unseen} completions to itself");
+    }
+    unreachable!("it returns at the last attempt")
+}
+
+#[track_caller]
+fn once(disks: &[&Disk], words: &[&str]) -> View {
+    let before: Vec<Stat> = disks.iter().map(|disk| disk.stat()).collect();
+    let output = tool::run(words);
+    let stats = disks.iter().zip(before).map(|(d, then)| (d.name.clone(), d.stat().since(then))).collect();
+    View { json: tool::object(&output, "biopsy.latency/1"), output, stats }
+}
+
+/// A shell's command line.
+#[track_caller]
+pub fn during_script(disks: &[&Disk], options: &[&str], script: &str) -> View {
+    during(disks, options, &["sh", "-ec", script])
+}
+
+impl View {
+    pub fn device(&self, disk: &Disk) -> &Value {
+        device(&self.json, disk)
+    }
+
+    /// What the kernel counted on the disk from before the view until after it.
+    pub fn stat(&self, disk: &Disk) -> Stat {
+        self.stats.iter().find(|(name, _)| *name == disk.name).unwrap().1
+    }
+
+    /// Every I/O lay inside the window, so that all counts are equal: seen, lost and the kernel's, as a
+    /// sum and class by class. The device's row.
+    #[track_caller]
+    pub fn exact(&self, disk: &Disk) -> &Value {
+        assert_eq!(self.json["lost"]["ios"], 0, "{}", self.json["lost"]);
+        assert_eq!(self.output.status.code(), Some(0), "{}", tool::stderr(&self.output));
+        assert_eq!(self.json["command_status"].as_u64().unwrap_or(0), 0, "{}", tool::stderr(&self.output));
+        let (device, stat) = (self.device(disk), self.stat(disk));
+        assert_eq!(device["kernel_check"], "ok", "{}", brief(device));
+        assert_eq!(number(&device["ios"]), stat.ios(), "{stat:?} {}", brief(device));
+        let classes = [
+            ("read", stat.reads),
+            ("write", stat.writes),
+            ("discard", stat.discards),
+            ("flush", stat.flushes),
+        ];
+        for (class, counted) in classes {
+            let of_class = &device["kernel_ios"][class];
+            for key in ["min", "max", "seen"] {
+                assert_eq!(number(&of_class[key]), counted, "{key} of {class}: {stat:?} {}", brief(device));
+            }
+        }
+        holds(device);
+        every_bio_was_seen(&self.json);
+        device
+    }
+}
+
+/// Seen and lost lie between the kernel's bounds.
+#[track_caller]
+pub fn within_bounds(device: &Value) {
+    let seen = number(&device["ios"]) + number(&device["lost_ios"]);
+    let bounds = number(&device["kernel_ios_min"])..=number(&device["kernel_ios_max"]);
+    assert!(bounds.contains(&seen), "{seen} is not in {bounds:?}: {}", brief(device));
+}
+
+/// What must hold of every measurement, of a device's row as it was printed; and every time is one.
+#[track_caller]
+pub fn holds(row: &Value) {
+    let device = decoded(row);
+    let broken = |why: String| panic!("{why}: {}", brief(row));
+    sums::counts_agree(&device).unwrap_or_else(broken);
+    for (op, all) in device.ops.iter().filter_map(|(op, of)| Some((op, of.operations.as_ref()?))) {
+        sums::add_up(all).unwrap_or_else(|why| broken(format!("{}: {why}", op.name())));
+    }
+    let operations = device.ops.values().filter_map(|of| of.operations.as_ref()).map(|all| all.operations);
+    assert_eq!(operations.sum::<u64>(), device.operations.unwrap_or(0), "{}", brief(row));
+    for (stage, hist) in device.ops.values().flat_map(|op| &op.request_stages) {
+        // Nothing here runs for longer: a stamp of another request would.
+        assert!(hist.max().is_none_or(|max| max < 20_000_000_000), "{}: {}", stage.name(), brief(row));
+    }
+}
+
+/// A device's row back from JSON, as far as the invariants look at it.
+fn decoded(row: &Value) -> DeviceLatency {
+    DeviceLatency {
+        ios: number(&row["ios"]),
+        bytes: number(&row["bytes"]),
+        operations: row["operations"].as_u64(),
+        bio_based: row["bio_based"] == true,
+        ops: Op::ALL
+            .into_iter()
+            .filter_map(|op| Some((op, decoded_op(row["ops"].get(op.name())?))))
+            .collect(),
+        queues: row["queues"].as_array().unwrap().iter().map(decoded_queue).collect(),
+        ..DeviceLatency::default()
+    }
+}
+
+fn decoded_op(row: &Value) -> OpLatency {
+    let operations = row.get("operations").map(|operations| OperationLatency {
+        cover: 0,
+        operations: number(operations),
+        stages: decoded_stages(&row["stages"]),
+        total: decoded_times(&row["total"]),
+        by_total: row["by_total"].as_array().unwrap().iter().map(decoded_class).collect(),
+        not_covered: NotCovered::ALL
+            .into_iter()
+            .filter_map(|why| Some((why, row["not_covered"].get(why.name())?.as_u64()?)))
+            .collect(),
+        ..OperationLatency::default()
+    });
+    OpLatency {
+        ios: number(&row["ios"]),
+        bytes: number(&row["bytes"]),
+        request_stages: decoded_stages(&row["request_stages"]),
+        bio: row.get("bio").map(decoded_times),
+        unowned: row["ios_without_operation"].as_u64(),
+        unowned_stages: row.get("request_stages_without_operation").map(decoded_stages).unwrap_or_default(),
+        unowned_bio: row.get("bio_without_operation").map(decoded_times),
+        operations,
+        ..OpLatency::default()
+    }
+}
+
+fn decoded_class(class: &Value) -> TotalClass {
+    let sums = |stage: Stage| Some((stage, class[3].get(stage.name())?.as_u64()?));
+    TotalClass {
+        lower_ns: number(&class[0]),
+        upper_ns: number(&class[1]),
+        operations: number(&class[2]),
+        sums_ns: Stage::ALL.into_iter().filter_map(sums).collect(),
+    }
+}
+
+fn decoded_queue(row: &Value) -> QueueLatency {
+    QueueLatency {
+        ios: number(&row["ios"]),
+        request_stages: decoded_stages(&row["request_stages"]),
+        ..QueueLatency::default()
+    }
+}
+
+fn decoded_stages(row: &Value) -> BTreeMap<Stage, Histogram> {
+    Stage::ALL.into_iter().filter_map(|stage| Some((stage, decoded_times(row.get(stage.name())?)))).collect()
+}
+
+fn decoded_times(times: &Value) -> Histogram {
+    let mut counts = vec![0; hist::BUCKETS];
+    for bucket in times["buckets"].as_array().unwrap() {
+        counts[hist::index(number(&bucket[0]))] = number(&bucket[2]);
+    }
+    assert_eq!(counts.iter().sum::<u64>(), number(&times["count"]), "count beside buckets");
+    let value = |key: &str| times[key].as_u64().unwrap_or(0);
+    Histogram::from_parts(&counts, value("sum_ns"), value("min_ns"), value("max_ns"))
+}
+
+/// Each I/O that carries a bio has a queue stage, but for those whose stamp gave way to another one's,
+/// which are counted and few.
+#[track_caller]
+fn every_bio_was_seen(view: &Value) {
+    let mut without = 0;
+    let mut all = 0;
+    for device in view["devices"].as_array().unwrap() {
+        for op in ["read", "write", "fua", "discard", "write_zeroes"] {
+            let ios = device["ops"][op]["ios"].as_u64().unwrap_or(0);
+            let queued = device["ops"][op]["request_stages"]["queue"]["count"].as_u64().unwrap_or(0);
+            without += ios - queued;
+            all += ios;
+        }
+    }
+    assert_eq!(without, number(&view["lost"]["probes"]["latency"]["no_queue_start"]), "{}", view["lost"]);
+    assert!(without * 1000 <= all, "{without} of {all} have no queue stage");
+}
+
+/// The row of a disk in a view.
+#[track_caller]
+pub fn device<'a>(view: &'a Value, disk: &Disk) -> &'a Value {
+    let all = view["devices"].as_array().unwrap();
+    all.iter().find(|device| device["name"] == disk.name.as_str()).unwrap_or_else(|| panic!("{view:#}"))
+}
+
+#[track_caller]
+pub fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
+}
+
+/// The generator's own result.
+#[track_caller]
+pub fn load(path: &std::path::Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Waits until its probes are attached: they are the last that it does before it measures. How many they are
+/// is a matter of the options: no more come for a while. Those that measure the cost come and go.
+pub fn attached(child: &Child) {
+    attached_with(child, 8);
+}
+
+/// The same of a view that has so many programs at least.
+pub fn attached_with(child: &Child, programs: usize) {
+    let patience = Patience::new(std::time::Duration::from_secs(20));
+    let (mut links, mut since) = (0, std::time::Instant::now());
+    while links < programs || since.elapsed().as_millis() < 200 {
+        if patience.is_over() {
+            // Only this test can end it: what a failed test leaves attached costs all that come after.
+            tool::signal(child, libc::SIGKILL);
+            panic!("it does not attach");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let now = ids(child).iter().filter(|(kind, _)| *kind == "link").count();
+        if now > links {
+            (links, since) = (now, std::time::Instant::now());
+        }
+    }
+}
+
+/// The programs, links and maps that a process holds, by the kernel's ids.
+pub fn ids(child: &Child) -> Vec<(&'static str, String)> {
+    let directory = format!("/proc/{}/fdinfo", child.id());
+    let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    files
+        .filter_map(|file| {
+            let text = std::fs::read_to_string(file.path()).ok()?;
+            let id = |key: &str| Some(text.lines().find_map(|l| l.strip_prefix(key))?.trim().to_string());
+            // A link's file names its program too.
+            id("link_id:")
+                .map(|id| ("link", id))
+                .or_else(|| id("prog_id:").map(|id| ("prog", id)))
+                .or_else(|| id("map_id:").map(|id| ("map", id)))
+        })
+        .collect()
+}
+
+/// A device's row for a message: without the buckets, which are pages.
+pub fn brief(device: &Value) -> String {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                map.remove("buckets");
+                map.values_mut().for_each(strip);
+            }
+            Value::Array(all) => all.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    let mut device = device.clone();
+    strip(&mut device);
+    device.to_string()
+}

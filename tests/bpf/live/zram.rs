@@ -1,0 +1,69 @@
+//! A zram device of our own: bio-based, so that no event of a request tells of its I/O.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::disk::Stat;
+use crate::support::skip::skipped;
+use crate::support::tool;
+
+/// Removed at the end.
+#[derive(Debug)]
+pub struct Zram {
+    number: String,
+    /// `zram1`.
+    pub name: String,
+    /// `/dev/zram1`.
+    pub path: String,
+}
+
+impl Zram {
+    /// None, and the test is skipped, where this machine cannot have one or cannot trace it.
+    pub fn new(mib: u64) -> Option<Self> {
+        let made = match tool::no_tracing() {
+            _ if !tool::is_root() => Err("a zram device needs root".to_string()),
+            Some(why) => Err(why.to_string()),
+            None => Self::add(mib),
+        };
+        made.inspect_err(|why| skipped(why)).ok()
+    }
+
+    fn add(mib: u64) -> Result<Self, String> {
+        let number = fs::read_to_string("/sys/class/zram-control/hot_add")
+            .map_err(|e| format!("no zram device can be made here: {e}"))?
+            .trim()
+            .to_string();
+        let name = format!("zram{number}");
+        let zram = Self { path: format!("/dev/{name}"), name, number };
+        fs::write(Path::new("/sys/block").join(&zram.name).join("disksize"), format!("{mib}M"))
+            .map_err(|e| format!("disksize: {e}"))?;
+        // Whoever opens it first makes the kernel look for partitions, and whoever has written makes others
+        // look: now, and not while I/Os are counted.
+        fs::File::options().write(true).open(&zram.path).map_err(|e| e.to_string())?;
+        let _none = Command::new("udevadm").args(["settle", "--timeout=2"]).output();
+        Ok(zram)
+    }
+
+    pub fn stat(&self) -> Stat {
+        Stat::read(&self.name)
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        let remove = || {
+            fs::write(Path::new("/sys/block").join(&self.name).join("reset"), "1")?;
+            fs::write("/sys/class/zram-control/hot_remove", &self.number)
+        };
+        // Somebody may be looking at it.
+        for _ in 0..50 {
+            if remove().is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(40));
+        }
+        eprintln!("{} stays", self.name);
+    }
+}

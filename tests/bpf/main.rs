@@ -1,0 +1,37 @@
+//! biopsy's probes on the running kernel, as root. The runner of the tests goes by the name of the first module.
+
+mod live;
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "another test program uses the rest")]
+mod support;
+
+/// Tests that count only what their own device, process or cgroup does. They run side by side.
+mod own_scope {
+    mod births;
+    mod cli;
+    mod faults;
+    mod findings;
+    mod generator;
+    mod groups;
+    mod latency;
+    mod layers;
+    mod no_operation;
+    mod operations;
+    mod parts;
+    mod rights;
+    mod trace;
+}
+
+/// Tests that count what every process does, or hold a time against a clock. Each runs alone.
+mod whole_machine {
+    mod blocked;
+    mod flame;
+    mod flame_who;
+    mod interrupts;
+    mod locks;
+    mod pagecache;
+    mod perf;
+    mod self_test;
+    mod stacks;
+    mod threads;
+}

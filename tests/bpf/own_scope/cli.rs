@@ -1,0 +1,242 @@
+//! The command line around running probes: signals, windows, commands, pipes. Root, loop devices.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::live::disk::Disk;
+use crate::live::view::{attached, number};
+use crate::support::scratch::Scratch;
+use crate::support::skip::skipped;
+use crate::support::tool::{binary, biopsy, finish, object, objects, quiet, refused, run, signal, stderr};
+
+const LATENCY: &str = "biopsy.latency/1";
+
+#[test]
+fn the_first_signal_ends_with_a_result() {
+    let Some(disk) = Disk::new(16) else { return };
+    for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let child = biopsy(&["latency", "-d", &disk.name, "--json"]).spawn().unwrap();
+        attached(&child);
+        signal(&child, number);
+        let asked = Instant::now();
+        let output = finish(child);
+        quiet(&output);
+        assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+        let view = object(&output, LATENCY);
+        assert!(view.get("command_status").is_none(), "there was no command");
+    }
+    let child = biopsy(&["latency", "-d", &disk.name, "--all"]).spawn().unwrap();
+    attached(&child);
+    signal(&child, libc::SIGINT);
+    let output = finish(child);
+    quiet(&output);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains(&disk.name) && !text.contains('\x1b'), "{text}");
+}
+
+/// A command that does not want to end keeps the first signal waiting, and not the second.
+#[test]
+fn the_second_signal_ends_at_once() {
+    let Some(disk) = Disk::new(16) else { return };
+    let scratch = Scratch::new("stubborn");
+    let pid = scratch.path().join("pid");
+    let script = format!("trap '' INT TERM; echo $$ > {}; exec sleep 60", pid.display());
+    let words = ["latency", "-d", &disk.name, "--json", "--", "sh", "-c", &script];
+    let mut child = biopsy(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    attached(&child);
+    while !std::fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    signal(&child, libc::SIGINT);
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, libc::SIGINT);
+    let asked = Instant::now();
+    let status = loop {
+        let status = child.try_wait().unwrap();
+        if status.is_some() || asked.elapsed() > Duration::from_secs(5) {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let waited = asked.elapsed();
+    let stubborn: libc::pid_t = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    // SAFETY: the command that was started here; it ignores everything else.
+    unsafe { libc::kill(stubborn, libc::SIGKILL) };
+    assert_eq!(status.and_then(|status| status.code()), Some(130));
+    assert!(waited < Duration::from_secs(1), "{waited:?}");
+}
+
+#[test]
+fn a_command_is_measured_until_it_ends() {
+    let Some(disk) = Disk::new(16) else { return };
+    let latency = |words: &[&str]| run(&[&["latency", "-d", &disk.name, "--json", "--"], words].concat());
+    // What it prints is not part of the JSON.
+    let output = latency(&["sh", "-c", "echo said; echo {}; exit 7"]);
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), "said\n{}\n"));
+    assert_eq!(object(&output, LATENCY)["command_status"], 7);
+    let output = latency(&["sh", "-c", "kill -9 $$"]);
+    assert_eq!(object(&output, LATENCY)["command_status"], 137);
+    let output = latency(&["sleep", "0.3"]);
+    let view = object(&output, LATENCY);
+    assert_eq!(view["command_status"], 0);
+    assert!((300_000_000..2_000_000_000).contains(&number(&view["duration_ns"])), "{}", view["duration_ns"]);
+    // Without --json stdout is everybody's.
+    let output = run(&["latency", "-d", &disk.name, "--", "echo", "said"]);
+    quiet(&output);
+    assert!(output.stdout.starts_with(b"said\n"));
+    refused(&latency(&["/nonexistent/command"]), 3, &["cannot run '/nonexistent/command'", "after --"]);
+    refused(&latency(&["/"]), 3, &["cannot run '/'"]);
+}
+
+/// The window ends first: the command goes on, and has no status yet.
+#[test]
+fn a_command_may_outlast_the_window() {
+    let Some(disk) = Disk::new(16) else { return };
+    let words = ["latency", "-d", &disk.name, "--json", "--for", "200ms", "--", "sleep", "1"];
+    let begin = Instant::now();
+    let output = biopsy(&words).stderr(Stdio::null()).spawn().unwrap();
+    let output = finish(output);
+    let view = object(&output, LATENCY);
+    assert!(view.get("command_status").is_none(), "{view}");
+    assert!(begin.elapsed() < Duration::from_millis(1000), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn the_window_is_as_long_as_it_was_asked_for() {
+    let Some(disk) = Disk::new(16) else { return };
+    let output = run(&["latency", "-d", &disk.path, "--json", "--for", "400ms"]);
+    quiet(&output);
+    let length = number(&object(&output, LATENCY)["duration_ns"]);
+    assert!((390_000_000..1_400_000_000).contains(&length), "{length}");
+}
+
+/// As iostat does it; the last line is the last interval.
+#[test]
+fn intervals_are_one_object_per_line() {
+    let Some(disk) = Disk::new(16) else { return };
+    let latency = |words: &[&str]| run(&[&["latency", "-d", &disk.name], words].concat());
+    let output = latency(&["--json", "0.2", "3"]);
+    quiet(&output);
+    let views = objects(&output, LATENCY);
+    assert_eq!(views.len(), 3);
+    for view in &views {
+        let length = number(&view["duration_ns"]);
+        assert!((150_000_000..1_200_000_000).contains(&length), "{length}");
+    }
+    let starts: Vec<&str> = views.iter().map(|view| view["start"].as_str().unwrap()).collect();
+    assert!(starts.is_sorted() && starts[0] < starts[2], "{starts:?}");
+    // The time that was asked for ends the intervals, and cuts the last one.
+    let output = latency(&["--json", "--for", "500ms", "0.2"]);
+    assert_eq!(objects(&output, LATENCY).len(), 3);
+    let output = latency(&["--all", "0.1", "2"]);
+    quiet(&output);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.matches(&format!("check {}:", disk.name)).count(), 2, "{text}");
+    assert_eq!(
+        text.matches("not seen: complete").count(),
+        1,
+        "only the first says what is always so: {text}"
+    );
+}
+
+#[test]
+fn a_closed_stdout_ends_quietly() {
+    let Some(disk) = Disk::new(16) else { return };
+    for words in
+        [&["--for", "100ms"][..], &["--for", "100ms", "--json"], &["0.1", "--json"], &["0.1", "--all"]]
+    {
+        let mut child = biopsy(&[&["latency", "-d", &disk.name], words].concat()).spawn().unwrap();
+        drop(child.stdout.take());
+        quiet(&finish(child));
+    }
+    // A reader that takes one line and goes.
+    let script = format!("{} latency -d {} --json 0.1 | head -n1", binary(), disk.name);
+    let output = Command::new("bash").args(["-o", "pipefail", "-c", &script]).output().unwrap();
+    quiet(&output);
+    object(&output, LATENCY);
+}
+
+#[test]
+fn a_kernel_without_types_is_refused() {
+    let Some(disk) = Disk::new(16) else { return };
+    let hidden = |words: &str| {
+        let script = format!("mount -t tmpfs none /sys/kernel/btf && exec {} {words}", binary());
+        Command::new("unshare").args(["-m", "sh", "-c", &script]).output().unwrap()
+    };
+    let check = hidden("check --json");
+    if check.status.code() != Some(0) {
+        skipped(format_args!("{}", stderr(&check).trim()));
+        return;
+    }
+    let check = object(&check, "biopsy.check/1");
+    if check["views"].as_array().unwrap().iter().any(|v| v["name"] == "latency" && v["state"] == "ok") {
+        skipped("its types are in /boot as well");
+        return;
+    }
+    let scratch = Scratch::new("btf");
+    let report = scratch.path().join("report.html");
+    for words in ["latency --for 60s", "diagnose --no-load --for 60s"] {
+        let output = hidden(&format!("{words} -d {} -o {}", disk.name, report.display()));
+        refused(&output, 3, &["no BTF", "CONFIG_DEBUG_INFO_BTF"]);
+    }
+    refused(&hidden(&format!("diagnose {} -o {}", disk.path, report.display())), 3, &["no BTF"]);
+    assert!(!report.exists());
+    assert_eq!(hidden("devices").status.code(), Some(0));
+}
+
+/// A verdict and a report, from a load of its own and from what is there.
+#[test]
+fn diagnose_ends_in_a_verdict_and_a_report() {
+    let Some(disk) = Disk::new(64) else { return };
+    let scratch = Scratch::new("verdict");
+    let report = scratch.path().join("report.html");
+    let name = report.to_str().unwrap();
+    let output = run(&["diagnose", &disk.path, "--runtime", "2s", "--json", "-o", name]);
+    let value = diagnosed(&output, &report);
+    assert_eq!(value["latency"]["devices"][0]["name"], disk.name.as_str());
+    let (load, device) = (&value["load"], &value["latency"]["devices"][0]);
+    assert_eq!(device["operations"], load["ios"]);
+    assert!(number(&device["ios"]) > 1000);
+    // What stands beside the latencies ran for as long as the load.
+    let threads = &value["threads"];
+    assert!(number(&threads["rounds"]) > 0 && number(&threads["samples"]) > 0, "{threads}");
+    let series = value["locks"]["pagecache"]["series"].as_array().unwrap();
+    let read: u64 = series.iter().filter_map(|moment| moment["read_bytes"].as_u64()).sum();
+    let all = number(&device["bytes"]);
+    assert!(read > all / 2 && read < all + all / 10, "{read} of {all}");
+    let page = std::fs::read_to_string(&report).unwrap();
+    for section in ["<h2>Memory and page cache</h2>", "<h2>What the threads did</h2>"] {
+        assert!(page.contains(section), "{section}");
+    }
+
+    std::fs::remove_file(&report).unwrap();
+    let words = ["diagnose", "--no-load", "-d", &disk.name, "--for", "300ms", "--json", "-o", name];
+    let value = diagnosed(&run(&words), &report);
+    assert!(value.get("load").is_none_or(|load| load.is_null()), "{}", value["load"]);
+
+    std::fs::remove_file(&report).unwrap();
+    let words = ["diagnose", "-d", &disk.name, "--json", "-o", name, "--", "sh", "-c", "exit 7"];
+    assert_eq!(diagnosed(&run(&words), &report)["command_status"], 7);
+
+    // Text goes to stdout and ends with the report's place.
+    std::fs::remove_file(&report).unwrap();
+    let output = run(&["diagnose", &disk.path, "--runtime", "300ms", "--max-loss", "100", "-o", name]);
+    quiet(&output);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.trim_end().lines().last().unwrap().starts_with("report: "), "{text}");
+}
+
+/// The object of a run that may have lost a little, and its page.
+#[track_caller]
+fn diagnosed(output: &std::process::Output, report: &std::path::Path) -> serde_json::Value {
+    let value = object(output, "biopsy.diagnose/1");
+    if output.status.code() != Some(0) {
+        assert_eq!(output.status.code(), Some(4), "{}", stderr(output));
+        assert!(number(&value["lost"]["ios"]) > 0, "{}", value["lost"]);
+    }
+    let verdict = &value["verdict"];
+    assert!(verdict["id"].is_string() && verdict["sentence"].is_string(), "{verdict}");
+    let page = std::fs::read_to_string(report).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
+    value
+}

@@ -1,0 +1,187 @@
+//! Causes that are made on purpose, and the verdict that must name them. Root, loop devices.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::live::disk::Disk;
+use crate::support::scratch::Scratch;
+use crate::support::skip::skipped;
+use crate::support::tool::{binary, biopsy, finish, object, stderr};
+use serde_json::Value;
+
+/// The verdict of a run; again where the kernel kept completions to itself (see live::view), since a finding that
+/// rests on I/Os that were lost is withheld.
+#[track_caller]
+fn diagnosed(words: &[&str]) -> Value {
+    let scratch = Scratch::new("findings");
+    let all = [&["diagnose", "--json", "--max-loss", "100", "-o", "report.html"], words].concat();
+    let mut value = Value::Null;
+    for _ in 0..crate::live::ATTEMPTS {
+        let output = finish(biopsy(&all).current_dir(scratch.path()).spawn().unwrap());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        value = object(&output, "biopsy.diagnose/1");
+        let lost = value["lost"]["ios"].as_u64().unwrap();
+        if lost == 0 {
+            break;
+        }
+        println!("{lost} I/Os lost: again");
+    }
+    value
+}
+
+fn finding<'a>(value: &'a Value, id: &str) -> Option<&'a Value> {
+    value["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id)
+}
+
+#[track_caller]
+fn number(finding: &Value, key: &str) -> f64 {
+    finding["numbers"][key].as_f64().unwrap_or_else(|| panic!("{key}: {finding}"))
+}
+
+fn ids(value: &Value) -> Vec<String> {
+    let all = value["findings"].as_array().unwrap();
+    all.iter().map(|finding| format!("{}: {}", finding["id"], finding["sentence"])).collect()
+}
+
+/// Four requests for sixty-four reads at once; with enough requests the same load does not starve.
+#[test]
+fn few_requests_starve_a_deep_load() {
+    let Some(mut disk) = Disk::new(64) else { return };
+    disk.set("scheduler", "mq-deadline");
+    let load = [&disk.path.clone(), "--iodepth", "64", "--runtime", "1s"];
+    let tags: u32 =
+        fs::read_to_string(format!("/sys/block/{}/mq/0/nr_tags", disk.name)).unwrap().trim().parse().unwrap();
+    disk.set("nr_requests", "4");
+    let value = diagnosed(&load);
+    let found = finding(&value, "tag-starvation").unwrap_or_else(|| panic!("{tags} tags: {:?}", ids(&value)));
+    println!("{found}");
+    assert_eq!((number(found, "nr_requests"), number(found, "requests")), (4.0, 4.0));
+    assert!(number(found, "waiting_ios") > 30.0, "one submitter has sixty reads behind it: {found}");
+    disk.set("nr_requests", "256");
+    let value = diagnosed(&load);
+    assert!(finding(&value, "tag-starvation").is_none(), "{:?}", ids(&value));
+}
+
+/// A cgroup of the blkio hierarchy (v1) that limits one disk; gone with the test.
+struct Group(PathBuf);
+
+impl Group {
+    /// None where this machine has no such hierarchy.
+    fn new(disk: &Disk, read_iops: u32) -> Option<Self> {
+        let path = Path::new("/sys/fs/cgroup/blkio").join(format!(
+            "biopsy-test-{}-{}",
+            std::process::id(),
+            disk.name
+        ));
+        fs::create_dir(&path).ok()?;
+        let group = Self(path);
+        let number = fs::read_to_string(format!("/sys/block/{}/dev", disk.name)).ok()?;
+        let limit = format!("{} {read_iops}", number.trim());
+        fs::write(group.0.join("blkio.throttle.read_iops_device"), limit).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The last process may be on its way out.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        eprintln!("{} stays", self.0.display());
+    }
+}
+
+/// The load waits in blk-throttle, which holds it before the first event of the block layer.
+#[test]
+fn a_cgroups_limit_is_named() {
+    let Some(disk) = Disk::new(64) else { return };
+    let Some(group) = Group::new(&disk, 300) else {
+        skipped("there is no cgroup v1 with throttles");
+        return;
+    };
+    let scratch = Scratch::new("throttled");
+    let load = format!("{} diagnose {} --iodepth 4 --runtime 3s --json -o report.html", binary(), disk.path);
+    let script = format!("echo $$ > {}/cgroup.procs; exec {load} --max-loss 100", group.0.display());
+    let output = Command::new("sh").args(["-c", &script]).current_dir(scratch.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let value = object(&output, "biopsy.diagnose/1");
+    assert_eq!(value["verdict"]["id"], "throttled", "{:?}", ids(&value));
+    let found = finding(&value, "throttled").unwrap();
+    println!("{found}");
+    assert_eq!(number(found, "limit_ios_per_second"), 300.0);
+    assert!(number(found, "held_percent") > 50.0, "{found}");
+    // The limit of a cgroup that the load is not in is none of its business.
+    let value = diagnosed(&[&disk.path, "--iodepth", "4", "--runtime", "500ms"]);
+    assert!(finding(&value, "throttled").is_none(), "{:?}", ids(&value));
+}
+
+/// Somebody else's I/O: what its operations waited for says it, not the rate over a window that is longer.
+#[test]
+fn a_limit_that_holds_others_is_named() {
+    let Some(disk) = Disk::new(64) else { return };
+    let Some(group) = Group::new(&disk, 300) else {
+        skipped("there is no cgroup v1 with throttles");
+        return;
+    };
+    let load =
+        format!("{} load --no-drive-check {} --iodepth 4 --runtime 1s -o /dev/null", binary(), disk.path);
+    let script = format!("sleep 0.5; echo $$ > {}/cgroup.procs; exec {load}", group.0.display());
+    let value = diagnosed(&["-d", &disk.name, "--", "sh", "-c", &script]);
+    assert_eq!(value["verdict"]["id"], "throttled", "{:?}", ids(&value));
+    let found = finding(&value, "throttled").unwrap();
+    println!("{found}");
+    assert_eq!(number(found, "limit_ios_per_second"), 300.0);
+    assert!(number(found, "held_percent") > 50.0, "{found}");
+}
+
+/// A device that somebody reads now and then is not what he waits for; under load it is not idle.
+#[test]
+fn an_idle_disk_is_not_to_blame() {
+    let Some(disk) = Disk::new(64) else { return };
+    let script = format!(
+        "for i in $(seq 100); do dd if={} of=/dev/null bs=4k count=4 skip=$((i * 4)) iflag=direct status=none; sleep 0.01; done",
+        disk.path
+    );
+    let value = diagnosed(&["-d", &disk.name, "--", "sh", "-c", &script]);
+    assert_eq!(value["verdict"]["id"], "not-enough-io", "{:?}", ids(&value));
+    println!("{}", value["verdict"]);
+    let load = [
+        binary(),
+        "load",
+        "--no-drive-check",
+        &disk.path,
+        "--iodepth",
+        "32",
+        "--runtime",
+        "500ms",
+        "-o",
+        "/dev/null",
+    ];
+    let value = diagnosed(&[&["-d", disk.name.as_str(), "--"], &load[..]].concat());
+    assert!(finding(&value, "not-enough-io").is_none(), "{:?}", ids(&value));
+}
+
+/// Blocks that nobody wrote are read from the disk as any others; written ones are no finding.
+#[test]
+fn reads_of_what_was_never_written_are_named() {
+    let Some(disk) = Disk::new(64) else { return };
+    let load = [disk.path.as_str(), "--runtime", "500ms"];
+    let value = diagnosed(&load);
+    let found = finding(&value, "deallocated-read").unwrap_or_else(|| panic!("{:?}", ids(&value)));
+    println!("{found}");
+    assert_eq!(
+        (found["severity"].as_str(), number(found, "zero_percent")),
+        (Some("warning"), 100.0),
+        "{found}"
+    );
+    assert!(number(found, "device_read_percent") >= 95.0, "{found}");
+    assert_eq!(number(found, "sampled_blocks"), value["load"]["content"]["samples"].as_f64().unwrap());
+    fs::write(&disk.path, vec![0xa5; 64 << 20]).unwrap();
+    let value = diagnosed(&load);
+    assert!(finding(&value, "deallocated-read").is_none(), "{:?}", ids(&value));
+}

@@ -1,0 +1,309 @@
+//! `biopsy latency` counts what the kernel counts, exactly, whatever the I/O is: root, loop devices.
+
+use std::time::Duration;
+
+use crate::live::disk::Disk;
+use crate::live::view::{brief, device, during, during_script, load, number, within_bounds};
+use crate::support::scratch::Scratch;
+use crate::support::tool::{binary, biopsy, finish, object, stderr};
+use serde_json::Value;
+
+/// The generator looks whether the device can be read before it begins: one block.
+const LOOK: u64 = 512;
+
+/// A load inside the window: the view of its device (exact), and the generator's own result.
+#[track_caller]
+fn measured(disk: &Disk, workload: &[&str]) -> (Value, Value) {
+    let scratch = Scratch::new("load");
+    let result = scratch.path().join("load.json");
+    let command = [
+        &[binary(), "load", "--no-drive-check", disk.path.as_str(), "--json", "-o", result.to_str().unwrap()],
+        workload,
+    ];
+    let view = during(&[disk], &[], &command.concat());
+    let device = view.exact(disk).clone();
+    assert_eq!(number(&device["merges"]), view.stat(disk).read_merges, "{}", brief(&device));
+    (device, load(&result))
+}
+
+/// One I/O per operation, plus the look; random neighbours in one batch are merged now and then.
+#[track_caller]
+fn one_each(device: &Value, load: &Value) {
+    let begun = number(&device["ios"]) + number(&device["merges"]);
+    assert_eq!(begun, number(&load["ios"]) + 1, "{}", brief(device));
+    assert_eq!(number(&device["bytes"]), number(&load["bytes"]) + LOOK, "{}", brief(device));
+    let stages = &device["ops"]["read"]["request_stages"];
+    assert_eq!(stages["device"]["count"], device["ios"], "{}", brief(device));
+}
+
+#[test]
+fn a_load_inside_the_window_is_counted_exactly() {
+    let Some(disk) = Disk::new(64) else { return };
+    for workload in [
+        &["--iodepth", "1", "--runtime", "500ms"][..],
+        &["--iodepth", "32", "--runtime", "500ms"],
+        &["--iodepth", "512", "--runtime", "500ms"],
+        &["--iodepth", "16", "--runtime", "500ms", "--numjobs", "3", "--bs", "16k"],
+    ] {
+        let (device, load) = measured(&disk, workload);
+        one_each(&device, &load);
+        assert_eq!(
+            (&device["splits"], &device["retries"], &device["started_before"]),
+            (&0.into(), &0.into(), &0.into())
+        );
+        assert_eq!((&device["in_flight_start"], &device["in_flight_end"]), (&0.into(), &0.into()));
+        let (ours, whole) = (&device["ops"]["read"]["request_stages"]["device"], &load["latency"]);
+        println!("{workload:?}: {} I/Os, p50 {} of {} ns", device["ios"], ours["p50_ns"], whole["p50_ns"]);
+        // A part is not longer than the whole (but for the width of a bucket).
+        assert!(number(&ours["p50_ns"]) as f64 <= number(&whole["p50_ns"]) as f64 * 1.07, "{ours} {whole}");
+        assert!(number(&ours["sum_ns"]) <= number(&whole["sum_ns"]) * 101 / 100 + 10_000_000);
+    }
+}
+
+#[test]
+fn every_scheduler_is_counted_exactly() {
+    let Some(mut disk) = Disk::new(64) else { return };
+    for scheduler in disk.schedulers() {
+        disk.set("scheduler", &scheduler);
+        let (device, load) = measured(&disk, &["--iodepth", "64", "--runtime", "300ms", "--numjobs", "2"]);
+        println!("{scheduler}: {} I/Os, {} merges", device["ios"], device["merges"]);
+        one_each(&device, &load);
+    }
+}
+
+/// Tags, their numbers and the requests behind them change under a running load.
+#[test]
+fn the_scheduler_may_change_while_it_is_traced() {
+    let Some(mut disk) = Disk::new(64) else { return };
+    let now = disk.setting("scheduler");
+    disk.set("scheduler", &now);
+    let (biopsy, path, all) = (binary(), &disk.path, disk.schedulers().join(" "));
+    let script = format!(
+        "{biopsy} load --no-drive-check {path} --iodepth 64 --numjobs 2 --runtime 1500ms >/dev/null & \
+         for i in 1 2; do for s in {all}; do echo $s > /sys/block/{}/queue/scheduler; sleep 0.1; done; done; wait $!",
+        disk.name
+    );
+    let view = during_script(&[&disk], &[], &script);
+    println!("{} I/Os", view.exact(&disk)["ios"]);
+}
+
+#[test]
+fn a_load_that_runs_already_is_bracketed() {
+    let Some(disk) = Disk::new(64) else { return };
+    const DEPTH: u64 = 64;
+    let depth = DEPTH.to_string();
+    let words = ["load", "--no-drive-check", &disk.path, "--iodepth", &depth, "--runtime", "2500ms"];
+    let driver = biopsy(&words).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    // Completions that the kernel keeps to itself are lost and no fault (see `view::during`).
+    let view = during(&[&disk], &["--for", "500ms", "--max-loss", "5"], &[]);
+    let finished = finish(driver);
+    assert!(finished.status.success(), "{}", stderr(&finished));
+    assert_eq!(view.output.status.code(), Some(0), "{} {:#}", stderr(&view.output), view.json["lost"]);
+    let device = view.device(&disk);
+    within_bounds(device);
+    assert_eq!(device["kernel_check"], "ok", "{}", brief(device));
+    assert!(number(&device["ios"]) > 100, "{}", brief(device));
+    assert!(number(&device["started_before"]) <= DEPTH, "{}", brief(device));
+    println!(
+        "{} I/Os in [{}, {}], {} begun before",
+        device["ios"], device["kernel_ios_min"], device["kernel_ios_max"], device["started_before"]
+    );
+}
+
+/// The same tags on both, different sizes: each I/O belongs to its own disk.
+#[test]
+fn two_disks_with_equal_tags_are_kept_apart() {
+    let (Some(one), Some(two)) = (Disk::new(64), Disk::new(64)) else { return };
+    let scratch = Scratch::new("two");
+    let results = ["one", "two"].map(|name| scratch.path().join(name));
+    let biopsy = binary();
+    let script = format!(
+        "{biopsy} load --no-drive-check {} --bs 4k --runtime 800ms --json -o {} & first=$!; \
+         {biopsy} load --no-drive-check {} --bs 32k --runtime 800ms --json -o {}; wait $first",
+        one.path,
+        results[0].display(),
+        two.path,
+        results[1].display()
+    );
+    let view = during_script(&[&one, &two], &[], &script);
+    for (disk, result) in [&one, &two].into_iter().zip(&results) {
+        one_each(view.exact(disk), &load(result));
+    }
+    // A view of one of them shows nothing of the other.
+    let view = during_script(&[&one], &[], &format!("dd if={} of=/dev/null bs=1M status=none", two.path));
+    assert_eq!(view.json["devices"].as_array().unwrap().len(), 1);
+    assert_eq!(view.exact(&one)["ios"], 0);
+}
+
+#[test]
+fn page_cache_reads_are_counted_exactly() {
+    let Some(disk) = Disk::new(32) else { return };
+    let script = format!("dd if={} of=/dev/null bs=256k status=none", disk.path);
+    let view = during_script(&[&disk], &[], &script);
+    let device = view.exact(&disk);
+    assert_eq!(device["ops"]["read"]["bytes"], disk.bytes, "{}", brief(device));
+}
+
+/// Writes, the flushes that they wait for, and those that only wait: class by class as in `stat`.
+#[test]
+fn writes_and_flushes_are_counted_exactly() {
+    let Some(disk) = Disk::new(32) else { return };
+    let dd = format!("dd if=/dev/zero of={} bs=4k status=none", disk.path);
+    for (name, script, writes) in [
+        ("direct", format!("{dd} count=300 oflag=direct conv=fsync"), Some(300)),
+        ("dsync", format!("{dd} count=100 oflag=direct,dsync"), Some(100)),
+        ("sync", format!("{dd} count=50 oflag=sync"), Some(50)),
+        ("write-back", format!("{dd} count=4000 conv=fsync"), None),
+        ("many", (0..20).map(|i| format!("{dd} count=1 seek={i} conv=fsync;")).collect(), None),
+        (
+            "at once",
+            (0..4).map(|i| format!("{dd} count=50 seek={} oflag=direct,dsync &", i * 50)).collect::<String>()
+                + " wait",
+            Some(200),
+        ),
+    ] {
+        let view = during_script(&[&disk], &[], &script);
+        let device = view.exact(&disk);
+        let ios = |op: &str| device["ops"][op]["ios"].as_u64().unwrap_or(0);
+        println!(
+            "{name}: {} writes, {} with FUA, {} flushes, {} that only waited",
+            ios("write"),
+            ios("fua"),
+            ios("flush"),
+            ios("empty_flush")
+        );
+        if let Some(writes) = writes {
+            assert_eq!(ios("write") + ios("fua"), writes, "{name}: {}", brief(device));
+            let bytes = number(&device["bytes"]) - device["ops"]["read"]["bytes"].as_u64().unwrap_or(0);
+            assert_eq!(bytes, writes * 4096, "{name}: {}", brief(device));
+        }
+        assert!(ios("flush") + ios("fua") > 0, "{name} flushed nothing: {}", brief(device));
+        assert_eq!(device["ops"]["empty_flush"]["bytes"].as_u64().unwrap_or(0), 0);
+    }
+}
+
+#[test]
+fn discards_and_zeroes_are_counted_exactly() {
+    let Some(disk) = Disk::new(32) else { return };
+    let view = during_script(
+        &[&disk],
+        &[],
+        &format!("blkdiscard -f {0}; blkdiscard -f -o 1M -l 2M {0}; blkdiscard -f -z {0}", disk.path),
+    );
+    assert_eq!(view.json["command_status"], 0, "{}", stderr(&view.output));
+    let device = view.exact(&disk);
+    assert_eq!(device["ops"]["discard"]["bytes"], disk.bytes + (2 << 20), "{}", brief(device));
+    // tmpfs cannot zero a range in place: the kernel tries once per loop device and writes zeroes then.
+    let zeroes = |op: &str| device["ops"][op]["bytes"].as_u64().unwrap_or(0);
+    let (tried, written) = (zeroes("write_zeroes"), zeroes("write"));
+    assert!(tried == disk.bytes || written == disk.bytes, "{tried} {written}: {}", brief(device));
+}
+
+/// Sequential requests of one batch become one: fewer I/Os than operations, and as many merges.
+#[test]
+fn merged_operations_are_one_io() {
+    let Some(mut disk) = Disk::new(64) else { return };
+    for scheduler in disk.schedulers() {
+        disk.set("scheduler", &scheduler);
+        let (device, load) = measured(&disk, &["--rw", "read", "--iodepth", "32", "--runtime", "300ms"]);
+        let merges = number(&device["merges"]);
+        println!("{scheduler}: {} operations, {} I/Os, {merges} merges", load["ios"], device["ios"]);
+        assert!(merges > 0, "{}", brief(&device));
+        one_each(&device, &load);
+    }
+}
+
+/// An operation above the device's largest request is several I/Os.
+#[test]
+fn split_operations_are_several_ios() {
+    let Some(mut disk) = Disk::new(64) else { return };
+    disk.set("max_sectors_kb", "64");
+    let (device, load) = measured(&disk, &["--bs", "1m", "--iodepth", "4", "--runtime", "500ms"]);
+    let operations = number(&load["ios"]);
+    println!("{operations} operations, {} I/Os, {} splits", device["ios"], device["splits"]);
+    assert_eq!(number(&device["ios"]), operations * 16 + 1);
+    assert_eq!(number(&device["splits"]), operations * 15);
+    assert_eq!(number(&device["bytes"]), number(&load["bytes"]) + LOOK);
+}
+
+/// Without the kernel's counters there is no check, and the count is right all the same.
+#[test]
+fn counters_that_are_off_are_no_check() {
+    let Some(mut disk) = Disk::new(64) else { return };
+    disk.set("iostats", "0");
+    let scratch = Scratch::new("iostats");
+    let result = scratch.path().join("load.json");
+    let command = [
+        binary(),
+        "load",
+        "--no-drive-check",
+        &disk.path,
+        "--runtime",
+        "500ms",
+        "--json",
+        "-o",
+        result.to_str().unwrap(),
+    ];
+    let view = during(&[&disk], &[], &command);
+    let device = view.device(&disk);
+    assert_eq!(view.output.status.code(), Some(0), "{} {}", stderr(&view.output), brief(device));
+    for key in ["kernel_check", "kernel_ios", "kernel_ios_min", "kernel_ios_max"] {
+        assert_eq!(device[key], Value::Null, "{key}");
+    }
+    one_each(device, &load(&result));
+    assert_eq!(view.stat(&disk).ios(), 0);
+}
+
+/// Intervals are windows of their own: nothing is counted twice or falls between two.
+#[test]
+fn intervals_share_out_every_io() {
+    let Some(disk) = Disk::new(64) else { return };
+    let (name, path) = (&disk.name, &disk.path);
+    let words = [
+        "latency",
+        "-d",
+        name,
+        "--json",
+        "0.2",
+        "--",
+        binary(),
+        "load",
+        "--no-drive-check",
+        path,
+        "--runtime",
+        "900ms",
+    ];
+    // See `view::during`: what the kernel kept to itself is lost to a window, and to one only; which one
+    // is known when its slot is used again, so that the bounds of each hold of a run without such.
+    for _ in 0..crate::live::ATTEMPTS {
+        let before = disk.stat();
+        let output = crate::support::tool::run(&words);
+        let made = disk.stat().since(before).ios();
+        let views = crate::support::tool::objects(&output, "biopsy.latency/1");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(views.len() >= 4, "{}", views.len());
+        let sum = |key: &str| views.iter().map(|view| number(&device(view, &disk)[key])).sum::<u64>();
+        assert_eq!(sum("ios") + sum("lost_ios"), made);
+        let status: Vec<&Value> = views.iter().map(|view| &view["command_status"]).collect();
+        let (last, others) = status.split_last().unwrap();
+        assert!(**last == 0 && others.iter().all(|status| status.is_null()), "{status:?}");
+        if sum("lost_ios") == 0 {
+            views.iter().for_each(|view| within_bounds(device(view, &disk)));
+            return;
+        }
+    }
+}
+
+/// How long the whole takes beyond the window, printed; the bench holds the target.
+#[test]
+fn attaching_is_quick() {
+    let Some(disk) = Disk::new(16) else { return };
+    let begin = std::time::Instant::now();
+    let output = crate::support::tool::run(&["latency", "-d", &disk.name, "--for", "100ms", "--json"]);
+    let around = begin.elapsed().saturating_sub(Duration::from_millis(100));
+    let view = object(&output, "biopsy.latency/1");
+    println!("{around:?} to start, attach and detach around a window of {} ns", view["duration_ns"]);
+    assert!(around < Duration::from_secs(2), "{around:?}");
+    assert_eq!(device(&view, &disk)["ios"], 0);
+}

@@ -1,0 +1,33 @@
+//! A command that runs: what it does meanwhile, and signals to it.
+
+use std::fs;
+use std::process::Child;
+use std::time::Duration;
+
+use crate::support::patience;
+
+pub fn signal(child: &Child, signal: libc::c_int) {
+    // SAFETY: the child was started here and not waited for, so that its id is its own.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
+}
+
+/// Waits up to a minute for it.
+#[track_caller]
+pub fn wait_for(what: &str, there: impl FnMut() -> bool) {
+    patience::wait_for(what, Duration::from_secs(60), there);
+}
+
+/// Waits until it has handed its first bytes to a disk: a busy machine may take long to start it.
+#[track_caller]
+pub fn wait_for_writes(child: &Child) {
+    wait_for("the first write", || {
+        let told = fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap_or_default();
+        let bytes = told.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+        bytes.is_some_and(|bytes| bytes != "0")
+    });
+}
+
+/// How many threads it has.
+pub fn threads(child: &Child) -> usize {
+    fs::read_dir(format!("/proc/{}/task", child.id())).map_or(0, Iterator::count)
+}

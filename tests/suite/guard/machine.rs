@@ -1,0 +1,212 @@
+//! Devices, folders and processes of the tests' own, and this machine as the guard is to see it.
+
+use crate::support::skip::skipped;
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub const MIB: u64 = 1 << 20;
+
+/// One test at a time: descriptors of the one would count for the other.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub fn is_root() -> bool {
+    // SAFETY: the call takes and changes nothing.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// A folder of our own in memory, removed at the end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let path = Self::path(std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(process: u32, number: u32) -> PathBuf {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+        parent.join(format!("biopsy-guard-{process}-{number}"))
+    }
+
+    /// The first one that a process made.
+    pub fn first_of(process: u32) -> PathBuf {
+        Self::path(process, 0)
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn file(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.join(name);
+        File::create(&path).and_then(|file| file.set_len(bytes)).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _kept = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A loop device over a file of our own, or over a device of our own.
+pub struct Disk {
+    pub name: String,
+    pub path: PathBuf,
+    _folder: Option<Folder>,
+}
+
+impl Disk {
+    /// None, and the test is skipped, where there can be none.
+    pub fn new() -> Option<Self> {
+        Self::partitioned(&[])
+    }
+
+    /// With partitions of (first MiB, MiB).
+    pub fn partitioned(partitions: &[(i64, i64)]) -> Option<Self> {
+        if !is_root() {
+            skipped("a loop device needs root");
+            return None;
+        }
+        let folder = Folder::new();
+        let file = folder.file("disk", 32 * MIB);
+        match Self::over(&file) {
+            Ok(mut disk) => {
+                disk._folder = Some(folder);
+                for (number, (first, length)) in (1..).zip(partitions) {
+                    disk.add(number, *first, *length);
+                }
+                Some(disk)
+            }
+            Err(error) => {
+                skipped(format_args!("no loop device can be made here: {error}"));
+                None
+            }
+        }
+    }
+
+    pub fn over(backing: &Path) -> std::io::Result<Self> {
+        const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
+        const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
+        const LO_FLAGS_PARTSCAN: u32 = 8;
+        let backing = OpenOptions::new().read(true).write(true).open(backing)?;
+        for _ in 0..20 {
+            let control = File::open("/dev/loop-control")?;
+            // SAFETY: the call takes and changes no memory.
+            let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
+            if number < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            let name = format!("loop{number}");
+            let path = Path::new("/dev").join(&name);
+            let device = OpenOptions::new().read(true).write(true).open(&path)?;
+            // `struct loop_config`: descriptor, block size, then loop_info64, whose flags are its word 13.
+            let mut config = [0u32; 76];
+            config[0] = backing.as_raw_fd() as u32;
+            config[2 + 13] = LO_FLAGS_PARTSCAN;
+            // SAFETY: the call reads one loop_config, 304 bytes, from the address.
+            if unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, config.as_ptr()) } == 0 {
+                return Ok(Self { name, path, _folder: None });
+            }
+            let error = std::io::Error::last_os_error();
+            // Somebody else was faster.
+            if error.raw_os_error() != Some(libc::EBUSY) {
+                return Err(error);
+            }
+        }
+        Err(std::io::Error::other("all are taken"))
+    }
+
+    /// Tells the kernel of a partition; not every kernel can read a table.
+    pub fn add(&self, number: i32, first: i64, length: i64) {
+        #[repr(C)]
+        struct Partition {
+            start: i64,
+            length: i64,
+            number: i32,
+            names: [u8; 128],
+        }
+        #[repr(C)]
+        struct Argument {
+            operation: i32,
+            flags: i32,
+            bytes: i32,
+            data: *mut Partition,
+        }
+        const BLKPG: libc::Ioctl = 0x1269;
+        const ADD: i32 = 1;
+        let mib = MIB as i64;
+        let mut partition = Partition { start: first * mib, length: length * mib, number, names: [0; 128] };
+        let bytes = size_of::<Partition>() as i32;
+        let argument = Argument { operation: ADD, flags: 0, bytes, data: &raw mut partition };
+        let device = OpenOptions::new().read(true).write(true).open(&self.path).unwrap();
+        // SAFETY: the call reads both structs, which outlive it.
+        let done = unsafe { libc::ioctl(device.as_raw_fd(), BLKPG, &raw const argument) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    pub fn part(&self, number: u32) -> PathBuf {
+        PathBuf::from(format!("{}p{number}", self.path.display()))
+    }
+
+    pub fn number(&self) -> u64 {
+        fs::metadata(&self.path).unwrap().rdev()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
+        if let Ok(device) = File::open(&self.path) {
+            // SAFETY: the call takes and changes no memory.
+            unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD) };
+        }
+    }
+}
+
+/// This machine as the guard is to see it: as it is, where every process can be looked at. Some machines have
+/// one that even root cannot; there the tests see all others, and one test sees that it is refused.
+pub struct View {
+    pub root: PathBuf,
+    _folder: Option<Folder>,
+}
+
+impl View {
+    pub fn new() -> Self {
+        let pids = || {
+            let all = fs::read_dir("/proc").unwrap().flatten();
+            all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        };
+        let unread = |pid: &u32| {
+            fs::read_link(format!("/proc/{pid}/ns/mnt"))
+                .is_err_and(|error| matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)))
+        };
+        if !pids().any(|pid| unread(&pid)) {
+            return Self { root: "/".into(), _folder: None };
+        }
+        let folder = Folder::new();
+        let proc = folder.join("proc");
+        fs::create_dir(&proc).unwrap();
+        for name in ["sys", "dev"] {
+            symlink(Path::new("/").join(name), folder.join(name)).unwrap();
+        }
+        for pid in pids().filter(|pid| !unread(pid)) {
+            symlink(format!("/proc/{pid}"), proc.join(pid.to_string())).unwrap();
+        }
+        for name in ["self", "swaps"] {
+            symlink(Path::new("/proc").join(name), proc.join(name)).unwrap();
+        }
+        Self { root: folder.0.clone(), _folder: Some(folder) }
+    }
+}

@@ -1,0 +1,163 @@
+//! When the I/Os of `biopsy load` begin: rates, thought and ramps; by the real binary on real files.
+
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::command::child::{signal, threads, wait_for};
+use crate::command::job::{adds_up, biopsy, failed, number, run, started, writing};
+use crate::command::json;
+use crate::disk::{Dir, MIB};
+use crate::witness::undisturbed;
+
+#[test]
+fn the_ramp_is_not_counted() {
+    let dir = Dir::new("ramp");
+    let path = dir.file("data", 4 * MIB);
+    let rate = ["--rate_iops=400", "--rate_process=linear", "--ramp_time=1s", "--runtime=1s"];
+    let begin = Instant::now();
+    let load = undisturbed(&dir, || run(&[&[path.as_str()], &rate[..]].concat()));
+    assert!(begin.elapsed() >= Duration::from_secs(2));
+    assert!((380..=420).contains(&number(&load, "ios")), "{load}");
+    assert!((900_000_000..1_300_000_000).contains(&number(&load, "duration_ns")), "{load}");
+}
+
+/// As in fio: nothing is counted. Here it is said.
+#[test]
+fn a_ramp_that_outlasts_the_run_is_said() {
+    let dir = Dir::new("ramp-only");
+    let path = dir.file("data", MIB);
+    let once = ["--runtime=0", "--ramp_time=20s", "--numjobs=2"];
+    let (load, error) = failed(&mut biopsy(&[&[path.as_str()], &once[..]].concat()));
+    assert!(
+        error.contains("was over before the ramp of 20s was") && error.contains("--ramp_time"),
+        "{error}"
+    );
+    assert_eq!((number(&load, "ios"), number(&load, "errors")), (0, 0));
+    assert_eq!((&load["iops"], &load["bytes_per_second"]), (&Value::Null, &Value::Null));
+    let notes = load["missing"].as_array().unwrap();
+    let said =
+        |note: &&Value| note["why"].as_str().is_some_and(|why| why.starts_with("figures of 2 of 2 threads"));
+    assert_eq!(notes.iter().filter(said).count(), 1, "{notes:?}");
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_biopsy")).args(["load", &path]).args(once).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("missing: figures of 2 of 2 threads: they were over before the ramp of 20s"),
+        "{text}"
+    );
+
+    // Who stops it knows.
+    let child = started(&[&path, "--ramp_time=20s", "--runtime=1s"]);
+    sleep(Duration::from_millis(700));
+    signal(&child, libc::SIGINT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(number(&json(&output), "ios"), 0);
+}
+
+#[test]
+fn a_rate_is_kept() {
+    let dir = Dir::new("rate");
+    let path = dir.file("data", 4 * MIB);
+    for engine in ["io_uring", "libaio", "psync"] {
+        for process in ["linear", "poisson"] {
+            let how = ["--ioengine", engine, "--rate_iops=500", "--rate_process", process, "--runtime=2s"];
+            let load = undisturbed(&dir, || run(&[&[path.as_str()], &how[..]].concat()));
+            let slack = if process == "linear" { 25.0 } else { 80.0 };
+            let iops = load["iops"].as_f64().unwrap();
+            assert!((iops - 500.0).abs() <= slack, "{engine} {process}: {iops}");
+        }
+    }
+}
+
+/// An I/O that is late counts from when it was due: a process that stood still for 500 ms had 250 I/Os due
+/// meanwhile, and their latencies go evenly from 500 ms down. A generator that only counts from when it sends
+/// them would see nothing.
+#[test]
+fn a_standstill_is_in_the_latencies_of_all_that_was_due() {
+    let dir = Dir::new("omission");
+    let path = dir.file("data", 4 * MIB);
+    for engine in ["io_uring", "libaio", "psync"] {
+        let how = ["--ioengine", engine, "--rate_iops=500", "--rate_process=linear", "--runtime=3s"];
+        let output = undisturbed(&dir, || {
+            let child = started(&[&[path.as_str()], &how[..]].concat());
+            wait_for("the reader", || threads(&child) > 1);
+            sleep(Duration::from_millis(1_000));
+            signal(&child, libc::SIGSTOP);
+            sleep(Duration::from_millis(500));
+            signal(&child, libc::SIGCONT);
+            child.wait_with_output().unwrap()
+        });
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let load = json(&output);
+        adds_up(&load);
+        assert!((1_425..=1_575).contains(&number(&load, "ios")), "{engine}: {}", load["ios"]);
+        let max = number(&load["latency"], "max_ns");
+        assert!((450_000_000..900_000_000).contains(&max), "{engine}: {max}");
+        let buckets = load["latency"]["buckets"].as_array().unwrap();
+        let beyond = |ns: u64| -> u64 {
+            let late = buckets.iter().filter(|bucket| bucket[0].as_u64().unwrap() >= ns);
+            late.map(|bucket| bucket[2].as_u64().unwrap()).sum()
+        };
+        // Those due in the first 400 and in the first 250 ms of the standstill.
+        assert!((150..=350).contains(&beyond(100_000_000)), "{engine}: {}", beyond(100_000_000));
+        assert!((90..=260).contains(&beyond(250_000_000)), "{engine}: {}", beyond(250_000_000));
+    }
+}
+
+/// Each direction of a mix keeps its own rate, and neither waits for the other.
+#[test]
+fn a_mix_has_a_rate_for_each_direction() {
+    let dir = Dir::new("mixed-rates");
+    let path = dir.file("data", 4 * MIB);
+    let how = ["--rw=randrw", "--rate_iops=1000,500", "--rate_process=linear", "--runtime=1s", "--iodepth=8"];
+    let load = undisturbed(&dir, || run(&writing(&path, &how)));
+    let ios = |direction: &str| number(&load["directions"][direction], "ios");
+    assert!((900..=1010).contains(&ios("read")) && (450..=510).contains(&ios("write")), "{load}");
+}
+
+/// As in fio: after the result of what was issued, and at a depth above 1 after all that is on its way.
+#[test]
+fn thought_begins_when_nothing_is_on_its_way() {
+    let dir = Dir::new("thought");
+    let path = dir.file("data", 4 * MIB);
+    for (engine, depth) in [("libaio", "1"), ("io_uring", "8"), ("psync", "1")] {
+        let how =
+            ["--ioengine", engine, "--iodepth", depth, "--thinktime=20ms", "--number_ios=21", "--runtime=0"];
+        let load = run(&[&[path.as_str()], &how[..]].concat());
+        let alone = if depth == "1" { 20 } else { 13 };
+        assert!(number(&load, "duration_ns") >= alone * 20_000_000, "{engine}: {}", load["duration_ns"]);
+    }
+}
+
+/// A standstill that lasts to the end holds up what never begins: it is in no latency, so it is said.
+#[test]
+fn what_was_due_and_never_began_is_said() {
+    let dir = Dir::new("never");
+    let path = dir.file("data", 4 * MIB);
+    let how = ["--rate_iops=1000", "--rate_process=linear", "--runtime=2s", "--iodepth=8"];
+    let stopped = |as_json: bool| {
+        let mut command = crate::command::biopsy(&[&[path.as_str()], &how[..]].concat());
+        command.args(as_json.then_some("--json")).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        wait_for("the reader", || threads(&child) > 1);
+        sleep(Duration::from_secs(1));
+        signal(&child, libc::SIGSTOP);
+        // However late it began.
+        sleep(Duration::from_millis(2_500));
+        signal(&child, libc::SIGCONT);
+        child.wait_with_output().unwrap()
+    };
+    let load = json(&stopped(true));
+    let (ios, never) = (number(&load, "ios"), number(&load, "never_began"));
+    assert_eq!(ios + never, 2_000, "{load}");
+    assert!((800..2_000).contains(&never), "{never}");
+    let text = String::from_utf8(stopped(false).stdout).unwrap();
+    assert!(text.contains("that were due never began: their wait is in no latency"), "{text}");
+    // Nothing is said of a run without a rate.
+    let load = run(&[&path, "--runtime=100ms"]);
+    assert_eq!(load["never_began"], Value::Null);
+}

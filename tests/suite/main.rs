@@ -1,0 +1,30 @@
+//! The library and the command line, on any machine; root and a kernel that can trace are not needed.
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "another test program uses the rest")]
+mod support;
+
+mod cli;
+mod command;
+mod cpu;
+mod devices;
+mod disk;
+mod docs;
+mod fio_output;
+mod flame;
+mod flame_browser;
+mod guard;
+mod host;
+mod jobfiles;
+mod layers;
+mod load;
+mod load_jobs;
+mod load_rates;
+mod load_verify;
+mod precondition;
+mod report;
+mod sweep;
+mod symbols;
+mod top;
+mod topology;
+mod witness;
