@@ -5,7 +5,7 @@ BIOPSY := target/x86_64-unknown-linux-gnu/release/biopsy
 # Root's work for whoever is not root.
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help demo demo-vm build quick test lint vmtest bench clean
+.PHONY: help demo demo-vm build quick test test-all lint vmtest bench clean
 
 help:
 	@echo "make demo     measure this machine's disk, end in a verdict and report.html"
@@ -13,6 +13,7 @@ help:
 	@echo "make build    $(BIOPSY), one static file"
 	@echo "make quick    lint and unit tests, for the work in between"
 	@echo "make test     all tests; make lint and make vmtest are parts of it"
+	@echo "make test-all the same, with every case in VMs on every kernel"
 	@echo "make bench    what the probes cost, and the pictures"
 	@echo "make clean    remove what was built (fetched kernels stay in the cache)"
 
@@ -40,6 +41,9 @@ quick:
 
 test:
 	@tests/run
+
+test-all:
+	@tests/run --all
 
 lint:
 	@tests/run lint
