@@ -7,7 +7,7 @@
 //!  probe ----> wire, host, envelope, clock, refusal   the only room that knows libbpf
 //!  load -----> wire, hist, host, clock, refusal       the only room that knows io_uring
 //!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names)
-//!  symbols --> host, envelope                         the only room that knows blazesym
+//!  symbols --> host, envelope, refusal                the only room that knows blazesym
 //!  rules ----> findings, analyze, hist, host, load (its results), envelope, units
 //!  render ---> analyze, findings, rules, hist, host, load (its results), envelope, units
 //!  wire -----> hist, host (the kernel's counters)

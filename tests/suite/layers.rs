@@ -9,7 +9,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("probe", &["wire", "host", "envelope", "clock", "refusal"]),
     ("load", &["wire", "hist", "host", "clock", "refusal"]),
     ("analyze", &["wire", "hist", "host", "envelope", "load", "symbols"]),
-    ("symbols", &["host", "envelope"]),
+    ("symbols", &["host", "envelope", "refusal"]),
     ("rules", &["findings", "analyze", "hist", "host", "load", "envelope", "units"]),
     ("render", &["analyze", "findings", "rules", "hist", "host", "load", "envelope", "units"]),
     ("wire", &["hist", "host"]),
