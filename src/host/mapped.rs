@@ -225,7 +225,7 @@ impl Mapped {
         self.no_records = why;
     }
 
-    /// Why there are no records of programs; None where there were, or nobody asked.
+    /// Why the kernel gave no records; None: it gave them, or they were not opened.
     pub fn no_records(&self) -> Option<NoRecords> {
         self.no_records
     }

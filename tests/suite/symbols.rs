@@ -13,16 +13,13 @@ use std::time::{Duration, Instant};
 
 use crate::support::programs::{Folder, Running, is_root};
 use crate::support::skip::skipped;
+use crate::support::tool::{helper, symbolizer};
 use biopsy::symbols::{Addresses, BuildId, Helper, Mapped, Named, Names, Place, Symbolizer, UNKNOWN};
 
 /// One process' addresses; what was kept of it where it was read while it lived.
 fn names(pid: u32, addresses: &[u64], kept: Mapped) -> Names {
     let user = BTreeMap::from([(pid, addresses.iter().copied().collect::<BTreeSet<_>>())]);
-    Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&Addresses {
-        user,
-        maps: kept,
-        ..Addresses::default()
-    })
+    symbolizer().names(&Addresses { user, maps: kept, ..Addresses::default() })
 }
 
 fn named_as(names: &[&str]) -> Named {
@@ -370,8 +367,7 @@ fn a_debug_file_names_a_stripped_program() {
     let mut run = Running::start(&folder, "stripped");
     let (pid, at) = (run.pid(), run.addresses.clone());
     let kept = kept(pid);
-    let symbolizer =
-        Symbolizer::with_debug_folders(Helper::at(env!("CARGO_BIN_EXE_biopsy")), vec![folder.path("debug")]);
+    let symbolizer = Symbolizer::with_debug_folders(helper(), vec![folder.path("debug")]);
     let user = BTreeMap::from([(pid, at.iter().copied().collect())]);
     let names = symbolizer.names(&Addresses { user, maps: kept, ..Addresses::default() });
     assert_eq!(
@@ -382,22 +378,13 @@ fn a_debug_file_names_a_stripped_program() {
     fs::remove_file(folder.path("stripped")).unwrap();
     fs::remove_file(folder.path("whole")).unwrap();
     let places = [names.place(pid, at[1]).unwrap().clone()];
-    let again =
-        Symbolizer::with_debug_folders(Helper::at(env!("CARGO_BIN_EXE_biopsy")), vec![folder.path("debug")])
-            .name_places(&places);
+    let again = Symbolizer::with_debug_folders(helper(), vec![folder.path("debug")]).name_places(&places);
     assert_eq!(again.0, [named_as(&["second", "swallowed"])]);
-    assert_eq!(
-        Symbolizer::with_debug_folders(Helper::at(env!("CARGO_BIN_EXE_biopsy")), vec![])
-            .name_places(&places)
-            .0,
-        [Named::Absent]
-    );
+    assert_eq!(Symbolizer::with_debug_folders(helper(), vec![]).name_places(&places).0, [Named::Absent]);
     // A debug file has no offsets: without the address nobody can tell.
     let [place] = places;
     let places = [Place { address: None, ..place }];
-    let again =
-        Symbolizer::with_debug_folders(Helper::at(env!("CARGO_BIN_EXE_biopsy")), vec![folder.path("debug")])
-            .name_places(&places);
+    let again = Symbolizer::with_debug_folders(helper(), vec![folder.path("debug")]).name_places(&places);
     assert_eq!(again.0, [Named::Absent]);
 }
 
@@ -408,10 +395,10 @@ fn places_are_named_again_from_the_file_with_their_build_id() {
     let found = names(run.pid(), &run.addresses, Mapped::default());
     let places: Vec<_> =
         run.addresses.iter().map(|at| found.place(run.pid(), *at).unwrap().clone()).collect();
-    let (named, _) = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).name_places(&places);
+    let (named, _) = symbolizer().name_places(&places);
     assert_eq!(named, [named_as(&["first"]), named_as(&["second", "swallowed"])]);
     folder.compile("again", &format!("{WORK}{MAIN}"), &["-g", "-O2", "-DOTHER=1", "-fno-inline"]);
-    let (named, _) = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).name_places(&places);
+    let (named, _) = symbolizer().name_places(&places);
     assert_eq!(named[0], Named::Absent, "another build at the same path");
 }
 
@@ -427,11 +414,7 @@ fn many_processes_of_one_program_share_their_names() {
     let user = runs.iter().map(|run| (run.pid(), run.addresses.iter().copied().collect())).collect();
     let open = || fs::read_dir("/proc/self/fd").unwrap().count();
     let before = open();
-    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&Addresses {
-        user,
-        maps: mapped,
-        ..Addresses::default()
-    });
+    let names = symbolizer().names(&Addresses { user, maps: mapped, ..Addresses::default() });
     assert!(open() <= before + 2, "a file per process is open");
     let list = |run: &Running| Arc::clone(&names.user[&(run.pid(), run.addresses[1])]);
     assert_eq!(*list(&runs[0]), ["second", "swallowed"]);
@@ -614,7 +597,7 @@ fn own_functions_have_names_and_nothing_is_dropped() {
     let (here, pid) = (here(), std::process::id());
     let user = BTreeMap::from([(pid, BTreeSet::from([here, 1])), (ENDED, BTreeSet::from([here]))]);
     let addresses = Addresses { user, ..Addresses::default() };
-    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses);
+    let names = symbolizer().names(&addresses);
     // Line tables, where they know a function, have its name without its modules.
     assert_eq!(names.user(pid, here)[0].rsplit("::").next(), Some("findable"), "{:?}", names.user(pid, here));
     assert_eq!(names.user(pid, 1), [UNKNOWN]);
@@ -639,12 +622,12 @@ fn a_process_that_has_ended_is_named_by_its_files() {
     let user = BTreeMap::from([(ENDED, BTreeSet::from([here, 1]))]);
     let mut addresses = Addresses { user, ..Addresses::default() };
     addresses.maps.insert(ENDED, &fs::read("/proc/self/maps").unwrap());
-    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses);
+    let names = symbolizer().names(&addresses);
     assert!(names.user(ENDED, here)[0].contains("findable"), "{names:?}");
     assert_eq!(names.user(ENDED, 1), [UNKNOWN]);
     assert_eq!(names.missing, [], "its maps are known, and nothing is there");
     addresses.maps.lose(3);
-    let missing = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses).missing;
+    let missing = symbolizer().names(&addresses).missing;
     assert!(
         matches!(&missing[..], [one] if one.reason == "lost" && one.why.starts_with("3 of")),
         "{missing:?}"
@@ -654,14 +637,11 @@ fn a_process_that_has_ended_is_named_by_its_files() {
     let line = format!("{here:x}-{:x} r-xp 00002000 fe:01 1  /proc/self/exe\n", here + 16);
     addresses.maps = Mapped::default();
     addresses.maps.insert(ENDED, line.as_bytes());
-    assert_eq!(
-        Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses).user(ENDED, here),
-        ["[exe]+0x2000"]
-    );
+    assert_eq!(symbolizer().names(&addresses).user(ENDED, here), ["[exe]+0x2000"]);
 
     // And two programs one after the other, both with code there.
     addresses.maps.insert(ENDED, line.replace("exe", "other").as_bytes());
-    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses);
+    let names = symbolizer().names(&addresses);
     assert_eq!(names.user(ENDED, here), [UNKNOWN]);
     assert_eq!(names.missing[0].reason, "ambiguous");
 }
@@ -670,29 +650,21 @@ fn a_process_that_has_ended_is_named_by_its_files() {
 fn a_place_is_named_again_by_its_build_id() {
     let (here, pid) = (here(), std::process::id());
     let user = BTreeMap::from([(pid, BTreeSet::from([here]))]);
-    let symbolizer = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy")));
-    let names = symbolizer.names(&Addresses { user, ..Addresses::default() });
+    let names = symbolizer().names(&Addresses { user, ..Addresses::default() });
     let place = names.place(pid, here).unwrap().clone();
     let strange = Place { build_id: BuildId::new(&[7; 20]), ..place.clone() };
     let nameless = Place { build_id: None, ..place.clone() };
     let absent = Place { file: "/nowhere/at/all".into(), ..place.clone() };
     // Behind all that any file has.
     let empty = Place { offset: 1 << 50, address: Some(1 << 50), ..place.clone() };
-    let (again, missing) = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).name_places(&[
-        strange,
-        place.clone(),
-        nameless,
-        absent,
-        empty,
-    ]);
+    let (again, missing) = symbolizer().name_places(&[strange, place.clone(), nameless, absent, empty]);
     assert_eq!([&again[0], &again[2], &again[3]], [&Named::Absent; 3]);
     assert_eq!(missing, []);
     if place.build_id.is_some() {
         assert_eq!(again[1], Named::As(Arc::clone(&names.user[&(pid, here)])));
         assert_eq!(again[4], Named::Nameless);
         // By its offset alone as well.
-        let (by_offset, _) = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy")))
-            .name_places(&[Place { address: None, ..place }]);
+        let (by_offset, _) = symbolizer().name_places(&[Place { address: None, ..place }]);
         assert_eq!(by_offset[0], again[1]);
     }
 }
@@ -703,13 +675,12 @@ fn the_vdso_has_names() {
     let maps = fs::read("/proc/self/maps").unwrap();
     let mappings = biopsy::host::mapped::mappings(&maps);
     let Some(vdso) = mappings.iter().find(|m| &*m.path == b"[vdso]") else {
-        println!("skipped: this machine has none");
-        return;
+        return skipped("this machine has no vdso");
     };
     let user = BTreeMap::from([(ENDED, (vdso.start..vdso.end).step_by(16).collect())]);
     let mut addresses = Addresses { user, ..Addresses::default() };
     addresses.maps.insert(ENDED, &maps);
-    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses);
+    let names = symbolizer().names(&addresses);
     assert!(names.user.values().any(|n| n[0].contains("clock_gettime")));
     assert!(names.user.values().all(|n| n[0] != UNKNOWN));
 }
@@ -755,7 +726,7 @@ fn speed() {
         (0..processes).for_each(|i| mapped.insert(pid + i, lines.as_bytes()));
         let user = (0..processes).map(|i| (pid + i, addresses.clone())).collect();
         let wanted = Addresses { user, maps: mapped, ..Addresses::default() };
-        let symbolizer = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy")));
+        let symbolizer = symbolizer();
         let begin = Instant::now();
         let names = symbolizer.names(&wanted);
         let first = begin.elapsed();

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use biopsy::symbols::{Helper, Symbolizer};
 use serde_json::Value;
 
 use super::patience::Patience;
@@ -17,6 +18,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_biopsy")
+}
+
+/// What reads symbols for the tests: the binary under test, which a guest of vmtest/ has elsewhere.
+pub fn helper() -> Helper {
+    Helper::at(std::env::var("BIOPSY_TEST_HELPER").unwrap_or(binary().to_string()))
+}
+
+pub fn symbolizer() -> Symbolizer {
+    Symbolizer::new(helper())
 }
 
 pub fn is_root() -> bool {

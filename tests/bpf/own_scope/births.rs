@@ -9,11 +9,12 @@ use std::process::{Child, Command, Stdio};
 
 use crate::live::attached::attached;
 use crate::support::programs::Folder;
+use crate::support::tool::symbolizer;
 use biopsy::analyze::{blocked, stacks};
 use biopsy::host::Host;
 use biopsy::probe::blocked::{BlockedProbe, Options, WaitOptions};
 use biopsy::probe::stacks::StacksProbe;
-use biopsy::symbols::{Helper, Names, Symbolizer, UNKNOWN};
+use biopsy::symbols::{Names, UNKNOWN};
 use biopsy::wire::stacks::Sample;
 
 /// Times that a program is started, or a child forked.
@@ -115,7 +116,7 @@ fn a_program_of_a_few_milliseconds_has_names() {
     let Some(probe) = sampler() else { return };
     let all = ["brief", "brief-fixed"].map(|name| (name, run(&folder, name)));
     let raw = probe.finish().unwrap();
-    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&stacks::addresses(&raw));
+    let names = symbolizer().names(&stacks::addresses(&raw));
     println!("{:?} {} processes, {} lost", names.missing, raw.maps.len(), raw.maps.lost());
     for (name, pids) in all {
         let own = |sample: &Sample| pids.contains(&sample.pid) && sample.comm_bytes() == name.as_bytes();
@@ -144,7 +145,7 @@ fn a_forked_child_of_a_few_milliseconds_has_names() {
     go(before);
     go(within);
     let raw = probe.finish().unwrap();
-    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&stacks::addresses(&raw));
+    let names = symbolizer().names(&stacks::addresses(&raw));
     for name in ["forks-before", "forks-within"] {
         let child =
             |sample: &Sample| sample.comm_bytes() == name.as_bytes() && !parents.contains(&sample.pid);
@@ -173,7 +174,7 @@ fn a_program_that_calls_exec_is_not_named_as_the_next() {
         let Some(probe) = sampler() else { return };
         let pids = run(&folder, "chain-a");
         let raw = probe.finish().unwrap();
-        let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&stacks::addresses(&raw));
+        let names = symbolizer().names(&stacks::addresses(&raw));
         println!("{kind}:");
         for (comm, own, other) in
             [("chain-a", "spin_of_first", "spin_of_second"), ("chain-b", "spin_of_second", "spin_of_first")]
@@ -246,7 +247,7 @@ fn a_wait_of_a_child_that_has_ended_has_names() {
     go(parent);
     run(&folder, "naps-itself");
     let raw = probe.finish().unwrap();
-    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&blocked::addresses(&raw));
+    let names = symbolizer().names(&blocked::addresses(&raw));
     for name in ["naps-forked", "naps-itself"] {
         // Asleep where it was told to be: what loads it sleeps elsewhere.
         let asleep = |sample: &Sample| {

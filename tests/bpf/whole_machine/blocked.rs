@@ -13,6 +13,7 @@ use crate::live::attached::attached;
 use crate::live::cgroup::Group;
 use crate::live::disk::Disk;
 use crate::support::skip::skipped;
+use crate::support::tool::symbolizer;
 use biopsy::analyze::blocked::{BlockedSummary, addresses, summarize};
 use biopsy::clock::thread_ns;
 use biopsy::host::Host;
@@ -22,7 +23,6 @@ use biopsy::probe::cost::{Baseline, Beside};
 use biopsy::probe::filter::Filter;
 use biopsy::probe::pagecache::{self, PagecacheProbe};
 use biopsy::probe::reclaim::ReclaimProbe;
-use biopsy::symbols::{Helper, Symbolizer};
 use biopsy::wire::blocked::{IO, RawBlocked, Sum};
 use biopsy::wire::pagecache::Kind;
 
@@ -42,9 +42,7 @@ fn attach(options: Options) -> Option<BlockedProbe> {
 }
 
 fn named(raw: &RawBlocked) -> BlockedSummary {
-    // A guest of vmtest/ has the executable elsewhere.
-    let helper = std::env::var("BIOPSY_TEST_HELPER").unwrap_or(env!("CARGO_BIN_EXE_biopsy").to_string());
-    let summary = summarize(raw, &Symbolizer::new(Helper::at(helper)).names(&addresses(raw)));
+    let summary = summarize(raw, &symbolizer().names(&addresses(raw)));
     println!(
         "{:?} {:?} threshold {} ns, {} stacks in {} ns, {} events, {} runs in {} ns, ±{:?} points",
         raw.totals,

@@ -9,7 +9,7 @@ use crate::live::cgroup::Group;
 use crate::live::disk::Disk;
 use crate::live::events::Counted;
 use crate::live::view::number;
-use crate::support::tool::{object, objects, quiet, refused, run};
+use crate::support::tool::{object, objects, quiet, refused, run, symbolizer};
 use biopsy::analyze::pagecache::{PagecacheSummary, paths, summarize};
 use biopsy::analyze::stacks::addresses;
 use biopsy::host::Host;
@@ -17,7 +17,6 @@ use biopsy::host::memory_surroundings::Surroundings;
 use biopsy::host::vmstat::Counter;
 use biopsy::probe::pagecache::{Options, PagecacheProbe};
 use biopsy::probe::stacks::StacksProbe;
-use biopsy::symbols::{Helper, Symbolizer};
 use biopsy::wire::pagecache::Kind;
 
 const THREADS: u64 = 16;
@@ -92,10 +91,7 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
     }
 
     // This kernel lets nobody attach to its functions, and samples say where the time went.
-    let sampled = paths::sampled(
-        &raw,
-        &Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses(&raw)),
-    );
+    let sampled = paths::sampled(&raw, &symbolizer().names(&addresses(&raw)));
     for path in &sampled {
         println!("{} {} ns, spinning {:?} ns, {:?}", path.function, path.ns, path.spin_ns, path.spin_ratio());
     }

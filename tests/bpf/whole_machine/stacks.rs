@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use crate::live::attached::attached;
 use crate::support::programs::{Folder, Running};
 use crate::support::skip::skipped;
+use crate::support::tool::symbolizer;
 use biopsy::analyze::stacks::{CpuClass, ProfileSummary, addresses, summarize};
 use biopsy::analyze::unwinding::{Ending, unwinding};
 use biopsy::clock::thread_ns;
 use biopsy::probe::stacks::StacksProbe;
 use biopsy::refusal::Refusal;
-use biopsy::symbols::{Helper, Symbolizer};
 use biopsy::wire::stacks::{RawProfile, Sample, Sampler};
 
 const FREQUENCY: u64 = 499;
@@ -76,7 +76,7 @@ fn busy_threads_are_found_by_name_and_function() {
     let given: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();
     let raw = probe.finish().unwrap();
     let symbolizing = Instant::now();
-    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses(&raw));
+    let names = symbolizer().names(&addresses(&raw));
     println!("symbolized in {:?}", symbolizing.elapsed());
     let summary = summarize(&raw, &names);
     describe(&raw, &summary);
@@ -108,7 +108,7 @@ fn system_time_is_seen_with_both_stacks() {
         std::io::Read::read_exact(&mut file, &mut zeros).unwrap();
     }
     let raw = probe.finish().unwrap();
-    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses(&raw));
+    let names = symbolizer().names(&addresses(&raw));
     let summary = summarize(&raw, &names);
     describe(&raw, &summary);
     if let Some(missing) = names.missing.first() {
@@ -163,8 +163,7 @@ fn idle_time_is_nobodys() {
     let Some(probe) = attach() else { return };
     thread::sleep(Duration::from_millis(500));
     let raw = probe.finish().unwrap();
-    let summary =
-        summarize(&raw, &Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses(&raw)));
+    let summary = summarize(&raw, &symbolizer().names(&addresses(&raw)));
     describe(&raw, &summary);
     assert!(!summary.folded.keys().any(|k| k.starts_with("swapper") && k.ends_with("safe_halt_[k]")));
     let (idle, account) = (summary.class_ns(CpuClass::Idle).unwrap_or(0), raw.idle_ns.unwrap());
@@ -190,7 +189,7 @@ fn a_program_that_is_gone_has_names() {
     std::fs::remove_file(folder.path("gone-by-now")).unwrap();
     run.kill();
     let raw = probe.finish().unwrap();
-    let names = Symbolizer::new(Helper::at(env!("CARGO_BIN_EXE_biopsy"))).names(&addresses(&raw));
+    let names = symbolizer().names(&addresses(&raw));
     let of = |keep: &dyn Fn(&str) -> bool| -> u64 {
         let own = raw.samples.iter().filter(|(sample, _)| sample.pid == pid && !sample.user().is_empty());
         let leaf =
