@@ -37,11 +37,11 @@ How it is computed
   A lock that is slept for (mutex, semaphore): threads_waiting = its waits / window, found from 1 on, a
   note. At least 100 waits. At most three locks are named, those with the most wait first.
   Where no lock reaches that, but samples show at least 10 % of all CPUs spinning (the low end of their
-  range), that is said of the kernel as a whole.
+  range), that is said of the kernel as a whole; not where fewer than 100 waits were counted.
   Locks of the page cache are a note where pagecache-storm says it.
 
 From which numbers
-  locks.locks[].wait_ns, .contentions, .kind; locks.spin.
+  locks.locks[].wait_ns, .contentions, .kind; locks.spin, locks.slow_path.
 
 When it is wrong
   - Waits are a lower bound: the first waiter of a spinlock has no event, nor has a waiter that a hypervisor
@@ -132,7 +132,9 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention, storm: bool) -> Op
 fn nameless(locks: &Locks) -> Option<Finding> {
     let spin = locks.spin.as_ref()?;
     let (low, high) = (spin.low_percent / 100.0, spin.high_percent / 100.0);
-    (low >= SPUN_IN_ALL).then(|| Finding {
+    // Few long waits: a CPU that spins, or the one that has the lock, did not run. A hypervisor does that.
+    let few = locks.spins.is_some_and(|waits| waits < LEAST);
+    (low >= SPUN_IN_ALL && !few).then(|| Finding {
         id: RULE.id,
         subject: "kernel".to_string(),
         severity: Severity::Warning,
@@ -208,19 +210,22 @@ mod tests {
 
     #[test]
     fn spinning_without_a_name_is_said_of_the_kernel() {
-        let spin = |low_percent| {
+        let spin = |low_percent, spins| {
             let mut case = Case::new(1_000, 32);
             let spin = Spin { low_percent, high_percent: 40.0, sampler: "cycles".into() };
-            case.locks = Some(Locks { duration_ns: SECOND, spin: Some(spin), ..Locks::default() });
+            case.locks = Some(Locks { duration_ns: SECOND, spin: Some(spin), spins, ..Locks::default() });
             find(&case.summaries())
         };
-        assert_eq!(spin(10.0)[0].subject, "kernel");
-        assert!(spin(9.9).is_empty());
+        assert_eq!(spin(10.0, None)[0].subject, "kernel");
+        assert_eq!(spin(10.0, Some(100)).len(), 1);
+        assert!(spin(9.9, None).is_empty());
+        assert!(spin(10.0, Some(99)).is_empty(), "few waits");
         let mut named = Case::new(1_000, 32);
         named.locks = Some(Locks {
             duration_ns: SECOND,
             locks: vec![lock(LockKind::Spin, 1_000, SECOND)],
             spin: Some(Spin { low_percent: 50.0, high_percent: 60.0, sampler: "cycles".into() }),
+            spins: None,
             lost: 7,
         });
         let found = find(&named.summaries());

@@ -47,6 +47,8 @@ pub struct Locks {
     pub locks: Vec<Contention>,
     /// None: nobody sampled.
     pub spin: Option<Spin>,
+    /// Waits for spinlocks and rwlocks, the first waiter's too; None: the slow path was not probed.
+    pub spins: Option<u64>,
     /// Waits of which the begin or the end was not seen.
     pub lost: u64,
 }
@@ -149,6 +151,7 @@ impl Locks {
                 high_percent: of_all(spin.high),
                 sampler: spin.sampler.name().to_string(),
             }),
+            spins: summary.slow_path.map(|slow| slow.calls.max(summary.events.spins())),
             lost: summary.events.lost() + summary.events.abandoned,
         }
     }

@@ -287,6 +287,7 @@ fn clean() -> Case {
             ..Contention::default()
         }],
         spin: Some(Spin { low_percent: 0.1, high_percent: 0.4, sampler: "cycles".into() }),
+        spins: None,
         lost: 0,
     });
     case.threads =
