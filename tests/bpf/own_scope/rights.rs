@@ -155,7 +155,7 @@ fn names_need_syslog_and_ptrace(disk: &Disk) {
     let remedy = |value: &Value, part: &str| {
         let all = missing(value, part);
         assert!(all.len() <= 1, "{all:?}");
-        all.first().map(|m| m["remedy"].as_str().unwrap().to_string())
+        all.first().map(|gap| gap["remedy"].as_str().unwrap_or_else(|| panic!("{gap}")).to_string())
     };
     assert!(remedy(&bare, "kernel-symbols").is_some_and(|r| r.contains("CAP_SYSLOG")), "{}", bare["missing"]);
     match remedy(&bare, "user-symbols") {
