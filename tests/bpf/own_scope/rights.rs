@@ -153,7 +153,10 @@ fn names_need_syslog_and_ptrace(disk: &Disk) {
     };
     let bare = diagnosed(&[]);
     let remedy = |value: &Value, part: &str| {
-        let all = missing(value, part);
+        let mut all = missing(value, part);
+        // The profile is of the whole machine: processes of other tests end, or call exec, in its window, and no right
+        // helps with that.
+        all.retain(|gap| !["ended", "lost", "ambiguous"].map(Value::from).contains(&gap["reason"]));
         assert!(all.len() <= 1, "{all:?}");
         all.first().map(|gap| gap["remedy"].as_str().unwrap_or_else(|| panic!("{gap}")).to_string())
     };
