@@ -30,6 +30,7 @@ mod skel;
 pub mod stacks;
 mod syscalls;
 pub mod threads;
+mod trial;
 pub mod verifier;
 mod waits;
 

@@ -19,6 +19,7 @@ use super::libbpf::{self, ProgramStats, refusal};
 use super::preflight;
 use super::process_maps::ProcessMaps;
 use super::skel::blocked::{BlockedSkel, BlockedSkelBuilder, OpenBlockedSkel};
+use super::trial::{self, Refused};
 pub use super::waits::Options as WaitOptions;
 use super::waits::{self, PERIOD};
 use crate::clock::now_ns;
@@ -368,13 +369,9 @@ fn load(
     Ok(skel)
 }
 
-/// Loads one program alone, and lets it go.
-pub(super) fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
-    libbpf::listen();
-    let mut open = opened(btf, 1, &Options::default())?;
-    preflight::alone(open.open_object_mut(), name);
-    open.load()?;
-    Ok(())
+/// Loads the named programs, and lets them go.
+pub(super) fn try_load(names: &[String], btf: &KernelBtf) -> Result<Vec<()>, Refused<()>> {
+    trial::load(opened(btf, 1, &Options::default())?, names)
 }
 
 fn size(open: &mut OpenBlockedSkel<'_>, cpus: u32, options: &Options) -> libbpf_rs::Result<()> {

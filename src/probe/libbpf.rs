@@ -41,16 +41,29 @@ pub fn last_words() -> Option<String> {
     words_of(&SAID.lock().ok()?)
 }
 
+/// The program at which libbpf gave up: the last that it names.
+pub fn refused_program() -> Option<String> {
+    program_of(&SAID.lock().ok()?)
+}
+
+fn program_of(said: &[String]) -> Option<String> {
+    let named = |line: &str| Some(line.strip_prefix("libbpf: prog '")?.split_once("': ")?.0.to_string());
+    said.iter().rev().flat_map(|text| text.lines().rev()).find_map(named)
+}
+
 fn words_of(said: &[String]) -> Option<String> {
     let lines = || said.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty());
     let reason = lines()
         .rfind(|line| !NOISE.iter().any(|noise| line.starts_with(noise)))
+        // The first of libbpf's own about a program says more than those that follow from it.
+        .or_else(|| lines().find(|line| line.starts_with("libbpf: prog '")))
         .or_else(|| lines().next_back())?;
     let refused = |line: &str| {
         let (name, rest) = line.strip_prefix("libbpf: prog '")?.split_once("': ")?;
         rest.starts_with("BPF program load failed").then(|| format!("{name}: "))
     };
-    let program = lines().filter_map(refused).next_back().unwrap_or_default();
+    let is_named = reason.starts_with("libbpf: prog '");
+    let program = lines().filter_map(refused).next_back().filter(|_| !is_named).unwrap_or_default();
     Some((program + reason).chars().filter(|c| !c.is_control()).take(200).collect())
 }
 
@@ -183,7 +196,10 @@ mod tests {
         ];
         let said = said.map(str::to_string);
         assert_eq!(words_of(&said).unwrap(), "bio_queue: R5 unbounded memory access");
+        assert_eq!(words_of(&said[2..]).unwrap(), "libbpf: prog 'bio_queue': failed to load: -EACCES");
         assert_eq!(words_of(&said[3..]).unwrap(), "libbpf: failed to load object 'latency'");
         assert_eq!(words_of(&[]), None);
+        assert_eq!(program_of(&said), Some("bio_queue".to_string()));
+        assert_eq!(program_of(&said[3..]), None);
     }
 }

@@ -20,6 +20,7 @@ use super::libbpf::{self, element, refusal};
 use super::locks::SpinClock;
 use super::preflight;
 use super::skel::pagecache::{OpenPagecacheSkel, PagecacheSkel, PagecacheSkelBuilder};
+use super::trial::{self, Refused};
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::Host;
@@ -514,17 +515,14 @@ fn load(btf: &KernelBtf, events: Events, nodes: u32) -> Result<PagecacheSkel<'st
     open.load().map_err(|error| refusal("loading the probes", &error))
 }
 
-/// Loads one program alone, and lets it go.
-pub(super) fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
-    libbpf::listen();
+/// Loads the named programs, and lets them go.
+pub(super) fn try_load(names: &[String], btf: &KernelBtf) -> Result<Vec<()>, Refused<()>> {
     let mut open = PagecacheSkelBuilder::default().open(libbpf::object_place())?;
     let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
     config.nodes = 1;
     config.lru_argument = btf.lru_argument();
     open.maps.reclaims.set_max_entries(RECLAIM_KINDS as u32)?;
-    preflight::alone(open.open_object_mut(), name);
-    open.load()?;
-    Ok(())
+    trial::load(open, names)
 }
 
 /// What is loaded of that which not every kernel has.

@@ -3,157 +3,140 @@
 
 mod views;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use libbpf_rs::OpenObject;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::SkelBuilder;
 
 use super::btf::{self, BY_FILE, EventHome, KernelBtf, NO_BTF, RingSubmit};
+use super::trial::{self, Refused};
 use super::{libbpf, skel};
 use crate::host::abilities::{Abilities, ProgramState, State};
 use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
 use crate::refusal::{Refusal, plain};
 
-/// A program of the latency object: its name, its event, the module of the event, and what is gone
-/// without it.
+/// A program: its name, the object that it is in, its event, the module of the event, and what is gone without it.
+#[derive(Clone, Copy)]
 struct Known {
     program: &'static str,
+    object: Object,
     event: &'static str,
     module: Option<&'static str>,
     without: &'static str,
     needed: bool,
 }
 
-const FOLLOWS: &str = "operations are not followed: no submit and no reap";
-
-/// What only `latency --detail` attaches.
-const fn detail(program: &'static str, event: &'static str, without: &'static str) -> Known {
-    Known { program, event, module: None, without, needed: false }
+/// The objects of the views. Of all but that of `latency` there is none for a kernel that types no arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Object {
+    Latency,
+    Interrupts,
+    Locks,
+    Pagecache,
+    Waits,
 }
 
-/// They stand beside those that follow operations, and are of no use without them.
-const DETAIL: &[Known] = &[
-    detail("bio_getrq", "block_getrq", "queue is not taken apart"),
-    detail("rq_insert", "block_rq_insert", "queue is not taken apart"),
-    detail("io_done", "block_io_done", "endio is part of cqe"),
-    detail("ring_queue_work", "io_uring_queue_async_work", "no io-wq part of submit"),
-    detail("task_waking", "sched_waking", "no wake part of reap"),
-    detail("task_switch", "sched_switch", "no wake part of reap"),
-];
+impl Object {
+    const ALL: [Self; 5] = [Self::Latency, Self::Interrupts, Self::Locks, Self::Pagecache, Self::Waits];
+
+    /// Why its programs are not there with a BTF file.
+    fn not_by_file(self) -> Option<&'static str> {
+        match self {
+            Self::Latency => None,
+            Self::Interrupts => Some(NO_INTERRUPTS_BY_FILE),
+            Self::Locks => Some(NO_LOCKS_BY_FILE),
+            Self::Pagecache => Some(NO_RECLAIM_BY_FILE),
+            Self::Waits => Some(NO_WAITS_BY_FILE),
+        }
+    }
+
+    fn try_load(self, names: &[String], btf: &KernelBtf) -> Result<Vec<()>, Refused<()>> {
+        match self {
+            Self::Latency => try_load_latency(names, btf),
+            Self::Interrupts => trial::load(
+                skel::interrupts::InterruptsSkelBuilder::default().open(libbpf::object_place())?,
+                names,
+            ),
+            Self::Locks => {
+                trial::load(skel::locks::LocksSkelBuilder::default().open(libbpf::object_place())?, names)
+            }
+            Self::Pagecache => super::pagecache::try_load(names, btf),
+            Self::Waits => super::blocked::try_load(names, btf),
+        }
+    }
+}
+
+/// What its view can do without.
+const fn optional(
+    object: Object,
+    program: &'static str,
+    event: &'static str,
+    without: &'static str,
+) -> Known {
+    Known { program, object, event, module: None, without, needed: false }
+}
+
+/// What `latency` cannot do without.
+const fn needed(program: &'static str, event: &'static str, without: &'static str) -> Known {
+    Known { needed: true, ..optional(Object::Latency, program, event, without) }
+}
+
+const FOLLOWS: &str = "operations are not followed: no submit and no reap";
 
 const RING_SUBMIT: &str = "ring_submit_req";
 const SQE_SUBMIT: &str = "ring_submit_sqe";
 
 const LATENCY: &[Known] = &[
+    needed("rq_issue", "block_rq_issue", "nothing can be timed"),
+    needed("rq_complete", "block_rq_complete", "nothing can be counted"),
+    needed("rq_requeue", "block_rq_requeue", "requeues read as device time"),
+    needed("rq_merge", "block_rq_merge", "merged requests leave stale slots"),
+    needed("bio_queue", "block_bio_queue", "no queue stage"),
+    needed("bio_split", "block_split", "no queue stage for split I/Os"),
+    needed("bio_backmerge", "block_bio_backmerge", "merges are not counted"),
+    needed("bio_frontmerge", "block_bio_frontmerge", "merges are not counted"),
+    optional(
+        Object::Latency,
+        "bio_complete",
+        "block_bio_complete",
+        "bio-based devices (dm, md, zram) are not seen, only the disks below them",
+    ),
+    optional(Object::Latency, "sys_enter", "sys_enter", FOLLOWS),
+    optional(Object::Latency, "sys_exit", "sys_exit", FOLLOWS),
+    optional(Object::Latency, RING_SUBMIT, "io_uring_submit_req", FOLLOWS),
+    optional(Object::Latency, "ring_complete", "io_uring_complete", FOLLOWS),
+    optional(Object::Latency, "ring_wait", "io_uring_cqring_wait", FOLLOWS),
     Known {
-        program: "rq_issue",
-        event: "block_rq_issue",
-        module: None,
-        without: "nothing can be timed",
-        needed: true,
-    },
-    Known {
-        program: "rq_complete",
-        event: "block_rq_complete",
-        module: None,
-        without: "nothing can be counted",
-        needed: true,
-    },
-    Known {
-        program: "rq_requeue",
-        event: "block_rq_requeue",
-        module: None,
-        without: "requeues read as device time",
-        needed: true,
-    },
-    Known {
-        program: "rq_merge",
-        event: "block_rq_merge",
-        module: None,
-        without: "merged requests leave stale slots",
-        needed: true,
-    },
-    Known {
-        program: "bio_queue",
-        event: "block_bio_queue",
-        module: None,
-        without: "no queue stage",
-        needed: true,
-    },
-    Known {
-        program: "bio_split",
-        event: "block_split",
-        module: None,
-        without: "no queue stage for split I/Os",
-        needed: true,
-    },
-    Known {
-        program: "bio_backmerge",
-        event: "block_bio_backmerge",
-        module: None,
-        without: "merges are not counted",
-        needed: true,
-    },
-    Known {
-        program: "bio_frontmerge",
-        event: "block_bio_frontmerge",
-        module: None,
-        without: "merges are not counted",
-        needed: true,
-    },
-    Known {
-        program: "bio_complete",
-        event: "block_bio_complete",
-        module: None,
-        without: "bio-based devices (dm, md, zram) are not seen, only the disks below them",
-        needed: false,
-    },
-    Known { program: "sys_enter", event: "sys_enter", module: None, without: FOLLOWS, needed: false },
-    Known { program: "sys_exit", event: "sys_exit", module: None, without: FOLLOWS, needed: false },
-    Known {
-        program: RING_SUBMIT,
-        event: "io_uring_submit_req",
-        module: None,
-        without: FOLLOWS,
-        needed: false,
-    },
-    Known {
-        program: "ring_complete",
-        event: "io_uring_complete",
-        module: None,
-        without: FOLLOWS,
-        needed: false,
-    },
-    Known {
-        program: "ring_wait",
-        event: "io_uring_cqring_wait",
-        module: None,
-        without: FOLLOWS,
-        needed: false,
-    },
-    Known {
-        program: "nvme_sq",
-        event: "nvme_sq",
         module: Some("nvme_core"),
-        without: "no complete stage on NVMe drives: its time is part of device",
-        needed: false,
+        ..optional(
+            Object::Latency,
+            "nvme_sq",
+            "nvme_sq",
+            "no complete stage on NVMe drives: its time is part of device",
+        )
     },
+];
+
+/// What only `latency --detail` attaches. They stand beside those that follow operations, and are of no use without
+/// them.
+const DETAIL: &[Known] = &[
+    optional(Object::Latency, "bio_getrq", "block_getrq", "queue is not taken apart"),
+    optional(Object::Latency, "rq_insert", "block_rq_insert", "queue is not taken apart"),
+    optional(Object::Latency, "io_done", "block_io_done", "endio is part of cqe"),
+    optional(Object::Latency, "ring_queue_work", "io_uring_queue_async_work", "no io-wq part of submit"),
+    optional(Object::Latency, "task_waking", "sched_waking", "no wake part of reap"),
+    optional(Object::Latency, "task_switch", "sched_switch", "no wake part of reap"),
 ];
 
 /// What only `interrupts` attaches; it counts completions by the events of `latency`.
 const INTERRUPTS: &[Known] = &[
-    optional("irq_entry", "irq_handler_entry", "interrupts are not counted"),
-    optional("irq_exit", "irq_handler_exit", "no time of handlers"),
-    optional("softirq_begin", "softirq_entry", "no softirqs of the block layer"),
-    optional("softirq_end", "softirq_exit", "no softirqs of the block layer"),
+    optional(Object::Interrupts, "irq_entry", "irq_handler_entry", "interrupts are not counted"),
+    optional(Object::Interrupts, "irq_exit", "irq_handler_exit", "no time of handlers"),
+    optional(Object::Interrupts, "softirq_begin", "softirq_entry", "no softirqs of the block layer"),
+    optional(Object::Interrupts, "softirq_end", "softirq_exit", "no softirqs of the block layer"),
 ];
-
-/// What its view can do without.
-const fn optional(program: &'static str, event: &'static str, without: &'static str) -> Known {
-    Known { program, event, module: None, without, needed: false }
-}
 
 const NO_DIRECT: &str = "reclaim by tasks is not seen";
 const NO_MEMCG: &str = "reclaim at the limits of memory cgroups is not seen";
@@ -161,31 +144,42 @@ const NO_PAGES: &str = "pages that reclaim looks at are known from the kernel's 
 
 /// What `locks` attaches for the page cache: of each event that tells something of its own one, or two.
 const PAGECACHE: &[Known] = &[
-    optional("direct_reclaim_begin", "mm_vmscan_direct_reclaim_begin", NO_DIRECT),
-    optional("direct_reclaim_end", "mm_vmscan_direct_reclaim_end", NO_DIRECT),
-    optional("memcg_reclaim_begin", "mm_vmscan_memcg_reclaim_begin", NO_MEMCG),
-    optional("memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end", NO_MEMCG),
-    optional("lru_isolate", "mm_vmscan_lru_isolate", NO_PAGES),
-    optional("lru_shrink_inactive", "mm_vmscan_lru_shrink_inactive", NO_PAGES),
-    optional("throttled", "mm_vmscan_throttled", "reclaim that sleeps is not seen"),
+    optional(Object::Pagecache, "direct_reclaim_begin", "mm_vmscan_direct_reclaim_begin", NO_DIRECT),
+    optional(Object::Pagecache, "direct_reclaim_end", "mm_vmscan_direct_reclaim_end", NO_DIRECT),
+    optional(Object::Pagecache, "memcg_reclaim_begin", "mm_vmscan_memcg_reclaim_begin", NO_MEMCG),
+    optional(Object::Pagecache, "memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end", NO_MEMCG),
+    optional(Object::Pagecache, "lru_isolate", "mm_vmscan_lru_isolate", NO_PAGES),
+    optional(Object::Pagecache, "lru_shrink_inactive", "mm_vmscan_lru_shrink_inactive", NO_PAGES),
+    optional(Object::Pagecache, "throttled", "mm_vmscan_throttled", "reclaim that sleeps is not seen"),
     optional(
+        Object::Pagecache,
         "ra_unbounded",
         "page_cache_ra_unbounded",
         "pages that are read ahead are seen only where programs may attach to functions",
     ),
-    optional("get_pages", "mm_filemap_get_pages", "how much of read-ahead nobody wanted is not known"),
+    optional(
+        Object::Pagecache,
+        "get_pages",
+        "mm_filemap_get_pages",
+        "how much of read-ahead nobody wanted is not known",
+    ),
 ];
 
 /// What only `locks` attaches.
 const LOCKS: &[Known] = &[
-    optional("lock_begin", "contention_begin", "waits for locks are not seen"),
-    optional("lock_end", "contention_end", "waits for locks are not timed"),
+    optional(Object::Locks, "lock_begin", "contention_begin", "waits for locks are not seen"),
+    optional(Object::Locks, "lock_end", "contention_end", "waits for locks are not timed"),
 ];
 
 /// What only `flame` attaches; in reclaim it follows events that `locks` follows as well.
 const WAITS: &[Known] = &[
-    optional("blocked_switch", "sched_switch", "time off the CPU is not seen"),
-    optional("blocked_goes_on", "irq_work_entry", "stacks of time off the CPU have no user side"),
+    optional(Object::Waits, "blocked_switch", "sched_switch", "time off the CPU is not seen"),
+    optional(
+        Object::Waits,
+        "blocked_goes_on",
+        "irq_work_entry",
+        "stacks of time off the CPU have no user side",
+    ),
 ];
 
 /// Its programs have no twins for a kernel that types no arguments.
@@ -218,6 +212,7 @@ const LOCKED: &str = "this kernel is locked down (confidentiality), which forbid
                       kernel memory by BPF";
 const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown=integrity is no hindrance";
 
+/// All programs of the views.
 const ALL: [&[Known]; 6] = [LATENCY, DETAIL, INTERRUPTS, LOCKS, PAGECACHE, WAITS];
 
 /// Refuses what cannot work, before anything is made or attached.
@@ -239,33 +234,85 @@ pub fn permit(root: &Path) -> Result<()> {
 
 /// Looks at everything. Works without any rights; what it then cannot try it says so.
 pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
-    let btf = KernelBtf::read();
-    let mut programs: Vec<ProgramState> =
-        ALL.into_iter().flatten().map(|known| program(known, btf.as_ref().ok(), rights, host)).collect();
+    let btf = KernelBtf::read().ok();
+    let btf = btf.as_ref();
+    let plans: Vec<(Known, Plan)> = ALL
+        .into_iter()
+        .flatten()
+        .map(|known| {
+            let known = by_its_name(*known, btf);
+            (known, plan(&known, btf, rights, host))
+        })
+        .collect();
+    let mut tried: HashMap<&str, Result<(), String>> = HashMap::new();
+    for object in Object::ALL {
+        let names: Vec<&str> = plans
+            .iter()
+            .filter(|(known, _)| known.object == object)
+            .filter_map(|(_, plan)| if let Plan::Try { program, .. } = plan { Some(*program) } else { None })
+            .collect();
+        let owned: Vec<String> = names.iter().map(|name| (*name).to_string()).collect();
+        let Some(btf) = btf else { continue };
+        tried.extend(names.into_iter().zip(trial::each(&owned, &mut |names| object.try_load(names, btf))));
+    }
+    let mut programs: Vec<ProgramState> = plans
+        .into_iter()
+        .map(|(known, plan)| {
+            let (state, reason, remedy) = match plan {
+                Plan::Missing { reason, remedy } => (State::Missing, Some(reason), remedy),
+                Plan::Try { program, note } => {
+                    match tried.remove(program).unwrap_or_else(|| Err("it was not tried".to_string())) {
+                        Err(why) => {
+                            (State::Missing, Some(known.lost(&format!("the kernel refused it: {why}"))), None)
+                        }
+                        Ok(()) => (State::Ok, note.map(str::to_string), None),
+                    }
+                }
+            };
+            ProgramState {
+                name: known.program.to_string(),
+                event: known.event.to_string(),
+                state,
+                reason,
+                remedy: remedy.map(str::to_string),
+            }
+        })
+        .collect();
     programs.push(sampler(rights));
     programs.push(thread_sampler(rights));
     let views = views::views(&programs, host, rights);
-    Abilities { btf: btf.is_ok(), programs, views }
+    Abilities { btf: btf.is_some(), programs, views }
 }
 
-fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host) -> ProgramState {
-    // The same event had another name before 6.3.
-    let sqe = btf.and_then(KernelBtf::ring_submit) == Some(RingSubmit::Sqe) && known.program == RING_SUBMIT;
-    let known =
-        if sqe { &Known { program: SQE_SUBMIT, event: "io_uring_submit_sqe", ..*known } } else { known };
-    let state = |state, reason: Option<String>, remedy: Option<&str>| ProgramState {
-        name: known.program.to_string(),
-        event: known.event.to_string(),
-        state,
-        reason,
-        remedy: remedy.map(str::to_string),
-    };
-    let Some(btf) = btf else {
-        return state(State::Missing, Some(NO_BTF_HERE.to_string()), Some(NO_BTF_REMEDY));
-    };
-    let lost = |why: &str| Some(format!("{why}: {}", known.without));
+/// What is to be done to learn whether a program works here.
+enum Plan {
+    /// It is known without trying.
+    Missing { reason: String, remedy: Option<&'static str> },
+    /// Loading it tells. `program` may be another that stands in for it; `note` says why.
+    Try { program: &'static str, note: Option<&'static str> },
+}
+
+impl Known {
+    fn lost(&self, why: &str) -> String {
+        format!("{why}: {}", self.without)
+    }
+}
+
+/// The same event had another name before 6.3.
+fn by_its_name(known: Known, btf: Option<&KernelBtf>) -> Known {
+    if known.program == RING_SUBMIT && btf.and_then(KernelBtf::ring_submit) == Some(RingSubmit::Sqe) {
+        return Known { program: SQE_SUBMIT, event: "io_uring_submit_sqe", ..known };
+    }
+    known
+}
+
+fn plan(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host) -> Plan {
+    let missing = |reason: String, remedy| Plan::Missing { reason, remedy };
+    let lost = |why: &str, remedy| missing(known.lost(why), remedy);
+    let newer = || Some(NEWER).filter(|_| btf::file().is_none());
+    let Some(btf) = btf else { return missing(NO_BTF_HERE.to_string(), Some(NO_BTF_REMEDY)) };
     if rights.locked_down() {
-        return state(State::Missing, Some(LOCKED.to_string()), Some(LOCKED_REMEDY));
+        return missing(LOCKED.to_string(), Some(LOCKED_REMEDY));
     }
     let of_operations = known.without == FOLLOWS || DETAIL.iter().any(|other| other.program == known.program);
     if of_operations && (!skel::is_usual() || btf.ring_submit().is_none()) {
@@ -274,27 +321,13 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
         } else {
             "this kernel has no event that names the io_uring request which is submitted"
         };
-        return state(State::Missing, lost(why), Some(NEWER).filter(|_| btf::file().is_none()));
+        return lost(why, newer());
     }
-    let of_interrupts = INTERRUPTS.iter().any(|other| other.program == known.program);
-    if of_interrupts && btf::file().is_some() {
-        return state(State::Missing, lost(NO_INTERRUPTS_BY_FILE), None);
+    if let Some(why) = known.object.not_by_file().filter(|_| btf::file().is_some()) {
+        return lost(why, None);
     }
-    let of_locks = LOCKS.iter().any(|other| other.program == known.program);
-    if of_locks && btf::file().is_some() {
-        return state(State::Missing, lost(NO_LOCKS_BY_FILE), None);
-    }
-    let of_pagecache = PAGECACHE.iter().any(|other| other.program == known.program);
-    if of_pagecache && btf::file().is_some() {
-        return state(State::Missing, lost(NO_RECLAIM_BY_FILE), None);
-    }
-    let of_waits = WAITS.iter().any(|other| other.program == known.program);
-    if of_waits && btf::file().is_some() {
-        return state(State::Missing, lost(NO_WAITS_BY_FILE), None);
-    }
-    if of_locks && !btf.event(known.event, None).is_there() {
-        let remedy = "use Linux 5.19 or newer";
-        return state(State::Missing, lost("this kernel does not have the event"), Some(remedy));
+    if known.object == Object::Locks && !btf.event(known.event, None).is_there() {
+        return lost("this kernel does not have the event", Some("use Linux 5.19 or newer"));
     }
     if known.program == "bio_complete" && !skel::is_usual() {
         let why = if btf::file().is_some() {
@@ -302,92 +335,49 @@ fn program(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host)
         } else {
             "the kernel's own counts of bios are no bios' in all drivers before Linux 5.12"
         };
-        return state(State::Missing, lost(why), Some(NEWER).filter(|_| btf::file().is_none()));
+        return lost(why, newer());
     }
     match btf.event(known.event, known.module) {
-        EventHome::Absent => return state(State::Missing, lost("this kernel does not have the event"), None),
+        EventHome::Absent => return lost("this kernel does not have the event", None),
         EventHome::Untyped(module) => {
-            return state(
-                State::Missing,
-                lost(&format!("module {module} has no BTF")),
+            return lost(
+                &format!("module {module} has no BTF"),
                 Some("use a kernel with CONFIG_DEBUG_INFO_BTF_MODULES (5.11 or newer)"),
             );
         }
         EventHome::NotLoaded(module) => {
-            let drives = host.devices.iter().any(BlockDevice::is_nvme);
             let why = format!("module {module} is not loaded");
+            if host.devices.iter().any(BlockDevice::is_nvme) {
+                return lost(&why, None);
+            }
             // No NVMe drive: nothing is missed.
-            let reason =
-                if drives { lost(&why) } else { Some(format!("{why}: this machine has no NVMe drive")) };
-            return state(State::Missing, reason, None);
+            return missing(format!("{why}: this machine has no NVMe drive"), None);
         }
         EventHome::Vmlinux | EventHome::Module(_) => {}
     }
     if !rights.can_trace() {
-        return state(State::Missing, Some("needs CAP_BPF and CAP_PERFMON".to_string()), Some(RIGHTS_REMEDY));
+        return missing("needs CAP_BPF and CAP_PERFMON".to_string(), Some(RIGHTS_REMEDY));
     }
     // The types of a module are root's to read; its event can be had without them.
     let raw = known.program == "nvme_sq" && (btf::file().is_some() || !rights.sys_admin);
-    let (loaded, reason) = if raw {
-        let why = if btf::file().is_some() {
-            "as a raw event, as all with a BTF file"
-        } else {
-            "as a raw event, since reading the types of a module needs CAP_SYS_ADMIN"
-        };
-        (try_load("nvme_sq_raw", btf), Some(why.to_string()))
-    } else {
-        let loaded = match known.program {
-            name if of_interrupts => try_load_interrupts(name),
-            name if of_locks => try_load_locks(name),
-            name if of_waits => super::blocked::try_load(name, btf),
-            name if of_pagecache => super::pagecache::try_load(name, btf),
-            name => try_load(name, btf),
-        };
-        (loaded, None)
-    };
-    match loaded {
-        Ok(()) => state(State::Ok, reason, None),
-        Err(error) => {
-            let why = libbpf::last_words().unwrap_or_else(|| plain(&error.to_string()));
-            state(State::Missing, lost(&format!("the kernel refused it: {why}")), None)
+    match raw {
+        false => Plan::Try { program: known.program, note: None },
+        true if btf::file().is_some() => {
+            Plan::Try { program: "nvme_sq_raw", note: Some("as a raw event, as all with a BTF file") }
         }
+        true => Plan::Try {
+            program: "nvme_sq_raw",
+            note: Some("as a raw event, since reading the types of a module needs CAP_SYS_ADMIN"),
+        },
     }
 }
 
-/// Loads one program alone, and lets it go.
-fn try_load(name: &str, btf: &KernelBtf) -> Result<()> {
-    libbpf::listen();
+fn try_load_latency(names: &[String], btf: &KernelBtf) -> Result<Vec<()>, Refused<()>> {
     let mut open = skel::latency_builder()?.open(libbpf::object_place())?;
     let told = open.maps.rodata_data.as_mut().context("the object has read-only data")?;
     told.arguments = btf.arguments()?;
     told.arguments.bio_complete = btf.bio_complete()?;
-    alone(open.open_object_mut(), name);
-    open.load()?;
-    Ok(())
-}
-
-/// Of all its programs only this one is to be loaded.
-pub(super) fn alone(object: &mut OpenObject, name: &str) {
-    for mut program in object.progs_mut() {
-        let wanted = program.name() == name;
-        program.set_autoload(wanted);
-    }
-}
-
-fn try_load_interrupts(name: &str) -> Result<()> {
-    libbpf::listen();
-    let mut open = skel::interrupts::InterruptsSkelBuilder::default().open(libbpf::object_place())?;
-    alone(open.open_object_mut(), name);
-    open.load()?;
-    Ok(())
-}
-
-fn try_load_locks(name: &str) -> Result<()> {
-    libbpf::listen();
-    let mut open = skel::locks::LocksSkelBuilder::default().open(libbpf::object_place())?;
-    alone(open.open_object_mut(), name);
-    open.load()?;
-    Ok(())
+    trial::load(open, names)
 }
 
 /// What the latency view shows with these programs.
@@ -454,6 +444,7 @@ mod tests {
     #[test]
     fn every_program_of_the_views_is_listed() {
         let known = |name: &str| ALL.into_iter().flatten().any(|known| known.program == name);
+        use libbpf_rs::skel::OpenSkel;
         let unlisted = |object: &mut libbpf_rs::OpenObject| -> Vec<String> {
             let names = object.progs_mut().map(|program| program.name().to_string_lossy().into_owned());
             names.filter(|name| !known(name)).collect()

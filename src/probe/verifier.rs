@@ -1,4 +1,4 @@
-//! How much work each program is for the kernel's verifier: every program of every object, loaded alone
+//! How much work each program is for the kernel's verifier: every program of every object, loaded
 //! and let go. The tests hold the figures of each kernel against recorded ones.
 
 use std::ffi::c_char;
@@ -9,6 +9,7 @@ use libbpf_rs::{AsRawLibbpf, Object, ObjectBuilder, OpenObject, libbpf_sys};
 use super::btf::KernelBtf;
 use super::libbpf;
 use super::skel::{self, blocked, interrupts, latency, locks, pagecache, paths, reclaim, stacks, threads};
+use super::trial::{self, Refused};
 use crate::host::abilities::VerifiedProgram;
 
 /// The log holds the verifier's totals only (BPF_LOG_STATS), which are a few lines.
@@ -44,16 +45,16 @@ enum View {
 }
 
 fn of_object(object: &str, bytes: &[u8], view: View, btf: &KernelBtf) -> Result<Vec<VerifiedProgram>> {
-    let open = open(bytes)?;
-    let names: Vec<String> = open.progs().map(|p| p.name().to_string_lossy().into_owned()).collect();
-    let one = |program: String| {
-        let (instructions, reason) = match verify(bytes, object, &program, view, btf) {
+    let names: Vec<String> = open(bytes)?.progs().map(|p| p.name().to_string_lossy().into_owned()).collect();
+    let tried = trial::each(&names, &mut |names| verify(bytes, object, names, view, btf));
+    let one = |(program, tried): (String, Result<u64, String>)| {
+        let (instructions, reason) = match tried {
             Ok(instructions) => (Some(instructions), None),
-            Err(error) => (None, Some(format!("{error:#}"))),
+            Err(reason) => (None, Some(reason)),
         };
         VerifiedProgram { object: object.to_string(), program, instructions, reason }
     };
-    Ok(names.into_iter().map(one).collect())
+    Ok(names.into_iter().zip(tried).map(one).collect())
 }
 
 fn open(bytes: &[u8]) -> Result<OpenObject> {
@@ -61,43 +62,56 @@ fn open(bytes: &[u8]) -> Result<OpenObject> {
     Ok(ObjectBuilder::default().open_memory(bytes)?)
 }
 
-/// The instructions that the verifier went through.
-fn verify(bytes: &[u8], of: &str, name: &str, view: View, btf: &KernelBtf) -> Result<u64> {
+/// The instructions that the verifier went through for each of the named programs, in their order.
+fn verify(
+    bytes: &[u8],
+    of: &str,
+    names: &[String],
+    view: View,
+    btf: &KernelBtf,
+) -> Result<Vec<u64>, Refused<u64>> {
     let mut object = open(bytes)?;
     tell(&mut object, of, view, btf)?;
-    let mut log = vec![0u8; LOG_BYTES];
+    trial::choose(&mut object, names);
+    let mut logs = vec![vec![0u8; LOG_BYTES]; names.len()];
     for mut program in object.progs_mut() {
-        let wanted = program.name() == name;
-        program.set_autoload(wanted);
-        if wanted {
-            program.set_log_level(LOG_STATS);
-            // SAFETY: the program is valid while `object` lives, and `log` outlives the load below, which
-            // is the last to write to it.
-            let failed = unsafe {
-                let log = log.as_mut_ptr().cast::<c_char>();
-                libbpf_sys::bpf_program__set_log_buf(
-                    program.as_libbpf_object().as_ptr(),
-                    log,
-                    LOG_BYTES as u64,
-                )
-            };
-            anyhow::ensure!(failed == 0, "no place for the verifier's log");
+        let Some(at) = names.iter().position(|name| program.name() == name.as_str()) else { continue };
+        program.set_log_level(LOG_STATS);
+        // SAFETY: the program is valid while `object` lives, and `logs`, which nothing moves, outlives the load
+        // below, which is the last to write to it.
+        let failed = unsafe {
+            let log = logs[at].as_mut_ptr().cast::<c_char>();
+            libbpf_sys::bpf_program__set_log_buf(program.as_libbpf_object().as_ptr(), log, LOG_BYTES as u64)
+        };
+        if failed != 0 {
+            return Err(anyhow!("no place for the verifier's log").into());
         }
     }
-    let loaded: Object = object.load().map_err(|error| {
-        // The verifier's own reason is in the log and not in libbpf's warnings; its last lines are totals.
-        let log = String::from_utf8_lossy(&log);
+    let loaded = object.load();
+    let log_of = |name: &str| {
+        let at = names.iter().position(|other| other == name);
+        at.map_or_else(String::new, |at| String::from_utf8_lossy(&logs[at]).into_owned())
+    };
+    let loaded: Object = loaded.map_err(|error| {
+        // The verifier's own reason is in the program's log and not in libbpf's warnings; its last lines are totals.
+        let log = libbpf::refused_program().map(|name| log_of(&name)).unwrap_or_default();
         let totals = ["processed", "stack depth", "verification time"];
         let text =
             log.trim_end_matches('\0').lines().rfind(|line| !totals.iter().any(|t| line.starts_with(t)));
-        anyhow!(text.map_or_else(|| libbpf::last_words().unwrap_or(error.to_string()), str::to_string))
+        let reason = text.map_or_else(|| libbpf::last_words().unwrap_or(error.to_string()), str::to_string);
+        let refused = libbpf::refused_program();
+        let taken = names.iter().take_while(|name| Some(*name) != refused.as_ref());
+        Refused { reason, before: taken.map_while(|name| processed(&log_of(name))).collect() }
     })?;
-    let program = loaded.progs().find(|p| p.name() == name).context("the program is in its object")?;
-    // Since aba64c7da983 (5.16); before, the log alone says it.
-    match libbpf::verified_instructions(&program)? {
-        0 => processed(&String::from_utf8_lossy(&log)).context("the verifier's log has no total"),
-        instructions => Ok(instructions),
-    }
+    let one = |name: &String| -> Result<u64> {
+        let program = loaded.progs().find(|p| p.name() == name.as_str());
+        // Since aba64c7da983 (5.16); before, the log alone says it.
+        match libbpf::verified_instructions(&program.context("the program is in its object")?)? {
+            0 => processed(&log_of(name)).context("the verifier's log has no total"),
+            instructions => Ok(instructions),
+        }
+    };
+    Ok(names.iter().map(one).collect::<Result<_>>()?)
 }
 
 /// What a live view would write into the constants: they decide which branches there are.
