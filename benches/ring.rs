@@ -17,7 +17,7 @@ use biopsy::wire::events::Event;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, libbpf_sys};
 
-#[allow(warnings, clippy::all, missing_docs)]
+#[allow(warnings, clippy::all, reason = "libbpf-cargo writes it")]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/ring.skel.rs"));
 }

@@ -18,6 +18,9 @@
 //! `analyze`, `findings`, `rules`, `render` and `units` use no clock, no file system and no threads:
 //! the same summary gives the same bytes, live or from a literal in a test.
 
+// An error goes to the caller, and tools/output.rs prints: `println!` and `eprintln!` panic where the other end is closed.
+#![warn(clippy::expect_used, clippy::unwrap_used, clippy::print_stderr, clippy::print_stdout)]
+
 pub mod analyze;
 pub mod clock;
 pub mod envelope;

@@ -7,7 +7,7 @@
 //! operations of a batch share a stamp. It is CLOCK_MONOTONIC, told by the time stamp counter where that can be
 //! trusted ([`ClockQuality`] says how far the two came apart).
 //!
-//! [`prepare`] opens or makes the targets and checks everything that can be checked beforehand: what is written
+//! [`prepare()`] opens or makes the targets and checks everything that can be checked beforehand: what is written
 //! passes the [`guard`]. [`Prepared::run`] drives them.
 
 mod beacon;

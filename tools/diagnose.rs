@@ -164,7 +164,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         let text =
             render::text::diagnose::render(&summaries, &diagnosis, doubt.as_deref(), command_status, colored);
         if to_stdout {
-            eprint!("{text}");
+            output::note(&text);
         } else {
             Sink::Stdout.write(text.as_bytes())?;
         }

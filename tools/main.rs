@@ -1,5 +1,8 @@
 //! Parse, run, exit code.
 
+// As in src/lib.rs.
+#![warn(clippy::expect_used, clippy::unwrap_used, clippy::print_stderr, clippy::print_stdout)]
+
 mod aside;
 mod check;
 mod child;

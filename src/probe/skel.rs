@@ -1,6 +1,6 @@
 //! The generated skeletons, and the proof that both sides of the line mean the same.
 
-#[allow(warnings, clippy::all, missing_docs)]
+#[allow(warnings, clippy::all, reason = "libbpf-cargo writes it")]
 mod generated {
     pub mod latency {
         include!(concat!(env!("OUT_DIR"), "/latency.skel.rs"));

@@ -1,6 +1,6 @@
 //! Profiles to flame graphs.
 //!
-//! Two forms. [`file`] is an SVG file that works alone in a browser. [`inline`] is one `<svg>` element for an HTML
+//! Two forms. [`file()`] is an SVG file that works alone in a browser. [`inline`] is one `<svg>` element for an HTML
 //! page, in which [`INLINE_STYLE`] and [`INLINE_SCRIPT`] stand once and serve all pictures; the file brings the same
 //! two. Without the script both still show everything, with what a frame holds as its tooltip.
 //!
@@ -147,7 +147,7 @@ pub fn file(profile: &Profile, caption: &Caption, options: &Options) -> Result<V
 /// A flame graph as one `<svg>` element for the body of an HTML page.
 ///
 /// # Errors
-/// As [`file`].
+/// As [`file()`].
 pub fn inline(profile: &Profile, caption: &Caption, options: &Options) -> Result<String> {
     Ok(scene::inline(&draw(profile, caption, options)?))
 }

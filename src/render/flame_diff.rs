@@ -28,7 +28,7 @@ pub fn file(comparison: &Comparison, caption: &Caption, options: &Options) -> Re
 /// The same as one `<svg>` element for the body of an HTML page.
 ///
 /// # Errors
-/// As [`file`].
+/// As [`file()`].
 pub fn inline(comparison: &Comparison, caption: &Caption, options: &Options) -> Result<String> {
     Ok(scene_inline(&draw(comparison, caption, options)?))
 }

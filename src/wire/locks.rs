@@ -568,7 +568,7 @@ mod tests {
         assert_eq!((sample.wait.count(), sample.wait.sum(), sample.wait.min()), (4, 26, Some(5)));
         assert_eq!((sample.wait.max(), sample.reads, sample.flags), (Some(7), 1, SPIN | READ));
         // The place went to the row behind the look at the row, and before the look at the place.
-        let mut later = row.clone();
+        let mut later = row;
         later.hold(&sample);
         assert_eq!(later, sample);
         let mut more = sample.clone();

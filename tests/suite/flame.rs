@@ -199,7 +199,7 @@ fn unnamed(place: &Place, what: What, notes: &[&str]) -> Vec<u8> {
             .map(|(name, area)| profile.frame(name, area));
     profile.add(&ids, 7);
     profile.add(&ids[..2], 2);
-    let unnamed = BTreeMap::from([(label.clone(), place.clone())]);
+    let unnamed = BTreeMap::from([(label, place.clone())]);
     let origin = Origin {
         what: Some(what),
         place: "db1".to_string(),

@@ -60,7 +60,7 @@ fn worst(file: &str, ended: &AtomicBool) -> Duration {
         let begin = Instant::now();
         thread::sleep(PAUSE);
         read_block(&file);
-        worst = worst.max(begin.elapsed() - PAUSE);
+        worst = worst.max(begin.elapsed().saturating_sub(PAUSE));
     }
     worst
 }

@@ -26,7 +26,7 @@ impl Patience {
         let elapsed = self.begin.elapsed();
         elapsed > self.limit && {
             let excused = stalled().saturating_sub(self.stalled).min(elapsed);
-            elapsed - excused.mul_f64(EXCUSED) > self.limit
+            elapsed.saturating_sub(excused.mul_f64(EXCUSED)) > self.limit
         }
     }
 }

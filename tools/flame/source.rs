@@ -154,7 +154,7 @@ fn on_cpu(args: &Flame, filter: &Filter, window: impl FnOnce(Beat<'_>) -> Result
             recorded: None,
         },
         cost,
-        missing: names.missing.clone(),
+        missing: names.missing,
         lost: lost(raw.lost, "stacks", BTreeMap::from([("samples".to_string(), raw.lost)])),
         doubt: None,
     })
@@ -319,7 +319,7 @@ fn lock_wait(
             recorded: None,
         },
         cost,
-        missing: [locks::missing(&missing, &summary), names.missing.clone()].concat(),
+        missing: [locks::missing(&missing, &summary), names.missing].concat(),
         lost: Lost { samples: left_out.events, probes: left_out.probes, ..Lost::default() },
         doubt: None,
     })

@@ -152,7 +152,7 @@ fn threads_are_counted_apart_by_what_is_asked_for() {
     let mut tally = Tally::new(0);
     tally.begin_round();
     let base = thread("fio", 'D');
-    let one = Sighting { pid: 7, cgroup: 3, device: 259 << 20, call: Call::Number(17), ..base.clone() };
+    let one = Sighting { pid: 7, cgroup: 3, device: 259 << 20, call: Call::Number(17), ..base };
     tally.add(one.clone(), &[SCHEDULE, WAIT]);
     tally.add(Sighting { pid: 8, cgroup: 4, device: 7 << 20 | 3, ..one.clone() }, &[SCHEDULE, READ]);
     tally.add(Sighting { call: Call::Compat(3), ..one }, &[]);

@@ -14,7 +14,7 @@ use crate::host::warnings::Warning;
 use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link, NumaNode, Partition, Throttle};
 
 /// The whole object, as one line.
-pub fn devices(envelope: &Envelope, host: &Host, selection: &Selection, warnings: &[Warning]) -> Vec<u8> {
+pub fn devices(envelope: &Envelope, host: &Host, selection: &Selection<'_>, warnings: &[Warning]) -> Vec<u8> {
     let mut object = super::object("biopsy.devices/1", envelope);
     let mut add = |key: &str, value: Value| object.insert(key.to_string(), value);
     add("host", machine(host));

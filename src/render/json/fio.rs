@@ -5,7 +5,7 @@
 //! `first_error` only after errors; `disk_util` never; intervals without an operation count as samples of 0,
 //! which fio leaves out; `latency_*` are shares of the operations whose time was taken; percentiles and `bins`
 //! stand in `clat_ns`, or in `lat_ns` if nobody took completion latencies. Values of `bins` and percentiles are
-//! off by at most 4 % (see [`bins`]), standard deviations by 1/32 of the root mean square.
+//! off by at most 4 % (see [`bins()`]), standard deviations by 1/32 of the root mean square.
 
 pub mod bins;
 pub mod entry;

@@ -38,7 +38,7 @@ const SETS_SHOWN: usize = 4;
 const WIDTH: usize = 100;
 
 /// The whole view.
-pub fn devices(host: &Host, selection: &Selection, warnings: &[Warning], missing: &[Missing]) -> String {
+pub fn devices(host: &Host, selection: &Selection<'_>, warnings: &[Warning], missing: &[Missing]) -> String {
     let mut out = format!("{}\n{}\n", machine(host), processors(host));
     if selection.devices.is_empty() {
         out.push_str("no block device in use\n");

@@ -82,7 +82,7 @@ fn together(name: &str, group: &[LoadSummary]) -> String {
 pub(super) fn lines(lines: &[(&str, String)]) -> String {
     let mut out = String::new();
     for (name, value) in lines {
-        let mut line = format!("{name:<0$}", NAME);
+        let mut line = format!("{name:<NAME$}");
         let mut empty = true;
         for word in value.split(' ') {
             if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {

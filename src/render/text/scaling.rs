@@ -6,7 +6,7 @@ use crate::units::{bytes, in_percent, time};
 
 /// `nvme0n1  7.13 GB/s alone, 4.93 GB/s with the others (69 %)`, one for each drive.
 pub fn lines(scaling: &Scaling) -> Vec<String> {
-    let name = |drive: &Scaled| clean(drive.device.as_deref().unwrap_or(&drive.target)).to_string();
+    let name = |drive: &Scaled| clean(drive.device.as_deref().unwrap_or(&drive.target));
     let width = scaling.drives.iter().map(|drive| name(drive).chars().count()).max().unwrap_or(0);
     let one = |drive: &Scaled| format!("{:width$}  {}", name(drive), rates(drive));
     scaling.drives.iter().map(one).collect()

@@ -347,7 +347,7 @@ fn shares_of_one_thread_are_right_within_a_small_budget() {
     let raw = probe.finish().unwrap();
     assert!(raw.threshold_ns > 200_000, "all of them had their stacks: {}", raw.threshold_ns);
     // Of this thread alone.
-    let mut own = raw.clone();
+    let mut own = raw;
     own.samples.retain(|sample, _| sample.comm_bytes() == b"biopsy-turns");
     own.bare.retain(|(_, comm), _| comm == b"biopsy-turns");
     own.processes.retain(|(_, comm), _| comm == b"biopsy-turns");
