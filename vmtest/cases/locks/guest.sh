@@ -15,8 +15,8 @@ if [ -e $event ]; then
 fi
 # Readers of one device through the page cache, and short processes, which the kernel keeps in common lists.
 fight='for part in 1 2 3 4; do
-    timeout 4 sh -c "while :; do dd if=/dev/nvme0n1 of=/dev/null bs=64k count=512 2>/dev/null; done" &
-    timeout 4 sh -c "while :; do /bin/busybox true; done" &
+    timeout 2 sh -c "while :; do dd if=/dev/nvme0n1 of=/dev/null bs=64k count=512 2>/dev/null; done" &
+    timeout 2 sh -c "while :; do /bin/busybox true; done" &
 done; wait'
 cat $hist >before
 status=0

@@ -13,8 +13,6 @@ trap 'echo "$usual" >"$setting"; echo 0 >"$answers/enable"; echo 0 >"$answers/fi
 reads() { # VIEW COMMAND...
     view=$1
     shift
-    # The drive's allowance is full again, and no timer of earlier commands runs.
-    sleep 4
     dmesg -c >/dev/null
     record nvme0n1 block_rq_issue block_rq_requeue
     echo 'disk == "nvme0n1"' >"$answers/filter"
@@ -34,9 +32,13 @@ usleep 700000
 echo 1 >/sys/class/nvme/nvme0/reset_controller
 wait
 END
+# The drive's allowance is full again, and no timer of earlier commands runs.
+rest() { sleep 4; }
 reads plain dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=50 iflag=direct
 reads failed dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=200 skip=16384 iflag=direct
+rest
 echo 1000 >"$setting"
 reads late sh late.sh
 echo "$usual" >"$setting"
+rest
 reads reset sh reset.sh
