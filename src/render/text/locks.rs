@@ -293,7 +293,7 @@ fn cost(envelope: &Envelope, summary: &LockSummary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::locks::{ProcessRow, Waits};
+    use crate::analyze::locks::{ProcessRow, SlowPath, Waits};
 
     #[test]
     fn waits_of_processes_without_a_row_are_told() {
@@ -304,6 +304,15 @@ mod tests {
         summary.other_processes = 3;
         let text = waiters(&summary, Style::default());
         assert_eq!(text, "\nwaited: fio (7) 360 ns, processes without a row 3 times\n");
+    }
+
+    #[test]
+    fn waits_without_an_event_are_told() {
+        let slow_path = Some(SlowPath { calls: 1_200, pending_bit_waiters: 200 });
+        let summary = LockSummary { slow_path, ..LockSummary::default() };
+        let text = headline(&summary, Style::default());
+        let expected = "1,200 entries into the slow path of spinlocks, 200 of them without an event (pending-bit waiters)";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

@@ -18,23 +18,21 @@ fight='for part in 1 2 3 4; do
     timeout 2 sh -c "while :; do dd if=/dev/nvme0n1 of=/dev/null bs=64k count=512 2>/dev/null; done" &
     timeout 2 sh -c "while :; do /bin/busybox true; done" &
 done; wait'
+# A mutex that is held for 100 ms each time, while somebody waits for it.
+null_disk nullb0 completion_nsec=100000000
 cat $hist >before
 status=0
 biopsy locks --max-loss 100 --json -o locks.json -- \
-    sh -c "cat $hist >from; $fight; cat $hist >to" 2>locks.err || status=$?
+    sh -c "cat $hist >from; $fight; cat $hist >to; issue held /dev/nullb0 12" 2>locks.err || status=$?
 echo "$status" >locks.exit
 cat $hist >after
-# Once more as text, and as on a kernel without the events.
-biopsy locks --max-loss 100 -- sh -c "$fight" >locks.txt
+no_null_disks
+# As on a kernel without the events.
 biopsy locks --max-loss 100 --fault-no-events --json -o alone.json -- sh -c "$fight" 2>alone.err
 status=0
 biopsy flame --lock-wait --folded -o waits.folded --max-loss 100 --json -- sh -c "$fight" >waits.json 2>waits.err ||
     status=$?
 echo "$status" >waits.exit
-# A mutex that is held for 100 ms each time, while somebody waits for it.
-null_disk nullb0 completion_nsec=100000000
-biopsy locks --max-loss 100 --max-cost 0 --no-spin --json -o held.json -- issue held /dev/nullb0 12 2>held.err
-no_null_disks
 biopsy check --json >check.json
 [ ! -e $event ] || echo '!hist:keys=common_type' >$event/trigger
 umount /tmp/tracing
