@@ -18,16 +18,16 @@ impl<T, E: Into<anyhow::Error>> From<E> for Refused<T> {
     }
 }
 
+/// Loads the named programs, and says something of each.
+pub(super) type Load<'a, T> = dyn FnMut(&[String]) -> Result<Vec<T>, Refused<T>> + 'a;
+
 /// Tries the programs, which are in the order of the object, and says of each what `load` says of it, or why the
 /// kernel refuses it.
 ///
 /// One load takes longer for the search for the kernel's types than for most programs, so that all are tried at once.
 /// libbpf gives up at the first program that is refused: the others are tried again without it. Where libbpf names no
 /// program, each half is tried by itself.
-pub(super) fn each<T>(
-    names: &[String],
-    load: &mut dyn FnMut(&[String]) -> Result<Vec<T>, Refused<T>>,
-) -> Vec<Result<T, String>> {
+pub(super) fn each<T>(names: &[String], load: &mut Load<'_, T>) -> Vec<Result<T, String>> {
     if names.is_empty() {
         return Vec::new();
     }
