@@ -10,7 +10,7 @@ for serial in 1 2 3 4; do
 done >drives
 compare() { # NAME TARGET BESIDE
     status=0
-    biopsy diagnose "/dev/$2" --beside "/dev/$3" --bs 64k --iodepth 4 --runtime 5s --max-loss 100 --json -o "$1.html" \
+    biopsy diagnose "/dev/$2" --beside "/dev/$3" --bs 64k --iodepth 4 --runtime 10s --max-loss 100 --json -o "$1.html" \
         >"$1.json" 2>"$1.err" || status=$?
     echo "$status" >"$1.exit"
 }
