@@ -19,7 +19,7 @@ use super::libbpf::{self, ProgramStats, refusal};
 use super::preflight;
 use super::process_maps::ProcessMaps;
 use super::skel::blocked::{BlockedSkel, BlockedSkelBuilder, OpenBlockedSkel};
-use super::trial::{self, Refused};
+use super::trial::{self, Loaded};
 pub use super::waits::Options as WaitOptions;
 use super::waits::{self, PERIOD};
 use crate::clock::now_ns;
@@ -369,8 +369,8 @@ fn load(
     Ok(skel)
 }
 
-/// Loads the named programs, and lets them go.
-pub(super) fn try_load(names: &[String], btf: &KernelBtf) -> Result<Vec<()>, Refused<()>> {
+/// Loads the named programs, and closes them.
+pub(super) fn try_load(names: &[String], btf: &KernelBtf) -> Loaded<()> {
     trial::load(opened(btf, 1, &Options::default())?, names)
 }
 

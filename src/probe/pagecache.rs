@@ -20,7 +20,7 @@ use super::libbpf::{self, element, refusal};
 use super::locks::SpinClock;
 use super::preflight;
 use super::skel::pagecache::{OpenPagecacheSkel, PagecacheSkel, PagecacheSkelBuilder};
-use super::trial::{self, Refused};
+use super::trial::{self, Loaded};
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::Host;
@@ -515,8 +515,8 @@ fn load(btf: &KernelBtf, events: Events, nodes: u32) -> Result<PagecacheSkel<'st
     open.load().map_err(|error| refusal("loading the probes", &error))
 }
 
-/// Loads the named programs, and lets them go.
-pub(super) fn try_load(names: &[String], btf: &KernelBtf) -> Result<Vec<()>, Refused<()>> {
+/// Loads the named programs, and closes them.
+pub(super) fn try_load(names: &[String], btf: &KernelBtf) -> Loaded<()> {
     let mut open = PagecacheSkelBuilder::default().open(libbpf::object_place())?;
     let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
     config.nodes = 1;

@@ -10,25 +10,28 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::SkelBuilder;
 
 use super::btf::{self, BY_FILE, EventHome, KernelBtf, NO_BTF, RingSubmit};
-use super::trial::{self, Refused};
+use super::trial::{self, Loaded};
 use super::{libbpf, skel};
 use crate::host::abilities::{Abilities, ProgramState, State};
 use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
 use crate::refusal::{Refusal, plain};
 
-/// A program: its name, the object that it is in, its event, the module of the event, and what is gone without it.
+/// A program that a view attaches.
 #[derive(Clone, Copy)]
-struct Known {
-    program: &'static str,
+struct Program {
+    name: &'static str,
     object: Object,
     event: &'static str,
+    /// The module that has the event, if it is not the kernel itself.
     module: Option<&'static str>,
+    /// What a view does not measure without it.
     without: &'static str,
+    /// Whether `latency` measures nothing without it.
     needed: bool,
 }
 
-/// The objects of the views. Of all but that of `latency` there is none for a kernel that types no arguments.
+/// The objects of the views. Only that of `latency` has a variant for kernels whose BTF is a file (`--btf`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Object {
     Latency,
@@ -41,7 +44,7 @@ enum Object {
 impl Object {
     const ALL: [Self; 5] = [Self::Latency, Self::Interrupts, Self::Locks, Self::Pagecache, Self::Waits];
 
-    /// Why its programs are not there with a BTF file.
+    /// Why its programs are missing with a BTF file.
     fn not_by_file(self) -> Option<&'static str> {
         match self {
             Self::Latency => None,
@@ -52,7 +55,7 @@ impl Object {
         }
     }
 
-    fn try_load(self, names: &[String], btf: &KernelBtf) -> Result<Vec<()>, Refused<()>> {
+    fn try_load(self, names: &[String], btf: &KernelBtf) -> Loaded<()> {
         match self {
             Self::Latency => try_load_latency(names, btf),
             Self::Interrupts => trial::load(
@@ -68,19 +71,14 @@ impl Object {
     }
 }
 
-/// What its view can do without.
-const fn optional(
-    object: Object,
-    program: &'static str,
-    event: &'static str,
-    without: &'static str,
-) -> Known {
-    Known { program, object, event, module: None, without, needed: false }
+/// A program that its view works without.
+const fn optional(object: Object, name: &'static str, event: &'static str, without: &'static str) -> Program {
+    Program { name, object, event, module: None, without, needed: false }
 }
 
-/// What `latency` cannot do without.
-const fn needed(program: &'static str, event: &'static str, without: &'static str) -> Known {
-    Known { needed: true, ..optional(Object::Latency, program, event, without) }
+/// A program that `latency` does not work without.
+const fn needed(name: &'static str, event: &'static str, without: &'static str) -> Program {
+    Program { needed: true, ..optional(Object::Latency, name, event, without) }
 }
 
 const FOLLOWS: &str = "operations are not followed: no submit and no reap";
@@ -88,7 +86,7 @@ const FOLLOWS: &str = "operations are not followed: no submit and no reap";
 const RING_SUBMIT: &str = "ring_submit_req";
 const SQE_SUBMIT: &str = "ring_submit_sqe";
 
-const LATENCY: &[Known] = &[
+const LATENCY: &[Program] = &[
     needed("rq_issue", "block_rq_issue", "nothing can be timed"),
     needed("rq_complete", "block_rq_complete", "nothing can be counted"),
     needed("rq_requeue", "block_rq_requeue", "requeues read as device time"),
@@ -108,7 +106,7 @@ const LATENCY: &[Known] = &[
     optional(Object::Latency, RING_SUBMIT, "io_uring_submit_req", FOLLOWS),
     optional(Object::Latency, "ring_complete", "io_uring_complete", FOLLOWS),
     optional(Object::Latency, "ring_wait", "io_uring_cqring_wait", FOLLOWS),
-    Known {
+    Program {
         module: Some("nvme_core"),
         ..optional(
             Object::Latency,
@@ -119,9 +117,9 @@ const LATENCY: &[Known] = &[
     },
 ];
 
-/// What only `latency --detail` attaches. They stand beside those that follow operations, and are of no use without
-/// them.
-const DETAIL: &[Known] = &[
+/// Attached by `latency --detail` only. They split the stages of operations, so they need the programs that follow
+/// operations.
+const DETAIL: &[Program] = &[
     optional(Object::Latency, "bio_getrq", "block_getrq", "queue is not taken apart"),
     optional(Object::Latency, "rq_insert", "block_rq_insert", "queue is not taken apart"),
     optional(Object::Latency, "io_done", "block_io_done", "endio is part of cqe"),
@@ -131,7 +129,7 @@ const DETAIL: &[Known] = &[
 ];
 
 /// What only `interrupts` attaches; it counts completions by the events of `latency`.
-const INTERRUPTS: &[Known] = &[
+const INTERRUPTS: &[Program] = &[
     optional(Object::Interrupts, "irq_entry", "irq_handler_entry", "interrupts are not counted"),
     optional(Object::Interrupts, "irq_exit", "irq_handler_exit", "no time of handlers"),
     optional(Object::Interrupts, "softirq_begin", "softirq_entry", "no softirqs of the block layer"),
@@ -143,7 +141,7 @@ const NO_MEMCG: &str = "reclaim at the limits of memory cgroups is not seen";
 const NO_PAGES: &str = "pages that reclaim looks at are known from the kernel's counters alone";
 
 /// What `locks` attaches for the page cache: of each event that tells something of its own one, or two.
-const PAGECACHE: &[Known] = &[
+const PAGECACHE: &[Program] = &[
     optional(Object::Pagecache, "direct_reclaim_begin", "mm_vmscan_direct_reclaim_begin", NO_DIRECT),
     optional(Object::Pagecache, "direct_reclaim_end", "mm_vmscan_direct_reclaim_end", NO_DIRECT),
     optional(Object::Pagecache, "memcg_reclaim_begin", "mm_vmscan_memcg_reclaim_begin", NO_MEMCG),
@@ -157,22 +155,17 @@ const PAGECACHE: &[Known] = &[
         "page_cache_ra_unbounded",
         "pages that are read ahead are seen only where programs may attach to functions",
     ),
-    optional(
-        Object::Pagecache,
-        "get_pages",
-        "mm_filemap_get_pages",
-        "how much of read-ahead nobody wanted is not known",
-    ),
+    optional(Object::Pagecache, "get_pages", "mm_filemap_get_pages", "unused read-ahead is not measured"),
 ];
 
 /// What only `locks` attaches.
-const LOCKS: &[Known] = &[
+const LOCKS: &[Program] = &[
     optional(Object::Locks, "lock_begin", "contention_begin", "waits for locks are not seen"),
     optional(Object::Locks, "lock_end", "contention_end", "waits for locks are not timed"),
 ];
 
 /// What only `flame` attaches; in reclaim it follows events that `locks` follows as well.
-const WAITS: &[Known] = &[
+const WAITS: &[Program] = &[
     optional(Object::Waits, "blocked_switch", "sched_switch", "time off the CPU is not seen"),
     optional(
         Object::Waits,
@@ -213,7 +206,7 @@ const LOCKED: &str = "this kernel is locked down (confidentiality), which forbid
 const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown=integrity is no hindrance";
 
 /// All programs of the views.
-const ALL: [&[Known]; 6] = [LATENCY, DETAIL, INTERRUPTS, LOCKS, PAGECACHE, WAITS];
+const ALL: [&[Program]; 6] = [LATENCY, DETAIL, INTERRUPTS, LOCKS, PAGECACHE, WAITS];
 
 /// Refuses what cannot work, before anything is made or attached.
 pub fn permit(root: &Path) -> Result<()> {
@@ -232,46 +225,35 @@ pub fn permit(root: &Path) -> Result<()> {
     Err(Refusal::Refused(why).into())
 }
 
-/// Looks at everything. Works without any rights; what it then cannot try it says so.
+/// Checks everything. Works without any rights, and reports what it could not try without them.
 pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
     let btf = KernelBtf::read().ok();
     let btf = btf.as_ref();
-    let plans: Vec<(Known, Plan)> = ALL
+    let plans: Vec<(Program, Plan)> = ALL
         .into_iter()
         .flatten()
-        .map(|known| {
-            let known = by_its_name(*known, btf);
-            (known, plan(&known, btf, rights, host))
+        .map(|program| {
+            let program = by_its_name(*program, btf);
+            (program, plan(&program, btf, rights, host))
         })
         .collect();
-    let mut tried: HashMap<&str, Result<(), String>> = HashMap::new();
-    for object in Object::ALL {
-        let names: Vec<&str> = plans
-            .iter()
-            .filter(|(known, _)| known.object == object)
-            .filter_map(|(_, plan)| if let Plan::Try { program, .. } = plan { Some(*program) } else { None })
-            .collect();
-        let owned: Vec<String> = names.iter().map(|name| (*name).to_string()).collect();
-        let Some(btf) = btf else { continue };
-        tried.extend(names.into_iter().zip(trial::each(&owned, &mut |names| object.try_load(names, btf))));
-    }
+    let mut loaded = btf.map(|btf| try_all(&plans, btf)).unwrap_or_default();
     let mut programs: Vec<ProgramState> = plans
         .into_iter()
-        .map(|(known, plan)| {
+        .map(|(program, plan)| {
             let (state, reason, remedy) = match plan {
                 Plan::Missing { reason, remedy } => (State::Missing, Some(reason), remedy),
-                Plan::Try { program, note } => {
-                    match tried.remove(program).unwrap_or_else(|| Err("it was not tried".to_string())) {
-                        Err(why) => {
-                            (State::Missing, Some(known.lost(&format!("the kernel refused it: {why}"))), None)
-                        }
-                        Ok(()) => (State::Ok, note.map(str::to_string), None),
+                Plan::Try { name, note } => match loaded.remove(name) {
+                    Some(Ok(())) => (State::Ok, note.map(str::to_string), None),
+                    Some(Err(why)) => {
+                        (State::Missing, Some(program.lost(&format!("the kernel refused it: {why}"))), None)
                     }
-                }
+                    None => (State::Missing, Some(program.lost("it was not tried")), None),
+                },
             };
             ProgramState {
-                name: known.program.to_string(),
-                event: known.event.to_string(),
+                name: program.name.to_string(),
+                event: program.event.to_string(),
                 state,
                 reason,
                 remedy: remedy.map(str::to_string),
@@ -284,37 +266,55 @@ pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
     Abilities { btf: btf.is_some(), programs, views }
 }
 
-/// What is to be done to learn whether a program works here.
-enum Plan {
-    /// It is known without trying.
-    Missing { reason: String, remedy: Option<&'static str> },
-    /// Loading it tells. `program` may be another that stands in for it; `note` says why.
-    Try { program: &'static str, note: Option<&'static str> },
+/// Loads what the plans want tried, an object at a time: for each name whether the kernel takes it, or why not.
+fn try_all(plans: &[(Program, Plan)], btf: &KernelBtf) -> HashMap<String, Result<(), String>> {
+    let mut all = HashMap::new();
+    for object in Object::ALL {
+        let names: Vec<String> = plans
+            .iter()
+            .filter(|(program, _)| program.object == object)
+            .filter_map(|(_, plan)| match plan {
+                Plan::Try { name, .. } => Some((*name).to_string()),
+                Plan::Missing { .. } => None,
+            })
+            .collect();
+        let loaded = trial::each(&names, &mut |names| object.try_load(names, btf));
+        all.extend(names.into_iter().zip(loaded));
+    }
+    all
 }
 
-impl Known {
+/// How to find out whether a program works here.
+enum Plan {
+    /// It does not, and no trial is needed.
+    Missing { reason: String, remedy: Option<&'static str> },
+    /// By loading the program `name`, which may replace it; `note` gives the reason.
+    Try { name: &'static str, note: Option<&'static str> },
+}
+
+impl Program {
     fn lost(&self, why: &str) -> String {
         format!("{why}: {}", self.without)
     }
 }
 
 /// The same event had another name before 6.3.
-fn by_its_name(known: Known, btf: Option<&KernelBtf>) -> Known {
-    if known.program == RING_SUBMIT && btf.and_then(KernelBtf::ring_submit) == Some(RingSubmit::Sqe) {
-        return Known { program: SQE_SUBMIT, event: "io_uring_submit_sqe", ..known };
+fn by_its_name(program: Program, btf: Option<&KernelBtf>) -> Program {
+    if program.name == RING_SUBMIT && btf.and_then(KernelBtf::ring_submit) == Some(RingSubmit::Sqe) {
+        return Program { name: SQE_SUBMIT, event: "io_uring_submit_sqe", ..program };
     }
-    known
+    program
 }
 
-fn plan(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host) -> Plan {
+fn plan(program: &Program, btf: Option<&KernelBtf>, rights: &Rights, host: &Host) -> Plan {
     let missing = |reason: String, remedy| Plan::Missing { reason, remedy };
-    let lost = |why: &str, remedy| missing(known.lost(why), remedy);
+    let lost = |why: &str, remedy| missing(program.lost(why), remedy);
     let newer = || Some(NEWER).filter(|_| btf::file().is_none());
     let Some(btf) = btf else { return missing(NO_BTF_HERE.to_string(), Some(NO_BTF_REMEDY)) };
     if rights.locked_down() {
         return missing(LOCKED.to_string(), Some(LOCKED_REMEDY));
     }
-    let of_operations = known.without == FOLLOWS || DETAIL.iter().any(|other| other.program == known.program);
+    let of_operations = program.without == FOLLOWS || DETAIL.iter().any(|other| other.name == program.name);
     if of_operations && (!skel::is_usual() || btf.ring_submit().is_none()) {
         let why = if btf::file().is_some() {
             BY_FILE
@@ -323,13 +323,13 @@ fn plan(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host) ->
         };
         return lost(why, newer());
     }
-    if let Some(why) = known.object.not_by_file().filter(|_| btf::file().is_some()) {
+    if let Some(why) = program.object.not_by_file().filter(|_| btf::file().is_some()) {
         return lost(why, None);
     }
-    if known.object == Object::Locks && !btf.event(known.event, None).is_there() {
+    if program.object == Object::Locks && !btf.event(program.event, None).is_there() {
         return lost("this kernel does not have the event", Some("use Linux 5.19 or newer"));
     }
-    if known.program == "bio_complete" && !skel::is_usual() {
+    if program.name == "bio_complete" && !skel::is_usual() {
         let why = if btf::file().is_some() {
             BY_FILE
         } else {
@@ -337,7 +337,7 @@ fn plan(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host) ->
         };
         return lost(why, newer());
     }
-    match btf.event(known.event, known.module) {
+    match btf.event(program.event, program.module) {
         EventHome::Absent => return lost("this kernel does not have the event", None),
         EventHome::Untyped(module) => {
             return lost(
@@ -359,20 +359,20 @@ fn plan(known: &Known, btf: Option<&KernelBtf>, rights: &Rights, host: &Host) ->
         return missing("needs CAP_BPF and CAP_PERFMON".to_string(), Some(RIGHTS_REMEDY));
     }
     // The types of a module are root's to read; its event can be had without them.
-    let raw = known.program == "nvme_sq" && (btf::file().is_some() || !rights.sys_admin);
+    let raw = program.name == "nvme_sq" && (btf::file().is_some() || !rights.sys_admin);
     match raw {
-        false => Plan::Try { program: known.program, note: None },
+        false => Plan::Try { name: program.name, note: None },
         true if btf::file().is_some() => {
-            Plan::Try { program: "nvme_sq_raw", note: Some("as a raw event, as all with a BTF file") }
+            Plan::Try { name: "nvme_sq_raw", note: Some("as a raw event, as all with a BTF file") }
         }
         true => Plan::Try {
-            program: "nvme_sq_raw",
+            name: "nvme_sq_raw",
             note: Some("as a raw event, since reading the types of a module needs CAP_SYS_ADMIN"),
         },
     }
 }
 
-fn try_load_latency(names: &[String], btf: &KernelBtf) -> Result<Vec<()>, Refused<()>> {
+fn try_load_latency(names: &[String], btf: &KernelBtf) -> Loaded<()> {
     let mut open = skel::latency_builder()?.open(libbpf::object_place())?;
     let told = open.maps.rodata_data.as_mut().context("the object has read-only data")?;
     told.arguments = btf.arguments()?;
@@ -443,7 +443,7 @@ mod tests {
     /// But for those that stand in for another of the list.
     #[test]
     fn every_program_of_the_views_is_listed() {
-        let known = |name: &str| ALL.into_iter().flatten().any(|known| known.program == name);
+        let known = |name: &str| ALL.into_iter().flatten().any(|program| program.name == name);
         use libbpf_rs::skel::OpenSkel;
         let unlisted = |object: &mut libbpf_rs::OpenObject| -> Vec<String> {
             let names = object.progs_mut().map(|program| program.name().to_string_lossy().into_owned());

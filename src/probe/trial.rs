@@ -1,4 +1,4 @@
-//! Which of an object's programs this kernel takes: they are loaded, never attached, and let go.
+//! Tries which of an object's programs this kernel takes: loads them, attaches none, and closes them.
 
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::OpenSkel;
@@ -6,76 +6,83 @@ use libbpf_rs::skel::OpenSkel;
 use super::libbpf;
 use crate::refusal::plain;
 
-/// A load that failed, and what is known of the programs that were loaded before the one that was refused.
+/// One value per program in the order of the names, or what is known of a load that failed.
+pub(super) type Loaded<T> = Result<Vec<T>, Refused<T>>;
+
+/// Loads the named programs of an object.
+pub(super) type Load<'a, T> = dyn FnMut(&[String]) -> Loaded<T> + 'a;
+
+/// A load that failed.
 pub(super) struct Refused<T> {
+    /// The program at which libbpf gave up, if libbpf names one.
+    pub program: Option<String>,
     pub reason: String,
+    /// The values of the programs that were loaded before it, as far as the loader can give them.
     pub before: Vec<T>,
 }
 
 impl<T, E: Into<anyhow::Error>> From<E> for Refused<T> {
     fn from(error: E) -> Self {
-        Self { reason: format!("{:#}", error.into()), before: Vec::new() }
+        Self { program: None, reason: format!("{:#}", error.into()), before: Vec::new() }
     }
 }
 
-/// Loads the named programs, and says something of each.
-pub(super) type Load<'a, T> = dyn FnMut(&[String]) -> Result<Vec<T>, Refused<T>> + 'a;
-
-/// Tries the programs, which are in the order of the object, and says of each what `load` says of it, or why the
-/// kernel refuses it.
+/// Tries all programs of `names`, which has the order of the object: for each the value that `load` returns, or why it
+/// was refused.
 ///
-/// One load takes longer for the search for the kernel's types than for most programs, so that all are tried at once.
-/// libbpf gives up at the first program that is refused: the others are tried again without it. Where libbpf names no
-/// program, each half is tried by itself.
+/// All are loaded at once, because libbpf's search for the kernel's types takes longer than most programs. libbpf gives
+/// up at the first program that is refused; the others are loaded again without it. If libbpf names no program, each
+/// half is tried separately.
 pub(super) fn each<T>(names: &[String], load: &mut Load<'_, T>) -> Vec<Result<T, String>> {
     if names.is_empty() {
         return Vec::new();
     }
     libbpf::listen();
-    let Refused { reason, before } = match load(names) {
+    let refused = match load(names) {
         Ok(loaded) => return loaded.into_iter().map(Ok).collect(),
         Err(refused) => refused,
     };
     if let [_] = names {
-        return vec![Err(reason)];
+        return vec![Err(refused.reason)];
     }
-    let named = libbpf::refused_program();
-    let Some(at) = names.iter().position(|name| Some(name) == named.as_ref()) else {
+    let Some(at) = names.iter().position(|name| Some(name) == refused.program.as_ref()) else {
         let (first, second) = names.split_at(names.len() / 2);
         let mut all = each(first, load);
         all.extend(each(second, load));
         return all;
     };
     let mut all: Vec<Result<T, String>>;
-    if before.len() == at {
-        all = before.into_iter().map(Ok).collect();
-        all.push(Err(reason));
+    if refused.before.len() == at {
+        all = refused.before.into_iter().map(Ok).collect();
+        all.push(Err(refused.reason));
         all.extend(each(&names[at + 1..], load));
     } else {
-        let others: Vec<String> = names.iter().filter(|name| **name != names[at]).cloned().collect();
+        let mut others = names.to_vec();
+        others.remove(at);
         all = each(&others, load);
-        all.insert(at, Err(reason));
+        all.insert(at, Err(refused.reason));
     }
     all
 }
 
-/// Only the named programs are to be loaded.
-pub(super) fn choose(object: &mut OpenObject, names: &[String]) {
+/// Selects the named programs, and only these, for loading.
+pub(super) fn select(object: &mut OpenObject, names: &[String]) {
     for mut program in object.progs_mut() {
-        let wanted = names.iter().any(|name| program.name() == name.as_str());
-        program.set_autoload(wanted);
+        let selected = names.iter().any(|name| program.name() == name.as_str());
+        program.set_autoload(selected);
     }
 }
 
-/// Loads the named programs of a skeleton, and lets them go.
-pub(super) fn load<'obj>(mut open: impl OpenSkel<'obj>, names: &[String]) -> Result<Vec<()>, Refused<()>> {
-    choose(open.open_object_mut(), names);
+/// Loads the named programs of a skeleton, and closes it.
+pub(super) fn load<'obj>(mut open: impl OpenSkel<'obj>, names: &[String]) -> Loaded<()> {
+    select(open.open_object_mut(), names);
     match open.load() {
         Ok(_) => Ok(vec![(); names.len()]),
-        Err(error) => {
-            let reason = libbpf::last_words().unwrap_or_else(|| plain(&error.to_string()));
-            Err(Refused { reason, before: Vec::new() })
-        }
+        Err(error) => Err(Refused {
+            program: libbpf::refused_program(),
+            reason: libbpf::last_words().unwrap_or_else(|| plain(&error.to_string())),
+            before: Vec::new(),
+        }),
     }
 }
 
@@ -83,27 +90,38 @@ pub(super) fn load<'obj>(mut open: impl OpenSkel<'obj>, names: &[String]) -> Res
 mod tests {
     use super::*;
 
-    fn names(of: &str) -> Vec<String> {
-        of.split(' ').map(str::to_string).collect()
+    /// What a failed load reports of its programs.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Report {
+        Nothing,
+        Name,
+        NameAndBefore,
     }
 
-    /// What a kernel does that refuses `b` and `e`, where libbpf names no program.
-    #[test]
-    fn without_a_name_each_half_is_tried() {
+    /// Tries `a` to `e` on a kernel that refuses `b` and `e`. How many loads that took.
+    fn loads(report: Report) -> usize {
+        let names: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_string).to_vec();
         let mut loads = 0;
-        let all = each(&names("a b c d e"), &mut |tried| {
+        let all = each(&names, &mut |tried| {
             loads += 1;
-            match tried.iter().any(|name| name == "b" || name == "e") {
-                true => Err(Refused { reason: "refused".to_string(), before: Vec::new() }),
-                false => Ok(tried.to_vec()),
-            }
+            let Some(at) = tried.iter().position(|name| name == "b" || name == "e") else {
+                return Ok(tried.to_vec());
+            };
+            Err(Refused {
+                program: Some(tried[at].clone()).filter(|_| report != Report::Nothing),
+                reason: format!("no {}", tried[at]),
+                before: if report == Report::NameAndBefore { tried[..at].to_vec() } else { Vec::new() },
+            })
         });
-        let taken: Vec<&str> = all.iter().flatten().map(String::as_str).collect();
-        assert_eq!(taken, ["a", "c", "d"]);
-        assert_eq!(
-            (all[1].clone(), all[4].clone()),
-            (Err("refused".to_string()), Err("refused".to_string()))
-        );
-        assert_eq!(loads, 9);
+        let text = |result: &Result<String, String>| result.clone().unwrap_or_else(|reason| reason);
+        assert_eq!(all.iter().map(text).collect::<Vec<_>>(), ["a", "no b", "c", "d", "no e"]);
+        loads
+    }
+
+    #[test]
+    fn each_program_has_its_own_answer() {
+        assert_eq!(loads(Report::Nothing), 9);
+        assert_eq!(loads(Report::Name), 3);
+        assert_eq!(loads(Report::NameAndBefore), 2);
     }
 }

@@ -1,5 +1,5 @@
-//! How much work each program is for the kernel's verifier: every program of every object, loaded
-//! and let go. The tests hold the figures of each kernel against recorded ones.
+//! How much work each program is for the kernel's verifier: every program of every object is
+//! loaded and closed. The tests hold the figures of each kernel against recorded ones.
 
 use std::ffi::c_char;
 
@@ -9,7 +9,7 @@ use libbpf_rs::{AsRawLibbpf, Object, ObjectBuilder, OpenObject, libbpf_sys};
 use super::btf::KernelBtf;
 use super::libbpf;
 use super::skel::{self, blocked, interrupts, latency, locks, pagecache, paths, reclaim, stacks, threads};
-use super::trial::{self, Refused};
+use super::trial::{self, Loaded, Refused};
 use crate::host::abilities::VerifiedProgram;
 
 /// The log holds the verifier's totals only (BPF_LOG_STATS), which are a few lines.
@@ -63,16 +63,10 @@ fn open(bytes: &[u8]) -> Result<OpenObject> {
 }
 
 /// The instructions that the verifier went through for each of the named programs, in their order.
-fn verify(
-    bytes: &[u8],
-    of: &str,
-    names: &[String],
-    view: View,
-    btf: &KernelBtf,
-) -> Result<Vec<u64>, Refused<u64>> {
+fn verify(bytes: &[u8], of: &str, names: &[String], view: View, btf: &KernelBtf) -> Loaded<u64> {
     let mut object = open(bytes)?;
     tell(&mut object, of, view, btf)?;
-    trial::choose(&mut object, names);
+    trial::select(&mut object, names);
     let mut logs = vec![vec![0u8; LOG_BYTES]; names.len()];
     for mut program in object.progs_mut() {
         let Some(at) = names.iter().position(|name| program.name() == name.as_str()) else { continue };
@@ -93,15 +87,16 @@ fn verify(
         at.map_or_else(String::new, |at| String::from_utf8_lossy(&logs[at]).into_owned())
     };
     let loaded: Object = loaded.map_err(|error| {
+        let program = libbpf::refused_program();
         // The verifier's own reason is in the program's log and not in libbpf's warnings; its last lines are totals.
-        let log = libbpf::refused_program().map(|name| log_of(&name)).unwrap_or_default();
+        let log = program.as_deref().map(log_of).unwrap_or_default();
         let totals = ["processed", "stack depth", "verification time"];
         let text =
             log.trim_end_matches('\0').lines().rfind(|line| !totals.iter().any(|t| line.starts_with(t)));
         let reason = text.map_or_else(|| libbpf::last_words().unwrap_or(error.to_string()), str::to_string);
-        let refused = libbpf::refused_program();
-        let taken = names.iter().take_while(|name| Some(*name) != refused.as_ref());
-        Refused { reason, before: taken.map_while(|name| processed(&log_of(name))).collect() }
+        let before = names.iter().take_while(|name| Some(*name) != program.as_ref());
+        let before = before.map_while(|name| processed(&log_of(name))).collect();
+        Refused { program, reason, before }
     })?;
     let one = |name: &String| -> Result<u64> {
         let program = loaded.progs().find(|p| p.name() == name.as_str());

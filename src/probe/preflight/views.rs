@@ -18,7 +18,7 @@ pub fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<Vie
         reason,
         remedy,
     };
-    let needed = |p: &&ProgramState| LATENCY.iter().chain(DETAIL).any(|k| k.needed && k.program == p.name);
+    let needed = |p: &&ProgramState| LATENCY.iter().chain(DETAIL).any(|k| k.needed && k.name == p.name);
     let broken = programs.iter().filter(needed).find(|p| p.state == State::Missing);
     let traced: Vec<&BlockDevice> =
         host.devices.iter().filter(|d| d.request_based && d.size_bytes > 0).collect();
@@ -60,7 +60,7 @@ pub fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<Vie
     let mut trace = diagnose.clone();
     trace.name = "trace".to_string();
     let of_interrupts =
-        |p: &&ProgramState| p.name == "rq_complete" || INTERRUPTS.iter().any(|known| known.program == p.name);
+        |p: &&ProgramState| p.name == "rq_complete" || INTERRUPTS.iter().any(|known| known.name == p.name);
     let absent = programs.iter().filter(of_interrupts).find(|p| p.state == State::Missing);
     let interrupts = match absent {
         Some(program) => {
@@ -75,7 +75,7 @@ pub fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<Vie
         ),
         None => view("interrupts", State::Ok, None, None),
     };
-    let of_locks = |p: &&ProgramState| LOCKS.iter().any(|known| known.program == p.name);
+    let of_locks = |p: &&ProgramState| LOCKS.iter().any(|known| known.name == p.name);
     let locks = match programs.iter().filter(of_locks).find(|p| p.state == State::Missing) {
         Some(program) => {
             let by_probes = rights.can_trace()

@@ -18,7 +18,7 @@ fight='for part in 1 2 3 4; do
     timeout 2 sh -c "while :; do dd if=/dev/nvme0n1 of=/dev/null bs=64k count=512 2>/dev/null; done" &
     timeout 2 sh -c "while :; do /bin/busybox true; done" &
 done; wait'
-# A mutex that is held for 100 ms each time, while somebody waits for it.
+# `issue held` locks a mutex for 100 ms at a time while another thread waits for it.
 null_disk nullb0 completion_nsec=100000000
 cat $hist >before
 status=0

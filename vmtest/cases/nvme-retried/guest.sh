@@ -32,7 +32,7 @@ usleep 700000
 echo 1 >/sys/class/nvme/nvme0/reset_controller
 wait
 END
-# The drive's allowance is full again, and no timer of earlier commands runs.
+# Waits until the drive may read at full speed again, and no timer of earlier commands runs.
 rest() { sleep 4; }
 reads plain dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=50 iflag=direct
 reads failed dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=200 skip=16384 iflag=direct
