@@ -117,7 +117,7 @@ static __always_inline void call_waits(__u32 tid, __u64 regs)
 
 	if (!parts || !owner)
 		return;
-	parts->stack = low >> KERNEL_STACK_SHIFT;
+	parts->stack = regs;
 	parts->throttled = 0;
 	*owner = tid;
 	note_origin(call_place(tid));

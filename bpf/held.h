@@ -39,7 +39,7 @@ static __always_inline struct caller *call_on_stack(__u64 address)
 	if (!caller || caller->tid != *tid || caller->kind != CALL_WAITS)
 		return 0;
 	parts = operation_parts_at(call_place(*tid));
-	return parts && parts->stack == low >> KERNEL_STACK_SHIFT ? caller : 0;
+	return parts && is_same_stack(parts->stack, address) ? caller : 0;
 }
 
 /*
@@ -51,15 +51,15 @@ static __always_inline struct caller *call_of_waiter(__u64 address)
 {
 	struct task_struct *task = (struct task_struct *)address;
 	__u32 tid = BPF_CORE_READ(task, pid);
-	__u32 low = low_half(BPF_CORE_READ(task, stack));
+	__u64 stack = (__u64)BPF_CORE_READ(task, stack);
 	struct caller *caller = place_of(tid);
 	struct operation_parts *parts;
 
-	if (!low || !caller || caller->tid != tid || caller->kind != CALL_WAITS)
+	if (!stack || !caller || caller->tid != tid || caller->kind != CALL_WAITS)
 		return 0;
 	parts = operation_parts_at(call_place(tid));
 	/* What is no task has no such stack. */
-	return parts && parts->stack == low >> KERNEL_STACK_SHIFT ? caller : 0;
+	return parts && is_same_stack(parts->stack, stack) ? caller : 0;
 }
 
 /* A bio that the throttling worker brings, of a call that waits for it. */

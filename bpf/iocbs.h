@@ -11,9 +11,10 @@
 #include "operations.h"
 #include "submitter.h"
 
-/* A newer iocb takes an older one's place: what was held longer than that belongs to no operation,
- * and is counted as that. */
 #define IOCB_BITS 13
+/* An iocb has its place among so many side by side. What is submitted on all the machine goes here:
+ * with one place to go, somebody else's iocb would soon take that of one that is held. */
+#define IOCB_WAYS 4
 
 struct iocb {
 	/* Of its context, its address and its application's word. */
@@ -47,14 +48,44 @@ struct handed {
 	__u64 context;
 };
 
+/* The first of the places that a key may have. */
 static __always_inline __u32 iocb_index(__u64 key)
 {
-	return key >> 20 & ((1 << IOCB_BITS) - 1);
+	return key >> 20 & ((1 << IOCB_BITS) - IOCB_WAYS);
 }
 
 static __always_inline struct iocb *iocb_at(__u32 index)
 {
 	return bpf_map_lookup_elem(&iocbs, &index);
+}
+
+/*
+ * The place for a key: its own, an empty one, or that of the oldest iocb, and first of those whose
+ * operation has begun. What is held while four others are submitted for the same places belongs to
+ * no operation, and is counted as that.
+ */
+static __always_inline __u32 place_for_iocb(__u64 key)
+{
+	__u32 first = iocb_index(key), place = first;
+	__u64 least = ~0ull;
+
+	for (__u32 i = 0; i < IOCB_WAYS; i++) {
+		struct iocb *noted = iocb_at(first + i);
+		__u64 rank;
+
+		if (!noted)
+			continue;
+		if (noted->key == key)
+			return first + i;
+		rank = noted->key ? noted->entered : 0;
+		if (noted->key && !noted->joined)
+			rank |= 1ull << 63;
+		if (rank < least) {
+			least = rank;
+			place = first + i;
+		}
+	}
+	return place;
 }
 
 /* Behind the calls' places. */
@@ -119,6 +150,7 @@ static long note_next_iocb(__u32 i, struct handed *handed)
 {
 	struct iocb *noted;
 	__u64 iocb = 0, data = 0, key;
+	__u32 place;
 
 	if (!handed->left)
 		return 1;
@@ -130,7 +162,8 @@ static long note_next_iocb(__u32 i, struct handed *handed)
 	if (bpf_probe_read_user(&data, sizeof(data), (const void *)iocb))
 		return 0;
 	key = aio_key(iocb, data, handed->context);
-	noted = iocb_at(iocb_index(key));
+	place = place_for_iocb(key);
+	noted = iocb_at(place);
 	if (!noted)
 		return 1;
 	noted->key = 0;
@@ -138,7 +171,7 @@ static long note_next_iocb(__u32 i, struct handed *handed)
 	noted->entered = handed->entered;
 	noted->process = current_process();
 	noted->joined = 0;
-	note_origin(iocb_place(iocb_index(key)));
+	note_origin(iocb_place(place));
 	barrier();
 	noted->key = key;
 	return 0;
@@ -161,15 +194,21 @@ VERIFIED_ONCE int note_iocbs(const struct handed *handed)
 static __always_inline __u32 noted_iocb(__u64 kiocb)
 {
 	struct aio_kiocb *aio = (struct aio_kiocb *)kiocb;
-	struct iocb *noted;
+	__u32 first;
 	__u64 key;
 
 	if (!bpf_core_field_exists(struct aio_kiocb, ki_ctx))
 		return 0;
 	key = aio_key(BPF_CORE_READ(aio, ki_res.obj), BPF_CORE_READ(aio, ki_res.data),
 		      (__u64)BPF_CORE_READ(aio, ki_ctx));
-	noted = iocb_at(iocb_index(key));
-	return noted && noted->key == key ? iocb_index(key) + 1 : 0;
+	first = iocb_index(key);
+	for (__u32 i = 0; i < IOCB_WAYS; i++) {
+		struct iocb *noted = iocb_at(first + i);
+
+		if (noted && noted->key == key)
+			return first + i + 1;
+	}
+	return 0;
 }
 
 /* An iocb with what tells it from others. */

@@ -207,8 +207,7 @@ VERIFIED_ONCE int link_command(struct wire_slot *slot, __u64 waiter)
 		return 0;
 	slot->link = LINK_COMMAND;
 	if (caller && caller->kind == CALL_WAITS &&
-	    waiter >> KERNEL_STACK_SHIFT ==
-		(__u64)BPF_CORE_READ(task, stack) >> KERNEL_STACK_SHIFT) {
+	    is_same_stack(waiter, (__u64)BPF_CORE_READ(task, stack))) {
 		slot->link |= LINK_CALLER | caller->tid;
 		slot->proof = caller->entered;
 		return 1;

@@ -67,7 +67,7 @@ struct operation_parts {
 	/* Of a call: when its task was last woken, and when it then ran. */
 	__u64 woken;
 	__u64 ran;
-	/* Of a call: its task's kernel stack, the lower half of the address. */
+	/* Of a call: an address on its task's kernel stack. */
 	__u64 stack;
 	__u64 spans[PART_RETRY - PART_ALLOC + 1];
 	/* blk-throttle held a bio of it. */
@@ -105,6 +105,13 @@ static __always_inline __u32 *stack_owner(__u32 low)
 	__u32 index = ((low >> KERNEL_STACK_SHIFT) * 0x9e3779b1u) >> (32 - STACK_BITS);
 
 	return bpf_map_lookup_elem(&stack_owners, &index);
+}
+
+/* All of the address: the lower half of many a bio's, elsewhere in memory, is that of a stack, too.
+ */
+static __always_inline int is_same_stack(__u64 one, __u64 other)
+{
+	return one >> KERNEL_STACK_SHIFT == other >> KERNEL_STACK_SHIFT;
 }
 
 /* Sized by user space: Σ over devices of units × operations. */

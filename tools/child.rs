@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use biopsy::refusal::{Refusal, reason};
 
 use crate::stop;
+use crate::window::NOTIFY_SOCKET;
 
 /// How long a command may take to end by itself after Ctrl-C, which a terminal sends to it as well.
 const GRACE: Duration = Duration::from_secs(2);
@@ -23,7 +24,8 @@ impl Running {
     pub fn start(command: &[String], quiet_stdout: bool) -> Result<Self> {
         let (program, arguments) = command.split_first().context("a command has a name")?;
         let mut start = Command::new(program);
-        start.args(arguments);
+        // The service manager listens to us.
+        start.args(arguments).env_remove(NOTIFY_SOCKET);
         if quiet_stdout {
             let stderr = std::io::stderr();
             start.stdout(Stdio::from(std::os::fd::AsFd::as_fd(&stderr).try_clone_to_owned()?));

@@ -1,7 +1,11 @@
 //! `biopsy latency` on disks of our own, and what it said about one of them.
 
 use std::collections::BTreeMap;
-use std::process::{Child, Output};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::{Child, Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use biopsy::analyze::invariants::sums;
 use biopsy::analyze::latency::{DeviceLatency, OpLatency};
@@ -73,12 +77,7 @@ pub fn during_work(disk: &Disk, work: impl Fn()) -> View {
 pub fn during_work_with(disk: &Disk, options: &[&str], work: impl Fn()) -> View {
     for attempt in 1.. {
         let before = disk.stat();
-        let child = tool::biopsy(&[&["latency", "--json", "-d", &disk.name], options].concat())
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        attached(&child);
+        let child = begun(&mut tool::biopsy(&[&["latency", "--json", "-d", &disk.name], options].concat()));
         work();
         tool::signal(&child, libc::SIGINT);
         let output = tool::finish(child);
@@ -280,26 +279,28 @@ pub fn load(path: &std::path::Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Waits until its probes are attached: they are the last that it does before it measures. How many they are
-/// is a matter of the options: no more come for a while. Those that measure the cost come and go.
-pub fn attached(child: &Child) {
-    attached_with(child, 8);
-}
-
-/// The same of a view that has so many programs at least.
-pub fn attached_with(child: &Child, programs: usize) {
-    let patience = Patience::new(std::time::Duration::from_secs(20));
-    let (mut links, mut since) = (0, std::time::Instant::now());
-    while links < programs || since.elapsed().as_millis() < 200 {
+/// Starts it, and waits until it says that its interval has begun.
+#[track_caller]
+pub fn begun(command: &mut Command) -> Child {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("biopsy-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let mut child = command.env("NOTIFY_SOCKET", format!("@{name}")).spawn().unwrap();
+    let patience = Patience::new(Duration::from_secs(20));
+    let mut said = [0; 64];
+    loop {
+        if let Ok(length) = socket.recv(&mut said) {
+            assert_eq!(&said[..length], b"READY=1");
+            return child;
+        }
+        if let Some(status) = child.try_wait().unwrap() {
+            panic!("it ended before it began: {status}");
+        }
         if patience.is_over() {
             // Only this test can end it: what a failed test leaves attached costs all that come after.
-            tool::signal(child, libc::SIGKILL);
-            panic!("it does not attach");
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        let now = ids(child).iter().filter(|(kind, _)| *kind == "link").count();
-        if now > links {
-            (links, since) = (now, std::time::Instant::now());
+            tool::signal(&child, libc::SIGKILL);
+            panic!("it does not begin");
         }
     }
 }

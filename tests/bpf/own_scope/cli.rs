@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::live::disk::Disk;
-use crate::live::view::{attached, number};
+use crate::live::view::{begun, number};
 use crate::support::scratch::Scratch;
 use crate::support::skip::skipped;
 use crate::support::tool::{binary, biopsy, finish, object, objects, quiet, refused, run, signal, stderr};
@@ -15,8 +15,7 @@ const LATENCY: &str = "biopsy.latency/1";
 fn the_first_signal_ends_with_a_result() {
     let Some(disk) = Disk::new(16) else { return };
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let child = biopsy(&["latency", "-d", &disk.name, "--json"]).spawn().unwrap();
-        attached(&child);
+        let child = begun(&mut biopsy(&["latency", "-d", &disk.name, "--json"]));
         signal(&child, number);
         let asked = Instant::now();
         let output = finish(child);
@@ -25,8 +24,7 @@ fn the_first_signal_ends_with_a_result() {
         let view = object(&output, LATENCY);
         assert!(view.get("command_status").is_none(), "there was no command");
     }
-    let child = biopsy(&["latency", "-d", &disk.name, "--all"]).spawn().unwrap();
-    attached(&child);
+    let child = begun(&mut biopsy(&["latency", "-d", &disk.name, "--all"]));
     signal(&child, libc::SIGINT);
     let output = finish(child);
     quiet(&output);
@@ -42,8 +40,7 @@ fn the_second_signal_ends_at_once() {
     let pid = scratch.path().join("pid");
     let script = format!("trap '' INT TERM; echo $$ > {}; exec sleep 60", pid.display());
     let words = ["latency", "-d", &disk.name, "--json", "--", "sh", "-c", &script];
-    let mut child = biopsy(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    attached(&child);
+    let mut child = begun(biopsy(&words).stdout(Stdio::null()).stderr(Stdio::null()));
     while !std::fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')) {
         std::thread::sleep(Duration::from_millis(5));
     }

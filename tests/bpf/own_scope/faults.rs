@@ -4,7 +4,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use crate::live::disk::Disk;
-use crate::live::view::{attached, brief, during, ids, number};
+use crate::live::view::{begun, brief, during, ids, number};
 use crate::support::patience::wait_for;
 use crate::support::scratch::Scratch;
 use crate::support::skip::skipped;
@@ -42,8 +42,7 @@ fn a_lost_issue_is_lost_and_not_slow() {
 
 /// A process that traces for a minute, with the ids of what it holds.
 fn tracer(disk: &Disk, words: &[&str]) -> (Child, Vec<(&'static str, String)>) {
-    let child = biopsy(&[&["latency", "-d", &disk.name, "--for", "60s"], words].concat()).spawn().unwrap();
-    attached(&child);
+    let child = begun(&mut biopsy(&[&["latency", "-d", &disk.name, "--for", "60s"], words].concat()));
     let held = ids(&child);
     for kind in ["prog", "link", "map"] {
         assert!(held.iter().any(|(k, _)| *k == kind), "no {kind} in {held:?}");
@@ -92,8 +91,7 @@ fn nothing_stays_in_the_kernel() {
     // In the middle of a load of its own, with the sampler beside it.
     let scratch = Scratch::new("killed");
     let words = ["diagnose", &disk.path, "--runtime", "60s"];
-    let child = biopsy(&words).current_dir(scratch.path()).spawn().unwrap();
-    attached(&child);
+    let child = begun(biopsy(&words).current_dir(scratch.path()));
     let held = ids(&child);
     signal(&child, libc::SIGKILL);
     finish(child);

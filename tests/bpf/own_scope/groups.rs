@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::live::cgroup::Group;
 use crate::live::disk::Disk;
-use crate::live::view::{attached, brief, during_script, number};
+use crate::live::view::{begun, brief, during_script, number};
 use crate::support::skip::skipped;
 use crate::support::tool::{biopsy, finish, go, object, prepared, quiet, refused, run, signal, stderr};
 use serde_json::{Value, json};
@@ -172,8 +172,7 @@ fn a_filter_by_process_sees_that_process_only() {
         let mut other = prepared(&reads(&disk, "4k", 2500));
         let pid = mine.id().to_string();
         let words = [&["latency", "-d", &disk.name, "--json", "-p", &pid], by].concat();
-        let child = biopsy(&words).spawn().unwrap();
-        attached(&child);
+        let child = begun(&mut biopsy(&words));
         let before = disk.stat();
         go(&mut other);
         go(&mut mine);
@@ -290,8 +289,7 @@ fn a_process_that_ends_in_mid_run_ends_the_measurement() {
     let Some(disk) = Disk::new(16) else { return };
     let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
     let pid = sleeper.id().to_string();
-    let child = biopsy(&["latency", "-d", &disk.name, "--json", "-p", &pid, "--for", "60s"]).spawn().unwrap();
-    attached(&child);
+    let child = begun(&mut biopsy(&["latency", "-d", &disk.name, "--json", "-p", &pid, "--for", "60s"]));
     let begin = Instant::now();
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
@@ -302,8 +300,7 @@ fn a_process_that_ends_in_mid_run_ends_the_measurement() {
     object(&output, LATENCY);
     // A signal is heard as without a filter.
     let own = std::process::id().to_string();
-    let child = biopsy(&["latency", "-d", &disk.name, "--json", "-p", &own]).spawn().unwrap();
-    attached(&child);
+    let child = begun(&mut biopsy(&["latency", "-d", &disk.name, "--json", "-p", &own]));
     signal(&child, libc::SIGINT);
     quiet(&finish(child));
 }
@@ -344,8 +341,7 @@ fn a_cgroup_that_is_deleted_ends_the_measurement_and_keeps_its_name() {
     let Some(group) = Group::new("biopsy-gone") else { return };
     let name = group.name();
     let words = ["latency", "-d", &disk.name, "--json", "--by", "cgroup", "--cgroup", &name, "--for", "60s"];
-    let child = biopsy(&words).spawn().unwrap();
-    attached(&child);
+    let child = begun(&mut biopsy(&words));
     let script = group.within(&reads(&disk, "4k", 250));
     assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
     drop(group);

@@ -4,6 +4,8 @@
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::live::aio::Aio;
 use crate::live::cgroup::Group;
@@ -158,22 +160,36 @@ fn operations_of_which_some_parts_were_held_have_parts() {
     assert_eq!(undivided, None, "{}", brief(device));
 }
 
-/// A limit holds iocbs back until the call that handed them in is over: they are operations from there on, and of
-/// who handed them in.
+/// A limit holds iocbs back until the call that submitted them is over: they are operations from there on, and of who
+/// submitted them, however many others are submitted elsewhere meanwhile.
 #[test]
 fn iocbs_that_were_held_are_operations() {
-    let Some(disk) = Disk::new(64) else { return };
+    let (Some(disk), Some(elsewhere)) = (Disk::new(64), Disk::new(64)) else { return };
     let Some(group) = Group::new("held-iocbs") else { return };
     if !group.limit_reads(&disk, 40) {
         return;
     }
-    let work = || {
+    let held = || {
         group.thread_within(|| {
             let mut aio = Aio::new(&disk, 16);
             for _ in 0..3 {
                 aio.submit();
                 aio.fetch();
             }
+        });
+    };
+    let work = || {
+        let (over, begin) = (AtomicBool::new(false), Instant::now());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut others = Aio::new(&elsewhere, 256);
+                while !over.load(Ordering::Relaxed) && begin.elapsed() < Duration::from_secs(60) {
+                    others.submit();
+                    others.fetch();
+                }
+            });
+            held();
+            over.store(true, Ordering::Relaxed);
         });
     };
     let view = during_work_with(&disk, &["--detail"], work);

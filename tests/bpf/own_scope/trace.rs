@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::live::aio::Aio;
 use crate::live::cgroup::Group;
 use crate::live::disk::Disk;
-use crate::live::view::{attached, brief, load, number};
+use crate::live::view::{begun, brief, load, number};
 use crate::live::zram::Zram;
 use crate::support::scratch::Scratch;
 use crate::support::tool::{binary, biopsy, finish, go, one_error, prepared, run, signal, stderr};
@@ -237,8 +237,7 @@ fn lines_of_no_operation_add_up_to_its_rows() {
 #[test]
 fn libaio_has_its_own_word_for_an_operation() {
     let Some(disk) = Disk::new(64) else { return };
-    let child = biopsy(&["trace", "--json", "-d", &disk.name]).spawn().unwrap();
-    attached(&child);
+    let child = begun(&mut biopsy(&["trace", "--json", "-d", &disk.name]));
     let mut aio = Aio::new(&disk, 8);
     for _ in 0..10 {
         aio.submit();
@@ -408,8 +407,7 @@ fn what_finds_no_room_is_counted() {
 fn a_slow_reader_costs_lines_and_nothing_else() {
     let Some(disk) = Disk::new(64) else { return };
     let words = ["trace", "--json", "-d", &disk.name, "--for", "700ms", "--fault-ring-bytes", "65536"];
-    let mut child = biopsy(&words).spawn().unwrap();
-    attached(&child);
+    let mut child = begun(&mut biopsy(&words));
     let load = [
         binary(),
         "load",
@@ -517,8 +515,7 @@ fn a_filter_by_process_leaves_its_lines_only() {
     let mut mine = prepared(&reads(&disk, 700));
     let mut other = prepared(&reads(&disk, 1500).replace("bs=4k", "bs=8k"));
     let pid = mine.id();
-    let child = biopsy(&["trace", "--json", "-d", &disk.name, "-p", &pid.to_string()]).spawn().unwrap();
-    attached(&child);
+    let child = begun(&mut biopsy(&["trace", "--json", "-d", &disk.name, "-p", &pid.to_string()]));
     go(&mut other);
     go(&mut mine);
     assert!(other.wait().unwrap().success() && mine.wait().unwrap().success());
@@ -623,8 +620,7 @@ fn a_signal_ends_it_with_the_last_line() {
         let scratch = Scratch::new("signal");
         let file = scratch.path().join("lines");
         let words = ["trace", "--json", "-d", &disk.name, "--max-loss", "100", "-o", file.to_str().unwrap()];
-        let child = biopsy(&words).spawn().unwrap();
-        attached(&child);
+        let child = begun(&mut biopsy(&words));
         std::thread::sleep(Duration::from_millis(150));
         let begin = Instant::now();
         signal(&child, number_of_signal);

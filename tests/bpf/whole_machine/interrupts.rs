@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use crate::live::disk::Disk;
-use crate::live::view::{attached_with, number};
+use crate::live::view::{begun, number};
 use crate::support::scratch::Scratch;
 use crate::support::skip::skipped;
 use crate::support::tool::{biopsy, finish, object, objects, quiet, refused, run, signal, stderr};
@@ -129,8 +129,7 @@ fn intervals_and_signals_end_as_in_every_view() {
     let Some(disk) = Disk::new(16) else { return };
     let pieces = objects(&run(&["interrupts", "-d", &disk.name, "--json", "0.2", "3"]), INTERRUPTS);
     assert_eq!(pieces.len(), 3);
-    let child = biopsy(&["interrupts", "-d", &disk.name, "--all"]).spawn().unwrap();
-    attached_with(&child, 5);
+    let child = begun(&mut biopsy(&["interrupts", "-d", &disk.name, "--all"]));
     signal(&child, libc::SIGINT);
     let output = finish(child);
     quiet(&output);
