@@ -59,29 +59,22 @@ static __always_inline struct iocb *iocb_at(__u32 index)
 	return bpf_map_lookup_elem(&iocbs, &index);
 }
 
-/*
- * The place for a key: its own, an empty one, or that of the oldest iocb, and first of those whose
- * operation has begun. What is held while four others are submitted for the same places belongs to
- * no operation, and is counted as that.
- */
+/* The place for a key: its own, or that of the oldest iocb. What is held while four others are
+ * submitted for the same places belongs to no operation, and is counted as that. */
 static __always_inline __u32 place_for_iocb(__u64 key)
 {
 	__u32 first = iocb_index(key), place = first;
-	__u64 least = ~0ull;
+	__u64 oldest = ~0ull;
 
 	for (__u32 i = 0; i < IOCB_WAYS; i++) {
 		struct iocb *noted = iocb_at(first + i);
-		__u64 rank;
 
 		if (!noted)
 			continue;
 		if (noted->key == key)
 			return first + i;
-		rank = noted->key ? noted->entered : 0;
-		if (noted->key && !noted->joined)
-			rank |= 1ull << 63;
-		if (rank < least) {
-			least = rank;
+		if (noted->entered < oldest) {
+			oldest = noted->entered;
 			place = first + i;
 		}
 	}
