@@ -55,9 +55,11 @@ expect locks.json '.pagecache.readahead.asked_pages * 4096 >= ([.pagecache.serie
 expect locks.json '.lost.probes.pagecache | .no_room == 0 and .unnamed == 0 and .no_node == 0 and .path_no_room == 0
     and .no_begin <= 8 + .missed'
 grep -q '^memory  free ' idle.txt || fail "an idle window: $(cat idle.txt)"
-# All that is measured beside the I/Os is measured in their window, however long it takes to attach it.
-expect diagnose.json '([.locks.pagecache.series[].duration_ns] | add) < .duration_ns * 1.1
-    and .cpu.time.all.wall_ns / 4 < .duration_ns * 1.1'
+# All that is measured beside the I/Os is measured in their interval: of the time that it takes to attach, to detach and
+# to name what was seen, which a busy host makes longer, at most a quarter is in anybody's interval.
+around=$(cat began ended | awk '{ now = $1 * 1e9 } NR == 1 { began = now } END { printf "%.0f", now - began }')
+expect diagnose.json '.duration_ns as $own | ($own + ($around - $own) / 4) as $most |
+    ([.locks.pagecache.series[].duration_ns] | add) < $most and .cpu.time.all.wall_ns / 4 < $most' around "$around"
 # What the readers suffer from is found, whether or not it is a storm, and not where nobody reads. On a host that is
 # busy they take so long for everything else that a tenth of a thread is not reached.
 expect diagnose.json '(.locks.pagecache.reclaims.direct | .count < 100) or

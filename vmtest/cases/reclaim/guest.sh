@@ -25,5 +25,7 @@ cat /proc/vmstat >outer-after
 cat /proc/vmstat >idle-before
 biopsy locks -d nullb0 --for 1s >idle.txt
 # The same in the verdict, and a machine that does nothing.
+cat /proc/uptime >began
 biopsy diagnose -d nullb0 --max-loss 100 --json -o diagnose.html -- sh readers.sh >diagnose.json
+cat /proc/uptime >ended
 biopsy diagnose --no-load -d nullb0 --max-loss 100 --json -o quiet.html --for 2s >quiet.json
