@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use biopsy::refusal::{Refusal, reason};
 
+use crate::service::NOTIFY_SOCKET;
 use crate::stop;
-use crate::window::NOTIFY_SOCKET;
 
 /// How long a command may take to end by itself after Ctrl-C, which a terminal sends to it as well.
 const GRACE: Duration = Duration::from_secs(2);
@@ -24,7 +24,6 @@ impl Running {
     pub fn start(command: &[String], quiet_stdout: bool) -> Result<Self> {
         let (program, arguments) = command.split_first().context("a command has a name")?;
         let mut start = Command::new(program);
-        // The service manager listens to us.
         start.args(arguments).env_remove(NOTIFY_SOCKET);
         if quiet_stdout {
             let stderr = std::io::stderr();

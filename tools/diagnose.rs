@@ -28,7 +28,7 @@ use crate::child::Running;
 use crate::cli::{Color, Diagnose};
 use crate::output::{Sink, warn};
 use crate::progress::Line;
-use crate::{clock, output, stop, window};
+use crate::{clock, output, service, stop, window};
 
 /// Where the report goes when nobody says so.
 const REPORT: &str = "biopsy-report.html";
@@ -87,6 +87,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let mut probe = LatencyProbe::prepare(&host, root, &options)?;
     let mut others = Others::new(&host, &beside).begin();
     probe.begin()?;
+    service::ready();
     let mut envelope = clock::envelope();
     let outcome = measure(args, prepared.as_mut(), &mut probe, &mut others, &devices, &line)?;
     let mut others = others.end();

@@ -27,7 +27,7 @@ use crate::child::Running;
 use crate::cli::Flame;
 use crate::output::Sink;
 use crate::submitters::Chosen;
-use crate::{clock, output, stop};
+use crate::{clock, output, service, stop};
 
 /// How long the end of the window can go unnoticed.
 const NAP: Duration = Duration::from_millis(20);
@@ -236,6 +236,7 @@ fn what(args: &Flame) -> What {
 
 /// Until the time is over, the command has ended, or somebody wants us to stop; the command's status.
 fn wait(args: &Flame, chosen: &Chosen, quiet_stdout: bool, beat: Beat<'_>) -> Result<Option<i32>> {
+    service::ready();
     let mut child = match args.command.is_empty() {
         true => None,
         false => Some(Running::start(&args.command, quiet_stdout)?),

@@ -20,6 +20,7 @@ mod output;
 mod pressure;
 mod progress;
 mod self_test;
+mod service;
 mod stop;
 mod submitters;
 mod threads;

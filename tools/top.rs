@@ -14,7 +14,7 @@ use biopsy::render::{json, text};
 
 use crate::cli::Top;
 use crate::output::Sink;
-use crate::{clock, output, stop, window};
+use crate::{clock, output, service, stop, window};
 
 /// As dstat and vmstat.
 const EVERY: Duration = Duration::from_secs(1);
@@ -39,6 +39,7 @@ pub fn run(args: &Top) -> Result<()> {
     let end = args.length.map(|length| began + length);
     let mut due = began + every;
     let (mut start, mut last) = (clock::now_rfc3339(), disks.read(root));
+    service::ready();
     let (mut shown, mut said) = (0, Vec::new());
     loop {
         let deadline = end.map_or(due, |end| end.min(due));

@@ -1,9 +1,6 @@
 //! The common options of what is traced and for how long.
 
 use std::cell::Cell;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -13,7 +10,7 @@ use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 
 use crate::cli::Window;
-use crate::{output, stop};
+use crate::{output, service, stop};
 
 /// The disks to trace for what `-d` names, each once; empty: all.
 pub fn resolve(host: &Host, window: &Window) -> Result<Vec<String>> {
@@ -47,7 +44,7 @@ pub fn add(names: &mut Vec<String>, disks: &[&BlockDevice]) {
 
 /// Tells a service manager that the interval has begun, and a terminal what is measured and until when.
 pub fn announce(named: &[String], window: &Window, command: &[String]) {
-    notify_ready();
+    service::ready();
     if !output::progress() {
         return;
     }
@@ -58,20 +55,6 @@ pub fn announce(named: &[String], window: &Window, command: &[String]) {
         (None, true) => "until Ctrl-C".to_string(),
     };
     output::warn(&format!("tracing {what} {how_long}"));
-}
-
-/// Where a service manager listens, as in sd_notify(3).
-pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
-
-/// Sends `READY=1` to whoever started us and wants to know when we measure: systemd with `Type=notify`, or a script.
-/// Nobody who listens is no error.
-fn notify_ready() {
-    let Some(place) = std::env::var_os(NOTIFY_SOCKET) else { return };
-    let address = match place.as_bytes().strip_prefix(b"@") {
-        Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(&place),
-    };
-    let _sent = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address));
 }
 
 /// What the probe is told.

@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use crate::support::patience::Patience;
 use crate::support::scratch::Scratch;
 use biopsy::host::counters::Counters;
 use biopsy::host::rights::Rights;
@@ -12,6 +14,9 @@ use biopsy::refusal::Refusal;
 use biopsy::render::{self, text};
 use proptest::prelude::*;
 use serde_json::json;
+
+/// So long it may take to read a large machine, or a damaged one.
+const LONGEST: Duration = Duration::from_secs(20);
 
 fn machine(name: &str) -> (Scratch, Host) {
     let scratch = crate::support::scratch::machine(name, |bytes| bytes);
@@ -636,13 +641,12 @@ proptest! {
         everything(scratch.path(), &mut all);
         all.sort();
         damages.iter().for_each(|(at, damage)| put(at.get::<PathBuf>(&all), damage));
-        let begin = std::time::Instant::now();
+        let patience = Patience::new(LONGEST);
         match Host::read(scratch.path()) {
             Ok(_) => look_at_everything(scratch.path()),
             Err(error) => prop_assert!(error.downcast_ref::<Refusal>().is_some(), "{error}"),
         }
-        let took = begin.elapsed();
-        prop_assert!(took < std::time::Duration::from_secs(20), "{took:?}");
+        patience.holds();
     }
 }
 
@@ -703,14 +707,12 @@ fn many_cpus_and_vectors_are_read_in_seconds() {
             &format!("../devices/pci0000:00/0000:00:01.0/0000:01:00.0/{disk}"),
         );
     }
-    let begin = std::time::Instant::now();
+    let patience = Patience::new(LONGEST);
     look_at_everything(scratch.path());
-    let took = begin.elapsed();
+    patience.holds();
     let host = Host::read(scratch.path()).unwrap();
     assert_eq!((host.devices.len(), host.devices[3].vectors.len()), (4, 4096));
     assert_eq!(host.idle.unwrap().states[2].cpus.len(), 256);
-    println!("looked at in {took:?}");
-    assert!(took < std::time::Duration::from_secs(20), "{took:?}");
 }
 
 /// A storage server's thousands: volumes on disks, each with a queue, read and searched in seconds.
@@ -730,7 +732,7 @@ fn thousands_of_devices_are_read_and_found() {
     let mounts: String =
         (0..DISKS).map(|n| format!("{n} 1 253:{n} / /srv/{n} rw - ext4 /dev/mapper/vg-{n} rw\n")).collect();
     scratch.write("proc/self/mountinfo", mounts.as_bytes());
-    let begin = std::time::Instant::now();
+    let patience = Patience::new(LONGEST);
     let host = Host::read(scratch.path()).unwrap();
     assert_eq!(host.devices.len(), 2 * DISKS as usize);
     let last = device(&host, "dm-2499");
@@ -743,8 +745,6 @@ fn thousands_of_devices_are_read_and_found() {
     assert_eq!(selection.devices.len(), 300);
     let all = select::selection(&host, scratch.path(), &[], true).unwrap();
     let shown = text::devices::devices(&host, &all, &warnings::warnings(&host, &all.devices), &[]);
-    let took = begin.elapsed();
-    println!("{} devices in {took:?}", host.devices.len());
+    patience.holds();
     assert!(shown.contains("vg-2499"), "{}", &shown[..300]);
-    assert!(took < std::time::Duration::from_secs(20), "{took:?}");
 }

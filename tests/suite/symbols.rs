@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::support::patience::Patience;
 use crate::support::programs::{Folder, Running, is_root};
 use crate::support::skip::skipped;
 use crate::support::tool::{helper, symbolizer};
@@ -431,12 +432,12 @@ fn hostile_line_tables_cost_their_own_names_only() {
     let text = format!("{}void *deep(void);\n{main}", WORK.replace("static void *first", "void *first"));
     folder.compile("hostile", &text, &["-O2", &deep]);
     let run = Running::start(&folder, "hostile");
-    let start = Instant::now();
+    let patience = Patience::new(Duration::from_secs(60));
     let names = names(run.pid(), &run.addresses, Mapped::default());
+    patience.holds();
     assert_eq!(names.user(run.pid(), run.addresses[0]), ["deep"], "by the symbol table");
     assert_eq!(names.user(run.pid(), run.addresses[1]), ["second"]);
-    println!("in {:?}, {:?}", start.elapsed(), names.missing);
-    assert!(start.elapsed() < Duration::from_secs(60));
+    println!("{:?}", names.missing);
 }
 
 /// DWARF 4: a unit with one function, and in it inlined functions without end.
@@ -503,7 +504,7 @@ fn damaged_files_give_an_answer() {
         (seed % below as u64) as usize
     };
     let sections = folder.sections("whole");
-    let start = Instant::now();
+    let patience = Patience::new(Duration::from_secs(300));
     let mut named = 0;
     for round in 0..150 {
         let mut file = whole.clone();
@@ -545,9 +546,9 @@ fn damaged_files_give_an_answer() {
             assert!(!name.is_empty() && !name[0].is_empty(), "round {round}: {address:#x}");
             named += usize::from(!name[0].starts_with('['));
         }
-        assert!(start.elapsed() < Duration::from_secs(300), "round {round} took too long");
+        patience.holds();
     }
-    println!("{named} of {} addresses had names, in {:?}", 150 * 64, start.elapsed());
+    println!("{named} of {} addresses had names", 150 * 64);
     assert!(named > 1000, "the damage left nothing to read");
 }
 

@@ -22,6 +22,12 @@ impl Patience {
         Self { limit, begin: Instant::now(), stalled: stalled() }
     }
 
+    /// Fails the test where what it waited for took longer.
+    #[track_caller]
+    pub fn holds(&self) {
+        assert!(!self.is_over(), "it took {:?}, and {:?} are allowed", self.begin.elapsed(), self.limit);
+    }
+
     pub fn is_over(&self) -> bool {
         let elapsed = self.begin.elapsed();
         elapsed > self.limit && {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::live::disk::Disk;
 use crate::live::view::{brief, device, during, during_script, load, number, within_bounds};
+use crate::support::patience::Patience;
 use crate::support::scratch::Scratch;
 use crate::support::tool::{binary, biopsy, finish, object, stderr};
 use serde_json::Value;
@@ -295,15 +296,13 @@ fn intervals_share_out_every_io() {
     }
 }
 
-/// How long the whole takes beyond the window, printed; the bench holds the target.
+/// How long it takes to attach and to detach; the bench holds the target.
 #[test]
 fn attaching_is_quick() {
     let Some(disk) = Disk::new(16) else { return };
-    let begin = std::time::Instant::now();
+    let patience = Patience::new(Duration::from_millis(2100));
     let output = crate::support::tool::run(&["latency", "-d", &disk.name, "--for", "100ms", "--json"]);
-    let around = begin.elapsed().saturating_sub(Duration::from_millis(100));
+    patience.holds();
     let view = object(&output, "biopsy.latency/1");
-    println!("{around:?} to start, attach and detach around a window of {} ns", view["duration_ns"]);
-    assert!(around < Duration::from_secs(2), "{around:?}");
     assert_eq!(device(&view, &disk)["ios"], 0);
 }
