@@ -114,9 +114,15 @@ fn a_mix_has_a_rate_for_each_direction() {
     let dir = Dir::new("mixed-rates");
     let path = dir.file("data", 4 * MIB);
     let how = ["--rw=randrw", "--rate_iops=1000,500", "--rate_process=linear", "--runtime=1s", "--iodepth=8"];
-    let load = undisturbed(&dir, || run(&writing(&path, &how)));
+    let load = run(&writing(&path, &how));
     let ios = |direction: &str| number(&load["directions"][direction], "ios");
-    assert!((900..=1010).contains(&ios("read")) && (450..=510).contains(&ios("write")), "{load}");
+    let (reads, writes, never) = (ios("read"), ios("write"), number(&load, "never_began"));
+    // A busy machine falls behind: what was due is what began and what never did.
+    assert!((1_490..=1_510).contains(&(reads + writes + never)), "{load}");
+    assert!(reads <= 1_010 && writes <= 510 && reads + writes > 150, "{load}");
+    if never == 0 {
+        assert!(reads >= 990 && writes >= 490, "{load}");
+    }
 }
 
 /// As in fio: after the result of what was issued, and at a depth above 1 after all that is on its way.

@@ -43,10 +43,12 @@ fn functions_have_the_shares_that_they_take() {
     let folder = Folder::new("shares");
     folder.compile("known_shares", SHARES, &["-O0"]);
     let (lines, _) = folded(&["-F", "997", "--comm", "known_shares"], &folder.path(""), "known_shares");
-    let all = sum(&lines, |_| true);
-    assert!(all > 2_000.0, "{all} samples");
+    let within = |stack: &str, name: &str| stack.split(';').any(|frame| frame == name);
+    // Neither exec and the loader, nor interrupts, which stand by themselves: other work decides how long these take.
+    let all = sum(&lines, |stack| within(stack, "main"));
+    assert!(all > 2_000.0, "{all} samples: {lines:?}");
     for (name, share) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
-        let seen = 100.0 * sum(&lines, |stack| stack.split(';').any(|frame| frame == name)) / all;
+        let seen = 100.0 * sum(&lines, |stack| within(stack, name)) / all;
         assert!((seen - share).abs() < 3.0, "{name} takes {share} %, and {seen:.1} % of {all} samples");
     }
 }
