@@ -24,6 +24,7 @@
 pub mod analyze;
 pub mod clock;
 pub mod envelope;
+pub mod experiment;
 pub mod findings;
 pub mod hist;
 pub mod host;

@@ -25,7 +25,7 @@ mod pace;
 mod placement;
 mod precondition;
 mod prepare;
-mod random;
+pub(crate) mod random;
 mod ring;
 mod ring_workers;
 mod run;

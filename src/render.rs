@@ -1,5 +1,6 @@
 //! Summaries and findings to bytes: one format per file. Pure: no clock, no file system.
 
+pub mod experiment;
 pub mod flame;
 pub mod flame_diff;
 pub mod folded;

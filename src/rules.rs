@@ -31,6 +31,7 @@ mod polling_not_active;
 mod polling_would_help;
 mod queue_depth_too_low;
 mod readahead;
+mod regime;
 mod root_complex_shared;
 mod scheduler_overhead;
 mod split_io;
@@ -50,6 +51,7 @@ use crate::analyze::interrupts::InterruptSummary;
 use crate::analyze::latency::LatencySummary;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::envelope::Envelope;
+use crate::experiment::Curve;
 use crate::findings::{self, Diagnosis, Finding, Severity};
 use crate::host::Host;
 use crate::load::{LoadSummary, Scaling};
@@ -67,6 +69,8 @@ pub struct Summaries<'a> {
     pub load: Option<&'a LoadSummary>,
     /// None: other drives were not driven beside the load's.
     pub scaling: Option<&'a Scaling>,
+    /// None: the load was not ours, or nobody tried it at other depths.
+    pub experiment: Option<&'a Curve>,
     /// The kernel's own account of the CPUs' time, and what its counters counted. None: nobody asked.
     pub cpu: Option<&'a CpuSummary>,
     /// None: no profile could be taken.
@@ -145,6 +149,22 @@ const RESTS_ON_THE_DEVICE: [&str; 10] = [
     polling_would_help::RULE.id,
 ];
 
+/// Limits above the device. Where one of them is found, the device is no limit only since something is full.
+const ABOVE_THE_DEVICE: [&str; 12] = [
+    split_io::RULE.id,
+    generator_bound::RULE.id,
+    pagecache_storm::RULE.id,
+    throttled::RULE.id,
+    flush_bound::RULE.id,
+    lock_contention::RULE.id,
+    direct_reclaim::RULE.id,
+    scheduler_overhead::RULE.id,
+    submit_cpu_bound::RULE.id,
+    tag_starvation::RULE.id,
+    link_bound::RULE.id,
+    root_complex_shared::RULE.id,
+];
+
 /// The page of that id.
 pub fn explain(id: &str) -> Option<&'static str> {
     pages().find(|(known, _, _)| *known == id).map(|(_, _, page)| page)
@@ -171,6 +191,11 @@ pub fn diagnose(s: &Summaries<'_>) -> Diagnosis {
             finding.evidence.push(line.clone());
             finding.confidence *= deallocated_read::CONFIDENCE_LEFT;
         }
+    }
+    let is_above =
+        |finding: &Finding| ABOVE_THE_DEVICE.contains(&finding.id) && finding.severity > Severity::Note;
+    if s.experiment.is_some() && found.iter().any(is_above) {
+        found.retain(|finding| finding.id != device_bound::RULE.id);
     }
     if found.iter().all(|finding| finding.severity < Severity::Warning) {
         let mut doubts = found.iter_mut().filter(|finding| finding.id == inconclusive::RULE.id).peekable();
@@ -296,6 +321,45 @@ mod tests {
             found.iter().map(|f| f.id).collect::<Vec<_>>(),
             ["scheduler-overhead", "submit-cpu-bound"]
         );
+    }
+
+    /// What was tried decides, whatever the share of the device.
+    #[test]
+    fn twice_the_depth_tells_a_limit_from_a_latency() {
+        let mut case = Case::new(60_000, 32);
+        case.stage(Stage::Queue, 180_000, 1_000);
+        case.stage(Stage::Device, 353_000, 60_000);
+        assert_eq!(verdict(&case), "inconclusive", "two thirds of the time are the device's");
+        let first = |case: &Case| diagnose(&case.summaries()).findings.remove(0);
+        case.at_twice_the_depth(1.01);
+        let sure = first(&case);
+        assert_eq!(sure.id, "device-bound");
+        assert!(sure.sentence.contains("twice the depth gave +1 % IOPS (+"), "{}", sure.sentence);
+        case.at_twice_the_depth(1.12);
+        let near = first(&case);
+        assert_eq!(near.id, "device-bound");
+        assert!(near.confidence < sure.confidence && near.sentence.contains("near its limit"), "{near:?}");
+        case.at_twice_the_depth(1.8);
+        let latency = first(&case);
+        assert_eq!(latency.id, "queue-depth-too-low");
+        let worth = latency.worth.unwrap();
+        assert!((1.79..1.81).contains(&worth.low) && worth.high >= worth.low, "{worth:?}");
+        // Something above the device is full: that is the limit, and not the device as well.
+        case.at_twice_the_depth(1.01);
+        case.worker(20, 79);
+        let found: Vec<&str> =
+            diagnose(&case.summaries()).findings.iter().map(|finding| finding.id).collect();
+        assert_eq!(found, ["submit-cpu-bound"]);
+    }
+
+    /// An experiment that was cut short is as none.
+    #[test]
+    fn two_blocks_decide_nothing() {
+        let mut case = Case::new(15_000, 32);
+        let before = diagnose(&case.summaries()).findings;
+        case.at_twice_the_depth(1.8);
+        case.experiment.as_mut().unwrap().arms.iter_mut().for_each(|tried| tried.blocks.truncate(2));
+        assert_eq!(diagnose(&case.summaries()).findings, before);
     }
 
     #[test]

@@ -510,7 +510,8 @@ pub struct Check {
 }
 
 /// The words of [`Workload`], which say nothing where there is none.
-const OF_THE_LOAD: [&str; 8] = ["rw", "bs", "iodepth", "numjobs", "runtime", "size", "seed", "beside"];
+const OF_THE_LOAD: [&str; 9] =
+    ["rw", "bs", "iodepth", "numjobs", "runtime", "size", "seed", "beside", "no_experiment"];
 
 #[derive(Debug, Args)]
 pub struct Diagnose {
@@ -526,6 +527,9 @@ pub struct Diagnose {
     pub beside: Vec<PathBuf>,
     #[command(flatten)]
     pub window: Window,
+    /// Do not try half and twice the depth after the run, which takes up to 5 s and tells a limit from a latency.
+    #[arg(long)]
+    pub no_experiment: bool,
     /// Make no load: look at what is there.
     #[arg(long, conflicts_with_all = OF_THE_LOAD)]
     pub no_load: bool,

@@ -13,12 +13,13 @@ use biopsy::analyze::locks::waits::Waited;
 use biopsy::analyze::loss;
 use biopsy::analyze::profile::{Profile, Unit};
 use biopsy::envelope::{Envelope, Missing};
+use biopsy::experiment::{self, Curve};
 use biopsy::host::{Host, kernel, select};
-use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, Target};
+use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, ScratchFiles, Target};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::probe::preflight;
-use biopsy::refusal::Refusal;
+use biopsy::refusal::{Refusal, plain};
 use biopsy::render::{self, flame, html};
 use biopsy::rules::{self, Summaries, observed};
 use serde_json::Value;
@@ -66,7 +67,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         return Err(Refusal::Usage(why.to_string()).into());
     }
     let line = Line::default();
-    let mut prepared = own_load.then(|| prepare(args, &line)).transpose()?;
+    let mut scratch = ScratchFiles::default();
+    let mut prepared = own_load.then(|| prepare(args, &line, &mut scratch)).transpose()?;
     let scaling = own_load.then(|| scaling(args, &line)).transpose()?.flatten();
     line.clear();
     if let Some(prepared) = &prepared {
@@ -93,8 +95,10 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let mut others = others.end();
     let end = probe.detach();
     others.detach();
+    let tried = outcome.load.as_ref().filter(|_| !args.no_experiment && !stop::requested());
+    let tried = tried.map(|load| other_depths(load, &mut scratch, &line));
     // Only now: to delete a scratch file is I/O as well.
-    drop(prepared);
+    drop((prepared, scratch));
     line.clear();
     let (start, end) = (probe.start().clone(), end?);
     envelope.missing.splice(..0, probe.missing().iter().cloned());
@@ -113,6 +117,15 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             ..Missing::default()
         }));
     }
+    let experiment = tried.transpose().unwrap_or_else(|error| {
+        envelope.missing.push(Missing {
+            part: Some("experiment".to_string()),
+            reason: "refused".to_string(),
+            why: plain(&format!("{error:#}")),
+            ..Missing::default()
+        });
+        None
+    });
     envelope.duration_ns = latency.duration_ns;
     envelope.lost = loss::lost(&latency, &start, &end);
     envelope.cost = probe.cost(latency.ios_per_second());
@@ -129,6 +142,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         interrupts: seen.interrupts.as_ref(),
         load: outcome.load.as_ref(),
         scaling: scaling.as_ref(),
+        experiment: experiment.as_ref(),
         cpu: Some(&seen.cpu),
         profile: seen.profile.as_ref(),
         locks: locks.as_ref(),
@@ -139,6 +153,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let doubt = loss::distrust(&latency, &envelope.lost, args.window.max_loss);
     let mut bodies = vec![("latency", Value::Object(render::json::latency::value(&envelope, &latency)))];
     bodies.extend(seen.bodies());
+    bodies.extend(experiment.as_ref().map(|curve| ("experiment", render::json::experiment::body(curve))));
     bodies.extend(scaling.as_ref().map(|scaling| ("scaling", render::json::scaling::body(scaling))));
     bodies.extend(outcome.load.as_ref().map(|load| ("load", Value::Object(render::json::load::body(load)))));
     let json = render::json::diagnose::object(&summaries, &diagnosis, bodies, command_status);
@@ -185,7 +200,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
 }
 
 /// Opens the target, or makes the scratch file: before anything is attached.
-fn prepare(args: &Diagnose, line: &Line) -> Result<Prepared> {
+fn prepare(args: &Diagnose, line: &Line, scratch: &mut ScratchFiles) -> Result<Prepared> {
     let target = args.target.clone().unwrap_or_else(|| PathBuf::from("."));
     let target = match std::fs::metadata(&target) {
         Ok(found) if found.is_dir() => crate::load::scratch(&target, args.workload.size)?,
@@ -198,11 +213,18 @@ fn prepare(args: &Diagnose, line: &Line) -> Result<Prepared> {
         _ => Target::Existing(target),
     };
     let job = crate::load::job(target, &args.workload);
-    let mut prepared =
-        load::prepare(&[job], &Permission::default(), stop::flag(), &|progress| line.show(progress))?;
+    let report = |progress| line.show(progress);
+    let mut prepared = load::prepare_again(&[job], &Permission::default(), scratch, stop::flag(), &report)?;
     prepared.sample(stop::flag());
     prepared.watch_health();
     Ok(prepared)
+}
+
+/// Drives the load again at half, once and twice its depth; where its threads leave their CPUs no time, with one more.
+fn other_depths(load: &LoadSummary, scratch: &mut ScratchFiles, line: &Line) -> Result<Curve> {
+    line.begin("other depths");
+    let more_jobs = load.own_limit().is_some();
+    experiment::of_depth(&load.job, more_jobs, scratch, stop::flag(), &|progress| line.show(progress))
 }
 
 /// Drives the target and what is to be driven beside it, each alone and then all at once.

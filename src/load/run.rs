@@ -89,6 +89,11 @@ impl Prepared {
         self.run(stop, progress, places)?.pop().context("a job has a summary")
     }
 
+    /// Another order of blocks for the next run of random jobs.
+    pub fn reseed(&mut self, seed: u64) {
+        self.jobs.iter_mut().for_each(|job| job.job.seed = seed);
+    }
+
     fn summary(
         &self,
         job: &PreparedJob,

@@ -2,6 +2,7 @@
 //! `file://`, on paper, and in light and dark. Only the flame graph brings a script, for its zoom and search.
 
 mod charts;
+mod experiment;
 mod findings;
 mod interrupts;
 mod locks;
@@ -63,6 +64,7 @@ pub fn render(report: &Report<'_>) -> String {
     out.push_str(&format!("<style>\n{STYLE}{flame_style}</style>\n</head>\n<body>\n<main>\n"));
     out.push_str(&header(report));
     out.push_str(&section("Findings", &findings::cards(report.diagnosis)));
+    out.push_str(&section("Other depths", &experiment::depths(s)));
     out.push_str(&section("Where the time goes", &charts::stages(s)));
     out.push_str(&section("Distributions", &charts::distributions(s)));
     out.push_str(&section("Percentiles", &tables::percentiles(s)));

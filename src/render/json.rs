@@ -4,6 +4,7 @@ pub mod check;
 pub mod devices;
 pub mod diagnose;
 pub mod drive;
+pub mod experiment;
 pub mod fio;
 pub mod flame;
 pub mod groups;

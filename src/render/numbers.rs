@@ -4,7 +4,7 @@ use crate::findings::{Finding, Worth};
 use crate::units::{bytes, count, short, significant, time};
 
 /// How each number of the rules is called.
-pub const LABELS: [(&str, &str); 153] = [
+pub const LABELS: [(&str, &str); 154] = [
     ("after_celsius", "temperature after the load, in °C"),
     ("alone_bytes_per_second", "bytes per second of the drives alone"),
     ("asked_pages", "pages that read-ahead asked for"),
@@ -132,6 +132,7 @@ pub const LABELS: [(&str, &str); 153] = [
     ("timed_interrupts", "interrupts that were timed"),
     ("together_bytes_per_second", "bytes per second of the drives together"),
     ("together_percent", "share of the sum of the drives alone"),
+    ("twice_the_depth_percent", "IOPS gained by twice the depth"),
     ("under_way_percent", "operations at most under way"),
     ("unpolled_ios", "I/Os that were not polled"),
     ("unpolled_percent", "share of the I/Os that were not polled"),

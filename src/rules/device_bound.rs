@@ -7,8 +7,9 @@ use super::cpu;
 use super::facts::{self, Picture, percent};
 use super::interrupts::{self, LIMIT, PILED_UP, Punctuality};
 use super::queue_depth_too_low::{self, CROWDED};
-use super::{Rule, Summaries, link_bound};
+use super::{Rule, Summaries, link_bound, regime};
 use crate::analyze::stage::Stage;
+use crate::experiment::Regime;
 use crate::findings::{Finding, Severity};
 use crate::units::{bytes, count, in_percent, time};
 
@@ -23,17 +24,25 @@ pub const FULL: f64 = 0.80;
 /// I/Os back.
 pub const DEPTH_SHARE: f64 = 0.5;
 
+/// What is left of the confidence where twice the depth gave a little.
+pub const NEAR: f64 = 0.7;
+
 pub const RULE: Rule = Rule { id: "device-bound", page: PAGE, find };
 
 const PAGE: &str = "\
 The device is the limit: I/Os spend their time in it, and the host waits.
 
 How it is computed
-  Found when all of these hold:
+  With biopsy's own load the depth is doubled and halved after the run, in 6 blocks of 150 ms each.
+  Twice the depth that gives less than 5 % more IOPS says that something is full, and the device is what
+  is left when nothing above it is. From 5 to 25 % it is near its limit, and the confidence falls. Above
+  25 % see queue-depth-too-low.
+  Where that was not tried, found when both of these hold:
   - the device stage has at least 75 % of the I/O's time (and, with biopsy's own load and no splits, of
     the operation's time), or the device is full: 80 % of its tags are in use on average;
   - enough is in flight, unless it is full: more than 4, and at least 50 % of the depth that the load
-    offers is in the device (else see queue-depth-too-low, which must not hold);
+    offers is in the device (else see queue-depth-too-low, which must not hold).
+  In either case:
   - no link above it is known to be full (else see link-bound);
   - no CPU is saturated (else see submit-cpu-bound, generator-bound);
   - the host is not the one who is late: hard and soft interrupts take less than 70 % of each completing
@@ -151,8 +160,13 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let deep = depth.map_or(in_device > queue_depth_too_low::SHALLOW, |depth| {
         depth > queue_depth_too_low::SHALLOW && in_device >= depth * DEPTH_SHARE
     });
+    let is_limit = match regime::regime(s) {
+        Some(Regime::Saturated | Regime::NearTheKnee) => true,
+        Some(Regime::LatencyBound) => false,
+        None => full || least >= DEVICE_SHARE && deep,
+    };
     if !p.sound(s)
-        || !(full || least >= DEVICE_SHARE && deep)
+        || !is_limit
         || queue_depth_too_low::judge(s, p).is_some()
         || link_bound::limits(s, &p.device.name)
         || late(s, p).is_some()
@@ -200,7 +214,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
     }
     if let Some(crowding) = p.crowding() {
         numbers.insert("device_p50_to_min_ratio", crowding);
-        if crowding < CROWDED && !full {
+        if crowding < CROWDED && !full && s.experiment.is_none() {
             confidence *= 0.7;
             evidence.push(format!(
                 "the median is only {crowding:.1} times the fastest I/O: more depth may still help"
@@ -212,7 +226,13 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
         evidence.push(format!("the workers use {} of their CPUs", in_percent(workers.busy)));
     }
     confidence *= host_on_time(s, p, &mut numbers, &mut evidence);
-    let sentence = if full && queue > share {
+    let tried = regime::regime(s).zip(regime::line(s));
+    let sentence = if let Some((Regime::NearTheKnee, line)) = &tried {
+        confidence *= NEAR;
+        format!("{name} is near its limit: {line}.")
+    } else if let Some((_, line)) = &tried {
+        format!("{name} is the limit: {line}, and nothing above it is full.")
+    } else if full && queue > share {
         format!(
             "{name} is the limit: it is full, with {in_device:.0} of {} tags in use, and I/Os wait {} of their time in \
              the queue for it.",
@@ -225,7 +245,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
             in_percent(share)
         )
     };
-    Finding {
+    let mut finding = Finding {
         id: RULE.id,
         subject: name.clone(),
         severity: Severity::Warning,
@@ -242,7 +262,9 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
             None => command::latency_by_second(name),
         },
         worth: None,
-    }
+    };
+    regime::support(s, &mut finding);
+    finding
 }
 
 /// What is known about the host's own lateness, as evidence; the factor for the confidence.

@@ -11,6 +11,7 @@ use crate::analyze::queues::QueueLatency;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
+use crate::experiment::{Arm, Curve, Point, Tried};
 use crate::hist::Histogram;
 use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link};
 use crate::load::{Direction, Failures, Job, JobResult, LoadSummary, RingWorkers, Scaling, Target, Transfer};
@@ -24,6 +25,7 @@ pub struct Case {
     pub latency: LatencySummary,
     pub load: Option<LoadSummary>,
     pub scaling: Option<Scaling>,
+    pub experiment: Option<Curve>,
     pub profile: Option<ProfileSummary>,
     pub interrupts: Option<InterruptSummary>,
     pub locks: Option<Locks>,
@@ -40,6 +42,31 @@ pub fn hist(count: u64, value: u64, min: u64) -> Histogram {
 }
 
 impl Case {
+    /// Twice the depth gave so many times the rate, and half the depth half of that.
+    pub fn at_twice_the_depth(&mut self, ratio: f64) {
+        let load = self.load.as_ref().unwrap();
+        let (rate, depth) = (load.iops().unwrap(), load.job.iodepth);
+        let arm = |arm, iodepth, rate: f64| Tried {
+            arm,
+            iodepth,
+            numjobs: 1,
+            // Blocks differ by a percent.
+            blocks: (0..6)
+                .map(|n| 1.0 + 0.002 * f64::from(n % 3))
+                .map(|drift| Point {
+                    operations_per_second: rate * drift,
+                    mean_ns: Some(f64::from(iodepth) * 1e9 / rate),
+                })
+                .collect(),
+        };
+        let arms = vec![
+            arm(Arm::HalfTheDepth, depth.div_ceil(2), rate * (0.5 + 0.5 / ratio)),
+            arm(Arm::TheSame, depth, rate),
+            arm(Arm::TwiceTheDepth, 2 * depth, rate * ratio),
+        ];
+        self.experiment = Some(Curve { arms, block_ns: 150_000_000, cut: None });
+    }
+
     /// `ios` reads in a second at `depth`: 95 % of their time in the device, median at five times the
     /// fastest, a worker at 30 % of its CPU.
     pub fn new(ios: u64, depth: u32) -> Self {
@@ -87,6 +114,7 @@ impl Case {
             profile: Some(profile(&[(CpuClass::System, 100), (CpuClass::User, 50), (CpuClass::Irq, 50)])),
             interrupts: None,
             scaling: None,
+            experiment: None,
             locks: None,
             pagecache: None,
             threads: None,
@@ -110,6 +138,7 @@ impl Case {
             interrupts: self.interrupts.as_ref(),
             load: self.load.as_ref(),
             scaling: self.scaling.as_ref(),
+            experiment: self.experiment.as_ref(),
             cpu: None,
             profile: self.profile.as_ref(),
             locks: self.locks.as_ref(),

@@ -1,6 +1,6 @@
 //! What could have mattered and was not looked at: named, so that silence is not read as "fine".
 
-use super::{Summaries, cpu, facts, link_bound, numa_remote, root_complex_shared, thermal_throttle};
+use super::{Summaries, cpu, facts, link_bound, numa_remote, regime, root_complex_shared, thermal_throttle};
 use crate::analyze::latency::DeviceLatency;
 use crate::analyze::stage::Stage;
 use crate::findings::NotExamined;
@@ -20,6 +20,11 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
             "what the application asked for",
             "the load is not biopsy's own, so its depth, its pace and its own times are not known",
         );
+    }
+    if s.load.is_some() && regime::regime(s).is_none() {
+        let failed = s.envelope.missing.iter().find(|m| m.part.as_deref() == Some("experiment"));
+        let why = failed.map_or("other depths were not tried, or cut short", |missing| missing.why.as_str());
+        add("whether more in flight gives more", why);
     }
     for stage in Stage::ALL {
         if unseen(s, stage) {

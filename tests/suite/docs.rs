@@ -519,6 +519,7 @@ fn report() -> String {
         interrupts: None,
         load: None,
         scaling: None,
+        experiment: None,
         cpu: None,
         profile: None,
         locks: None,

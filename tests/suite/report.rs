@@ -275,6 +275,7 @@ impl Case {
             interrupts: self.interrupts.as_ref(),
             load: self.load.as_ref(),
             scaling: self.scaling.as_ref(),
+            experiment: None,
             cpu: self.cpu.as_ref(),
             profile: self.profile.as_ref(),
             locks: None,

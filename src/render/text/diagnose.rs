@@ -5,9 +5,10 @@ use crate::analyze::cpu::{self, CpuSummary};
 use crate::analyze::latency::{DeviceLatency, OpLatency};
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::analyze::stage::Stage;
+use crate::experiment::Curve;
 use crate::findings::{Diagnosis, Finding, NotExamined, Severity};
 use crate::hist::Histogram;
-use crate::render::{numbers, parts};
+use crate::render::{experiment, numbers, parts};
 use crate::rules::{self, Summaries};
 use crate::units::{count, in_percent};
 
@@ -66,6 +67,14 @@ pub fn render(
     }
     out.push_str(&stages(s, &bold));
     out.push_str(&cpu(s, &bold));
+    if let Some(curve) = s.experiment {
+        out.push_str(&format!(
+            "{}\n",
+            bold(&format!("Other depths ({})", clean(&experiment::extent(curve))))
+        ));
+        out.push_str(&depths(curve));
+        out.push('\n');
+    }
     if let Some(scaling) = s.scaling {
         out.push_str(&format!("{}\n", bold(&scaling::heading(scaling))));
         scaling::lines(scaling).iter().for_each(|line| out.push_str(&format!("  {line}\n")));
@@ -83,6 +92,18 @@ pub fn render(
         out.push_str(&format!("command ended with status {status}\n"));
     }
     out
+}
+
+/// `depth 64  61.0k IOPS  1.05 ms  +1 % (-1 to +3 %)`
+fn depths(curve: &Curve) -> String {
+    let rows = experiment::rows(curve);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = [0, 1, 2].map(width);
+    let line = |[load, rate, mean, against]: &[String; 4]| {
+        let against = if against == "-" { String::new() } else { format!("  {against}") };
+        format!("  {load:0$}  {rate:>1$} IOPS  {mean:>2$}{against}\n", widths[0], widths[1], widths[2])
+    };
+    rows.iter().map(line).collect()
 }
 
 fn card(index: usize, finding: &Finding, bold: &dyn Fn(&str) -> String) -> String {

@@ -1,0 +1,97 @@
+//! What more and fewer operations in flight do to a load: the curve that tells a latency from a limit.
+
+use serde::Serialize;
+
+use super::ratio::{Ratio, ratio};
+
+/// Less than this gained from twice the depth: what limits is full.
+pub const SATURATED: f64 = 0.05;
+
+/// More than this gained: what limits is the latency at this depth.
+pub const LATENCY_BOUND: f64 = 0.25;
+
+/// How an arm's load differs from the one that was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arm {
+    HalfTheDepth,
+    TheSame,
+    TwiceTheDepth,
+    OneMoreJob,
+}
+
+/// What one block of an arm came to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Point {
+    pub operations_per_second: f64,
+    /// None where no operation finished.
+    pub mean_ns: Option<f64>,
+}
+
+/// An arm with its blocks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tried {
+    pub arm: Arm,
+    pub iodepth: u32,
+    pub numjobs: u32,
+    pub blocks: Vec<Point>,
+}
+
+/// The arms of an experiment, in the order of their load.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Curve {
+    pub arms: Vec<Tried>,
+    /// What is counted of a block of an arm.
+    pub block_ns: u64,
+    /// Why not all blocks were run; None: all were.
+    pub cut: Option<String>,
+}
+
+/// What limits the rate of a closed load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Regime {
+    /// More in flight gives more: the depth limits, and at this depth the latency.
+    LatencyBound,
+    /// Between the two: both ways gain something.
+    NearTheKnee,
+    /// More in flight gives the same rate and a longer latency: something is full.
+    Saturated,
+}
+
+impl Curve {
+    /// An arm, where it was tried.
+    pub fn tried(&self, arm: Arm) -> Option<&Tried> {
+        self.arms.iter().find(|tried| tried.arm == arm)
+    }
+
+    /// Operations per second of an arm to those of the load as it was measured.
+    pub fn rate(&self, arm: Arm) -> Option<Ratio> {
+        let rates = |arm: Arm| -> Option<Vec<f64>> {
+            let tried = self.tried(arm)?;
+            Some(tried.blocks.iter().map(|point| point.operations_per_second).collect())
+        };
+        ratio(&rates(arm)?, &rates(Arm::TheSame)?)
+    }
+
+    /// By what twice the depth gains. None where that was not tried, or was cut short.
+    pub fn regime(&self) -> Option<Regime> {
+        let gain = self.rate(Arm::TwiceTheDepth)?.estimate - 1.0;
+        Some(if gain < SATURATED {
+            Regime::Saturated
+        } else if gain > LATENCY_BOUND {
+            Regime::LatencyBound
+        } else {
+            Regime::NearTheKnee
+        })
+    }
+
+    /// How many regimes besides that of the estimate the interval of the gain reaches into.
+    pub fn other_regimes(&self) -> i32 {
+        let reaches = |gain: Ratio, bound: f64| gain.low < 1.0 + bound && gain.high > 1.0 + bound;
+        let gain = self.rate(Arm::TwiceTheDepth);
+        gain.map_or(0, |gain| {
+            [SATURATED, LATENCY_BOUND].map(|bound| i32::from(reaches(gain, bound))).iter().sum()
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! The experiment on a load of our own: the prepared target is driven again at other depths.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::depth::{Arm, Curve, Point, Tried};
+use super::order::blocks;
+use crate::load::random::seeded;
+use crate::load::{Job, LoadSummary, Permission, Phase, Prepared, Progress, ScratchFiles, prepare_again};
+
+/// Of each run the begin is left out: the depth has to fill first.
+const RAMP: Duration = Duration::from_millis(50);
+const COUNTED: Duration = Duration::from_millis(150);
+
+/// Three pairs, each balanced.
+const BLOCKS: usize = 6;
+
+/// The arms of a job; one more job only where `more_jobs`: each takes the time of all others.
+fn arms(job: &Job, more_jobs: bool) -> Vec<(Arm, u32, u32)> {
+    let (depth, jobs) = (job.iodepth, job.numjobs);
+    let half = (depth > 1).then_some((Arm::HalfTheDepth, depth / 2, jobs));
+    let more = more_jobs.then_some((Arm::OneMoreJob, depth, jobs.saturating_add(1)));
+    let all = [
+        half,
+        Some((Arm::TheSame, depth, jobs)),
+        Some((Arm::TwiceTheDepth, depth.saturating_mul(2), jobs)),
+        more,
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// Drives the job in its arms. What was measured before `stop`, or before an arm failed, is in the curve: blocks that
+/// are whole.
+pub fn of_depth(
+    job: &Job,
+    more_jobs: bool,
+    scratch: &mut ScratchFiles,
+    stop: &AtomicBool,
+    progress: &dyn Fn(Progress),
+) -> Result<Curve> {
+    let arms = arms(job, more_jobs);
+    let mut prepared = Vec::with_capacity(arms.len());
+    for (_, iodepth, numjobs) in &arms {
+        let job = Job {
+            iodepth: *iodepth,
+            numjobs: *numjobs,
+            ramp_time: RAMP,
+            runtime: Some(COUNTED),
+            time_based: true,
+            ..job.clone()
+        };
+        prepared.push(prepare_again(&[job], &Permission::default(), scratch, stop, progress)?);
+    }
+    let tried =
+        |(arm, iodepth, numjobs): (Arm, u32, u32)| Tried { arm, iodepth, numjobs, blocks: Vec::new() };
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let mut curve = Curve { arms: arms.into_iter().map(tried).collect(), block_ns: ns(COUNTED), cut: None };
+    let each = ns(RAMP + COUNTED);
+    let all = (BLOCKS * prepared.len()) as u64;
+    let mut done = 0;
+    for order in blocks(prepared.len(), BLOCKS, job.seed) {
+        let mut block = vec![None; prepared.len()];
+        for arm in order {
+            progress(Progress { phase: Phase::Run, done: done * each, total: all * each, rates: None });
+            done += 1;
+            // Else each run would read what the one before it has brought into the drive's cache.
+            prepared[arm].reseed(seeded(job.seed, done as u32));
+            match run(&mut prepared[arm], stop) {
+                Ok(point) => block[arm] = Some(point),
+                Err(why) => {
+                    curve.cut = Some(why);
+                    return Ok(curve);
+                }
+            }
+        }
+        let points: Vec<Point> = block.into_iter().flatten().collect();
+        for (tried, point) in curve.arms.iter_mut().zip(points) {
+            tried.blocks.push(point);
+        }
+    }
+    Ok(curve)
+}
+
+/// One run of an arm, or why it does not count.
+fn run(prepared: &mut Prepared, stop: &AtomicBool) -> Result<Point, String> {
+    let summary = prepared.run_one(stop, &|_| (), &[]).map_err(|error| format!("{error:#}"))?;
+    if stop.load(Ordering::Relaxed) {
+        return Err("it was stopped".to_string());
+    }
+    if let Some(refusal) = summary.untrusted() {
+        return Err(refusal.to_string());
+    }
+    Ok(point(&summary))
+}
+
+fn point(summary: &LoadSummary) -> Point {
+    let seconds = summary.duration_ns as f64 / 1e9;
+    let operations = summary.operations() as f64;
+    Point {
+        operations_per_second: if seconds > 0.0 { operations / seconds } else { 0.0 },
+        mean_ns: summary.latency().mean(),
+    }
+}

@@ -1,0 +1,35 @@
+//! What more in flight does to the rate, as it was tried: which kind of limit there is.
+
+use super::Summaries;
+use super::facts::percent;
+use crate::experiment::{Arm, Regime};
+use crate::findings::Finding;
+
+/// What is left of a finding's confidence for each other regime that the interval of the gain reaches into.
+const UNSURE: f64 = 0.8;
+
+/// None: it was not tried, or too little of it.
+pub fn regime(s: &Summaries<'_>) -> Option<Regime> {
+    s.experiment?.regime()
+}
+
+/// `twice the depth gave +1 % IOPS (-1 to +3 %)`
+pub fn line(s: &Summaries<'_>) -> Option<String> {
+    gave(s, "twice the depth", Arm::TwiceTheDepth)
+}
+
+fn gave(s: &Summaries<'_>, what: &str, arm: Arm) -> Option<String> {
+    let ratio = s.experiment?.rate(arm)?;
+    Some(format!("{what} gave {}", ratio.change("IOPS")))
+}
+
+/// Adds what was tried to a finding whose sentence is [`line`].
+pub fn support(s: &Summaries<'_>, finding: &mut Finding) {
+    let Some(curve) = s.experiment else { return };
+    let Some(gain) = curve.rate(Arm::TwiceTheDepth) else { return };
+    finding.numbers.insert("twice_the_depth_percent", percent(gain.estimate - 1.0));
+    let others = [("half the depth", Arm::HalfTheDepth), ("one more job", Arm::OneMoreJob)];
+    let lines = others.into_iter().filter_map(|(what, arm)| gave(s, what, arm));
+    finding.evidence.splice(0..0, lines);
+    finding.confidence *= UNSURE.powi(curve.other_regimes());
+}
