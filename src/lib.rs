@@ -6,10 +6,11 @@
 //!  tools ----> everything below
 //!  probe ----> wire, host, envelope, clock, refusal   the only room that knows libbpf
 //!  load -----> wire, hist, host, clock, refusal       the only room that knows io_uring
+//!  experiment -> load, refusal, units                a load in several arms
 //!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names)
 //!  symbols --> host, envelope, refusal                the only room that knows blazesym
-//!  rules ----> findings, analyze, hist, host, load (its results), envelope, units
-//!  render ---> analyze, findings, rules, hist, host, load (its results), envelope, units
+//!  rules ----> findings, analyze, hist, host, load and experiment (their results), envelope, units
+//!  render ---> analyze, findings, rules, hist, host, load and experiment (their results), envelope, units
 //!  wire -----> hist, host (the kernel's counters)
 //!  host -----> refusal
 //!  findings, hist, clock, envelope, refusal, units: leaves

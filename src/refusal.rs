@@ -17,6 +17,8 @@ pub enum Refusal {
     Refused(String),
     /// Measured, but not to be trusted: loss over the limit, a device vanished. Exit code 4.
     Untrusted(String),
+    /// What the command line asked to be told of by the exit code was found. Exit code 10.
+    Found(String),
 }
 
 impl Refusal {
@@ -26,6 +28,7 @@ impl Refusal {
             Self::Usage(_) => 2,
             Self::Refused(_) => 3,
             Self::Untrusted(_) => 4,
+            Self::Found(_) => 10,
         }
     }
 }
@@ -34,7 +37,9 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Errors of other crates are quoted in it.
-            Self::Usage(why) | Self::Refused(why) | Self::Untrusted(why) => f.write_str(&plain(why)),
+            Self::Usage(why) | Self::Refused(why) | Self::Untrusted(why) | Self::Found(why) => {
+                f.write_str(&plain(why))
+            }
         }
     }
 }

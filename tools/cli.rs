@@ -536,18 +536,27 @@ pub struct Diagnose {
     /// Print JSON, and nothing else, on stdout.
     #[arg(long)]
     pub json: bool,
-    /// Where the HTML report goes (`-` is stdout).
+    /// Where the HTML report goes (`-` is stdout). Without it: a new file here, named by device and time.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
     #[arg(long)]
     pub detail: bool,
+    /// Exit with 10 where a finding is at least so severe.
+    #[arg(long, value_enum, value_name = "SEVERITY")]
+    pub fail_on: Option<FailOn>,
     /// Samples per second and CPU of the on-CPU profile.
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 499, value_parser = clap::value_parser!(u64).range(1..=9999))]
     pub freq: u64,
     /// Run this command and diagnose the I/O while it runs.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "target", conflicts_with_all = OF_THE_LOAD)]
     pub command: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    Warning,
+    Critical,
 }
 
 #[derive(Debug, Args)]

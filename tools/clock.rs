@@ -28,6 +28,11 @@ pub fn local_time() -> (u64, String) {
     (unix_ms, now.strftime("%a %b %e %H:%M:%S %Y").to_string())
 }
 
+/// Now as it stands in a file's name, by the clock of this place: `20261125-221207`.
+pub fn stamp() -> String {
+    jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string()
+}
+
 /// The clocks of a reading.
 pub fn both() -> Clocks {
     Clocks { at_ns: biopsy::clock::now_ns(), boot_ns: biopsy::clock::boot_ns() }

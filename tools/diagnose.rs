@@ -14,6 +14,7 @@ use biopsy::analyze::loss;
 use biopsy::analyze::profile::{Profile, Unit};
 use biopsy::envelope::{Envelope, Missing};
 use biopsy::experiment::{self, Curve};
+use biopsy::findings::{Diagnosis, Severity};
 use biopsy::host::{Host, kernel, select};
 use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, ScratchFiles, Target};
 use biopsy::probe::latency::LatencyProbe;
@@ -26,13 +27,10 @@ use serde_json::Value;
 
 use self::probes::{Prepared as Others, Probes, Seen};
 use crate::child::Running;
-use crate::cli::{Color, Diagnose};
+use crate::cli::{Color, Diagnose, FailOn};
 use crate::output::{Sink, warn};
 use crate::progress::Line;
 use crate::{clock, output, service, stop, window};
-
-/// Where the report goes when nobody says so.
-const REPORT: &str = "biopsy-report.html";
 
 /// Each run of drives alone and all at once takes so small a part of the runtime, and at least so long.
 const SCALING_PART: u32 = 5;
@@ -45,7 +43,11 @@ struct Outcome {
 }
 
 pub fn run(args: &Diagnose, color: Color) -> Result<()> {
-    let path = args.output.clone().or_else(|| (!args.json).then(|| PathBuf::from(REPORT)));
+    let root = Path::new("/");
+    let mut host = Host::read(root)?;
+    host.read_limits(root);
+    let mut devices = window::resolve(&host, &args.window)?;
+    let path = args.output.clone().or_else(|| (!args.json).then(|| report_name(args, &devices)));
     let to_stdout = path.as_deref() == Some(Path::new("-"));
     if to_stdout && args.json {
         return Err(
@@ -53,10 +55,6 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         );
     }
     let mut sink = path.as_deref().map(|p| Sink::open(Some(p))).transpose()?;
-    let root = Path::new("/");
-    let mut host = Host::read(root)?;
-    host.read_limits(root);
-    let mut devices = window::resolve(&host, &args.window)?;
     stop::install();
 
     // Before a scratch file is made for nothing.
@@ -193,10 +191,47 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     if let Some(refusal) = outcome.load.as_ref().and_then(LoadSummary::untrusted) {
         return Err(refusal.into());
     }
-    match doubt {
-        Some(why) => Err(Refusal::Untrusted(why).into()),
+    if let Some(why) = doubt {
+        return Err(Refusal::Untrusted(why).into());
+    }
+    match args.fail_on.and_then(|least| worst(&diagnosis, least)) {
+        Some(why) => Err(Refusal::Found(why).into()),
         None => Ok(()),
     }
+}
+
+/// The finding that `--fail-on` asks for: they are in the order of their severity.
+fn worst(diagnosis: &Diagnosis, least: FailOn) -> Option<String> {
+    let (least, word) = match least {
+        FailOn::Warning => (Severity::Warning, "warning"),
+        FailOn::Critical => (Severity::Critical, "critical"),
+    };
+    let worst = diagnosis.findings.first().filter(|finding| finding.severity >= least)?;
+    let subject = render::text::clean(&worst.subject);
+    Some(format!("{} on {subject} is what --fail-on {word} asks for: biopsy explain {}", worst.id, worst.id))
+}
+
+/// `biopsy-vda-20261125-221207.html`, which no other file has: a report is overwritten only where it is named.
+fn report_name(args: &Diagnose, devices: &[String]) -> PathBuf {
+    let target = || select::disk_of_path(args.target.as_deref().unwrap_or(Path::new(".")));
+    let own_load = !args.no_load && args.command.is_empty();
+    let what = match (own_load, devices) {
+        (true, _) => target().unwrap_or_else(|| "load".to_string()),
+        (false, [device]) => device.clone(),
+        (false, []) => "all".to_string(),
+        (false, many) => format!("{}-devices", many.len()),
+    };
+    // Some drivers have a `!` in their disks' names, where others have a `/`.
+    let what = what.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let stem = format!("biopsy-{what}-{}", clock::stamp());
+    let names = (1..).map(|number| match number {
+        1 => format!("{stem}.html"),
+        _ => format!("{stem}-{number}.html"),
+    });
+    names
+        .map(PathBuf::from)
+        .find(|path| !path.exists())
+        .unwrap_or_else(|| PathBuf::from(format!("{stem}.html")))
 }
 
 /// Opens the target, or makes the scratch file: before anything is attached.
@@ -224,7 +259,7 @@ fn prepare(args: &Diagnose, line: &Line, scratch: &mut ScratchFiles) -> Result<P
 fn other_depths(load: &LoadSummary, scratch: &mut ScratchFiles, line: &Line) -> Result<Curve> {
     line.begin("other depths");
     let more_jobs = load.own_limit().is_some();
-    experiment::of_depth(&load.job, more_jobs, scratch, stop::flag(), &|progress| line.show(progress))
+    experiment::of_depth(load, more_jobs, scratch, stop::flag(), &|progress| line.show(progress))
 }
 
 /// Drives the target and what is to be driven beside it, each alone and then all at once.

@@ -1,7 +1,7 @@
 //! The experiment on a load of our own: the prepared target is driven again at other depths.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -9,13 +9,21 @@ use super::depth::{Arm, Curve, Point, Tried};
 use super::order::blocks;
 use crate::load::random::seeded;
 use crate::load::{Job, LoadSummary, Permission, Phase, Prepared, Progress, ScratchFiles, prepare_again};
+use crate::refusal::Refusal;
+use crate::units::time;
 
 /// Of each run the begin is left out: the depth has to fill first.
 const RAMP: Duration = Duration::from_millis(50);
+
+/// What is counted of a run at most; of four arms less, so that all of it fits in.
 const COUNTED: Duration = Duration::from_millis(150);
+const PLANNED: Duration = Duration::from_millis(4_400);
 
 /// Three pairs, each balanced.
 const BLOCKS: usize = 6;
+
+/// Threads begin and operations drain besides: on a slow device fewer blocks fit in.
+const LONGEST: Duration = Duration::from_secs(5);
 
 /// The arms of a job; one more job only where `more_jobs`: each takes the time of all others.
 fn arms(job: &Job, more_jobs: bool) -> Vec<(Arm, u32, u32)> {
@@ -31,23 +39,34 @@ fn arms(job: &Job, more_jobs: bool) -> Vec<(Arm, u32, u32)> {
     all.into_iter().flatten().collect()
 }
 
-/// Drives the job in its arms. What was measured before `stop`, or before an arm failed, is in the curve: blocks that
-/// are whole.
+/// Drives the job of a load again, in its arms. What was measured before `stop`, or before an arm failed, is in the
+/// curve: blocks that are whole. Refused where an operation takes too long for a block.
 pub fn of_depth(
-    job: &Job,
+    load: &LoadSummary,
     more_jobs: bool,
     scratch: &mut ScratchFiles,
     stop: &AtomicBool,
     progress: &dyn Fn(Progress),
 ) -> Result<Curve> {
+    let job = &load.job;
+    if let Some(mean) = load.latency().mean().filter(|mean| *mean > RAMP.as_nanos() as f64) {
+        let (mean, block) = (time(mean as u64), time(COUNTED.as_nanos() as u64));
+        let why = format!(
+            "an operation takes {mean}, too long for blocks of {block}: try other depths with biopsy load"
+        );
+        return Err(Refusal::Refused(why).into());
+    }
+    let begin = Instant::now();
     let arms = arms(job, more_jobs);
+    let all = (BLOCKS * arms.len()) as u32;
+    let counted = (PLANNED / all).saturating_sub(RAMP).min(COUNTED);
     let mut prepared = Vec::with_capacity(arms.len());
     for (_, iodepth, numjobs) in &arms {
         let job = Job {
             iodepth: *iodepth,
             numjobs: *numjobs,
             ramp_time: RAMP,
-            runtime: Some(COUNTED),
+            runtime: Some(counted),
             time_based: true,
             ..job.clone()
         };
@@ -56,17 +75,25 @@ pub fn of_depth(
     let tried =
         |(arm, iodepth, numjobs): (Arm, u32, u32)| Tried { arm, iodepth, numjobs, blocks: Vec::new() };
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let mut curve = Curve { arms: arms.into_iter().map(tried).collect(), block_ns: ns(COUNTED), cut: None };
-    let each = ns(RAMP + COUNTED);
-    let all = (BLOCKS * prepared.len()) as u64;
+    let mut curve = Curve { arms: arms.into_iter().map(tried).collect(), block_ns: ns(counted), cut: None };
+    let each = ns(RAMP + counted);
     let mut done = 0;
     for order in blocks(prepared.len(), BLOCKS, job.seed) {
         let mut block = vec![None; prepared.len()];
         for arm in order {
-            progress(Progress { phase: Phase::Run, done: done * each, total: all * each, rates: None });
+            if begin.elapsed() > LONGEST {
+                curve.cut = Some(format!("{LONGEST:?} were over"));
+                return Ok(curve);
+            }
+            progress(Progress {
+                phase: Phase::Run,
+                done: u64::from(done) * each,
+                total: u64::from(all) * each,
+                rates: None,
+            });
             done += 1;
             // Else each run would read what the one before it has brought into the drive's cache.
-            prepared[arm].reseed(seeded(job.seed, done as u32));
+            prepared[arm].reseed(seeded(job.seed, done));
             match run(&mut prepared[arm], stop) {
                 Ok(point) => block[arm] = Some(point),
                 Err(why) => {

@@ -33,7 +33,7 @@ const PAGE: &str = "\
 The device is the limit: I/Os spend their time in it, and the host waits.
 
 How it is computed
-  With biopsy's own load the depth is doubled and halved after the run, in 6 blocks of 150 ms each.
+  With biopsy's own load the depth is doubled and halved after the run, in 6 blocks of up to 150 ms.
   Twice the depth that gives less than 5 % more IOPS says that something is full, and the device is what
   is left when nothing above it is. From 5 to 25 % it is near its limit, and the confidence falls. Above
   25 % see queue-depth-too-low.

@@ -42,7 +42,7 @@ At a fixed depth the rate is depth / latency (Little's law). When the device cou
 once and no CPU is busy, only a greater depth raises it.
 
 How it is computed
-  With biopsy's own load the depth is doubled after the run, in 6 blocks of 150 ms each: found when that
+  With biopsy's own load the depth is doubled after the run, in 6 blocks of up to 150 ms: found when that
   gives more than 25 % more IOPS, no CPU is saturated, and no throttle holds the I/O.
   Where that was not tried:
   depth = iodepth x numjobs x I/Os per operation. Found when the depth is at most 4, or at most 16

@@ -23,7 +23,7 @@ fn gave(s: &Summaries<'_>, what: &str, arm: Arm) -> Option<String> {
     Some(format!("{what} gave {}", ratio.change("IOPS")))
 }
 
-/// Adds what was tried to a finding whose sentence is [`line`].
+/// Adds what was tried to a finding whose sentence is [`line()`].
 pub fn support(s: &Summaries<'_>, finding: &mut Finding) {
     let Some(curve) = s.experiment else { return };
     let Some(gain) = curve.rate(Arm::TwiceTheDepth) else { return };

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 const ROOMS: &[(&str, &[&str])] = &[
     ("probe", &["wire", "host", "envelope", "clock", "refusal"]),
     ("load", &["wire", "hist", "host", "clock", "refusal"]),
+    ("experiment", &["load", "refusal", "units"]),
     ("analyze", &["wire", "hist", "host", "envelope", "load", "symbols"]),
     ("symbols", &["host", "envelope", "refusal"]),
-    ("rules", &["findings", "analyze", "hist", "host", "load", "envelope", "units"]),
-    ("render", &["analyze", "findings", "rules", "hist", "host", "load", "envelope", "units"]),
+    ("rules", &["findings", "analyze", "hist", "host", "load", "experiment", "envelope", "units"]),
+    ("render", &["analyze", "findings", "rules", "hist", "host", "load", "experiment", "envelope", "units"]),
     ("wire", &["hist", "host"]),
     ("host", &["refusal"]),
     ("clock", &[]),

@@ -8,7 +8,9 @@ use crate::live::view::{begun, number};
 use crate::support::patience::Patience;
 use crate::support::scratch::Scratch;
 use crate::support::skip::skipped;
-use crate::support::tool::{binary, biopsy, finish, object, objects, quiet, refused, run, signal, stderr};
+use crate::support::tool::{
+    binary, biopsy, finish, object, objects, one_error, quiet, refused, run, signal, stderr,
+};
 
 const LATENCY: &str = "biopsy.latency/1";
 
@@ -204,9 +206,17 @@ fn diagnose_ends_in_a_verdict_and_a_report() {
     let read: u64 = series.iter().filter_map(|moment| moment["read_bytes"].as_u64()).sum();
     let all = number(&device["bytes"]);
     assert!(read > all / 2 && read < all + all / 10, "{read} of {all}");
+    // And tried again at other depths; with one more job where its thread left the CPU no time.
+    let arms = value["experiment"]["arms"].as_array().unwrap();
+    let depths: Vec<u64> = arms.iter().map(|arm| number(&arm["iodepth"])).take(3).collect();
+    assert_eq!(depths, [16, 32, 64]);
+    assert!(arms.iter().all(|arm| arm["blocks"].as_array().unwrap().len() == 6), "{arms:?}");
+    assert!(value["experiment"]["regime"].is_string(), "{}", value["experiment"]);
     let page = std::fs::read_to_string(&report).unwrap();
-    for section in ["<h2>Memory and page cache</h2>", "<h2>What the threads did</h2>"] {
-        assert!(page.contains(section), "{section}");
+    for section in ["Other depths", "Memory and page cache", "What the threads did"]
+        .map(|what| format!("<h2>{what}</h2>"))
+    {
+        assert!(page.contains(&section), "{section}");
     }
 
     std::fs::remove_file(&report).unwrap();
@@ -220,10 +230,47 @@ fn diagnose_ends_in_a_verdict_and_a_report() {
 
     // Text goes to stdout and ends with the report's place.
     std::fs::remove_file(&report).unwrap();
-    let output = run(&["diagnose", &disk.path, "--runtime", "300ms", "--max-loss", "100", "-o", name]);
+    let output = run(&[
+        "diagnose",
+        &disk.path,
+        "--runtime",
+        "300ms",
+        "--no-experiment",
+        "--max-loss",
+        "100",
+        "-o",
+        name,
+    ]);
     quiet(&output);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.trim_end().lines().last().unwrap().starts_with("report: "), "{text}");
+    assert!(!text.contains("Other depths"), "{text}");
+}
+
+/// Nobody named the report: its name says of what and when it is, and the one before it stays.
+#[test]
+fn a_report_without_a_name_overwrites_none_and_a_warning_can_be_an_exit_code() {
+    let Some(disk) = Disk::new(64) else { return };
+    let scratch = Scratch::new("unnamed");
+    let words = ["diagnose", &disk.path, "--runtime", "300ms", "--no-experiment", "--max-loss", "100"];
+    let run = |level: &str| {
+        let mut command = biopsy(&[&words[..], &["--fail-on", level]].concat());
+        finish(command.current_dir(scratch.path()).spawn().unwrap())
+    };
+    // There is always a verdict, and it is a warning at least.
+    one_error(&run("warning"), 10, &["--fail-on warning", "biopsy explain"]);
+    quiet(&run("critical"));
+    let names: Vec<String> = scratch
+        .path()
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    for name in names {
+        let rest = name.strip_prefix(&format!("biopsy-{}-20", disk.name));
+        assert!(rest.is_some_and(|rest| rest.ends_with(".html")), "{name}");
+    }
 }
 
 /// The object of a run that may have lost a little, and its page.
