@@ -9,8 +9,8 @@
 //!  experiment -> load, refusal, units                a load in several arms
 //!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names)
 //!  symbols --> host, envelope, refusal                the only room that knows blazesym
-//!  rules ----> findings, analyze, hist, host, load and experiment (their results), envelope, units
-//!  render ---> analyze, findings, rules, hist, host, load and experiment (their results), envelope, units
+//!  rules ----> findings, analyze, hist, host, load (its results), experiment (likewise), envelope, units
+//!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), envelope, units
 //!  wire -----> hist, host (the kernel's counters)
 //!  host -----> refusal
 //!  findings, hist, clock, envelope, refusal, units: leaves
