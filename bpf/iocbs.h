@@ -12,8 +12,8 @@
 #include "submitter.h"
 
 #define IOCB_BITS 13
-/* An iocb has its place among so many side by side. What is submitted on all the machine goes here:
- * with one place to go, somebody else's iocb would soon take that of one that is held. */
+/* Places that an iocb may take. Every io_submit of the machine is noted here: with one place per
+ * key, an iocb of another process would soon overwrite one that is held. */
 #define IOCB_WAYS 4
 
 struct iocb {

@@ -11,5 +11,4 @@ mod ratio;
 
 pub use depth::{Arm, Curve, LATENCY_BOUND, Point, Regime, SATURATED, Tried};
 pub use live::of_depth;
-pub use order::blocks;
-pub use ratio::{Ratio, ratio};
+pub use ratio::Ratio;

@@ -69,7 +69,7 @@ pub struct Summaries<'a> {
     pub load: Option<&'a LoadSummary>,
     /// None: other drives were not driven beside the load's.
     pub scaling: Option<&'a Scaling>,
-    /// None: the load was not ours, or nobody tried it at other depths.
+    /// None: the load was not ours, or it was not repeated at other depths.
     pub experiment: Option<&'a Curve>,
     /// The kernel's own account of the CPUs' time, and what its counters counted. None: nobody asked.
     pub cpu: Option<&'a CpuSummary>,
@@ -472,6 +472,9 @@ mod tests {
         states("device-bound", &[device::DEVICE_SHARE, device::FULL, device::DEPTH_SHARE, interrupts::LIMIT]);
         let piled = interrupts::PILED_UP as f64;
         states("device-bound", &[piled]);
+        use crate::experiment;
+        states("device-bound", &[experiment::SATURATED, experiment::LATENCY_BOUND]);
+        states("queue-depth-too-low", &[experiment::LATENCY_BOUND]);
         let timed = interrupts::MIN_TIMED as f64;
         states("interrupt-bound", &[interrupts::LIMIT, interrupt_bound::PILED_SHARE, piled, timed]);
         states("polling-not-active", &[polling_not_active::SOME, polling_not_active::MOST]);

@@ -43,17 +43,17 @@ struct Outcome {
 }
 
 pub fn run(args: &Diagnose, color: Color) -> Result<()> {
-    let root = Path::new("/");
-    let mut host = Host::read(root)?;
-    host.read_limits(root);
-    let mut devices = window::resolve(&host, &args.window)?;
-    let path = args.output.clone().or_else(|| (!args.json).then(|| report_name(args, &devices)));
-    let to_stdout = path.as_deref() == Some(Path::new("-"));
+    let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     if to_stdout && args.json {
         return Err(
             Refusal::Usage("-o - and --json both want stdout: name a file with -o".to_string()).into()
         );
     }
+    let root = Path::new("/");
+    let mut host = Host::read(root)?;
+    host.read_limits(root);
+    let mut devices = window::resolve(&host, &args.window)?;
+    let path = args.output.clone().or_else(|| (!args.json).then(|| report_name(args, &devices)));
     let mut sink = path.as_deref().map(|p| Sink::open(Some(p))).transpose()?;
     stop::install();
 

@@ -25,7 +25,7 @@ pub const FULL: f64 = 0.80;
 pub const DEPTH_SHARE: f64 = 0.5;
 
 /// What is left of the confidence where twice the depth gave a little.
-pub const NEAR: f64 = 0.7;
+const NEAR: f64 = 0.7;
 
 pub const RULE: Rule = Rule { id: "device-bound", page: PAGE, find };
 

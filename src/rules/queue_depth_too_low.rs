@@ -105,7 +105,7 @@ fn is_roomy(p: &Picture<'_>) -> bool {
     p.crowding().is_some_and(|crowding| crowding < CROWDED)
 }
 
-/// Where nobody tried it.
+/// Without an experiment: by the depth and the latency alone.
 fn is_suspected(s: &Summaries<'_>, p: &Picture<'_>) -> bool {
     let is_shallow = depth(s, p).is_some_and(|depth| depth <= SHALLOW || depth <= MODERATE && is_roomy(p));
     is_shallow && cpu::workers(s).is_some_and(|workers| workers.busy < WORKER_IDLE)

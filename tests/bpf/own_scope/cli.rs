@@ -247,7 +247,7 @@ fn diagnose_ends_in_a_verdict_and_a_report() {
     assert!(!text.contains("Other depths"), "{text}");
 }
 
-/// Nobody named the report: its name says of what and when it is, and the one before it stays.
+/// Without -o the report's name has the device and the time, and an earlier report is kept.
 #[test]
 fn a_report_without_a_name_overwrites_none_and_a_warning_can_be_an_exit_code() {
     let Some(disk) = Disk::new(64) else { return };
