@@ -1,8 +1,10 @@
 //! What was found, typed: text and HTML are rendered from it.
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -22,6 +24,57 @@ pub struct Worth {
     pub high: f64,
 }
 
+/// What a finding counts or measures, declared beside the rule that gives it.
+#[derive(Debug, Clone, Copy)]
+pub struct Number {
+    /// Carries the unit (`_ns`, `_bytes`, `_percent`, `_per_second`, `_ratio`); unique, and the key in JSON.
+    pub key: &'static str,
+    /// What people call it.
+    pub label: &'static str,
+}
+
+impl Number {
+    pub const fn new(key: &'static str, label: &'static str) -> Self {
+        Self { key, label }
+    }
+}
+
+// The key alone identifies a number: maps are sorted by it, and can be asked for it.
+impl PartialEq for Number {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Number {}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Number {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(other.key)
+    }
+}
+
+impl Borrow<str> for Number {
+    fn borrow(&self) -> &str {
+        self.key
+    }
+}
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.key)
+    }
+}
+
+/// The numbers of a finding, sorted by key.
+pub type Numbers = BTreeMap<Number, f64>;
+
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
@@ -34,8 +87,7 @@ pub struct Finding {
     pub confidence: f64,
     /// One sentence with the numbers that decide it.
     pub sentence: String,
-    /// Keys carry their unit (`_ns`, `_bytes`, `_percent`, `_ratio`).
-    pub numbers: BTreeMap<&'static str, f64>,
+    pub numbers: Numbers,
     pub evidence: Vec<String>,
     /// What to do.
     pub advice: String,
@@ -51,15 +103,10 @@ pub struct NotExamined {
     pub why: String,
 }
 
-/// All findings of a run, the worst first; the first is the verdict.
+/// All findings of a run: by severity, then by rank, then by confidence; the first is the answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Diagnosis {
-    /// Never empty once the rules ran: `inconclusive` stands where nothing else does.
+    /// Never empty once the rules ran.
     pub findings: Vec<Finding>,
     pub not_examined: Vec<NotExamined>,
-}
-
-/// The worst first: by severity, then by confidence; equal ones keep the order of the rules.
-pub fn order(findings: &mut [Finding]) {
-    findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)));
 }

@@ -1,12 +1,15 @@
-//! One pure function per finding id, listed in [`RULES`].
+//! One pure function per finding id, listed in [`TABLE`], which decides what is the answer.
 
 mod command;
 mod complete_cpu_bound;
 mod cpu;
+mod cpu_contention;
+mod cpu_steal;
 mod deallocated_read;
 mod device_bound;
 mod device_outlier;
 mod direct_reclaim;
+mod driver_queue_full;
 mod facts;
 mod flush_bound;
 mod foreign_io;
@@ -15,20 +18,25 @@ mod inconclusive;
 mod interrupt_bound;
 mod interrupt_imbalance;
 mod interrupts;
+mod largest_stage;
 mod link_bound;
 mod link_degraded;
 mod links;
 #[cfg(test)]
 mod literal;
 mod lock_contention;
+mod neighbours;
 mod not_enough_io;
 mod noticed;
 mod numa_remote;
+mod numbers;
 pub mod observed;
 mod pagecache;
 mod pagecache_storm;
 mod polling_not_active;
 mod polling_would_help;
+#[cfg(test)]
+mod properties;
 mod queue_depth_too_low;
 mod readahead;
 mod regime;
@@ -37,6 +45,7 @@ mod scheduler_overhead;
 mod split_io;
 mod stacked_device;
 mod submit_cpu_bound;
+mod table;
 mod tag_starvation;
 mod thermal_throttle;
 mod throttled;
@@ -45,6 +54,7 @@ mod worker_punt;
 
 pub use deallocated_read::EMPTY_SHARE;
 pub use noticed::NOTICED;
+pub use table::TABLE;
 
 use crate::analyze::cpu::CpuSummary;
 use crate::analyze::interrupts::InterruptSummary;
@@ -52,7 +62,7 @@ use crate::analyze::latency::LatencySummary;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::envelope::Envelope;
 use crate::experiment::Curve;
-use crate::findings::{self, Diagnosis, Finding, Severity};
+use crate::findings::{Diagnosis, Finding, Severity};
 use crate::host::Host;
 use crate::load::{LoadSummary, Scaling};
 use crate::rules::observed::{Locks, PageCache, Threads};
@@ -100,70 +110,24 @@ impl Rule {
     }
 }
 
-/// All rules. What makes a run void comes first, then what limits it from the application down to the
-/// device; equal findings keep this order.
-pub const RULES: &[Rule] = &[
-    deallocated_read::RULE,
-    split_io::RULE,
-    polling_not_active::RULE,
-    foreign_io::RULE,
-    generator_bound::RULE,
-    not_enough_io::RULE,
-    pagecache_storm::RULE,
-    throttled::RULE,
-    flush_bound::RULE,
-    lock_contention::RULE,
-    direct_reclaim::RULE,
-    worker_punt::RULE,
-    readahead::RULE,
-    scheduler_overhead::RULE,
-    submit_cpu_bound::RULE,
-    numa_remote::RULE,
-    queue_depth_too_low::RULE,
-    tag_starvation::RULE,
-    stacked_device::RULE,
-    thermal_throttle::RULE,
-    link_degraded::RULE,
-    link_bound::RULE,
-    root_complex_shared::RULE,
-    device_bound::RULE,
-    device_outlier::RULE,
-    complete_cpu_bound::RULE,
-    interrupt_bound::RULE,
-    interrupt_imbalance::RULE,
-    polling_would_help::RULE,
-    inconclusive::RULE,
-];
-
-/// Of a device that answers faster or slower these would say something else.
-const RESTS_ON_THE_DEVICE: [&str; 10] = [
-    generator_bound::RULE.id,
-    scheduler_overhead::RULE.id,
-    submit_cpu_bound::RULE.id,
-    queue_depth_too_low::RULE.id,
-    tag_starvation::RULE.id,
-    device_bound::RULE.id,
-    device_outlier::RULE.id,
-    complete_cpu_bound::RULE.id,
-    interrupt_bound::RULE.id,
-    polling_would_help::RULE.id,
-];
-
-/// Limits above the device. Where one of them is found, the device is no limit only since something is full.
-const ABOVE_THE_DEVICE: [&str; 12] = [
-    split_io::RULE.id,
-    generator_bound::RULE.id,
-    pagecache_storm::RULE.id,
-    throttled::RULE.id,
-    flush_bound::RULE.id,
-    lock_contention::RULE.id,
-    direct_reclaim::RULE.id,
-    scheduler_overhead::RULE.id,
-    submit_cpu_bound::RULE.id,
-    tag_starvation::RULE.id,
-    link_bound::RULE.id,
-    root_complex_shared::RULE.id,
-];
+/// What a claim is about. A limit that is nearer to the application is believed before one that is farther away: what
+/// waits for the one never reaches the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// The figures: they do not speak of the device, or not of it alone.
+    Figures,
+    /// A limit that was set: a cgroup's, a queue's, a request's size.
+    Setting,
+    /// The host: a CPU, a lock, reclaim, the scheduler.
+    Host,
+    /// The way between the host and the device.
+    Link,
+    Device,
+    /// What is in flight.
+    Depth,
+    /// Worth a word, and no limit.
+    Aside,
+}
 
 /// The page of that id.
 pub fn explain(id: &str) -> Option<&'static str> {
@@ -172,41 +136,13 @@ pub fn explain(id: &str) -> Option<&'static str> {
 
 /// Ids, their pages' first lines and their pages: of findings, then of what only a load notices.
 pub fn pages() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    let rules = RULES.iter().map(|rule| (rule.id, rule.summary(), rule.page));
+    let rules = TABLE.iter().map(|(_, rule)| (rule.id, rule.summary(), rule.page));
     rules.chain(NOTICED.iter().map(|notice| (notice.id, notice.summary(), notice.page)))
 }
 
-/// Runs all rules. The first finding is the verdict: a note alone is none, so `inconclusive` stands
-/// before it then.
+/// Runs all rules. The first finding is the answer.
 pub fn diagnose(s: &Summaries<'_>) -> Diagnosis {
-    let mut found: Vec<Finding> = RULES.iter().flat_map(|rule| (rule.find)(s)).collect();
-    for finding in found.iter_mut().filter(|finding| finding.id != inconclusive::RULE.id) {
-        if let Some(line) = facts::noted_loss(s, &finding.subject) {
-            finding.evidence.push(line);
-            finding.confidence *= facts::NOTED_CONFIDENCE;
-        }
-    }
-    if let Some(line) = deallocated_read::doubt(&found) {
-        for finding in found.iter_mut().filter(|finding| RESTS_ON_THE_DEVICE.contains(&finding.id)) {
-            finding.evidence.push(line.clone());
-            finding.confidence *= deallocated_read::CONFIDENCE_LEFT;
-        }
-    }
-    let is_above =
-        |finding: &Finding| ABOVE_THE_DEVICE.contains(&finding.id) && finding.severity > Severity::Note;
-    if s.experiment.is_some() && found.iter().any(is_above) {
-        found.retain(|finding| finding.id != device_bound::RULE.id);
-    }
-    if found.iter().all(|finding| finding.severity < Severity::Warning) {
-        let mut doubts = found.iter_mut().filter(|finding| finding.id == inconclusive::RULE.id).peekable();
-        if doubts.peek().is_some() {
-            doubts.for_each(|finding| finding.severity = Severity::Warning);
-        } else {
-            found.push(inconclusive::fallback(s));
-        }
-    }
-    findings::order(&mut found);
-    Diagnosis { findings: found, not_examined: unexamined::list(s) }
+    Diagnosis { findings: table::decide(s), not_examined: unexamined::list(s) }
 }
 
 /// I/Os that costs are divided by: those of the devices that the run is about.
@@ -288,6 +224,7 @@ mod tests {
         load.jobs[0].transfers[0].operations = 1_000;
         load.jobs[0].transfers[0].bytes = 1_000 << 20;
         split.read().bytes = 1_000 << 20;
+        split.latency.devices[0].splits = 7_000;
         split.disk().max_request_bytes = 128 << 10;
         assert_eq!(verdict(&split), "split-io");
 
@@ -329,7 +266,7 @@ mod tests {
         let mut case = Case::new(60_000, 32);
         case.stage(Stage::Queue, 180_000, 1_000);
         case.stage(Stage::Device, 353_000, 60_000);
-        assert_eq!(verdict(&case), "inconclusive", "two thirds of the time are the device's");
+        assert_eq!(verdict(&case), "largest-stage", "two thirds of the time are the device's");
         let first = |case: &Case| diagnose(&case.summaries()).findings.remove(0);
         case.at_twice_the_depth(1.01);
         let sure = first(&case);
@@ -449,27 +386,27 @@ mod tests {
         states("deallocated-read", &[read::READ_SHARE, read::EMPTY_SHARE, read::MOSTLY_SHARE]);
         states("deallocated-read", &[read::CONFIDENCE_LEFT, read::MIN_SAMPLES as f64, read::WHOLE_SHARE]);
         use root_complex_shared as shared;
-        states("root-complex-shared", &[shared::TOGETHER, shared::BUSY, link_bound::FULL]);
+        states("root-complex-shared", &[shared::TOGETHER, shared::BUSY, links::FULL]);
         states("split-io", &[split_io::FACTOR, split_io::FOREIGN_SHARE, split_io::PART_SHARE]);
         states("generator-bound", &[load::USER_SHARE, load::WORKER_SATURATED]);
         states("scheduler-overhead", &[scheduler_overhead::QUEUE_SHARE, scheduler_overhead::CPU_SHARE]);
         let worker = [load::WORKER_SATURATED, cpu::WORKER_BUSY, cpu::MACHINE_SATURATED, cpu::IO_SHARE];
         states("submit-cpu-bound", &worker);
-        states("submit-cpu-bound", &[submit_cpu_bound::INTERRUPT_SHARE]);
+        states("submit-cpu-bound", &[cpu::INTERRUPT_SHARE]);
         use queue_depth_too_low as depth;
         states(
             "queue-depth-too-low",
             &[
-                depth::SHALLOW,
+                facts::SHALLOW,
                 depth::MODERATE,
-                depth::CROWDED,
+                facts::CROWDED,
                 depth::DEVICE_SHARE,
                 depth::WORKER_IDLE,
-                depth::BUSY,
+                facts::BUSY,
             ],
         );
         use device_bound as device;
-        states("device-bound", &[device::DEVICE_SHARE, device::FULL, device::DEPTH_SHARE, interrupts::LIMIT]);
+        states("device-bound", &[device::DEVICE_SHARE, facts::FULL, device::DEPTH_SHARE, interrupts::LIMIT]);
         let piled = interrupts::PILED_UP as f64;
         states("device-bound", &[piled]);
         use crate::experiment;
@@ -483,14 +420,14 @@ mod tests {
         use polling_would_help as polling;
         states(
             "polling-would-help",
-            &[polling::EACH, polling::SHARE, polling::MUCH, polling::POLLED, depth::SHALLOW],
+            &[polling::EACH, polling::SHARE, polling::MUCH, polling::POLLED, facts::SHALLOW],
         );
         use complete_cpu_bound as complete;
         let limits = [complete::COMPLETE_SHARE, interrupts::LIMIT, complete::IO_SHARE];
         states("complete-cpu-bound", &limits);
         use tag_starvation as tags;
-        states("tag-starvation", &[tags::QUEUE_SHARE, tags::WAIT_SHARE, device::FULL, depth::CROWDED]);
-        states("link-bound", &[link_bound::FULL]);
+        states("tag-starvation", &[tags::QUEUE_SHARE, tags::WAIT_SHARE, facts::FULL, facts::CROWDED]);
+        states("link-bound", &[links::FULL]);
         states("link-degraded", &[link_degraded::LOADED]);
         states("numa-remote", &[numa_remote::SOME, numa_remote::MOST]);
         states("thermal-throttle", &[thermal_throttle::SLOWED]);
@@ -501,7 +438,7 @@ mod tests {
         assert!(explain("device-outlier").unwrap().contains(&format!("at least {} of", outlier::LEAST)));
         use foreign_io as foreign;
         states("foreign-io", &[foreign::SOME, foreign::MUCH, foreign::LEAST as f64]);
-        states("not-enough-io", &[not_enough_io::BUSY, not_enough_io::QUEUE_SHARE]);
+        states("not-enough-io", &[facts::BUSY, not_enough_io::QUEUE_SHARE]);
         states("throttled", &[throttled::NEAR, throttled::HELD_SHARE, throttled::WRITEBACK_SHARE]);
         let storm = [pagecache::SHARE, pagecache::KERNEL_FULL, pagecache::FREE, pagecache_storm::OF_WAITS];
         states("pagecache-storm", &storm);
@@ -521,8 +458,13 @@ mod tests {
             explain("readahead").unwrap().contains("At least 10,000 pages") && readahead::LEAST == 10_000
         );
         states("worker-punt", &[worker_punt::WORKERS, worker_punt::MOST, worker_punt::CPUS]);
+        use driver_queue_full as driver;
+        states("driver-queue-full", &[driver::REFUSED, facts::MIN_IOS as f64]);
+        states("cpu-contention", &[cpu::MACHINE_SATURATED, cpu::IO_SHARE, cpu::IO_THREAD]);
+        states("cpu-steal", &[cpu_steal::SOME, cpu_steal::FULL]);
+        states("largest-stage", &[largest_stage::SHARE, experiment::LATENCY_BOUND]);
         states("flush-bound", &[flush_bound::BUSY, flush_bound::OF_WRITES, facts::MIN_IOS as f64]);
-        assert!(explain("inconclusive").unwrap().contains("gone before the end"), "facts::doubt has it");
+        states("flush-bound", &[flush_bound::PER_WRITE, flush_bound::SERIAL, flush_bound::SERIAL_BUSY]);
         assert!(explain("submit-cpu-bound").unwrap().contains("see complete-cpu-bound"), "a rule of its own");
         assert!(explain("inconclusive").unwrap().contains(&format!("{} %", facts::MAX_LOSS * 100.0)));
     }

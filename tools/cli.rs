@@ -29,7 +29,7 @@ mod values;
 Where to start:
   biopsy check                                what can be measured here
   sudo biopsy diagnose /var/tmp               drive a scratch file here, end in a verdict
-  sudo biopsy diagnose --no-load -d nvme0n1 --for 10s
+  sudo biopsy diagnose -d nvme0n1 --for 10s   the I/O that is there
   sudo biopsy latency -d nvme0n1 1            where the time goes, every second
   sudo biopsy interrupts -d nvme0n1 --for 5s  how many I/Os each interrupt carries
   sudo biopsy locks --for 5s                  which lock is waited for, and by whom
@@ -145,6 +145,13 @@ pub struct Submitters {
     /// block controller's hierarchy on, or an absolute one. Can be repeated.
     #[arg(long = "cgroup", value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     pub cgroups: Vec<String>,
+}
+
+impl Submitters {
+    /// No one is named: everybody's I/O.
+    pub fn is_empty(&self) -> bool {
+        self.pids.is_empty() && self.comms.is_empty() && self.cgroups.is_empty()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -347,7 +354,7 @@ pub struct Top {
 }
 
 /// The load of a diagnosis. The words are fio's.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, PartialEq, Args)]
 pub struct Workload {
     /// Which offsets to read.
     #[arg(long, value_enum, default_value_t = Rw::Randread)]
@@ -516,11 +523,14 @@ const OF_THE_LOAD: [&str; 9] =
 #[derive(Debug, Args)]
 pub struct Diagnose {
     /// What to drive: a directory (a scratch file is made there and removed), or a device or file that
-    /// is only read. Without it and without --no-load or a COMMAND: the current directory.
-    #[arg(value_name = "TARGET", conflicts_with = "no_load")]
+    /// is only read. Default: the current directory, unless
+    /// one of --no-load, -d, -p, --comm, --cgroup or a COMMAND is given.
+    #[arg(value_name = "TARGET", conflicts_with_all = ["no_load", "pids", "comms", "cgroups"])]
     pub target: Option<PathBuf>,
     #[command(flatten)]
     pub workload: Workload,
+    #[command(flatten)]
+    pub submitters: Submitters,
     /// Also drive this device or file, TARGET and each such one alone and then all at once, to see whether they are
     /// slower together: before the run that is traced. Can be repeated.
     #[arg(long, value_name = "DEV", requires = "target")]
@@ -530,7 +540,7 @@ pub struct Diagnose {
     /// Do not try half and twice the depth after the run, which takes up to 5 s and tells a limit from a latency.
     #[arg(long)]
     pub no_experiment: bool,
-    /// Make no load: look at what is there.
+    /// Make no load: diagnose the I/O that is there. Implied by -d, -p, --comm and --cgroup without a TARGET.
     #[arg(long, conflicts_with_all = OF_THE_LOAD)]
     pub no_load: bool,
     /// Print JSON, and nothing else, on stdout.
@@ -551,6 +561,22 @@ pub struct Diagnose {
     /// Run this command and diagnose the I/O while it runs.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "target", conflicts_with_all = OF_THE_LOAD)]
     pub command: Vec<String>,
+}
+
+impl Diagnose {
+    /// Whether it drives a load of its own. -d, -p, --comm or --cgroup alone watch, as in every other verb.
+    pub fn drives(&self) -> bool {
+        let names_the_io_that_is_there = !self.window.devices.is_empty() || !self.submitters.is_empty();
+        !self.no_load && self.command.is_empty() && (self.target.is_some() || !names_the_io_that_is_there)
+    }
+
+    /// Whether words for a load are there, and no load is driven. Words that clap itself refuses are not looked at.
+    pub fn has_unused_load_options(&self) -> bool {
+        let Ok(Cli { verb: Verb::Diagnose(plain), .. }) = Cli::try_parse_from(["biopsy", "diagnose"]) else {
+            return false;
+        };
+        !self.drives() && (self.workload != plain.workload || self.no_experiment)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -23,6 +23,7 @@ use biopsy::probe::preflight;
 use biopsy::refusal::{Refusal, plain};
 use biopsy::render::{self, flame, html};
 use biopsy::rules::{self, Summaries, observed};
+use biopsy::units;
 use serde_json::Value;
 
 use self::probes::{Prepared as Others, Probes, Seen};
@@ -30,6 +31,7 @@ use crate::child::Running;
 use crate::cli::{Color, Diagnose, FailOn};
 use crate::output::{Sink, warn};
 use crate::progress::Line;
+use crate::submitters::Chosen;
 use crate::{clock, output, service, stop, window};
 
 /// Each run of drives alone and all at once takes so small a part of the runtime, and at least so long.
@@ -49,17 +51,23 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             Refusal::Usage("-o - and --json both want stdout: name a file with -o".to_string()).into()
         );
     }
+    if args.has_unused_load_options() {
+        let why = "without a TARGET -d, -p, --comm and --cgroup only watch: name what to drive, or leave out the \
+                   options of the load";
+        return Err(Refusal::Usage(why.to_string()).into());
+    }
     let root = Path::new("/");
     let mut host = Host::read(root)?;
     host.read_limits(root);
     let mut devices = window::resolve(&host, &args.window)?;
+    let chosen = Chosen::new(&args.submitters)?;
     let path = args.output.clone().or_else(|| (!args.json).then(|| report_name(args, &devices)));
     let mut sink = path.as_deref().map(|p| Sink::open(Some(p))).transpose()?;
     stop::install();
 
     // Before a scratch file is made for nothing.
     preflight::permit(root)?;
-    let own_load = !args.no_load && args.command.is_empty();
+    let own_load = args.drives();
     if own_load && args.window.length.is_some() {
         let why = "--for is for --no-load and for a COMMAND: say how long the load runs with --runtime";
         return Err(Refusal::Usage(why.to_string()).into());
@@ -70,6 +78,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let scaling = own_load.then(|| scaling(args, &line)).transpose()?.flatten();
     line.clear();
     if let Some(prepared) = &prepared {
+        announce(args, prepared);
         let disk = prepared.device().with_context(|| {
             Refusal::Refused(format!(
                 "{} lies on no block device, so there is nothing to trace: name a directory on a disk",
@@ -80,16 +89,31 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         window::add(&mut devices, &select::stack(&host, disk)?);
     }
 
-    let options =
-        Options { generator: own_load, parts: args.detail, ..window::options(devices.clone(), &args.window) };
-    let beside =
-        probes::Options { devices: devices.clone(), frequency: args.freq, cost: !args.window.no_cost };
+    let options = Options {
+        generator: own_load,
+        parts: args.detail,
+        filter: chosen.filter.clone(),
+        ..window::options(devices.clone(), &args.window)
+    };
+    let beside = probes::Options {
+        devices: devices.clone(),
+        filter: chosen.filter.clone(),
+        frequency: args.freq,
+        cost: !args.window.no_cost,
+    };
     let mut probe = LatencyProbe::prepare(&host, root, &options)?;
     let mut others = Others::new(&host, &beside).begin();
     probe.begin()?;
     service::ready();
     let mut envelope = clock::envelope();
-    let outcome = measure(args, prepared.as_mut(), &mut probe, &mut others, &devices, &line)?;
+    let outcome = measure(
+        args,
+        prepared.as_mut(),
+        &mut probe,
+        &mut others,
+        &|| window::over(&devices) || chosen.are_gone(),
+        &line,
+    )?;
     let mut others = others.end();
     let end = probe.detach();
     others.detach();
@@ -214,8 +238,7 @@ fn worst(diagnosis: &Diagnosis, least: FailOn) -> Option<String> {
 /// `biopsy-vda-20261125-221207.html`, which no other file has: a report is overwritten only where it is named.
 fn report_name(args: &Diagnose, devices: &[String]) -> PathBuf {
     let target = || select::disk_of_path(args.target.as_deref().unwrap_or(Path::new(".")));
-    let own_load = !args.no_load && args.command.is_empty();
-    let what = match (own_load, devices) {
+    let what = match (args.drives(), devices) {
         (true, _) => target().unwrap_or_else(|| "load".to_string()),
         (false, [device]) => device.clone(),
         (false, []) => "all".to_string(),
@@ -253,6 +276,21 @@ fn prepare(args: &Diagnose, line: &Line, scratch: &mut ScratchFiles) -> Result<P
     prepared.sample(stop::flag());
     prepared.watch_health();
     Ok(prepared)
+}
+
+/// Tells a terminal what is driven, before it is.
+fn announce(args: &Diagnose, prepared: &Prepared) {
+    if output::progress() {
+        let load = &args.workload;
+        warn(&format!(
+            "driving {}: {} of {}, depth {}, for {:?}",
+            render::text::clean(&prepared.target()),
+            crate::load::job(Target::Existing(PathBuf::new()), load).rw.name(),
+            units::bytes(load.bs as f64),
+            load.iodepth * load.numjobs,
+            load.runtime
+        ));
+    }
 }
 
 /// Drives the load again at half, once and twice its depth; where its threads leave their CPUs no time, with one more.
@@ -299,7 +337,7 @@ fn measure(
     prepared: Option<&mut Prepared>,
     probe: &mut LatencyProbe,
     others: &mut Probes,
-    devices: &[String],
+    over: &dyn Fn() -> bool,
     line: &Line,
 ) -> Result<Outcome> {
     let others = RefCell::new(others);
@@ -330,7 +368,7 @@ fn measure(
         let running = RefCell::new(child.as_mut());
         probe.wait(deadline, &|| {
             tick();
-            window::over(devices) || running.borrow_mut().as_mut().is_some_and(|child| child.ended())
+            over() || running.borrow_mut().as_mut().is_some_and(|child| child.ended())
         });
     }
     Ok(Outcome { load: None, child })

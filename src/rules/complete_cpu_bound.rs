@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::cpu::{self, Saturation};
-use super::device_bound;
 use super::facts::{self, Picture, percent};
 use super::interrupts::{self, LIMIT};
+use super::numbers;
 use super::{Rule, Summaries};
 use crate::analyze::stacks::CpuClass;
 use crate::analyze::stage::Stage;
-use crate::findings::{Finding, Severity, Worth};
+use crate::findings::{Finding, Number, Numbers, Severity, Worth};
 use crate::units::{in_percent, time};
 
 /// Share of an operation's (or I/O's) time between the reaping of its completion entry and its result. If all
@@ -25,6 +25,12 @@ const LINES: usize = 3;
 
 /// One doubling is the most that is promised from one run.
 const MAX_WORTH: f64 = 2.0;
+
+const COMPLETE_SHARE_PERCENT: Number =
+    Number::new("complete_share_percent", "complete stage's share of the operation");
+const INTERRUPT_IO_PERCENT: Number =
+    Number::new("interrupt_io_percent", "block I/O's share of the interrupts");
+const INTERRUPT_NS_PER_IO: Number = Number::new("interrupt_ns_per_io", "interrupt time per I/O");
 
 pub const RULE: Rule = Rule { id: "complete-cpu-bound", page: PAGE, find };
 
@@ -87,9 +93,9 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     evidence.extend(held.evidence);
     let mut numbers = held.numbers;
     numbers.extend([
-        ("complete_share_percent", percent(share)),
-        ("interrupt_per_cpu_percent", percent(held.each)),
-        ("ios_per_second", p.rate()),
+        (COMPLETE_SHARE_PERCENT, percent(share)),
+        (numbers::INTERRUPT_PER_CPU_PERCENT, percent(held.each)),
+        (numbers::IOS_PER_SECOND, p.rate()),
     ]);
     Some(Finding {
         id: RULE.id,
@@ -121,7 +127,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 struct Held {
     each: f64,
     confidence: f64,
-    numbers: BTreeMap<&'static str, f64>,
+    numbers: Numbers,
     evidence: Vec<String>,
 }
 
@@ -135,7 +141,7 @@ fn by_count(s: &Summaries<'_>, name: &str) -> Option<Held> {
 
 /// By the profile; None where it does not say so.
 fn by_profile(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Held> {
-    let (all, each) = device_bound::interrupts_per_cpu(s, p).filter(|(_, each)| *each >= LIMIT)?;
+    let (all, each) = interrupts::per_cpu(s, p).filter(|(_, each)| *each >= LIMIT)?;
     let profile = cpu::profile(s)?;
     let ours = cpu::interrupt_io_share(profile).filter(|ours| *ours >= IO_SHARE)?;
     let one = p.active_queues() == 1;
@@ -159,9 +165,9 @@ fn by_profile(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Held> {
     evidence.extend(profile.sampler_note.clone());
     let noted = if profile.sampler_note.is_some() { 0.9 } else { 1.0 };
     let numbers = BTreeMap::from([
-        ("interrupt_cpu_percent", percent(all)),
-        ("interrupt_io_percent", percent(ours)),
-        ("interrupt_ns_per_io", interrupt_ns),
+        (numbers::INTERRUPT_CPU_PERCENT, percent(all)),
+        (INTERRUPT_IO_PERCENT, percent(ours)),
+        (INTERRUPT_NS_PER_IO, interrupt_ns),
     ]);
     Some(Held { each, confidence: noted * if one { 0.85 } else { 0.6 }, numbers, evidence })
 }

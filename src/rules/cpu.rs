@@ -1,6 +1,6 @@
 //! Numbers about CPU time that several rules need: is a CPU the limit, and which one?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Summaries;
 use super::facts;
@@ -20,6 +20,9 @@ pub const MACHINE_SATURATED: f64 = 0.95;
 
 /// Share of the busy time that must be the I/O's own before a busy machine is blamed on it.
 pub const IO_SHARE: f64 = 0.70;
+
+/// Interrupts with more than this share of the busy time make it a matter of completions.
+pub const INTERRUPT_SHARE: f64 = 0.5;
 
 /// Threads below this share of a CPU do not explain why it is busy.
 const BUSY_THREAD: f64 = 0.05;
@@ -52,6 +55,21 @@ const IO_FRAMES: &[&str] = &[
     "loop_",
     "submit_bh",
 ];
+
+/// Kernel functions of reads and writes of files, through the page cache or past it: prefixes.
+const FILE_FRAMES: &[&str] = &[
+    "filemap_",
+    "generic_file_",
+    "page_cache_",
+    "ext4_file_",
+    "xfs_file_",
+    "btrfs_file_",
+    "iomap_",
+    "dax_iomap_",
+];
+
+/// A thread that spends this share of its CPU time on I/O does I/O.
+pub const IO_THREAD: f64 = 0.05;
 
 /// Functions of the I/O schedulers, and of the block layer only where a scheduler is active.
 const ELEVATOR_FRAMES: &[&str] = &[
@@ -278,12 +296,24 @@ pub fn nothing_left(s: &Summaries<'_>) -> Option<f64> {
     profile(s).map(machine_busy).filter(|busy| *busy >= MACHINE_SATURATED)
 }
 
+/// Whether completions, and not submission, use the CPU time.
+pub fn interrupts_dominate(s: &Summaries<'_>) -> bool {
+    profile(s).is_some_and(|profile| {
+        let busy = machine_busy(profile) * f64::from(profile.cpus);
+        busy > 0.0 && interrupt_cpus(profile) > busy * INTERRUPT_SHARE
+    })
+}
+
 fn on_loop(s: &Summaries<'_>) -> bool {
     facts::pictures(s).iter().any(|p| p.ios > 0 && p.is_loop())
 }
 
-/// Share of the busy CPU time that belongs to the I/O: the generator's own time where it is known,
-/// else the stacks in the block layer; kernel threads and interrupts are counted as I/O.
+/// Share of the busy CPU time that belongs to the I/O: the generator's own time where it is known, else all time of the
+/// threads that do I/O; kernel threads and interrupts are counted as I/O. None without a profile.
+pub fn io_share_of_busy(s: &Summaries<'_>) -> Option<f64> {
+    profile(s).map(|profile| io_share(s, profile))
+}
+
 fn io_share(s: &Summaries<'_>, profile: &ProfileSummary) -> f64 {
     let busy = machine_busy(profile) * f64::from(profile.cpus);
     if busy <= 0.0 {
@@ -292,8 +322,24 @@ fn io_share(s: &Summaries<'_>, profile: &ProfileSummary) -> f64 {
     let kernel = cpus(profile, &[CpuClass::Kthread, CpuClass::Irq, CpuClass::Softirq]);
     match workers(s) {
         Some(workers) => ((workers.busy * workers.count as f64 + workers.rings + kernel) / busy).min(1.0),
-        None => folded_share(profile, |stack| kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES))),
+        None => {
+            let threads = io_threads(profile);
+            folded_share(profile, |stack| stack.split(';').next().is_some_and(|name| threads.contains(name)))
+        }
     }
+}
+
+/// Names of the threads that spend at least [`IO_THREAD`] of their CPU time on I/O: their computing belongs to it.
+fn io_threads(profile: &ProfileSummary) -> BTreeSet<&str> {
+    let mut samples: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (stack, n) in &profile.folded {
+        let of_thread = samples.entry(stack.split(';').next().unwrap_or("")).or_default();
+        let is_io = kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES) || begins(frame, FILE_FRAMES));
+        of_thread.0 += n;
+        of_thread.1 += if is_io { *n } else { 0 };
+    }
+    let does_io = |(all, io): &(u64, u64)| *io as f64 >= *all as f64 * IO_THREAD;
+    samples.into_iter().filter(|(_, of)| does_io(of)).map(|(name, _)| name).collect()
 }
 
 /// Share of a thread name's samples that are in the block layer.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::facts::{self, Picture, percent};
+use super::numbers;
 use super::{Rule, Summaries};
-use crate::findings::{Finding, Severity, Worth};
+use crate::findings::{Finding, Number, Numbers, Severity, Worth};
 use crate::load::{LoadSummary, Sampled};
 use crate::units::{bytes, counted, in_percent};
 
@@ -29,6 +30,18 @@ pub const WHOLE_SHARE: f64 = 0.9;
 
 /// What is left of the confidence of findings that rest on how fast the device answers.
 pub const CONFIDENCE_LEFT: f64 = 0.7;
+
+const DEVICE_IOS_PER_OPERATION_RATIO: Number =
+    Number::new("device_ios_per_operation_ratio", "I/Os of the device per operation");
+const DEVICE_READ_BYTES: Number = Number::new("device_read_bytes", "bytes read from the device");
+const DEVICE_READ_PERCENT: Number =
+    Number::new("device_read_percent", "share of the returned bytes that the device read");
+const NAMESPACE_CAPACITY_BYTES: Number = Number::new("namespace_capacity_bytes", "capacity of the namespace");
+const NAMESPACE_USED_BYTES: Number = Number::new("namespace_used_bytes", "in use of the namespace");
+const OPERATION_BYTES: Number = Number::new("operation_bytes", "bytes that the operations returned");
+const SAMPLED_BLOCKS: Number = Number::new("sampled_blocks", "sampled blocks");
+const ZERO_BLOCKS: Number = Number::new("zero_blocks", "blocks of nothing but zeros");
+const ZERO_PERCENT: Number = Number::new("zero_percent", "share of blocks of nothing but zeros");
 
 pub const RULE: Rule = Rule { id: "deallocated-read", page: PAGE, find };
 
@@ -137,14 +150,14 @@ impl Reads<'_> {
         ]
     }
 
-    fn numbers(&self) -> BTreeMap<&'static str, f64> {
+    fn numbers(&self) -> Numbers {
         BTreeMap::from([
-            ("operations", self.operations as f64),
-            ("operation_bytes", self.wanted as f64),
-            ("device_ios", self.ios as f64),
-            ("device_read_bytes", self.read as f64),
-            ("device_read_percent", percent(self.share())),
-            ("device_ios_per_operation_ratio", self.ios as f64 / self.operations as f64),
+            (numbers::OPERATIONS, self.operations as f64),
+            (OPERATION_BYTES, self.wanted as f64),
+            (numbers::DEVICE_IOS, self.ios as f64),
+            (DEVICE_READ_BYTES, self.read as f64),
+            (DEVICE_READ_PERCENT, percent(self.share())),
+            (DEVICE_IOS_PER_OPERATION_RATIO, self.ios as f64 / self.operations as f64),
         ])
     }
 }
@@ -238,9 +251,9 @@ fn empty(s: &Summaries<'_>, reads: &Reads<'_>) -> Option<Finding> {
     ));
     let mut numbers = reads.numbers();
     numbers.extend([
-        ("sampled_blocks", found.read as f64),
-        ("zero_blocks", found.zeros as f64),
-        ("zero_percent", percent(share)),
+        (SAMPLED_BLOCKS, found.read as f64),
+        (ZERO_BLOCKS, found.zeros as f64),
+        (ZERO_PERCENT, percent(share)),
     ]);
     // Drives that keep no count of it say that all is in use.
     let told = load.drive.usage.filter(|usage| usage.used < usage.capacity);
@@ -248,8 +261,8 @@ fn empty(s: &Summaries<'_>, reads: &Reads<'_>) -> Option<Finding> {
     if let Some(usage) = told {
         let unused = 1.0 - usage.used as f64 / usage.capacity as f64;
         is_told = load.size as f64 >= WHOLE_SHARE * usage.size as f64 && unused >= found.least_share();
-        numbers.insert("namespace_used_bytes", usage.used as f64);
-        numbers.insert("namespace_capacity_bytes", usage.capacity as f64);
+        numbers.insert(NAMESPACE_USED_BYTES, usage.used as f64);
+        numbers.insert(NAMESPACE_CAPACITY_BYTES, usage.capacity as f64);
         evidence.push(format!(
             "{} of {} of the namespace are in use, as the drive tells",
             bytes(usage.used as f64),
@@ -288,7 +301,7 @@ fn empty(s: &Summaries<'_>, reads: &Reads<'_>) -> Option<Finding> {
 pub fn doubt(found: &[Finding]) -> Option<String> {
     let empty =
         found.iter().find(|finding| finding.id == RULE.id && finding.severity >= Severity::Warning)?;
-    let share = empty.numbers.get("zero_percent")?;
+    let share = empty.numbers.get(&ZERO_PERCENT)?;
     Some(format!(
         "{} of the sampled blocks were zeros (deallocated-read): this is said of such reads, and those of content may \
          be slower",

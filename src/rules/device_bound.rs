@@ -6,19 +6,17 @@ use super::command;
 use super::cpu;
 use super::facts::{self, Picture, percent};
 use super::interrupts::{self, LIMIT, PILED_UP, Punctuality};
-use super::queue_depth_too_low::{self, CROWDED};
-use super::{Rule, Summaries, link_bound, regime};
+use super::links;
+use super::numbers;
+use super::{Rule, Summaries, regime};
 use crate::analyze::stage::Stage;
 use crate::experiment::Regime;
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::units::{bytes, count, in_percent, time};
 
 /// Share of an I/O's time in the device. If all the rest vanished, the rate at the same depth would
 /// grow by at most 1 / 0.75 = 1.33.
 pub const DEVICE_SHARE: f64 = 0.75;
-
-/// A device with this share of its tags in use is full: what waits in the queue waits for it.
-pub const FULL: f64 = 0.80;
 
 /// At least this share of the offered depth must be in the device, or something before it holds the
 /// I/Os back.
@@ -26,6 +24,10 @@ pub const DEPTH_SHARE: f64 = 0.5;
 
 /// What is left of the confidence where twice the depth gave a little.
 const NEAR: f64 = 0.7;
+
+const DEVICE_MEAN_NS: Number = Number::new("device_mean_ns", "mean of the device stage");
+const DEVICE_OF_OPERATION_PERCENT: Number =
+    Number::new("device_of_operation_percent", "device stage's share of the operation");
 
 pub const RULE: Rule = Rule { id: "device-bound", page: PAGE, find };
 
@@ -107,58 +109,14 @@ fn explains(lower: &Picture<'_>, upper: &Picture<'_>) -> bool {
     lower.in_device().unwrap_or(0.0) * 2.0 >= upper.in_device().unwrap_or(0.0)
 }
 
-/// Whether its tags are (nearly) all in use.
-pub fn full(p: &Picture<'_>) -> bool {
-    match (p.in_device(), p.tags()) {
-        (Some(held), Some(tags)) => held >= f64::from(tags) * FULL,
-        _ => false,
-    }
-}
-
-/// The device stage's share of the operation as the generator saw it; None where an operation is not
-/// one I/O of this device.
-pub fn operation_share(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
-    // The paths of a multipath drive, and what lies below a volume, carry the operations of what is driven.
-    let (load, name) = (s.load?, &p.device.name);
-    let target = load.device.as_ref()?;
-    if target != name && !facts::below(s, target).contains(name) {
-        return None;
-    }
-    let parts = p.ios as f64 / load.operations().max(1) as f64;
-    let device = p.stages.get(&Stage::Device)?.mean()?;
-    let whole = load.latency().mean().filter(|mean| *mean > 0.0)?;
-    (0.9..1.1).contains(&parts).then(|| (device / whole).min(1.0))
-}
-
-/// Why the host may be the one who is late with the completions of a device, rather than the device: by the
-/// interrupts where they were counted, else by the profile.
-pub fn late(s: &Summaries<'_>, p: &Picture<'_>) -> Option<String> {
-    match interrupts::punctuality(s, &p.device.name) {
-        Some(Punctuality::Late(why)) => Some(why),
-        Some(Punctuality::OnTime { .. }) => None,
-        None => interrupts_per_cpu(s, p)
-            .filter(|(_, each)| *each >= LIMIT)
-            .map(|(_, each)| format!("interrupts take {} of the completing CPUs", in_percent(each))),
-    }
-}
-
-/// Interrupt time on each completing CPU by the profile: an upper bound where the sum is small, else the mean over
-/// the queues that carried I/O.
-pub fn interrupts_per_cpu(s: &Summaries<'_>, p: &Picture<'_>) -> Option<(f64, f64)> {
-    let profile = cpu::profile(s)?;
-    let all = cpu::interrupt_cpus(profile);
-    let completing = p.active_queues().min(profile.cpus as usize).max(1);
-    Some((all, all / completing as f64))
-}
-
 fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let share = p.share(Stage::Device)?;
     let in_device = p.in_device()?;
-    let full = full(p);
-    let least = operation_share(s, p).map_or(share, |own| own.min(share));
-    let depth = queue_depth_too_low::depth(s, p);
-    let deep = depth.map_or(in_device > queue_depth_too_low::SHALLOW, |depth| {
-        depth > queue_depth_too_low::SHALLOW && in_device >= depth * DEPTH_SHARE
+    let full = facts::full(p);
+    let least = facts::operation_share(s, p).map_or(share, |own| own.min(share));
+    let depth = facts::depth(s, p);
+    let deep = depth.map_or(in_device > facts::SHALLOW, |depth| {
+        depth > facts::SHALLOW && in_device >= depth * DEPTH_SHARE
     });
     let is_limit = match regime::regime(s) {
         Some(Regime::Saturated | Regime::NearTheKnee) => true,
@@ -167,9 +125,8 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     };
     if !p.sound(s)
         || !is_limit
-        || queue_depth_too_low::judge(s, p).is_some()
-        || link_bound::limits(s, &p.device.name)
-        || late(s, p).is_some()
+        || links::limits(s, &p.device.name)
+        || interrupts::late(s, p).is_some()
         || p.is_loop() && cpu::nothing_left(s).is_some()
     {
         return None;
@@ -187,34 +144,34 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
         bytes(p.bytes as f64 * 1e9 / p.duration_ns.max(1) as f64)
     )];
     let mut numbers = BTreeMap::from([
-        ("device_share_percent", percent(share)),
-        ("in_device_ios", in_device),
-        ("ios_per_second", p.rate()),
+        (numbers::DEVICE_SHARE_PERCENT, percent(share)),
+        (numbers::IN_DEVICE_IOS, in_device),
+        (numbers::IOS_PER_SECOND, p.rate()),
     ]);
     if p.stages.contains_key(&Stage::Queue) {
-        numbers.insert("queue_share_percent", percent(queue));
+        numbers.insert(numbers::QUEUE_SHARE_PERCENT, percent(queue));
     }
     if let Some(hist) = p.stages.get(&Stage::Device) {
         let p99 = hist.quantile(0.99);
-        numbers.insert("device_mean_ns", hist.mean().unwrap_or(0.0));
-        numbers.extend(p99.map(|ns| ("device_p99_ns", ns as f64)));
+        numbers.insert(DEVICE_MEAN_NS, hist.mean().unwrap_or(0.0));
+        numbers.extend(p99.map(|ns| (numbers::DEVICE_P99_NS, ns as f64)));
         evidence.push(format!(
             "device stage: mean {}, 99th percentile {}",
             time(hist.mean().unwrap_or(0.0) as u64),
             p99.map_or("-".to_string(), time)
         ));
     }
-    if let Some(own) = operation_share(s, p) {
-        numbers.insert("device_of_operation_percent", percent(own));
+    if let Some(own) = facts::operation_share(s, p) {
+        numbers.insert(DEVICE_OF_OPERATION_PERCENT, percent(own));
         evidence
             .push(format!("the device stage is {} of the latency that the generator saw", in_percent(own)));
     }
     if let Some(tags) = p.tags() {
-        numbers.insert("tags", f64::from(tags));
+        numbers.insert(numbers::TAGS, f64::from(tags));
     }
     if let Some(crowding) = p.crowding() {
-        numbers.insert("device_p50_to_min_ratio", crowding);
-        if crowding < CROWDED && !full && s.experiment.is_none() {
+        numbers.insert(numbers::DEVICE_P50_TO_MIN_RATIO, crowding);
+        if crowding < facts::CROWDED && !full && s.experiment.is_none() {
             confidence *= 0.7;
             evidence.push(format!(
                 "the median is only {crowding:.1} times the fastest I/O: more depth may still help"
@@ -222,7 +179,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
         }
     }
     if let Some(workers) = cpu::workers(s) {
-        numbers.insert("worker_cpu_percent", percent(workers.busy));
+        numbers.insert(numbers::WORKER_CPU_PERCENT, percent(workers.busy));
         evidence.push(format!("the workers use {} of their CPUs", in_percent(workers.busy)));
     }
     confidence *= host_on_time(s, p, &mut numbers, &mut evidence);
@@ -231,7 +188,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
         confidence *= NEAR;
         format!("{name} is near its limit: {line}.")
     } else if let Some((_, line)) = &tried {
-        format!("{name} is the limit: {line}, and nothing above it is full.")
+        format!("{name} is the bottleneck: {line}, and nothing above it is full.")
     } else if full && queue > share {
         format!(
             "{name} is the limit: it is full, with {in_device:.0} of {} tags in use, and I/Os wait {} of their time in \
@@ -253,12 +210,14 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
         sentence,
         numbers,
         evidence,
-        advice: "Compare with what the device promises for this block size and depth. Below that, look at its link, its \
-                 temperature and, in a virtual machine, at the host. At that, only another device or less I/O helps: the \
-                 rate must not rise with the depth."
+        advice: "Compare with the data sheet for this block size and depth. Below it, check the link, the temperature and, \
+                 in a virtual machine, the host. At it, only a faster device or less I/O helps."
             .to_string(),
         check: match s.load {
-            Some(load) => command::load(load, load.job.iodepth.saturating_mul(2), load.job.numjobs),
+            Some(load) if tried.is_none() => {
+                command::load(load, load.job.iodepth.saturating_mul(2), load.job.numjobs)
+            }
+            Some(load) => command::load(load, load.job.iodepth, load.job.numjobs),
             None => command::latency_by_second(name),
         },
         worth: None,
@@ -271,7 +230,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
 fn host_on_time(
     s: &Summaries<'_>,
     p: &Picture<'_>,
-    numbers: &mut BTreeMap<&'static str, f64>,
+    numbers: &mut Numbers,
     evidence: &mut Vec<String>,
 ) -> f64 {
     let name = &p.device.name;
@@ -282,18 +241,18 @@ fn host_on_time(
             evidence.push("how many completions an interrupt brings is not known".to_string());
         }
         Some(median) => {
-            numbers.insert("completions_per_interrupt_p50_ratio", median as f64);
-            evidence.push(format!("an interrupt brings {median} completions in the middle"));
+            numbers.insert(numbers::COMPLETIONS_PER_INTERRUPT_P50_RATIO, median as f64);
+            evidence.push(format!("median completions per interrupt: {median}"));
             if median >= PILED_UP && interrupts::collected(s, name) {
                 factor *= 0.85;
                 evidence
-                    .push("the hypervisor collects them, so that they say nothing of this CPU".to_string());
+                    .push("the hypervisor batches them, so they are not a sign of a slow CPU".to_string());
             }
         }
     }
-    match (interrupts::punctuality(s, name), interrupts_per_cpu(s, p)) {
+    match (interrupts::punctuality(s, name), interrupts::per_cpu(s, p)) {
         (Some(Punctuality::OnTime { completer, sure }), by_profile) => {
-            numbers.insert("interrupt_per_cpu_percent", percent(completer.busy()));
+            numbers.insert(numbers::INTERRUPT_PER_CPU_PERCENT, percent(completer.busy()));
             evidence.push(format!("{}, the most of its completing CPUs", completer.line()));
             if !sure {
                 factor *= 0.6;
@@ -314,7 +273,7 @@ fn host_on_time(
             evidence.push("no profile: interrupt time is not measured".to_string());
         }
         (_, Some((all, each))) => {
-            numbers.insert("interrupt_cpu_percent", percent(all));
+            numbers.insert(numbers::INTERRUPT_CPU_PERCENT, percent(all));
             if all < LIMIT {
                 evidence.push(format!(
                     "interrupts take {} of one CPU in all, so no CPU is late with completions",
@@ -424,7 +383,7 @@ mod tests {
         case.interrupt(41, &[(1, 15_000)], 47_000, 1);
         case.profile = Some(profile(&[(CpuClass::Softirq, 10)]));
         assert!(find(&case.summaries()).is_empty(), "70.5 % of CPU 1, which the profile does not see");
-        assert!(late(&case.summaries(), &facts::pictures(&case.summaries())[0]).is_some());
+        assert!(interrupts::late(&case.summaries(), &facts::pictures(&case.summaries())[0]).is_some());
     }
 
     #[test]
@@ -435,7 +394,7 @@ mod tests {
         case.interrupts = None;
         case.interrupt(41, &[(1, 1_875)], 10_000, 8);
         let by_hypervisor = find(&case.summaries());
-        assert!(by_hypervisor[0].evidence.iter().any(|line| line.contains("the hypervisor collects them")));
+        assert!(by_hypervisor[0].evidence.iter().any(|line| line.contains("the hypervisor batches them")));
         case.disk().driver = Some("nvme".into());
         assert!(find(&case.summaries()).is_empty());
     }
@@ -483,7 +442,7 @@ mod tests {
         });
         case.read().request_stages.remove(&Stage::Queue);
         let s = case.summaries();
-        let share = operation_share(&s, &facts::pictures(&s)[0]).unwrap();
+        let share = facts::operation_share(&s, &facts::pictures(&s)[0]).unwrap();
         assert!((share - 0.95).abs() < 0.001, "{share}");
         let found = find(&s);
         assert_eq!(found[0].subject, "vda");

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::facts;
+use super::numbers;
 use super::{Rule, Summaries};
 use crate::analyze::op::Op;
 use crate::analyze::stage::Stage;
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Number, Severity};
 use crate::hist::Histogram;
 use crate::units::{bytes, count, time};
 
@@ -33,6 +34,14 @@ pub const SIZES: f64 = 1.25;
 
 /// A 99th percentile has ten I/Os or more behind it.
 const TAIL_IOS: u64 = 1_000;
+
+const DEVICE_P50_NS: Number = Number::new("device_p50_ns", "median of the device stage");
+const OTHERS_IOS: Number = Number::new("others_ios", "median I/Os of the others");
+const OTHERS_P50_NS: Number = Number::new("others_p50_ns", "median of the device stage of the others");
+const OTHERS_P99_NS: Number =
+    Number::new("others_p99_ns", "99th percentile of the device stage of the others");
+const P50_RATIO: Number = Number::new("p50_ratio", "median to that of the others");
+const P99_RATIO: Number = Number::new("p99_ratio", "99th percentile to that of the others");
 
 pub const RULE: Rule = Rule { id: "device-outlier", page: PAGE, find };
 
@@ -148,10 +157,10 @@ fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {
     let (own, usual_ns) = if is_slower { p50? } else { p99? };
     let which = if is_slower { "median" } else { "99th percentile" };
     let mut numbers = BTreeMap::from([
-        ("devices", others.len() as f64 + 1.0),
-        ("ios", one.ios as f64),
-        ("others_ios", usual),
-        ("io_mean_bytes", one.mean_bytes),
+        (numbers::DEVICES, others.len() as f64 + 1.0),
+        (numbers::IOS, one.ios as f64),
+        (OTHERS_IOS, usual),
+        (numbers::IO_MEAN_BYTES, one.mean_bytes),
     ]);
     let line = |(own, usual): (f64, f64), which: &str| {
         format!(
@@ -163,15 +172,15 @@ fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {
     };
     let mut evidence = Vec::new();
     if let Some((own, usual)) = p50 {
-        numbers.insert("device_p50_ns", own);
-        numbers.insert("others_p50_ns", usual);
-        numbers.insert("p50_ratio", own / usual);
+        numbers.insert(DEVICE_P50_NS, own);
+        numbers.insert(OTHERS_P50_NS, usual);
+        numbers.insert(P50_RATIO, own / usual);
         evidence.push(line((own, usual), "median"));
     }
     if let Some((own, usual)) = p99 {
-        numbers.insert("device_p99_ns", own);
-        numbers.insert("others_p99_ns", usual);
-        numbers.insert("p99_ratio", own / usual);
+        numbers.insert(numbers::DEVICE_P99_NS, own);
+        numbers.insert(OTHERS_P99_NS, usual);
+        numbers.insert(P99_RATIO, own / usual);
         evidence.push(line((own, usual), "99th percentile"));
     }
     let names: Vec<&str> = others.iter().map(|other| other.name).collect();

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::facts::percent;
 use super::observed::{Reclaim, Reclaimer, Reclaims};
 use super::pagecache::{self, DIRECT, SAMPLES};
-use super::{Rule, Summaries, pagecache_storm};
-use crate::findings::{Finding, Severity, Worth};
+use super::{Rule, Summaries};
+use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{count, figure, in_percent, time};
 
 /// Threads in direct reclaim at a time, on average.
@@ -18,6 +18,13 @@ pub const LEAST: u64 = 100;
 
 /// One doubling is the most that is promised from one run.
 const MAX_WORTH: f64 = 2.0;
+
+const DIRECT_RECLAIMS: Number = Number::new("direct_reclaims", "reclaims by tasks that found no free memory");
+const MEMCG_RECLAIMS: Number =
+    Number::new("memcg_reclaims", "reclaims by tasks whose memory cgroup was at its limit");
+const RECLAIM_SHARE_PERCENT: Number =
+    Number::new("reclaim_share_percent", "share of the threads at work that reclaim");
+const THREADS_IN_RECLAIM: Number = Number::new("threads_in_reclaim", "threads in reclaim at a time");
 
 pub const RULE: Rule = Rule { id: "direct-reclaim", page: PAGE, find };
 
@@ -81,9 +88,7 @@ fn counted(s: &Summaries<'_>) -> Option<Finding> {
     evidence.extend(most(&pagecache.reclaimers));
     let mut finding = finding(s, both, memcg.ns > direct.ns, 0.85, evidence);
     finding.subject = subject(&pagecache.reclaimers).unwrap_or(finding.subject);
-    finding
-        .numbers
-        .extend([("direct_reclaims", direct.count as f64), ("memcg_reclaims", memcg.count as f64)]);
+    finding.numbers.extend([(DIRECT_RECLAIMS, direct.count as f64), (MEMCG_RECLAIMS, memcg.count as f64)]);
     Some(finding)
 }
 
@@ -134,13 +139,9 @@ fn finding(
     confidence: f64,
     mut evidence: Vec<String>,
 ) -> Finding {
-    let storm = pagecache_storm::stands(s);
     let others = s.load.is_some_and(|load| load.job.direct);
     if others {
         evidence.push("the load reads past the page cache: it is others who reclaim".to_string());
-    }
-    if storm {
-        evidence.push("it is a part of pagecache-storm".to_string());
     }
     // All who are at work at a time: what reclaim takes is a part of their time.
     let active = s.threads.map(|of| {
@@ -148,8 +149,8 @@ fn finding(
         rows.map(|row| row.average_threads).sum::<f64>()
     });
     let share = active.filter(|active| *active > threads).map(|active| threads / active);
-    let mut numbers = BTreeMap::from([("threads_in_reclaim", threads)]);
-    numbers.extend(share.map(|share| ("reclaim_share_percent", percent(share))));
+    let mut numbers = BTreeMap::from([(THREADS_IN_RECLAIM, threads)]);
+    numbers.extend(share.map(|share| (RECLAIM_SHARE_PERCENT, percent(share))));
     evidence.extend(share.map(|share| format!("that is {} of the threads at work", in_percent(share))));
     let (who, remedy) = match cgroup {
         true => (
@@ -164,7 +165,7 @@ fn finding(
     Finding {
         id: RULE.id,
         subject: if cgroup { "memory cgroup" } else { "memory" }.to_string(),
-        severity: if threads >= MANY && !storm && !others { Severity::Warning } else { Severity::Note },
+        severity: if threads >= MANY && !others { Severity::Warning } else { Severity::Note },
         confidence,
         sentence: format!("Tasks {who} reclaim it themselves: {} threads at a time do.", figure(threads)),
         numbers,

@@ -31,6 +31,18 @@ pub const NOTED_CONFIDENCE: f64 = 0.8;
 /// device's I/Os.
 const MIN_COVERED: f64 = 0.99;
 
+/// A device with this share of its tags in use is full: what waits in the queue waits for it.
+pub const FULL: f64 = 0.80;
+
+/// Up to here no device with internal parallelism is busy, whatever its latency looks like.
+pub const SHALLOW: f64 = 4.0;
+
+/// Median over minimum of the device stage below which I/Os hardly wait for each other.
+pub const CROWDED: f64 = 2.0;
+
+/// A device that an I/O is in for less than this share of the time is idle for most of it.
+pub const BUSY: f64 = 0.5;
+
 /// One device as the rules see it. With a load of our own only its reads count, because only
 /// reads are ours; without one, everything does.
 #[derive(Debug)]
@@ -113,6 +125,22 @@ impl Picture<'_> {
         let total: u64 = all().map(|operations| operations.total.sum()).sum();
         let found: Vec<u64> = all().filter_map(|of| of.stages.get(&stage).map(Histogram::sum)).collect();
         (!found.is_empty() && total > 0).then(|| found.iter().sum::<u64>() as f64 / total as f64)
+    }
+
+    /// The stages that are known with their shares of the operations' time, or of the I/Os' where operations are not
+    /// followed, the largest first; and whether they are of operations.
+    pub fn largest_stages(&self) -> (Vec<(Stage, f64)>, bool) {
+        let sorted = |share: &dyn Fn(Stage) -> Option<f64>| {
+            let shares = Stage::ALL.into_iter().filter_map(|stage| Some((stage, share(stage)?)));
+            let mut shares: Vec<(Stage, f64)> = shares.collect();
+            shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+            shares
+        };
+        let of_operations = sorted(&|stage| self.operation_share(stage));
+        match of_operations.is_empty() {
+            true => (sorted(&|stage| self.share(stage)), false),
+            false => (of_operations, true),
+        }
     }
 
     /// Hardware queues that carried I/O: as many CPUs, at most, take the completions.
@@ -252,19 +280,24 @@ pub fn homeless(s: &Summaries<'_>) -> u64 {
     s.envelope.lost.ios.saturating_sub(s.latency.devices.iter().map(|d| d.lost_ios).sum())
 }
 
-/// A line of evidence where I/Os of this device are lost, but not so many that nothing holds.
-pub fn noted_loss(s: &Summaries<'_>, name: &str) -> Option<String> {
-    let device = s.latency.device(name)?;
+/// Lines of evidence that make what is said of this device less sure, and do not forbid it: I/Os are lost, but not
+/// so many that nothing holds; it vanished.
+pub fn noted(s: &Summaries<'_>, name: &str) -> Vec<String> {
+    let Some(device) = s.latency.device(name) else { return Vec::new() };
     let lost = device.lost_ios + homeless(s);
     let share = loss(device.ios, lost);
-    (share > NOTED_LOSS).then(|| {
+    let lost = (share > NOTED_LOSS).then(|| {
         format!(
             "up to {} of {} I/Os of {name} are lost ({:.2} %): the figures are of the others",
             count(lost),
             count(device.ios + lost),
             share * 100.0
         )
-    })
+    });
+    let gone = device
+        .vanished
+        .then(|| format!("{name} was gone before the end: the figures are of the time before"));
+    lost.into_iter().chain(gone).collect()
 }
 
 fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
@@ -275,9 +308,6 @@ fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
             n => format!("{} stages of {name} end before they begin", count(n)),
         };
         return Some(format!("{what}, so its times cannot be trusted"));
-    }
-    if device.vanished {
-        return Some(format!("{name} was gone before the end"));
     }
     let lost = device.lost_ios + homeless(s);
     let share = loss(device.ios, lost);
@@ -309,6 +339,37 @@ fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
 /// Whether the trace covers the whole load, so that the two may be compared.
 pub fn covered(s: &Summaries<'_>) -> bool {
     s.load.is_some_and(|load| s.latency.duration_ns as f64 >= load.duration_ns as f64 * MIN_COVERED)
+}
+
+/// Whether its tags are (nearly) all in use.
+pub fn full(p: &Picture<'_>) -> bool {
+    match (p.in_device(), p.tags()) {
+        (Some(held), Some(tags)) => held >= f64::from(tags) * FULL,
+        _ => false,
+    }
+}
+
+/// How many I/Os the load may have in flight on this device.
+pub fn depth(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
+    let load = s.load?;
+    let operations = load.operations().max(1);
+    let parts = (p.ios as f64 / operations as f64).max(1.0);
+    Some(f64::from(load.job.iodepth) * f64::from(load.job.numjobs) * parts)
+}
+
+/// The device stage's share of the operation as the generator saw it; None where an operation is not
+/// one I/O of this device.
+pub fn operation_share(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
+    // The paths of a multipath drive, and what lies below a volume, carry the operations of what is driven.
+    let (load, name) = (s.load?, &p.device.name);
+    let target = load.device.as_ref()?;
+    if target != name && !below(s, target).contains(name) {
+        return None;
+    }
+    let parts = p.ios as f64 / load.operations().max(1) as f64;
+    let device = p.stages.get(&Stage::Device)?.mean()?;
+    let whole = load.latency().mean().filter(|mean| *mean > 0.0)?;
+    (0.9..1.1).contains(&parts).then(|| (device / whole).min(1.0))
 }
 
 /// A share as percent.

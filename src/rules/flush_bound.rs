@@ -7,9 +7,9 @@ use super::facts::{self, Picture, percent};
 use super::{Rule, Summaries};
 use crate::analyze::op::Op;
 use crate::analyze::stage::Stage;
-use crate::findings::{Finding, Severity, Worth};
+use crate::findings::{Finding, Number, Severity, Worth};
 use crate::hist::Histogram;
-use crate::units::{count, in_percent, time};
+use crate::units::{count, figure, in_percent, time};
 
 /// Of the time, in which a flush or a forced write is out.
 pub const BUSY: f64 = 0.5;
@@ -17,8 +17,24 @@ pub const BUSY: f64 = 0.5;
 /// Of the time of all I/Os that write.
 pub const OF_WRITES: f64 = 0.25;
 
+/// Flushes for each write from which on writes wait for them one by one: one for four.
+pub const PER_WRITE: f64 = 0.25;
+
+/// Writes and flushes in flight on average, up to which they come one after the other.
+pub const SERIAL: f64 = 1.5;
+
+/// Share of the interval that serial writes and flushes must take, or there is little I/O.
+pub const SERIAL_BUSY: f64 = 0.25;
+
 /// One doubling is the most that is promised from one run.
 const MAX_WORTH: f64 = 2.0;
+
+const FLUSH_BUSY_PERCENT: Number = Number::new("flush_busy_percent", "time in which a flush is out");
+const FLUSH_MEAN_NS: Number = Number::new("flush_mean_ns", "mean of a flush or forced write");
+const FLUSH_SHARE_PERCENT: Number =
+    Number::new("flush_share_percent", "flushes' share of the time of all I/Os that write");
+const FLUSHES: Number = Number::new("flushes", "flush commands");
+const FORCED_WRITES: Number = Number::new("forced_writes", "forced writes (FUA)");
 
 pub const RULE: Rule = Rule { id: "flush-bound", page: PAGE, find };
 
@@ -32,7 +48,8 @@ time.
 How it is computed
   flush_busy_percent = time of flush commands and forced writes (queue, device and complete) / window; found
   from 50 % on, where they are at least 25 % of the time of all I/Os that write, with at least 100 of
-  them.
+  them. Also found where writes become durable one by one: at least 0.25 flushes (or forced writes) for
+  each write, at most 1.5 writes and flushes in flight on average, for at least 25 % of the window.
 
 From which numbers
   latency.devices[].ops.flush, .fua, .write: .ios, .request_stages.
@@ -60,14 +77,19 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         let stages = latency.into_iter().flat_map(|latency| latency.request_stages.values());
         (latency.map_or(0, |latency| latency.ios), stages.map(Histogram::sum).sum::<u64>())
     };
-    let ((flushes, flush_ns), (forced, forced_ns), (_, write_ns)) =
+    let ((flushes, flush_ns), (forced, forced_ns), (writes, write_ns)) =
         (of(Op::Flush), of(Op::Fua), of(Op::Write));
     let (ios, ns) = (flushes + forced, flush_ns + forced_ns);
     // The window's own length: flushes are nobody's load of ours.
     let window = s.latency.duration_ns;
     let busy = ns as f64 / window.max(1) as f64;
     let share = ns as f64 / (ns + write_ns).max(1) as f64;
-    if ios < facts::MIN_IOS || busy < BUSY || share < OF_WRITES || p.doubt(s).is_some() {
+    let in_flight = (ns + write_ns) as f64 / window.max(1) as f64;
+    // A forced write is a write as well.
+    let per_write = ios as f64 / (writes + forced).max(1) as f64;
+    let serial = per_write >= PER_WRITE && (SERIAL_BUSY..=SERIAL).contains(&in_flight);
+    let fills_the_device = busy >= BUSY && share >= OF_WRITES;
+    if ios < facts::MIN_IOS || !(fills_the_device || serial) || p.doubt(s).is_some() {
         return None;
     }
     let name = &p.device.name;
@@ -88,18 +110,26 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         id: RULE.id,
         subject: name.clone(),
         severity: Severity::Warning,
-        confidence: if flush_ns >= forced_ns { 0.8 } else { 0.65 },
-        sentence: format!(
-            "Writers of {name} wait for flushes: one is out for {} of the time, {} each.",
-            in_percent(busy.min(1.0)),
-            time(ns / ios)
-        ),
+        confidence: if fills_the_device && flush_ns >= forced_ns { 0.8 } else { 0.65 },
+        sentence: match fills_the_device {
+            true => format!(
+                "Writers of {name} wait for flushes: one is out for {} of the time, {} each.",
+                in_percent(busy.min(1.0)),
+                time(ns / ios)
+            ),
+            false => format!(
+                "Writers of {name} make each write durable before the next: one flush for {} writes, and only {} of \
+                 both are in flight.",
+                figure(1.0 / per_write),
+                figure(in_flight)
+            ),
+        },
         numbers: BTreeMap::from([
-            ("flush_busy_percent", percent(busy.min(1.0))),
-            ("flushes", flushes as f64),
-            ("forced_writes", forced as f64),
-            ("flush_mean_ns", ns as f64 / ios as f64),
-            ("flush_share_percent", percent(share)),
+            (FLUSH_BUSY_PERCENT, percent(busy.min(1.0))),
+            (FLUSHES, flushes as f64),
+            (FORCED_WRITES, forced as f64),
+            (FLUSH_MEAN_NS, ns as f64 / ios as f64),
+            (FLUSH_SHARE_PERCENT, percent(share)),
         ]),
         evidence,
         advice:
@@ -143,8 +173,26 @@ mod tests {
         let found = find(&case(500, 1_000_000, 50_000).summaries());
         assert_eq!(found[0].numbers["flush_busy_percent"], 50.0);
         assert_eq!((found[0].worth.as_ref().unwrap().high, found[0].subject.as_str()), (2.0, "vda"));
-        assert!(find(&case(500, 999_000, 50_000).summaries()).is_empty());
+        // Fewer than one flush for four writes.
+        let mut many = case(500, 999_000, 50_000);
+        with(&mut many, Op::Write, 2_001, 10_000);
+        assert!(find(&many.summaries()).is_empty());
         assert!(find(&case(99, 9_000_000, 50_000).summaries()).is_empty(), "too few");
+    }
+
+    /// An fsync per write: the journal's thread takes the most of the time, and nothing of it is in the device.
+    #[test]
+    fn writes_that_become_durable_one_by_one_are_found() {
+        let mut each = case(4_000, 34_000, 47_000);
+        let found = find(&each.summaries());
+        assert!(found[0].sentence.contains("one flush for 1.00 writes"), "{}", found[0].sentence);
+        assert_eq!(found[0].confidence, 0.65);
+        with(&mut each, Op::Write, 16_000, 47_000);
+        assert_eq!(find(&each.summaries()).len(), 1, "one for four");
+        with(&mut each, Op::Write, 16_001, 47_000);
+        assert!(find(&each.summaries()).is_empty());
+        assert!(find(&case(3_000, 34_000, 47_000).summaries()).is_empty(), "24 % of the time");
+        assert!(find(&case(4_000, 34_000, 342_000).summaries()).is_empty(), "more than 1.5 in flight");
     }
 
     #[test]

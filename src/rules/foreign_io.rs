@@ -3,24 +3,27 @@
 use std::collections::BTreeMap;
 
 use super::facts::{self, percent};
-use super::{Rule, Summaries};
-use crate::analyze::latency::{DeviceLatency, OpLatency};
-use crate::analyze::op::Op;
-use crate::findings::{Finding, Severity};
-use crate::load::{Direction, LoadSummary};
+use super::numbers;
+use super::{Rule, Summaries, neighbours};
+use crate::analyze::latency::DeviceLatency;
+use crate::findings::{Finding, Number, Severity};
 use crate::units::{bytes, count, counted, in_percent};
 
 /// Share of the device's I/Os that are not the load's from which on it is worth a word: one of twenty.
 pub const SOME: f64 = 0.05;
 
-/// From a fifth on the figures are those of a device that is shared.
-pub const MUCH: f64 = 0.20;
+/// From half on the device works for others more than for the load.
+pub const MUCH: f64 = 0.50;
 
 /// Fewer are what a system writes by itself in a few seconds.
 pub const LEAST: u64 = 20;
 
 /// By count, and by bytes.
 const CONFIDENCE: [f64; 2] = [0.9, 0.7];
+
+const FOREIGN_BYTES: Number = Number::new("foreign_bytes", "bytes of other processes");
+const FOREIGN_IOS: Number = Number::new("foreign_ios", "I/Os of other processes");
+const FOREIGN_PERCENT: Number = Number::new("foreign_percent", "share of other processes");
 
 pub const RULE: Rule = Rule { id: "foreign-io", page: PAGE, find };
 
@@ -31,13 +34,14 @@ The load then shares the device's tags, bandwidth and time, and its figures are 
 device alone.
 
 How it is computed
-  Only with biopsy's own load, which only reads, on the device that it drives; and only where the trace covers
-  the whole load. Not the load's are reads beyond its operations (the failed ones among them), and all
-  writes, discards and drivers' own commands. Where I/Os were cut or merged, reads beyond the bytes that the
-  load read are counted in their place, as a share of the bytes.
+  With -p, --comm or --cgroup: the kernel's count of the device's I/Os without those that were measured.
+  Else only with biopsy's own load, which only reads, on the device that it drives; and only where the
+  trace covers the whole load. Not the load's are reads beyond its operations (the failed ones among them),
+  and all writes, discards and drivers' own commands. Where I/Os were cut or merged, reads beyond the bytes
+  that the load read are counted in their place, as a share of the bytes.
   Flushes are left out, and writes with forced unit access that belong to no operation: a journal makes both.
   Found from 5 % of the I/Os (or bytes) and 20 of them (or the bytes of 20 operations) on; a warning from
-  20 %, else a note.
+  50 %, else a note.
 
 From which numbers
   load.operations, bytes and errors; latency.devices[].ops.*.ios, .bytes and .ios_without_operation;
@@ -57,71 +61,56 @@ What to try
   uses; else take the figures as those of a shared device.
 ";
 
-/// Needs a load of our own.
+/// Needs a load of our own, or processes that were chosen.
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    judge(s).into_iter().collect()
+    match s.load {
+        Some(_) => judge(s).into_iter().collect(),
+        None => s.latency.devices.iter().filter_map(outside).collect(),
+    }
 }
 
-/// Bytes that were read beyond the load's, where I/Os were cut or merged and their number says nothing. None: it does.
-fn beyond(load: &LoadSummary, device: &DeviceLatency) -> Option<u64> {
-    let read = device.ops.get(&Op::Read).filter(|_| load.job.direct)?;
-    (device.splits > 0 || device.merges > 0).then(|| read.bytes.saturating_sub(load.bytes()))
-}
-
-/// Bytes of all classes.
-fn moved(device: &DeviceLatency) -> u64 {
-    device.ops.values().map(|of| of.bytes).sum()
-}
-
-/// I/Os that are not the load's, by class; reads only where their number says something.
-fn foreign(load: &LoadSummary, device: &DeviceLatency) -> Vec<(Op, u64)> {
-    let of_class = |(op, of): (&Op, &OpLatency)| {
-        let ios = match op {
-            Op::Read if !load.job.direct => 0,
-            Op::Read if beyond(load, device).is_some() => 0,
-            Op::Read => of.ios.saturating_sub(load.operations() + load.errors()),
-            Op::Flush | Op::EmptyFlush => 0,
-            // Where it is not known, the journal's.
-            Op::Fua => of.unowned.map_or(0, |unowned| of.ios.saturating_sub(unowned)),
-            Op::Write | Op::Discard | Op::WriteZeroes | Op::Passthrough => of.ios,
-        };
-        (*op, ios)
-    };
-    device.ops.iter().map(of_class).filter(|(_, ios)| *ios > 0).collect()
-}
-
-/// The load and its device, where what is not the load's can be told.
-fn told<'a>(s: &Summaries<'a>) -> Option<(&'a LoadSummary, &'a DeviceLatency)> {
-    let load = s.load?;
-    let device = s.latency.device(load.device.as_ref()?)?;
-    // What a ramp moved is not in the load's count.
-    let only_reads = !load.job.rw.has(Direction::Write) && !load.job.rw.has(Direction::Trim) && !load.job.nop;
-    if !only_reads || !load.job.ramp_time.is_zero() || !facts::covered(s) {
+/// By the kernel's count of all I/Os, where only those of chosen processes are measured.
+fn outside(device: &DeviceLatency) -> Option<Finding> {
+    let (ios, all) = neighbours::outside_the_filter(device)?;
+    let share = ios as f64 / all.max(1) as f64;
+    // A device that the chosen processes do not use is not what the run is about.
+    if ios < LEAST || share < SOME || device.ios < facts::MIN_IOS {
         return None;
     }
-    if device.ios < facts::MIN_IOS || facts::picture(s, device).doubt(s).is_some() {
-        return None;
-    }
-    Some((load, device))
-}
-
-/// I/Os of the load's device that are not the load's, at most; None where that cannot be told.
-pub fn ios(s: &Summaries<'_>) -> Option<u64> {
-    let (load, device) = told(s)?;
-    let read = device.ops.get(&Op::Read).map_or(0, |read| read.ios);
-    // Of what size they are is not known: as that of all.
-    let reckoned = |bytes: u64| (read as f64 * bytes as f64 / moved(device).max(1) as f64) as u64;
-    let reads = beyond(load, device).map_or(0, reckoned);
-    Some(reads + foreign(load, device).iter().map(|(_, ios)| ios).sum::<u64>())
+    let name = &device.name;
+    Some(Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: if share >= MUCH { Severity::Warning } else { Severity::Note },
+        confidence: CONFIDENCE[0],
+        sentence: format!(
+            "{} of the I/Os of {name} are of other processes than the chosen ones.",
+            in_percent(share)
+        ),
+        numbers: BTreeMap::from([
+            (FOREIGN_PERCENT, percent(share)),
+            (FOREIGN_IOS, ios as f64),
+            (numbers::DEVICE_IOS, all as f64),
+        ]),
+        evidence: vec![format!(
+            "the kernel counted {} of {name}, and {} are of the chosen processes",
+            counted(all, "I/O"),
+            count(device.ios)
+        )],
+        advice: "Find out which processes they are, and stop them for the time of the measurement."
+            .to_string(),
+        check: format!("biopsy latency -d {name} --by process --for 5s"),
+        worth: None,
+    })
 }
 
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
-    let (load, device) = told(s)?;
-    let by_class = foreign(load, device);
+    let (load, device) = neighbours::told(s)?;
+    let by_class = neighbours::foreign(load, device);
     let ios: u64 = by_class.iter().map(|(_, ios)| ios).sum();
     let of_ios = ios as f64 / device.ios as f64;
-    let beyond = beyond(load, device);
-    let of_bytes = beyond.map_or(0.0, |beyond| beyond as f64 / moved(device).max(1) as f64);
+    let beyond = neighbours::beyond(load, device);
+    let of_bytes = beyond.map_or(0.0, |beyond| beyond as f64 / neighbours::moved(device).max(1) as f64);
     // As many bytes as that many operations of the load have.
     let enough = beyond.is_some_and(|beyond| beyond >= LEAST * load.bytes() / load.operations().max(1));
     let by_bytes = enough && of_bytes >= SOME && of_bytes >= of_ios;
@@ -164,14 +153,14 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
             if by_bytes { "bytes" } else { "I/Os" }
         ),
         numbers: BTreeMap::from([
-            ("foreign_percent", percent(share)),
+            (FOREIGN_PERCENT, percent(share)),
             if by_bytes {
-                ("foreign_bytes", beyond.unwrap_or(0) as f64)
+                (FOREIGN_BYTES, beyond.unwrap_or(0) as f64)
             } else {
-                ("foreign_ios", ios as f64)
+                (FOREIGN_IOS, ios as f64)
             },
-            ("device_ios", device.ios as f64),
-            ("operations", load.operations() as f64),
+            (numbers::DEVICE_IOS, device.ios as f64),
+            (numbers::OPERATIONS, load.operations() as f64),
         ]),
         evidence,
         advice: "Find out who it is, and stop them for the time of the measurement, or measure a device that nobody uses."
@@ -184,6 +173,9 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::counting::Bracket;
+    use crate::analyze::latency::OpLatency;
+    use crate::analyze::op::Op;
     use crate::load::Pattern;
     use crate::rules::literal::{Case, SECOND};
 
@@ -213,14 +205,14 @@ mod tests {
             (some.severity, some.numbers["foreign_ios"], some.confidence),
             (Severity::Note, 527.0, 0.9)
         );
-        assert_eq!(found(&case(&[(Op::Read, 2_499)])).unwrap().severity, Severity::Note);
-        let much = found(&case(&[(Op::Read, 2_500)])).unwrap();
+        assert_eq!(found(&case(&[(Op::Read, 9_999)])).unwrap().severity, Severity::Note);
+        let much = found(&case(&[(Op::Read, 10_000)])).unwrap();
         assert_eq!(much.severity, Severity::Warning);
         assert_eq!(
             much.sentence,
-            "20 % of the I/Os of vda are not the load's: others use it at the same time."
+            "50 % of the I/Os of vda are not the load's: others use it at the same time."
         );
-        assert_eq!(much.evidence[0], "not the load's, by class: 2,500 read");
+        assert_eq!(much.evidence[0], "not the load's, by class: 10,000 read");
     }
 
     #[test]
@@ -279,5 +271,21 @@ mod tests {
         let mut lossy = one();
         lossy.latency.devices[0].lost_ios = 1_000;
         assert!(found(&lossy).is_none());
+    }
+
+    #[test]
+    fn the_io_outside_a_filter_is_the_neighbours() {
+        let mut case = Case::new(10_000, 32);
+        case.load = None;
+        assert!(find(&case.summaries()).is_empty(), "everybody's I/O is measured");
+        let all = |n| Some(Bracket { min: n, max: n + 10 });
+        case.latency.devices[0].all_ios = all(10_400);
+        assert!(find(&case.summaries()).is_empty(), "4 %");
+        case.latency.devices[0].all_ios = all(11_000);
+        assert_eq!(find(&case.summaries())[0].severity, Severity::Note);
+        case.latency.devices[0].all_ios = all(40_000);
+        let found = find(&case.summaries());
+        assert_eq!((found[0].severity, found[0].numbers["foreign_percent"]), (Severity::Warning, 75.0));
+        assert!(found[0].sentence.starts_with("75 % of the I/Os of vda"), "{}", found[0].sentence);
     }
 }

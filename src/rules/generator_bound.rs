@@ -5,10 +5,15 @@ use std::collections::BTreeMap;
 use super::command;
 use super::cpu::{self, Saturation};
 use super::facts::{self, percent};
+use super::numbers;
 use super::{Rule, Summaries};
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Number, Severity};
 use crate::load::USER_SHARE;
 use crate::units::{counted, in_percent};
+
+const WORKER_USER_PERCENT: Number =
+    Number::new("worker_user_percent", "user time's share of the workers' CPU time");
+const WORKERS_SATURATED: Number = Number::new("workers_saturated", "saturated workers");
 
 pub const RULE: Rule = Rule { id: "generator-bound", page: PAGE, find };
 
@@ -71,12 +76,12 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
             in_percent(workers.user)
         ),
         numbers: BTreeMap::from([
-            ("worker_cpu_percent", percent(workers.busy)),
-            ("worker_user_percent", percent(workers.user)),
-            ("workers", workers.count as f64),
-            ("workers_saturated", workers.saturated as f64),
-            ("user_ns_per_operation", user_ns),
-            ("system_ns_per_operation", system_ns),
+            (numbers::WORKER_CPU_PERCENT, percent(workers.busy)),
+            (WORKER_USER_PERCENT, percent(workers.user)),
+            (numbers::WORKERS, workers.count as f64),
+            (WORKERS_SATURATED, workers.saturated as f64),
+            (numbers::USER_NS_PER_OPERATION, user_ns),
+            (numbers::SYSTEM_NS_PER_OPERATION, system_ns),
         ]),
         evidence,
         advice: format!(

@@ -1,38 +1,30 @@
 //! What is said when nothing can be said.
 
-use std::collections::BTreeMap;
-
-use super::cpu;
-use super::facts::{self, Picture};
-use super::{Rule, Summaries, device_bound, submit_cpu_bound};
-use crate::analyze::stage::Stage;
-use crate::findings::{Finding, Severity};
-use crate::units::{counted, figure, in_percent};
+use super::facts;
+use super::{Rule, Summaries};
+use crate::findings::{Finding, Numbers, Severity};
+use crate::units::counted;
 
 pub const RULE: Rule = Rule { id: "inconclusive", page: PAGE, find };
 
 const PAGE: &str = "\
-No cause can be named: the measurement is in doubt, or nothing stands out.
+No cause can be named: there is too little I/O, or the measurement is in doubt.
 
 How it is computed
+  - Too little: no I/O, no block device below the target, or fewer than 100 operations (or I/Os).
   - In doubt: more than 1 % of a device's I/Os are lost (lost.ios / (ios + lost.ios)), a stage ends
-    before it begins, the device was gone before the end, the trace and the kernel's own counter differ
-    by more than 1 %, or more than 0.1 % of the operations failed. Findings from that device's stages are
-    withheld, and this says why.
-    From 0.1 % lost on, findings say so, and their confidence is multiplied by 0.8.
-  - Nothing stands out: no other finding of at least severity warning was made. The reasons that could
-    be found are listed: too few I/Os, no block device, a stage that cannot be seen here, CPU time in
-    interrupts, time in the queue stage or outside the block layer without a cause, idle devices.
-
-From which numbers
-  lost, negative stages, kernel counters, load.errors, stage sums, CPU time.
+    before it begins, the trace and the kernel's own counter differ by more than 1 %, or more than 0.1 %
+    of the operations failed. Findings from that device's stages are withheld, and this says why.
+  With 0.1 to 1 % lost, or a device that was gone before the end, findings say so, and their confidence is
+  multiplied by 0.8.
+  From: lost, negative stages, kernel counters, load.errors, load.operations.
 
 When it is wrong
-  It makes no claim that could be wrong, but it may be avoidable: see what to try.
+  It makes no claim that could be wrong, but it may be avoidable.
 
-What to try
-  A longer run; only one device (-d); more rights (biopsy check says what is missing); a load of biopsy's
-  own instead of --no-load; fewer other things running at the same time.
+What to do
+  Run longer, on one device (-d), with more rights (biopsy check says what is missing), or with a load of
+  biopsy's own instead of --no-load.
 ";
 
 /// One finding per device (or load) whose measurement is in doubt.
@@ -53,33 +45,36 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     reasons.into_iter().map(|(subject, why)| finding(s, subject, Severity::Note, vec![why])).collect()
 }
 
-/// The verdict where nothing else stands.
-pub fn fallback(s: &Summaries<'_>) -> Finding {
+/// Where there is not enough I/O for any answer: none at all, none on a block device, or fewer than 100. None: there is.
+pub fn too_little(s: &Summaries<'_>) -> Option<Finding> {
     let pictures = facts::pictures(s);
-    let active: Vec<&Picture<'_>> = pictures.iter().filter(|p| p.ios > 0).collect();
-    let only = match active.as_slice() {
-        [one] => Some(one.device.name.clone()),
-        _ => None,
+    let ios: u64 = pictures.iter().map(|p| p.ios).sum();
+    let why = match s.load {
+        Some(load) if load.device.is_none() => {
+            "the target has no block device below it, so there are no stages".to_string()
+        }
+        Some(load) if load.operations() < facts::MIN_IOS => few(&counted(load.operations(), "operation")),
+        _ if ios == 0 => "no I/O was seen".to_string(),
+        _ if pictures.iter().all(|p| p.ios < facts::MIN_IOS) => few(&counted(ios, "I/O")),
+        _ => return None,
     };
-    let subject = s.load.and_then(|l| l.device.clone()).or(only).unwrap_or_else(|| "this run".to_string());
-    let mut why = reasons(s);
-    if why.is_empty() {
-        why.push("no stage and no CPU stands out".to_string());
-        why.extend(active.iter().filter_map(|p| shares(p)));
-    }
-    finding(s, subject, Severity::Warning, why)
+    Some(finding(s, subject(s), Severity::Warning, vec![why]))
 }
 
-/// `of an I/O of vda 78 % is in the device and 22 % in the queue stage; 0.66 are in the device at a time`
-fn shares(p: &Picture<'_>) -> Option<String> {
-    let (device, queue) = (p.share(Stage::Device)?, p.share(Stage::Queue)?);
-    Some(format!(
-        "of the time of an I/O of {} {} is in the device and {} in the queue stage; {} I/Os are in the device at a time",
-        p.device.name,
-        in_percent(device),
-        in_percent(queue),
-        figure(p.in_device()?)
-    ))
+fn few(seen: &str) -> String {
+    format!("only {seen} finished, fewer than the {} that a finding needs", facts::MIN_IOS)
+}
+
+/// Where there is I/O, and no stage of it was measured.
+pub fn unseen(s: &Summaries<'_>) -> Finding {
+    finding(s, subject(s), Severity::Warning, vec!["no stage of its I/O can be measured here".to_string()])
+}
+
+fn subject(s: &Summaries<'_>) -> String {
+    let pictures = facts::pictures(s);
+    let mut active = pictures.iter().filter(|p| p.ios > 0);
+    let only = active.next().filter(|_| active.next().is_none()).map(|p| p.device.name.clone());
+    s.load.and_then(|load| load.device.clone()).or(only).unwrap_or_else(|| "this run".to_string())
 }
 
 fn finding(s: &Summaries<'_>, subject: String, severity: Severity, why: Vec<String>) -> Finding {
@@ -95,7 +90,7 @@ fn finding(s: &Summaries<'_>, subject: String, severity: Severity, why: Vec<Stri
         subject,
         severity,
         confidence: 1.0,
-        numbers: BTreeMap::new(),
+        numbers: Numbers::new(),
         // The first one is the sentence.
         evidence: why.into_iter().skip(1).collect(),
         advice: advice.to_string(),
@@ -104,110 +99,15 @@ fn finding(s: &Summaries<'_>, subject: String, severity: Severity, why: Vec<Stri
     }
 }
 
-/// With a decimal: beside a threshold a rounded share may read as the threshold itself.
-fn exact(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
-/// Why nothing stands out, the most telling first.
-fn reasons(s: &Summaries<'_>) -> Vec<String> {
-    let pictures = facts::pictures(s);
-    let mut why = Vec::new();
-    if let Some(load) = s.load {
-        if load.device.is_none() {
-            return vec!["the target has no block device below it, so there are no stages".to_string()];
-        }
-        if load.operations() < facts::MIN_IOS {
-            why.push(format!(
-                "only {} finished, fewer than the {} that a finding needs",
-                counted(load.operations(), "operation"),
-                facts::MIN_IOS
-            ));
-        }
-    }
-    if pictures.iter().all(|p| p.ios == 0) {
-        why.push("no I/O was seen".to_string());
-    }
-    if submit_cpu_bound::interrupts_dominate(s) && cpu::saturation(s).is_some() {
-        why.push(
-            match s.interrupts {
-                Some(_) => "a CPU is saturated, and most of the busy time goes to interrupts".to_string(),
-                None => "a CPU is saturated, and most of the busy time goes to interrupts: how they are spread was not \
-                         counted"
-                    .to_string(),
-            },
-        );
-    }
-    if let Some(busy) = cpu::nothing_left(s)
-        && cpu::saturation(s).is_none()
-    {
-        why.push(format!(
-            "all CPUs are busy for {}, most of it with something else than this I/O",
-            in_percent(busy)
-        ));
-        why.extend(cpu::busiest_line(s));
-    }
-    pictures.iter().filter(|p| p.ios > 0).for_each(|p| why.extend(device(s, p)));
-    why
-}
-
-fn device(s: &Summaries<'_>, p: &Picture<'_>) -> Vec<String> {
-    let name = &p.device.name;
-    if p.ios < facts::MIN_IOS {
-        return vec![format!(
-            "only {} of {name} seen, fewer than the {} that a finding needs",
-            counted(p.ios, "I/O"),
-            facts::MIN_IOS
-        )];
-    }
-    let Some(in_device) = p.in_device() else {
-        return vec![format!("the device stage of {name} cannot be seen here")];
-    };
-    let mut why = Vec::new();
-    if let Some(reason) = device_bound::late(s, p) {
-        why.push(format!("{reason}, so the device stage of {name} may be the host's lateness"));
-    }
-    if let Some(own) = device_bound::operation_share(s, p)
-        && own < device_bound::DEVICE_SHARE
-    {
-        why.push(format!(
-            "the device stage of {name} is only {} of the latency that the generator saw ({} would name the device), \
-             and no CPU is saturated",
-            exact(own),
-            exact(device_bound::DEVICE_SHARE)
-        ));
-    }
-    if let Some(queue) = p.share(Stage::Queue)
-        && queue >= 0.5
-    {
-        let rest = facts::queue_parts_line(p).unwrap_or_else(|| {
-            format!(
-                "the other parts of that stage (throttle, plug, scheduler) are not examined here: {}",
-                facts::why_no_parts(s)
-            )
-        });
-        why.push(format!(
-            "I/Os of {name} spend {} of their time in the queue stage, and neither the device nor its tags are full; \
-             {rest}",
-            in_percent(queue)
-        ));
-    }
-    if s.load.is_none() && in_device < 0.5 {
-        why.push(format!(
-            "{name} is mostly idle: at most {} of the time an I/O is in it",
-            in_percent(in_device)
-        ));
-    }
-    why
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::analyze::counting::Bracket;
     use crate::analyze::op::KernelClass;
-    use crate::analyze::stacks::CpuClass;
-    use crate::rules::literal::{Case, profile};
+    use crate::rules::diagnose;
+    use crate::rules::literal::Case;
 
     #[test]
     fn loss_and_negative_stages_are_named() {
@@ -236,31 +136,26 @@ mod tests {
     }
 
     #[test]
-    fn the_fallback_says_why() {
+    fn too_little_io_is_no_ground_for_an_answer() {
         let mut case = Case::new(50, 32);
-        assert!(fallback(&case.summaries()).sentence.contains("only 50 operations"));
+        let why = |case: &Case| too_little(&case.summaries()).map_or(String::new(), |found| found.sentence);
+        assert!(why(&case).contains("only 50 operations"), "{}", why(&case));
         case.load.as_mut().unwrap().device = None;
-        assert!(fallback(&case.summaries()).sentence.contains("no block device"));
+        assert!(why(&case).contains("no block device"));
         case.load = None;
+        assert!(why(&case).contains("only 50 I/Os"), "{}", why(&case));
         case.latency.devices.clear();
-        assert!(fallback(&case.summaries()).sentence.contains("no I/O was seen"));
-        let mut case = Case::new(50_000, 32);
-        case.stage(Stage::Queue, 900_000, 1_000);
-        assert!(fallback(&case.summaries()).sentence.contains("queue stage"));
-        case.read().request_stages.remove(&Stage::Device);
-        assert!(fallback(&case.summaries()).sentence.contains("cannot be seen"));
+        assert!(why(&case).contains("no I/O was seen"));
+        assert_eq!(why(&Case::new(100, 32)), "");
     }
 
     #[test]
-    fn the_sentence_is_not_repeated_and_the_busiest_are_named() {
+    fn io_without_a_stage_is_said_to_have_none() {
         let mut case = Case::new(50_000, 32);
-        case.profile = Some(profile(&[(CpuClass::User, 1000)]));
-        case.profile.as_mut().unwrap().top = vec![("make".into(), 7, 900_000_000)];
-        let found = fallback(&case.summaries());
-        assert!(found.sentence.contains("all CPUs are busy for 100 %"), "{}", found.sentence);
-        assert_eq!(found.evidence[0], "busiest threads, of one CPU each: make (7) 90 %");
-        assert!(!found.evidence.iter().any(|line| found.sentence.contains(line)), "{:?}", found.evidence);
-        assert!(!found.advice.contains("--no-load"), "the load is its own: {}", found.advice);
+        case.read().request_stages.clear();
+        let found = diagnose(&case.summaries()).findings;
+        assert!(found[0].sentence.contains("no stage of its I/O"), "{}", found[0].sentence);
+        assert!(!found[0].advice.contains("--no-load"), "the load is its own: {}", found[0].advice);
     }
 
     #[test]

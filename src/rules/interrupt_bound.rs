@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::{self, Picture, percent};
 use super::interrupts::{self, Completer, Counted, LIMIT, PILED_UP};
-use super::{Rule, Summaries, complete_cpu_bound};
-use crate::findings::{Finding, Severity, Worth};
+use super::numbers;
+use super::{Rule, Summaries};
+use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{in_percent, short, time};
 
 /// Where completions pile up, so much of the CPU is enough: the way into and out of each interrupt and the
@@ -17,6 +18,14 @@ const LINES: usize = 4;
 
 /// One doubling is the most that is promised from one run.
 const MAX_WORTH: f64 = 2.0;
+
+const HANDLER_MEAN_NS: Number = Number::new("handler_mean_ns", "mean time in the interrupt handler");
+const INTERRUPT_HARD_PERCENT: Number =
+    Number::new("interrupt_hard_percent", "hard interrupts' share of that CPU");
+const INTERRUPT_SOFT_PERCENT: Number =
+    Number::new("interrupt_soft_percent", "soft interrupts' share of that CPU");
+const INTERRUPTS_PER_SECOND: Number =
+    Number::new("interrupts_per_second", "the device's interrupts per second on that CPU");
 
 pub const RULE: Rule = Rule { id: "interrupt-bound", page: PAGE, find };
 
@@ -59,12 +68,7 @@ What to try
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    let said: BTreeSet<String> = complete_cpu_bound::find(s).into_iter().map(|f| f.subject).collect();
-    let mut found: Vec<(u64, u32, Finding)> = facts::pictures(s)
-        .iter()
-        .filter(|p| !said.contains(&p.device.name))
-        .filter_map(|p| judge(s, p))
-        .collect();
+    let mut found: Vec<(u64, u32, Finding)> = facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect();
     // The one that brings the most first: the CPU is named for it.
     found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.2.subject.cmp(&b.2.subject)));
     let mut named = BTreeSet::new();
@@ -104,23 +108,23 @@ fn finding(
         s.host.cpus_online
     ));
     let mut numbers = BTreeMap::from([
-        ("interrupt_per_cpu_percent", percent(one.busy())),
-        ("interrupt_hard_percent", percent(one.hard)),
-        ("interrupts_per_second", one.per_second),
-        ("timed_interrupts", one.timed as f64),
-        ("ios_per_second", p.rate()),
+        (numbers::INTERRUPT_PER_CPU_PERCENT, percent(one.busy())),
+        (INTERRUPT_HARD_PERCENT, percent(one.hard)),
+        (INTERRUPTS_PER_SECOND, one.per_second),
+        (numbers::TIMED_INTERRUPTS, one.timed as f64),
+        (numbers::IOS_PER_SECOND, p.rate()),
     ]);
     if one.soft > 0.0 {
-        numbers.insert("interrupt_soft_percent", percent(one.soft));
+        numbers.insert(INTERRUPT_SOFT_PERCENT, percent(one.soft));
     }
     if let Some(each) = counted.device.ios_per_interrupt {
-        numbers.insert("ios_per_interrupt_ratio", each);
+        numbers.insert(numbers::IOS_PER_INTERRUPT_RATIO, each);
     }
     if let Some((mean, _)) = counted.handler_ns() {
-        numbers.insert("handler_mean_ns", mean);
+        numbers.insert(HANDLER_MEAN_NS, mean);
     }
     if let Some(median) = median {
-        numbers.insert("completions_per_interrupt_p50_ratio", median as f64);
+        numbers.insert(numbers::COMPLETIONS_PER_INTERRUPT_P50_RATIO, median as f64);
         evidence.push(format!("an interrupt on CPU {} brings {median} completions in the middle", one.cpu));
     }
     let neighbours = counted.neighbours(one.cpu);
@@ -259,13 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_in_the_complete_stage_is_said_there() {
+    fn a_large_complete_stage_has_a_finding_of_its_own() {
         use crate::analyze::stage::Stage;
+        use crate::rules::diagnose;
         let mut case = case(8_000, 1);
         case.stage(Stage::Device, 100_000, 20_000);
         case.stage(Stage::Complete, 200_000, 1_000);
-        assert_eq!(complete_cpu_bound::find(&case.summaries()).len(), 1);
-        assert!(find(&case.summaries()).is_empty());
+        let ids: Vec<&str> = diagnose(&case.summaries()).findings.iter().map(|found| found.id).collect();
+        assert!(ids.contains(&"complete-cpu-bound") && !ids.contains(&RULE.id), "{ids:?}");
     }
 
     #[test]

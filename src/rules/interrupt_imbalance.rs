@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::{self, MIN_IOS, Picture, percent};
 use super::interrupts::{self, Completer, Counted};
+use super::numbers;
 use super::{Rule, Summaries};
 use crate::analyze::interrupts::{Busiest, VectorSummary};
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Number, Severity};
 use crate::units::{counted as number_of, in_percent, short};
 
 /// At least so many times its even share, so that what two neighbours differ by is none.
@@ -26,6 +27,13 @@ const LINES: usize = 4;
 
 /// Drivers whose queues' vectors the kernel places and nobody else may move.
 const MANAGED: [&str; 2] = ["nvme", "virtio_blk"];
+
+const BUSIEST_CPU: Number = Number::new("busiest_cpu", "the CPU with the most interrupts");
+const BUSIEST_SHARE_PERCENT: Number =
+    Number::new("busiest_share_percent", "that CPU's share of the device's interrupts");
+const DEVICE_INTERRUPTS_PER_SECOND: Number =
+    Number::new("device_interrupts_per_second", "interrupts per second of the device");
+const EVEN_SHARE_PERCENT: Number = Number::new("even_share_percent", "even share of the device's interrupts");
 
 pub const RULE: Rule = Rule { id: "interrupt-imbalance", page: PAGE, find };
 
@@ -106,7 +114,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     };
     let mut finding = finding(p, &counted, busiest, completer.as_ref(), cause);
     finding.severity = severity;
-    finding.numbers.insert("even_share_percent", percent(even));
+    finding.numbers.insert(EVEN_SHARE_PERCENT, percent(even));
     finding.evidence.push(format!(
         "{} in use, of {}, may be delivered to {}",
         number_of(active.len() as u64, "vector"),
@@ -140,15 +148,15 @@ fn finding(
 ) -> Finding {
     let (name, cpu) = (&p.device.name, busiest.cpu);
     let mut numbers = BTreeMap::from([
-        ("busiest_share_percent", percent(busiest.share)),
-        ("busiest_cpu", f64::from(cpu)),
-        ("device_interrupts_per_second", counted.per_second(counted.interrupts())),
+        (BUSIEST_SHARE_PERCENT, percent(busiest.share)),
+        (BUSIEST_CPU, f64::from(cpu)),
+        (DEVICE_INTERRUPTS_PER_SECOND, counted.per_second(counted.interrupts())),
     ]);
     let mut evidence = Vec::new();
     match completer {
         Some(one) => {
-            numbers.insert("interrupt_per_cpu_percent", percent(one.busy()));
-            numbers.insert("timed_interrupts", one.timed as f64);
+            numbers.insert(numbers::INTERRUPT_PER_CPU_PERCENT, percent(one.busy()));
+            numbers.insert(numbers::TIMED_INTERRUPTS, one.timed as f64);
             evidence.push(one.line());
         }
         None => evidence

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::Summaries;
-use super::facts::MAX_LOSS;
+use super::cpu;
+use super::facts::{MAX_LOSS, Picture};
 use crate::analyze::counting::Bracket;
 use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary, VectorSummary};
 use crate::hist::Histogram;
@@ -275,6 +276,27 @@ pub fn punctuality(s: &Summaries<'_>, name: &str) -> Option<Punctuality> {
     let completer = busiest?;
     let sure = completer.busy_most().is_some_and(|most| most < LIMIT);
     Some(Punctuality::OnTime { completer, sure })
+}
+
+/// Why the host may be the one who is late with the completions of a device, rather than the device: by the
+/// interrupts where they were counted, else by the profile.
+pub fn late(s: &Summaries<'_>, p: &Picture<'_>) -> Option<String> {
+    match punctuality(s, &p.device.name) {
+        Some(Punctuality::Late(why)) => Some(why),
+        Some(Punctuality::OnTime { .. }) => None,
+        None => per_cpu(s, p)
+            .filter(|(_, each)| *each >= LIMIT)
+            .map(|(_, each)| format!("interrupts take {} of the completing CPUs", in_percent(each))),
+    }
+}
+
+/// Interrupt time on each completing CPU by the profile: an upper bound where the sum is small, else the mean over
+/// the queues that carried I/O.
+pub fn per_cpu(s: &Summaries<'_>, p: &Picture<'_>) -> Option<(f64, f64)> {
+    let profile = cpu::profile(s)?;
+    let all = cpu::interrupt_cpus(profile);
+    let completing = p.active_queues().min(profile.cpus as usize).max(1);
+    Some((all, all / completing as f64))
 }
 
 #[cfg(test)]

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::facts::{self, percent};
-use super::links::{self, Carried, TOLERANCE, ceilings, in_gigabytes};
+use super::links::{self, Full, TOLERANCE, ceilings, in_gigabytes};
+use super::numbers;
 use super::{Rule, Summaries};
-use crate::findings::{Finding, NotExamined, Severity};
+use crate::findings::{Finding, NotExamined, Number, Severity};
 use crate::units::in_percent;
 
-/// Share of what a link can carry from which on it is full. What acknowledgements and flow control take (1 to 3 %) is
-/// not in the ceiling, and a mean over the run is never quite at it.
-pub const FULL: f64 = 0.95;
-
-/// Confidence where the packets' size is known; where it is not, and the rate is near what the largest usual ones
-/// carry; and where it is near what smaller ones carry, which the link need not have.
-const CONFIDENCE: [f64; 3] = [0.9, 0.6, 0.4];
+const CEILING_HIGH_BYTES_PER_SECOND: Number =
+    Number::new("ceiling_high_bytes_per_second", "bytes per second that the link can carry, at most");
+const CEILING_LOW_BYTES_PER_SECOND: Number =
+    Number::new("ceiling_low_bytes_per_second", "bytes per second that the link can carry, at least");
+const PAYLOAD_BYTES: Number = Number::new("payload_bytes", "payload of a packet");
+const WRITTEN_BYTES_PER_SECOND: Number = Number::new("written_bytes_per_second", "bytes written per second");
 
 pub const RULE: Rule = Rule { id: "link-bound", page: PAGE, find };
 
@@ -55,12 +55,7 @@ What to try
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    full(s).iter().map(|full| finding(s, full)).collect()
-}
-
-/// Whether a link whose ceiling is known is full above this device: then the time in the device is the link's.
-pub fn limits(s: &Summaries<'_>, name: &str) -> bool {
-    full(s).iter().any(|full| full.confidence == CONFIDENCE[0] && full.carried.names().contains(&name))
+    links::full(s).iter().map(|full| finding(s, full)).collect()
 }
 
 /// Links whose ceilings cannot be right.
@@ -86,48 +81,6 @@ pub fn beyond(s: &Summaries<'_>) -> Vec<NotExamined> {
         .collect()
 }
 
-/// A link that is full.
-struct Full<'a> {
-    carried: Carried<'a>,
-    /// The nearest ceiling, and the size of packets that it is of.
-    ceiling: f64,
-    payload: Option<u32>,
-    confidence: f64,
-}
-
-impl Full<'_> {
-    fn share(&self) -> f64 {
-        self.carried.most().0 / self.ceiling
-    }
-}
-
-fn full<'a>(s: &Summaries<'a>) -> Vec<Full<'a>> {
-    let found: Vec<Full<'a>> = links::carried(s)
-        .into_iter()
-        .filter(|carried| carried.is_sound(s))
-        .filter_map(|carried| {
-            let (rate, _) = carried.most();
-            let known = carried.hop.link.payload_bytes.is_some();
-            let all = ceilings(&carried.hop.link);
-            // The largest that fits: nothing less is certain of the rest.
-            let (payload, ceiling) =
-                *all.iter().rev().find(|(_, most)| rate >= most * FULL && rate <= most * TOLERANCE)?;
-            let confidence = match (known, payload) {
-                (true, _) => CONFIDENCE[0],
-                (false, Some(..=256)) => CONFIDENCE[2],
-                (false, _) => CONFIDENCE[1],
-            };
-            Some(Full { carried, ceiling, payload, confidence })
-        })
-        .collect();
-    let nearest = |one: &Full<'_>| {
-        let same = found.iter().filter(|other| other.carried.names() == one.carried.names());
-        same.map(Full::share).fold(0.0, f64::max) <= one.share()
-    };
-    let kept: Vec<bool> = found.iter().map(nearest).collect();
-    found.into_iter().zip(kept).filter_map(|(one, kept)| kept.then_some(one)).collect()
-}
-
 fn finding(s: &Summaries<'_>, full: &Full<'_>) -> Finding {
     let carried = &full.carried;
     let link = &carried.hop.link;
@@ -140,18 +93,18 @@ fn finding(s: &Summaries<'_>, full: &Full<'_>) -> Finding {
     let low = fitting.first().copied().unwrap_or(full.ceiling);
     let high = fitting.last().copied().unwrap_or(full.ceiling);
     let mut numbers = BTreeMap::from([
-        ("carried_bytes_per_second", rate),
-        ("read_bytes_per_second", carried.read),
-        ("written_bytes_per_second", carried.written),
-        ("ceiling_low_bytes_per_second", low),
-        ("ceiling_high_bytes_per_second", high),
-        ("ceiling_share_percent", percent(full.share())),
-        ("raw_bytes_per_second", link.raw_bytes_per_second),
-        ("speed_gts", link.speed_gts),
-        ("lanes", f64::from(link.width)),
-        ("devices", carried.devices.len() as f64),
+        (numbers::CARRIED_BYTES_PER_SECOND, rate),
+        (numbers::READ_BYTES_PER_SECOND, carried.read),
+        (WRITTEN_BYTES_PER_SECOND, carried.written),
+        (CEILING_LOW_BYTES_PER_SECOND, low),
+        (CEILING_HIGH_BYTES_PER_SECOND, high),
+        (numbers::CEILING_SHARE_PERCENT, percent(full.share())),
+        (numbers::RAW_BYTES_PER_SECOND, link.raw_bytes_per_second),
+        (numbers::SPEED_GTS, link.speed_gts),
+        (numbers::LANES, f64::from(link.width)),
+        (numbers::DEVICES, carried.devices.len() as f64),
     ]);
-    numbers.extend(link.payload_bytes.map(|bytes| ("payload_bytes", f64::from(bytes))));
+    numbers.extend(link.payload_bytes.map(|bytes| (PAYLOAD_BYTES, f64::from(bytes))));
     let mut evidence = vec![format!(
         "{} were read and {} written, each in a direction of its own; the line rate is {}",
         in_gigabytes(carried.read),
@@ -177,7 +130,7 @@ fn finding(s: &Summaries<'_>, full: &Full<'_>) -> Finding {
     // With several devices the subject is no device's name, by which losses are looked up.
     if carried.subject() != carried.devices[0].name {
         let noted: Vec<String> =
-            carried.devices.iter().filter_map(|device| facts::noted_loss(s, &device.name)).collect();
+            carried.devices.iter().flat_map(|device| facts::noted(s, &device.name)).collect();
         if !noted.is_empty() {
             evidence.extend(noted);
             confidence *= facts::NOTED_CONFIDENCE;
@@ -269,7 +222,7 @@ mod tests {
         // The same where nobody may read the payload.
         gen2.at_link(2.0e9, None);
         let may = found(&gen2).remove(0);
-        assert_eq!(may.confidence, CONFIDENCE[2]);
+        assert_eq!(may.confidence, links::CONFIDENCE[2]);
         assert!(
             may.sentence.contains("may be full") && may.sentence.contains("83 % to 99 %"),
             "{}",
@@ -282,10 +235,10 @@ mod tests {
     fn an_unknown_payload_is_of_medium_confidence_at_most() {
         // 512 bytes carry 3.7617 GB/s.
         let found = found(&case(3.70e9, None));
-        assert_eq!((found[0].confidence, found[0].severity), (CONFIDENCE[1], Severity::Warning));
+        assert_eq!((found[0].confidence, found[0].severity), (links::CONFIDENCE[1], Severity::Warning));
         assert!(found[0].confidence <= 0.6 && !found[0].numbers.contains_key("payload_bytes"));
-        assert!(!limits(&case(3.70e9, None).summaries(), "vda"));
-        assert!(limits(&case(3.50e9, Some(256)).summaries(), "vda"));
+        assert!(!links::limits(&case(3.70e9, None).summaries(), "vda"));
+        assert!(links::limits(&case(3.50e9, Some(256)).summaries(), "vda"));
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::facts::percent;
 use super::links::{self, Carried, in_gigabytes};
+use super::numbers;
 use super::{Rule, Summaries};
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Number, Severity};
 use crate::host::warnings::warnings;
 use crate::host::{BlockDevice, Host, Link};
 use crate::units::in_percent;
@@ -13,6 +14,9 @@ use crate::units::in_percent;
 /// Share of what the link carries now from which on it costs something. With transfers that come at random, one waits
 /// for 0.5 x 0.7 / (1 - 0.7) = 1.2 others on average: from here on the wait is longer than the transfer itself.
 pub const LOADED: f64 = 0.70;
+
+const POSSIBLE_LANES: Number = Number::new("possible_lanes", "lanes that both ends have");
+const POSSIBLE_SPEED_GTS: Number = Number::new("possible_speed_gts", "speed that both ends can do, in GT/s");
 
 pub const RULE: Rule = Rule { id: "link-degraded", page: PAGE, find };
 
@@ -73,14 +77,14 @@ fn judge(s: &Summaries<'_>, carried: &Carried<'_>) -> Option<Finding> {
         ceiling.filter(|_| carried.is_sound(s) && !links::is_beyond(link, rate)).map(|most| rate / most);
     let is_loaded = share.is_some_and(|share| share >= LOADED);
     let mut numbers = BTreeMap::from([
-        ("speed_gts", link.speed_gts),
-        ("lanes", f64::from(link.width)),
-        ("possible_speed_gts", speed),
-        ("possible_lanes", f64::from(width)),
-        ("raw_bytes_per_second", link.raw_bytes_per_second),
-        ("carried_bytes_per_second", rate),
+        (numbers::SPEED_GTS, link.speed_gts),
+        (numbers::LANES, f64::from(link.width)),
+        (POSSIBLE_SPEED_GTS, speed),
+        (POSSIBLE_LANES, f64::from(width)),
+        (numbers::RAW_BYTES_PER_SECOND, link.raw_bytes_per_second),
+        (numbers::CARRIED_BYTES_PER_SECOND, rate),
     ]);
-    numbers.extend(share.map(|share| ("ceiling_share_percent", percent(share))));
+    numbers.extend(share.map(|share| (numbers::CEILING_SHARE_PERCENT, percent(share))));
     let mut evidence: Vec<String> = facts(link, carried).into_iter().collect();
     evidence.push(match (share, ceiling) {
         (Some(share), Some(most)) => format!(

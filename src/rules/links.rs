@@ -9,6 +9,14 @@ use crate::host::{Hop, Link};
 /// Edges of the window and the clocks move a rate by less than this; what is above a ceiling by more does not fit it.
 pub const TOLERANCE: f64 = 1.01;
 
+/// Share of what a link can carry from which on it is full. What acknowledgements and flow control take (1 to 3 %) is
+/// not in the ceiling, and a mean over the run is never quite at it.
+pub const FULL: f64 = 0.95;
+
+/// Confidence where the packets' size is known; where it is not, and the rate is near what the largest usual ones
+/// carry; and where it is near what smaller ones carry, which the link need not have.
+pub const CONFIDENCE: [f64; 3] = [0.9, 0.6, 0.4];
+
 /// A link above traced devices, and their bytes.
 #[derive(Debug)]
 pub struct Carried<'a> {
@@ -131,6 +139,56 @@ pub fn is_beyond(link: &Link, rate: f64) -> bool {
 /// A rate as links are sold by it.
 pub fn in_gigabytes(rate: f64) -> String {
     format!("{:.2} GB/s", rate / 1e9)
+}
+
+/// A link that is full.
+#[derive(Debug)]
+pub struct Full<'a> {
+    pub carried: Carried<'a>,
+    /// The nearest ceiling, and the size of packets that it is of.
+    pub ceiling: f64,
+    pub payload: Option<u32>,
+    pub confidence: f64,
+}
+
+impl Full<'_> {
+    /// Of the ceiling that was carried.
+    pub fn share(&self) -> f64 {
+        self.carried.most().0 / self.ceiling
+    }
+}
+
+/// The links that are full.
+pub fn full<'a>(s: &Summaries<'a>) -> Vec<Full<'a>> {
+    let found: Vec<Full<'a>> = carried(s)
+        .into_iter()
+        .filter(|carried| carried.is_sound(s))
+        .filter_map(|carried| {
+            let (rate, _) = carried.most();
+            let known = carried.hop.link.payload_bytes.is_some();
+            let all = ceilings(&carried.hop.link);
+            // The largest that fits: nothing less is certain of the rest.
+            let (payload, ceiling) =
+                *all.iter().rev().find(|(_, most)| rate >= most * FULL && rate <= most * TOLERANCE)?;
+            let confidence = match (known, payload) {
+                (true, _) => CONFIDENCE[0],
+                (false, Some(..=256)) => CONFIDENCE[2],
+                (false, _) => CONFIDENCE[1],
+            };
+            Some(Full { carried, ceiling, payload, confidence })
+        })
+        .collect();
+    let nearest = |one: &Full<'_>| {
+        let same = found.iter().filter(|other| other.carried.names() == one.carried.names());
+        same.map(Full::share).fold(0.0, f64::max) <= one.share()
+    };
+    let kept: Vec<bool> = found.iter().map(nearest).collect();
+    found.into_iter().zip(kept).filter_map(|(one, kept)| kept.then_some(one)).collect()
+}
+
+/// Whether a link whose ceiling is known is full above this device: then the time in the device is the link's.
+pub fn limits(s: &Summaries<'_>, name: &str) -> bool {
+    full(s).iter().any(|full| full.confidence == CONFIDENCE[0] && full.carried.names().contains(&name))
 }
 
 #[cfg(test)]

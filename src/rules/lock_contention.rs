@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::facts::percent;
+use super::numbers;
 use super::observed::{Contention, LockKind, Locks};
 use super::pagecache;
-use super::{Rule, Summaries, pagecache_storm};
-use crate::findings::{Finding, Severity, Worth};
+use super::{Rule, Summaries};
+use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{count, figure, in_percent, time};
 
 /// Of all CPUs, spent in waits for one lock that is spun for.
@@ -26,6 +27,15 @@ const MOST: usize = 3;
 
 /// One doubling is the most that is promised from one run.
 const MAX_WORTH: f64 = 2.0;
+
+const CONTENTIONS: Number = Number::new("contentions", "waits for the lock, at least");
+const MAX_WAIT_NS: Number = Number::new("max_wait_ns", "longest wait for the lock");
+const SPIN_PERCENT: Number = Number::new("spin_percent", "spinning for the lock, of all CPUs, at least");
+const THREADS_WAITING: Number = Number::new("threads_waiting", "threads that wait for the lock at a time");
+const WAIT_NS: Number = Number::new("wait_ns", "time of all waits for the lock, at least");
+
+/// The subject where no lock is known.
+const NAMELESS: &str = "kernel";
 
 pub const RULE: Rule = Rule { id: "lock-contention", page: PAGE, find };
 
@@ -60,19 +70,18 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     let Some(locks) = s.locks.filter(|locks| locks.duration_ns > 0) else {
         return Vec::new();
     };
-    let storm = pagecache_storm::stands(s);
     let mut found: Vec<(f64, Finding)> =
-        locks.locks.iter().filter_map(|lock| judge(s, locks, lock, storm)).collect();
+        locks.locks.iter().filter_map(|lock| judge(s, locks, lock)).collect();
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let spun = found.iter().any(|(_, finding)| finding.numbers.contains_key("spin_percent"));
+    let spun = found.iter().any(|(_, finding)| finding.numbers.contains_key(&SPIN_PERCENT));
     let mut found: Vec<Finding> = found.into_iter().take(MOST).map(|(_, finding)| finding).collect();
-    if !spun && !storm {
+    if !spun {
         found.extend(nameless(locks));
     }
     found
 }
 
-fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention, storm: bool) -> Option<(f64, Finding)> {
+fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention) -> Option<(f64, Finding)> {
     let threads = lock.wait_ns as f64 / locks.duration_ns as f64;
     let of_cpus = (threads / pagecache::cpus(s)).min(1.0);
     let spins = lock.kind == LockKind::Spin;
@@ -80,7 +89,6 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention, storm: bool) -> Op
     if !enough || lock.contentions < LEAST {
         return None;
     }
-    let symptom = storm && pagecache::is_its_lock(&lock.name);
     let mut evidence = vec![format!(
         "{} waits for it, {} each, {} at most",
         count(lock.contentions),
@@ -88,20 +96,17 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention, storm: bool) -> Op
         time(lock.max_wait_ns)
     )];
     evidence.extend(lock.caller.as_ref().map(|caller| format!("most of the wait is in {caller}")));
-    if symptom {
-        evidence.push("it is a part of pagecache-storm".to_string());
-    }
     if locks.lost > 0 {
         evidence.push(format!("{} waits were lost: it is more", count(locks.lost)));
     }
     let mut numbers = BTreeMap::from([
-        ("contentions", lock.contentions as f64),
-        ("wait_ns", lock.wait_ns as f64),
-        ("max_wait_ns", lock.max_wait_ns as f64),
-        ("threads_waiting", threads),
+        (CONTENTIONS, lock.contentions as f64),
+        (WAIT_NS, lock.wait_ns as f64),
+        (MAX_WAIT_NS, lock.max_wait_ns as f64),
+        (THREADS_WAITING, threads),
     ]);
     let sentence = if spins {
-        numbers.insert("spin_percent", percent(of_cpus));
+        numbers.insert(SPIN_PERCENT, percent(of_cpus));
         format!("CPUs spin for {} at least {} of the time of all.", lock.name, in_percent(of_cpus))
     } else {
         format!("{} threads at a time wait for {}.", figure(threads), lock.name)
@@ -110,7 +115,7 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention, storm: bool) -> Op
     let finding = Finding {
         id: RULE.id,
         subject: lock.name.clone(),
-        severity: if spins && !symptom { Severity::Warning } else { Severity::Note },
+        severity: if spins { Severity::Warning } else { Severity::Note },
         confidence: if spins { 0.8 } else { 0.5 },
         sentence,
         numbers,
@@ -128,6 +133,11 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention, storm: bool) -> Op
     Some((if spins { threads } else { 0.0 }, finding))
 }
 
+/// Whether it is about spinning of which no lock is known.
+pub fn is_nameless(finding: &Finding) -> bool {
+    finding.subject == NAMELESS
+}
+
 /// Spinning of which no lock is known.
 fn nameless(locks: &Locks) -> Option<Finding> {
     let spin = locks.spin.as_ref()?;
@@ -136,7 +146,7 @@ fn nameless(locks: &Locks) -> Option<Finding> {
     let few = locks.spins.is_some_and(|waits| waits < LEAST);
     (low >= SPUN_IN_ALL && !few).then(|| Finding {
         id: RULE.id,
-        subject: "kernel".to_string(),
+        subject: NAMELESS.to_string(),
         severity: Severity::Warning,
         confidence: 0.6,
         sentence: format!(
@@ -144,7 +154,10 @@ fn nameless(locks: &Locks) -> Option<Finding> {
             in_percent(low),
             in_percent(high)
         ),
-        numbers: BTreeMap::from([("spin_low_percent", percent(low)), ("spin_high_percent", percent(high))]),
+        numbers: BTreeMap::from([
+            (numbers::SPIN_LOW_PERCENT, percent(low)),
+            (numbers::SPIN_HIGH_PERCENT, percent(high)),
+        ]),
         evidence: vec![
             format!("sampled in the slow paths of locks, by {}", spin.sampler),
             "no lock is waited for that much by the events that were seen: they miss the first waiter"

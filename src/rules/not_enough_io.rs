@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::facts::{self, Picture, percent};
-use super::{Rule, Summaries, cpu, throttled};
+use super::numbers;
+use super::{Rule, Summaries, cpu};
 use crate::analyze::stage::Stage;
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Number, Severity};
 use crate::units::{bytes, count, counted, in_percent, time};
-
-/// A device that an I/O is in for less than this share of the time is idle for most of it.
-pub const BUSY: f64 = 0.5;
 
 /// Operations that wait in the queue stage for this share of their time wait for the block layer, however idle
 /// the device is.
 pub const QUEUE_SHARE: f64 = 0.5;
+
+const BUSY_PERCENT: Number = Number::new("busy_percent", "at most busy");
+const IO_MEAN_NS: Number = Number::new("io_mean_ns", "mean time of an I/O");
+const UNDER_WAY_PERCENT: Number = Number::new("under_way_percent", "operations at most under way");
 
 pub const RULE: Rule = Rule { id: "not-enough-io", page: PAGE, find };
 
@@ -53,7 +55,6 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     if s.load.is_some()
         || pictures.iter().any(|p| p.ios > 0 && p.doubt(s).is_some())
         || cpu::saturation(s).is_some()
-        || !throttled::find(s).is_empty()
         || pictures.iter().any(|p| p.operation_share(Stage::Queue).is_some_and(|share| share >= QUEUE_SHARE))
     {
         return Vec::new();
@@ -64,7 +65,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     // What has no device stage cannot be called idle.
-    if busy(busiest) >= BUSY || pictures.iter().any(|p| p.ios > 0 && p.in_device().is_none()) {
+    if busy(busiest) >= facts::BUSY || pictures.iter().any(|p| p.ios > 0 && p.in_device().is_none()) {
         return Vec::new();
     }
     vec![finding(s, busiest, busy(busiest), pictures.iter().filter(|p| p.ios > 0).count())]
@@ -97,16 +98,16 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Fin
         evidence.push(format!("{devices} devices carried I/O, and {name} is the busiest"));
     }
     let mut numbers = BTreeMap::from([
-        ("busy_percent", percent(busy)),
-        ("ios", p.ios as f64),
-        ("ios_per_second", p.rate()),
-        ("io_mean_ns", mean as f64),
+        (BUSY_PERCENT, percent(busy)),
+        (numbers::IOS, p.ios as f64),
+        (numbers::IOS_PER_SECOND, p.rate()),
+        (IO_MEAN_NS, mean as f64),
     ]);
     if operations_ns > 0 {
-        numbers.insert("under_way_percent", percent(under_way));
+        numbers.insert(UNDER_WAY_PERCENT, percent(under_way));
     }
     if let Some(profile) = cpu::profile(s) {
-        numbers.insert("machine_busy_percent", percent(cpu::machine_busy(profile)));
+        numbers.insert(numbers::MACHINE_BUSY_PERCENT, percent(cpu::machine_busy(profile)));
         evidence.push(format!("all CPUs together are busy for {}", in_percent(cpu::machine_busy(profile))));
     }
     let no_cpu_left = cpu::nothing_left(s).is_some();

@@ -6,7 +6,7 @@ use super::command;
 use super::facts::{self, percent};
 use super::{Rule, Summaries};
 use crate::analyze::latency::DeviceLatency;
-use crate::findings::{Finding, NotExamined, Severity};
+use crate::findings::{Finding, NotExamined, Number, Severity};
 use crate::host::BlockDevice;
 use crate::load::Placement;
 use crate::units::{count, in_percent};
@@ -17,6 +17,11 @@ pub const SOME: f64 = 0.10;
 
 /// From here on it is the rule and not the exception.
 pub const MOST: f64 = 0.50;
+
+const DEVICE_NODE: Number = Number::new("device_node", "NUMA node of the device");
+const NODES: Number = Number::new("nodes", "NUMA nodes");
+const REMOTE_IOS: Number = Number::new("remote_ios", "I/Os from other NUMA nodes");
+const REMOTE_PERCENT: Number = Number::new("remote_percent", "share from other NUMA nodes");
 
 pub const RULE: Rule = Rule { id: "numa-remote", page: PAGE, find };
 
@@ -162,10 +167,10 @@ fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
             far.noun
         ),
         numbers: BTreeMap::from([
-            ("remote_percent", percent(share)),
-            ("remote_ios", far.remote as f64),
-            ("device_node", f64::from(node)),
-            ("nodes", s.host.nodes.len() as f64),
+            (REMOTE_PERCENT, percent(share)),
+            (REMOTE_IOS, far.remote as f64),
+            (DEVICE_NODE, f64::from(node)),
+            (NODES, s.host.nodes.len() as f64),
         ]),
         evidence,
         advice: format!(

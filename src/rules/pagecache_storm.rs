@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::facts::percent;
+use super::numbers;
 use super::pagecache::{self, How, Reclaiming, Spinning};
 use super::{Rule, Summaries};
 use crate::analyze::onset::{Onset, Signal};
-use crate::findings::{Finding, Severity, Worth};
+use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{bytes, figure, in_percent};
 
 /// Of the waits of spinning locks with names, those of the page cache must be at least so many.
@@ -19,6 +20,11 @@ const MAX_WORTH: f64 = 2.0;
 const COUNTED: f64 = 0.9;
 const SAMPLED: f64 = 0.75;
 const INFERRED: f64 = 0.6;
+
+const ONSET_AFTER_NS: Number = Number::new("onset_after_ns", "began after, from the start of the window");
+const ONSET_NS: Number = Number::new("onset_ns", "began before, from the start of the window");
+const RECLAIMED_PAGES_PER_SECOND: Number =
+    Number::new("reclaimed_pages_per_second", "pages per second that reclaim looks at, or takes");
 
 pub const RULE: Rule = Rule { id: "pagecache-storm", page: PAGE, find };
 
@@ -71,11 +77,6 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     judge(s).into_iter().collect()
 }
 
-/// Whether it is there: asked by rules whose finding would be its symptom.
-pub fn stands(s: &Summaries<'_>) -> bool {
-    judge(s).is_some()
-}
-
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let onset = pagecache::onset(s);
     let reclaiming = pagecache::reclaiming(s, onset.as_ref())?;
@@ -93,16 +94,17 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     evidence.extend(readers(s));
     let mut numbers = BTreeMap::new();
     if let Some(pages) = reclaiming.pages_per_second {
-        numbers.insert("reclaimed_pages_per_second", pages);
+        numbers.insert(RECLAIMED_PAGES_PER_SECOND, pages);
     }
     if let Some((low, high)) = spinning.share {
-        numbers.extend([("spin_low_percent", percent(low)), ("spin_high_percent", percent(high))]);
+        numbers
+            .extend([(numbers::SPIN_LOW_PERCENT, percent(low)), (numbers::SPIN_HIGH_PERCENT, percent(high))]);
     }
     if let Some(onset) = &onset {
-        numbers.extend([("onset_ns", onset.at_ns as f64), ("onset_after_ns", onset.after_ns as f64)]);
+        numbers.extend([(ONSET_NS, onset.at_ns as f64), (ONSET_AFTER_NS, onset.after_ns as f64)]);
     }
     let rate = s.pagecache.and_then(|of| pagecache::read_rate(pagecache::behind(of, onset.as_ref())));
-    numbers.extend(rate.map(|rate| ("read_bytes_per_second", rate)));
+    numbers.extend(rate.map(|rate| (numbers::READ_BYTES_PER_SECOND, rate)));
     Some(Finding {
         id: RULE.id,
         subject: pagecache::subject(s),

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use super::command;
 use super::facts::{self, Picture, percent};
 use super::interrupts::{self, Counted};
-use super::{Rule, Summaries, foreign_io};
+use super::numbers;
+use super::{Rule, Summaries, neighbours};
 use crate::analyze::op::Op;
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Number, Severity};
 use crate::load::{Engine, LoadSummary};
 use crate::units::{count, in_percent};
 
@@ -17,6 +18,9 @@ pub const SOME: f64 = 0.01;
 
 /// From here on the run measures interrupts.
 pub const MOST: f64 = 0.50;
+
+const UNPOLLED_IOS: Number = Number::new("unpolled_ios", "I/Os that were not polled");
+const UNPOLLED_PERCENT: Number = Number::new("unpolled_percent", "share of the I/Os that were not polled");
 
 pub const RULE: Rule = Rule { id: "polling-not-active", page: PAGE, find };
 
@@ -60,7 +64,7 @@ fn judge(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<Findi
         return None;
     }
     let counted = interrupts::counted(s, &p.device.name)?;
-    let foreign = foreign_io::ios(s).filter(|_| load.device.as_ref() == Some(&p.device.name));
+    let foreign = neighbours::ios(s).filter(|_| load.device.as_ref() == Some(&p.device.name));
     let flushes: u64 =
         [Op::Flush, Op::EmptyFlush].iter().filter_map(|op| p.device.ops.get(op)).map(|of| of.ios).sum();
     let by_interrupt = counted.ended_by_interrupt().saturating_sub(foreign.unwrap_or(0) + flushes);
@@ -92,12 +96,12 @@ fn finding(
         None => evidence.push("how many of them are somebody else's is not known".to_string()),
     }
     let mut numbers = BTreeMap::from([
-        ("unpolled_percent", percent(share)),
-        ("unpolled_ios", by_interrupt as f64),
-        ("device_ios", all as f64),
+        (UNPOLLED_PERCENT, percent(share)),
+        (UNPOLLED_IOS, by_interrupt as f64),
+        (numbers::DEVICE_IOS, all as f64),
     ]);
     if let Some(queues) = queues {
-        numbers.insert("poll_queues", f64::from(queues));
+        numbers.insert(numbers::POLL_QUEUES, f64::from(queues));
         evidence.push(format!("{name} has {queues} poll queues"));
     }
     let module = match p.disk.and_then(|disk| disk.driver.as_deref()) {

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use super::command;
 use super::facts::{self, MIN_IOS, Picture, percent};
 use super::interrupts::{self, Counted};
-use super::not_enough_io::BUSY;
-use super::queue_depth_too_low::SHALLOW;
-use super::{Rule, Summaries, cpu, device_bound};
+use super::numbers;
+use super::{Rule, Summaries, cpu};
 use crate::analyze::op::Op;
 use crate::analyze::parts::Part;
 use crate::analyze::stage::Stage;
-use crate::findings::{Finding, Severity, Worth};
+use crate::findings::{Finding, Number, Severity, Worth};
 use crate::hist::Histogram;
 use crate::units::{count, in_percent, time};
 
@@ -30,6 +29,13 @@ pub const POLLED: f64 = 0.10;
 
 /// However large the host's part is, no more of the latency is reckoned to go away.
 const MOST_GONE: f64 = 0.75;
+
+const COMPLETE_MEAN_NS: Number = Number::new("complete_mean_ns", "mean of the complete stage");
+const HANDLER_NS_PER_IO: Number = Number::new("handler_ns_per_io", "interrupt handler per I/O");
+const HOST_PERCENT: Number = Number::new("host_percent", "share of completing in the latency");
+const LATENCY_MEAN_NS: Number = Number::new("latency_mean_ns", "mean latency");
+const REAP_MEAN_NS: Number = Number::new("reap_mean_ns", "mean of the reap stage");
+const WAKE_MEAN_NS: Number = Number::new("wake_mean_ns", "mean of the wake-up");
 
 pub const RULE: Rule = Rule { id: "polling-would-help", page: PAGE, find };
 
@@ -95,8 +101,8 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let disk = p.disk?;
     let can = disk.driver.as_deref() == Some("nvme") || disk.poll_queues.is_some_and(|queues| queues > 0);
     let in_device = p.in_device()?;
-    let idle = s.load.is_none() && p.in_block_layer()? < BUSY;
-    if !can || !p.sound(s) || in_device > SHALLOW || idle {
+    let idle = s.load.is_none() && p.in_block_layer()? < facts::BUSY;
+    if !can || !p.sound(s) || in_device > facts::SHALLOW || idle {
         return None;
     }
     let counted = interrupts::counted(s, &p.device.name).filter(|counted| counted.interrupts() >= MIN_IOS)?;
@@ -115,7 +121,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let most = ((complete + handler_ns + reap) / means.total).min(MOST_GONE);
     let least = means.wake.map_or(0.0, |wake| wake.min(reap) / means.total).min(most);
     let mut finding = finding(s, p, &counted, means, handler, share);
-    finding.numbers.extend([("in_device_ios", in_device), ("ios_per_interrupt_ratio", each)]);
+    finding.numbers.extend([(numbers::IN_DEVICE_IOS, in_device), (numbers::IOS_PER_INTERRUPT_RATIO, each)]);
     finding.worth = s.load.map(|_| Worth {
         metric: "iops_ratio".to_string(),
         low: 1.0 / (1.0 - least),
@@ -150,7 +156,7 @@ fn means(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Means> {
             followed: true,
         });
     }
-    let seen = s.load.filter(|_| device_bound::operation_share(s, p).is_some());
+    let seen = s.load.filter(|_| facts::operation_share(s, p).is_some());
     let of_load = seen.and_then(|load| load.latency().mean());
     let of_stages = (p.ios > 0).then(|| p.stages_ns() as f64 / p.ios as f64)?;
     Some(Means {
@@ -169,13 +175,13 @@ fn finding(
     share: f64,
 ) -> Finding {
     let name = &p.device.name;
-    let mut numbers = BTreeMap::from([("host_percent", percent(share)), ("latency_mean_ns", means.total)]);
+    let mut numbers = BTreeMap::from([(HOST_PERCENT, percent(share)), (LATENCY_MEAN_NS, means.total)]);
     let mut evidence = Vec::new();
     let mut parts = Vec::new();
     let measured = [
-        ("complete_mean_ns", means.complete, "complete"),
-        ("reap_mean_ns", means.reap, "reap"),
-        ("wake_mean_ns", means.wake, "of that wake"),
+        (COMPLETE_MEAN_NS, means.complete, "complete"),
+        (REAP_MEAN_NS, means.reap, "reap"),
+        (WAKE_MEAN_NS, means.wake, "of that wake"),
     ];
     for (key, ns, word) in measured {
         if let Some(ns) = ns {
@@ -188,8 +194,8 @@ fn finding(
         evidence.push(format!("of the {} of {whole}: {}", time(means.total as u64), parts.join(", ")));
     }
     if let Some((ns, n)) = handler {
-        numbers.insert("handler_ns_per_io", ns);
-        numbers.insert("timed_interrupts", n as f64);
+        numbers.insert(HANDLER_NS_PER_IO, ns);
+        numbers.insert(numbers::TIMED_INTERRUPTS, n as f64);
         evidence.push(format!(
             "the handler takes {} for an I/O (estimated from {} timed interrupts)",
             time(ns as u64),
@@ -204,7 +210,7 @@ fn finding(
     ));
     let queues = p.disk.and_then(|disk| disk.poll_queues);
     if let Some(queues) = queues {
-        numbers.insert("poll_queues", f64::from(queues));
+        numbers.insert(numbers::POLL_QUEUES, f64::from(queues));
     }
     if s.host.virtualization.is_some() {
         evidence.push("this is a virtual machine: its host may take the polling CPU away".to_string());

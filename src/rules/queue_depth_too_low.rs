@@ -5,20 +5,15 @@ use std::collections::BTreeMap;
 use super::command;
 use super::cpu;
 use super::facts::{self, Picture, percent};
-use super::{Rule, Summaries, not_enough_io, regime, throttled};
+use super::numbers;
+use super::{Rule, Summaries, regime};
 use crate::analyze::stage::Stage;
 use crate::experiment::{Arm, Regime};
-use crate::findings::{Finding, Severity, Worth};
+use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{count, in_percent, time};
-
-/// Up to here no device with internal parallelism is busy, whatever its latency looks like.
-pub const SHALLOW: f64 = 4.0;
 
 /// Up to here the depth is suspected when the latency says that I/Os do not wait inside the device.
 pub const MODERATE: f64 = 16.0;
-
-/// Median over minimum of the device stage below which I/Os hardly wait for each other.
-pub const CROWDED: f64 = 2.0;
 
 /// The device stage must have this share, or the time is lost elsewhere.
 pub const DEVICE_SHARE: f64 = 0.5;
@@ -26,12 +21,11 @@ pub const DEVICE_SHARE: f64 = 0.5;
 /// A worker above this has too little CPU left: the gain would be below 1 / 0.7 = 1.43.
 pub const WORKER_IDLE: f64 = 0.70;
 
-/// Without a load of our own: at least this much in flight on average, or there is just little I/O, which
-/// `not-enough-io` says.
-pub const BUSY: f64 = not_enough_io::BUSY;
-
 /// More than three doublings are not promised from one measured depth.
 pub const MAX_WORTH: f64 = 8.0;
+
+const DEPTH_OPERATIONS: Number = Number::new("depth_operations", "queue depth");
+const IN_FLIGHT_OPERATIONS: Number = Number::new("in_flight_operations", "operations in flight");
 
 pub const RULE: Rule = Rule { id: "queue-depth-too-low", page: PAGE, find };
 
@@ -74,13 +68,11 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
 }
 
-/// Also asked by `device-bound`: a device that waits for work is not the limit.
-pub fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let regime = regime::regime(s);
     if !p.sound(s)
         || regime.is_none() && p.share(Stage::Device)? < DEVICE_SHARE
         || cpu::saturation(s).is_some()
-        || throttled::held(s, p)
     {
         return None;
     }
@@ -92,29 +84,22 @@ pub fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     }
 }
 
-/// How many I/Os the load may have in flight on this device.
-pub fn depth(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
-    let load = s.load?;
-    let operations = load.operations().max(1);
-    let parts = (p.ios as f64 / operations as f64).max(1.0);
-    Some(f64::from(load.job.iodepth) * f64::from(load.job.numjobs) * parts)
-}
-
 /// Whether I/Os hardly wait for each other in the device.
 fn is_roomy(p: &Picture<'_>) -> bool {
-    p.crowding().is_some_and(|crowding| crowding < CROWDED)
+    p.crowding().is_some_and(|crowding| crowding < facts::CROWDED)
 }
 
 /// Without an experiment: by the depth and the latency alone.
 fn is_suspected(s: &Summaries<'_>, p: &Picture<'_>) -> bool {
-    let is_shallow = depth(s, p).is_some_and(|depth| depth <= SHALLOW || depth <= MODERATE && is_roomy(p));
+    let is_shallow =
+        facts::depth(s, p).is_some_and(|depth| depth <= facts::SHALLOW || depth <= MODERATE && is_roomy(p));
     is_shallow && cpu::workers(s).is_some_and(|workers| workers.busy < WORKER_IDLE)
 }
 
 /// What twice the depth gained says more than what was suspected.
 fn tried(s: &Summaries<'_>, p: &Picture<'_>, mut finding: Finding) -> Finding {
-    let stages = Stage::ALL.into_iter().filter_map(|stage| Some((stage, p.operation_share(stage)?)));
-    let largest = stages.max_by(|a, b| a.1.total_cmp(&b.1));
+    let (stages, of_operations) = p.largest_stages();
+    let largest = stages.first().filter(|_| of_operations);
     finding.confidence = 0.95;
     finding.sentence =
         format!("{} takes more at once: {}.", p.device.name, regime::line(s).unwrap_or_default());
@@ -122,7 +107,7 @@ fn tried(s: &Summaries<'_>, p: &Picture<'_>, mut finding: Finding) -> Finding {
         finding.evidence.push(format!(
             "at this depth the largest part of an operation's time is the {} stage ({})",
             stage.name(),
-            in_percent(share)
+            in_percent(*share)
         ));
     }
     if let (Some(gain), Some(worth)) =
@@ -137,7 +122,7 @@ fn tried(s: &Summaries<'_>, p: &Picture<'_>, mut finding: Finding) -> Finding {
 
 fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let load = s.load?;
-    let depth = depth(s, p)?;
+    let depth = facts::depth(s, p)?;
     let workers = cpu::workers(s)?;
     let roomy = is_roomy(p);
     let in_device = p.in_device()?;
@@ -169,9 +154,9 @@ fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     if rotational {
         finding.evidence.push("the disk is rotational: one arm gains little from depth".to_string());
     }
-    finding.numbers.insert("depth_operations", offered as f64);
-    finding.numbers.insert("in_flight_operations", in_flight);
-    finding.numbers.insert("worker_cpu_percent", percent(workers.busy));
+    finding.numbers.insert(DEPTH_OPERATIONS, offered as f64);
+    finding.numbers.insert(IN_FLIGHT_OPERATIONS, in_flight);
+    finding.numbers.insert(numbers::WORKER_CPU_PERCENT, percent(workers.busy));
     let room = p.tags().map_or(MAX_WORTH, |tags| f64::from(tags) / depth);
     finding.worth = Some(Worth {
         metric: "iops_ratio".to_string(),
@@ -185,7 +170,7 @@ fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 
 fn without_load(p: &Picture<'_>) -> Option<Finding> {
     let in_device = p.in_device()?;
-    if p.in_block_layer()? < BUSY || in_device > SHALLOW || p.crowding()? >= CROWDED {
+    if p.in_block_layer()? < facts::BUSY || in_device > facts::SHALLOW || p.crowding()? >= facts::CROWDED {
         return None;
     }
     let mut finding = base(p, in_device);
@@ -202,13 +187,14 @@ fn without_load(p: &Picture<'_>) -> Option<Finding> {
 }
 
 fn base(p: &Picture<'_>, in_device: f64) -> Finding {
-    let mut numbers = BTreeMap::from([("in_device_ios", in_device), ("ios_per_second", p.rate())]);
+    let mut numbers =
+        BTreeMap::from([(numbers::IN_DEVICE_IOS, in_device), (numbers::IOS_PER_SECOND, p.rate())]);
     let mut evidence = vec![format!("the device held {in_device:.2} I/Os on average")];
     if let Some(share) = p.share(Stage::Device) {
-        numbers.insert("device_share_percent", percent(share));
+        numbers.insert(numbers::DEVICE_SHARE_PERCENT, percent(share));
     }
     if let Some(crowding) = p.crowding() {
-        numbers.insert("device_p50_to_min_ratio", crowding);
+        numbers.insert(numbers::DEVICE_P50_TO_MIN_RATIO, crowding);
         evidence.push(format!("the median device time is {crowding:.1} times the fastest one"));
     }
     Finding {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::facts::{self, percent};
 use super::{Rule, Summaries};
-use crate::findings::{Finding, Severity, Worth};
+use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{bytes, count, in_percent};
 
 /// Of the pages that read-ahead asked for, not wanted by the end.
@@ -21,6 +21,11 @@ const PAGE_BYTES: f64 = 4096.0;
 
 /// One doubling is the most that is promised from one run.
 const MAX_WORTH: f64 = 2.0;
+
+const ASKED_PAGES: Number = Number::new("asked_pages", "pages that read-ahead asked for");
+const UNUSED_PAGES: Number = Number::new("unused_pages", "pages that were read ahead for nobody, about");
+const UNUSED_PERCENT: Number =
+    Number::new("unused_percent", "share of read-ahead that was for nobody, about");
 
 pub const RULE: Rule = Rule { id: "readahead", page: PAGE, find };
 
@@ -102,9 +107,9 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
             in_percent(share.min(1.0))
         ),
         numbers: BTreeMap::from([
-            ("asked_pages", seen.asked_pages as f64),
-            ("unused_pages", seen.unused_pages as f64),
-            ("unused_percent", percent(share.min(1.0))),
+            (ASKED_PAGES, seen.asked_pages as f64),
+            (UNUSED_PAGES, seen.unused_pages as f64),
+            (UNUSED_PERCENT, percent(share.min(1.0))),
         ]),
         evidence,
         advice: "Tell the kernel that reads are random (POSIX_FADV_RANDOM), or make the window smaller \

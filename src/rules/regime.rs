@@ -3,10 +3,13 @@
 use super::Summaries;
 use super::facts::percent;
 use crate::experiment::{Arm, Regime};
-use crate::findings::Finding;
+use crate::findings::{Finding, Number};
 
 /// What is left of a finding's confidence for each other regime that the interval of the gain reaches into.
 const UNSURE: f64 = 0.8;
+
+const TWICE_THE_DEPTH_PERCENT: Number =
+    Number::new("twice_the_depth_percent", "IOPS gained by twice the depth");
 
 /// None: it was not tried, or too little of it.
 pub fn regime(s: &Summaries<'_>) -> Option<Regime> {
@@ -27,7 +30,7 @@ fn gave(s: &Summaries<'_>, what: &str, arm: Arm) -> Option<String> {
 pub fn support(s: &Summaries<'_>, finding: &mut Finding) {
     let Some(curve) = s.experiment else { return };
     let Some(gain) = curve.rate(Arm::TwiceTheDepth) else { return };
-    finding.numbers.insert("twice_the_depth_percent", percent(gain.estimate - 1.0));
+    finding.numbers.insert(TWICE_THE_DEPTH_PERCENT, percent(gain.estimate - 1.0));
     let others = [("half the depth", Arm::HalfTheDepth), ("one more job", Arm::OneMoreJob)];
     let lines = others.into_iter().filter_map(|(what, arm)| gave(s, what, arm));
     finding.evidence.splice(0..0, lines);

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::facts::{self, percent};
-use super::link_bound::FULL;
-use super::links::{ceilings, in_gigabytes, slot};
+use super::links::{FULL, ceilings, in_gigabytes, slot};
 use super::{Rule, Summaries};
-use crate::findings::{Finding, NotExamined, Severity, Worth};
+use crate::findings::{Finding, NotExamined, Number, Severity, Worth};
 use crate::host::BlockDevice;
 use crate::host::pci::sharing;
 use crate::load::{Scaled, Scaling};
@@ -18,6 +17,15 @@ pub const TOGETHER: f64 = 0.90;
 
 /// Share of a CPU from which on the host, and not what lies below it, may be what they lose by.
 pub const BUSY: f64 = 0.90;
+
+const ALONE_BYTES_PER_SECOND: Number =
+    Number::new("alone_bytes_per_second", "bytes per second of the drives alone");
+const DRIVES: Number = Number::new("drives", "drives");
+const NEAREST_LINK_PERCENT: Number =
+    Number::new("nearest_link_percent", "share of its ceiling of the fullest link");
+const TOGETHER_BYTES_PER_SECOND: Number =
+    Number::new("together_bytes_per_second", "bytes per second of the drives together");
+const TOGETHER_PERCENT: Number = Number::new("together_percent", "share of the sum of the drives alone");
 
 pub const RULE: Rule = Rule { id: "root-complex-shared", page: PAGE, find };
 
@@ -166,11 +174,11 @@ fn finding(complex: &str, drives: &[Driven<'_>], alone: f64, together: f64, near
             in_gigabytes(alone)
         ),
         numbers: BTreeMap::from([
-            ("drives", drives.len() as f64),
-            ("together_bytes_per_second", together),
-            ("alone_bytes_per_second", alone),
-            ("together_percent", percent(share)),
-            ("nearest_link_percent", percent(nearest)),
+            (DRIVES, drives.len() as f64),
+            (TOGETHER_BYTES_PER_SECOND, together),
+            (ALONE_BYTES_PER_SECOND, alone),
+            (TOGETHER_PERCENT, percent(share)),
+            (NEAREST_LINK_PERCENT, percent(nearest)),
         ]),
         evidence,
         advice: "Part the drives over the machine's root complexes (biopsy devices names them).".to_string(),

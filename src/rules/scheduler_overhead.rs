@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use super::command;
 use super::cpu;
 use super::facts::{self, Picture, percent};
-use super::{Rule, Summaries, device_bound};
+use super::numbers;
+use super::{Rule, Summaries};
 use crate::analyze::stage::Stage;
-use crate::findings::{Finding, Severity, Worth};
+use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{in_percent, time};
 
 /// Share of an I/O's time in the queue stage from which on the scheduler is looked at.
@@ -16,6 +17,9 @@ pub const QUEUE_SHARE: f64 = 0.25;
 /// Share of the busy CPU time in the scheduler's functions. Below it the gain is at most 1 / 0.9 =
 /// 1.11, which is less than what two runs differ by.
 pub const CPU_SHARE: f64 = 0.10;
+
+const SCHEDULER_CPU_PERCENT: Number =
+    Number::new("scheduler_cpu_percent", "scheduler's share of the busy CPU time");
 
 pub const RULE: Rule = Rule { id: "scheduler-overhead", page: PAGE, find };
 
@@ -60,7 +64,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         || queue < QUEUE_SHARE
         || share < CPU_SHARE
         || cpu::saturation(s).is_none()
-        || device_bound::full(p)
+        || facts::full(p)
     {
         return None;
     }
@@ -92,10 +96,10 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             in_percent(share)
         ),
         numbers: BTreeMap::from([
-            ("scheduler_cpu_percent", percent(share)),
-            ("queue_share_percent", percent(queue)),
-            ("queue_mean_ns", mean),
-            ("ios_per_second", p.rate()),
+            (SCHEDULER_CPU_PERCENT, percent(share)),
+            (numbers::QUEUE_SHARE_PERCENT, percent(queue)),
+            (numbers::QUEUE_MEAN_NS, mean),
+            (numbers::IOS_PER_SECOND, p.rate()),
         ]),
         evidence,
         advice: format!(

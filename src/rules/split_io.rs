@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::facts::{self, Picture};
+use super::numbers;
 use super::{Rule, Summaries};
-use crate::findings::{Finding, Severity, Worth};
+use crate::findings::{Finding, Number, Severity, Worth};
 use crate::host::BlockDevice;
 use crate::load::LoadSummary;
 use crate::units::{bytes, count, counted, in_percent};
@@ -23,6 +24,13 @@ pub const UNOWNED: f64 = 0.1;
 
 /// I/Os below this share of equal parts of the operation are cut by something smaller than the size limit.
 pub const PART_SHARE: f64 = 0.85;
+
+const BLOCK_BYTES: Number = Number::new("block_bytes", "block size");
+const IOS_PER_OPERATION_RATIO: Number = Number::new("ios_per_operation_ratio", "I/Os per operation");
+const MAX_HW_REQUEST_BYTES: Number =
+    Number::new("max_hw_request_bytes", "largest request that the hardware takes");
+const MAX_REQUEST_BYTES: Number = Number::new("max_request_bytes", "largest request");
+const SPLITS: Number = Number::new("splits", "splits");
 
 pub const RULE: Rule = Rule { id: "split-io", page: PAGE, find };
 
@@ -98,8 +106,8 @@ fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<F
         return None;
     }
     let mut finding = finding(p, factor, load.job.largest_block() as f64);
-    finding.numbers.insert("operations", operations as f64);
-    finding.numbers.insert("block_bytes", load.job.largest_block() as f64);
+    finding.numbers.insert(numbers::OPERATIONS, operations as f64);
+    finding.numbers.insert(BLOCK_BYTES, load.job.largest_block() as f64);
     finding.evidence.insert(
         0,
         format!(
@@ -148,14 +156,14 @@ fn finding(p: &Picture<'_>, factor: f64, size: f64) -> Finding {
     let limit = p.disk.map_or(Limit::Other, |disk| limit(disk, size, mean));
     let (soft, hard) = p.disk.map_or((0, 0), |d| (d.max_request_bytes, d.max_hw_request_bytes));
     let mut numbers = BTreeMap::from([
-        ("ios_per_operation_ratio", factor),
-        ("io_mean_bytes", mean),
-        ("device_ios", p.ios as f64),
-        ("splits", p.device.splits as f64),
+        (IOS_PER_OPERATION_RATIO, factor),
+        (numbers::IO_MEAN_BYTES, mean),
+        (numbers::DEVICE_IOS, p.ios as f64),
+        (SPLITS, p.device.splits as f64),
     ]);
     if p.disk.is_some() {
-        numbers.insert("max_request_bytes", soft as f64);
-        numbers.insert("max_hw_request_bytes", hard as f64);
+        numbers.insert(MAX_REQUEST_BYTES, soft as f64);
+        numbers.insert(MAX_HW_REQUEST_BYTES, hard as f64);
     }
     let (what, advice, worth) = match limit {
         Limit::Soft(value) => (

@@ -4,17 +4,24 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::facts::{self, percent};
+use super::numbers;
 use super::{Rule, Summaries};
 use crate::analyze::latency::DeviceLatency;
 use crate::analyze::layers::{Inside, Unsaid, inside};
 use crate::analyze::op::Op;
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Number, Severity};
 use crate::host::select::is_head;
 use crate::units::{bytes, count, counted, in_percent, time};
 
 /// Share of the time of an I/O on the upper device that is spent in the layer itself: from here on the layer is worth a
 /// look. Without it the rate at the same depth would grow by 1 / (1 - 0.2) = 1.25.
 pub const COST: f64 = 0.20;
+
+const LAYER_MEAN_NS: Number = Number::new("layer_mean_ns", "mean time in the layer");
+const LAYER_PERCENT: Number = Number::new("layer_percent", "layer's share of the I/O");
+const LAYERS: Number = Number::new("layers", "devices below");
+const LOWER_MEAN_NS: Number = Number::new("lower_mean_ns", "mean time below the layer");
+const UPPER_MEAN_NS: Number = Number::new("upper_mean_ns", "mean time of an I/O above the layer");
 
 pub const RULE: Rule = Rule { id: "stacked-device", page: PAGE, find };
 
@@ -97,16 +104,16 @@ fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
     }
     let name = &device.name;
     let stack: Vec<String> = below.iter().map(|lower| called(s, lower)).collect();
-    let mut numbers = BTreeMap::from([("layers", below.len() as f64)]);
+    let mut numbers = BTreeMap::from([(LAYERS, below.len() as f64)]);
     let mut evidence = vec![format!("{} stands on {}", called(s, name), stack.join(", "))];
     match (&cost, &doubt) {
         (Ok(of), _) => {
             let layer = of.mean_ns();
-            numbers.insert("upper_mean_ns", of.upper_mean_ns());
-            numbers.insert("lower_mean_ns", of.lower_mean_ns());
-            numbers.insert("layer_mean_ns", layer);
-            numbers.insert("ios", of.ios as f64);
-            numbers.extend(share.map(|share| ("layer_percent", percent(share))));
+            numbers.insert(UPPER_MEAN_NS, of.upper_mean_ns());
+            numbers.insert(LOWER_MEAN_NS, of.lower_mean_ns());
+            numbers.insert(LAYER_MEAN_NS, layer);
+            numbers.insert(numbers::IOS, of.ios as f64);
+            numbers.extend(share.map(|share| (LAYER_PERCENT, percent(share))));
             evidence.push(format!(
                 "{}: {} on average on {name}, {} of it in the layer and {} below",
                 counted(of.ios, "I/O"),

@@ -5,17 +5,20 @@ use std::collections::BTreeMap;
 use super::command;
 use super::cpu::{self, Saturation};
 use super::facts::{self, percent};
+use super::numbers;
 use super::{Rule, Summaries};
 use crate::analyze::stacks::CpuClass;
-use crate::findings::{Finding, Severity, Worth};
+use crate::findings::{Finding, Number, Severity, Worth};
 use crate::load::USER_SHARE;
 use crate::units::in_percent;
 
-/// Interrupts with more than this share of the busy time make it a matter of completions.
-pub const INTERRUPT_SHARE: f64 = 0.5;
-
 /// One doubling of the workers is the most that is promised from one run.
 pub const MAX_WORTH: f64 = 2.0;
+
+const INTERRUPT_NS_PER_OPERATION: Number =
+    Number::new("interrupt_ns_per_operation", "interrupt time per operation");
+const KTHREAD_NS_PER_OPERATION: Number =
+    Number::new("kthread_ns_per_operation", "kernel thread time per operation");
 
 pub const RULE: Rule = Rule { id: "submit-cpu-bound", page: PAGE, find };
 
@@ -59,7 +62,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     let Some(saturation) = cpu::saturation(s) else {
         return Vec::new();
     };
-    if saturation.workers().is_some_and(|w| w.user > USER_SHARE) || interrupts_dominate(s) {
+    if saturation.workers().is_some_and(|w| w.user > USER_SHARE) || cpu::interrupts_dominate(s) {
         return Vec::new();
     }
     let ios: u64 = facts::pictures(s).iter().map(|p| p.ios).sum();
@@ -70,30 +73,22 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     vec![finding(s, &saturation, operations)]
 }
 
-/// Whether completions, and not submission, use the CPU time.
-pub fn interrupts_dominate(s: &Summaries<'_>) -> bool {
-    cpu::profile(s).is_some_and(|profile| {
-        let busy = cpu::machine_busy(profile) * f64::from(profile.cpus);
-        busy > 0.0 && cpu::interrupt_cpus(profile) > busy * INTERRUPT_SHARE
-    })
-}
-
 fn finding(s: &Summaries<'_>, saturation: &Saturation, operations: u64) -> Finding {
     let (subject, confidence, sentence) = describe(s, saturation);
-    let mut numbers = BTreeMap::from([("operations", operations as f64)]);
+    let mut numbers = BTreeMap::from([(numbers::OPERATIONS, operations as f64)]);
     let mut evidence = Vec::new();
     if let (Some(load), Some(workers)) = (s.load, cpu::workers(s)) {
         let per = |ns: u64| ns as f64 / operations as f64;
-        numbers.insert("worker_cpu_percent", percent(workers.busy));
-        numbers.insert("user_ns_per_operation", per(load.user_ns()));
-        numbers.insert("system_ns_per_operation", per(load.system_ns()));
+        numbers.insert(numbers::WORKER_CPU_PERCENT, percent(workers.busy));
+        numbers.insert(numbers::USER_NS_PER_OPERATION, per(load.user_ns()));
+        numbers.insert(numbers::SYSTEM_NS_PER_OPERATION, per(load.system_ns()));
         evidence.push(format!("per operation the load uses {}", cpu::per_operation(load, operations)));
     }
     if let Some(profile) = cpu::profile(s) {
         let class = |class| super::class_ns(s, profile, class).unwrap_or(0) as f64 / operations as f64;
-        numbers.insert("kthread_ns_per_operation", class(CpuClass::Kthread));
-        numbers.insert("interrupt_ns_per_operation", class(CpuClass::Irq) + class(CpuClass::Softirq));
-        numbers.insert("machine_busy_percent", percent(cpu::machine_busy(profile)));
+        numbers.insert(KTHREAD_NS_PER_OPERATION, class(CpuClass::Kthread));
+        numbers.insert(INTERRUPT_NS_PER_OPERATION, class(CpuClass::Irq) + class(CpuClass::Softirq));
+        numbers.insert(numbers::MACHINE_BUSY_PERCENT, percent(cpu::machine_busy(profile)));
         evidence.push(format!(
             "all CPUs together: busy for {}; kernel threads use {:.2} CPUs, interrupts {:.2}",
             in_percent(cpu::machine_busy(profile)),

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::facts::{self, Picture, percent};
-use super::queue_depth_too_low::CROWDED;
-use super::{Rule, Summaries, device_bound};
+use super::numbers;
+use super::{Rule, Summaries};
 use crate::analyze::stage::Stage;
-use crate::findings::{Finding, Severity, Worth};
+use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{count, in_percent, time};
 
 /// Share of an I/O's time in the queue stage from which on it is worth a look.
@@ -22,6 +22,12 @@ pub const IN_USE: f64 = 0.95;
 
 /// More than three doublings are not promised from one run.
 const MAX_WORTH: f64 = 8.0;
+
+const IN_BLOCK_LAYER_IOS: Number = Number::new("in_block_layer_ios", "I/Os in the block layer");
+const NR_REQUESTS: Number = Number::new("nr_requests", "nr_requests");
+const PRESENT_IOS: Number = Number::new("present_ios", "I/Os that want a request");
+const REQUESTS: Number = Number::new("requests", "requests");
+const WAITING_IOS: Number = Number::new("waiting_ios", "I/Os that wait for a request");
 
 pub const RULE: Rule = Rule { id: "tag-starvation", page: PAGE, find };
 
@@ -74,13 +80,13 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let present = held_up.unwrap_or(in_layer);
     let waiting = present - requests as f64;
     let before = if held_up.is_some() { 1.0 - in_device / present } else { queue };
-    if !p.sound(s) || before < QUEUE_SHARE || waiting < present * WAIT_SHARE || device_bound::full(p) {
+    if !p.sound(s) || before < QUEUE_SHARE || waiting < present * WAIT_SHARE || facts::full(p) {
         return None;
     }
     let name = &p.device.name;
     let mean = p.stages.get(&Stage::Queue)?.mean()?;
     let setting = u64::from(p.disk?.requests?);
-    let crowded = p.crowding().is_some_and(|crowding| crowding >= CROWDED);
+    let crowded = p.crowding().is_some_and(|crowding| crowding >= facts::CROWDED);
     let mut evidence = vec![
         format!(
             "{present:.1} I/Os are {} on average and at most {} have a request: {waiting:.1} wait for one",
@@ -107,17 +113,17 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             .push("I/Os wait for each other inside the device too: the wait may only move there".to_string());
     }
     let mut numbers = BTreeMap::from([
-        ("in_block_layer_ios", in_layer),
-        ("present_ios", present),
-        ("requests", requests as f64),
-        ("nr_requests", setting as f64),
-        ("waiting_ios", waiting),
-        ("in_device_ios", in_device),
-        ("queue_share_percent", percent(queue)),
-        ("queue_mean_ns", mean),
-        ("ios_per_second", p.rate()),
+        (IN_BLOCK_LAYER_IOS, in_layer),
+        (PRESENT_IOS, present),
+        (REQUESTS, requests as f64),
+        (NR_REQUESTS, setting as f64),
+        (WAITING_IOS, waiting),
+        (numbers::IN_DEVICE_IOS, in_device),
+        (numbers::QUEUE_SHARE_PERCENT, percent(queue)),
+        (numbers::QUEUE_MEAN_NS, mean),
+        (numbers::IOS_PER_SECOND, p.rate()),
     ]);
-    numbers.extend(p.tags().map(|tags| ("tags", f64::from(tags))));
+    numbers.extend(p.tags().map(|tags| (numbers::TAGS, f64::from(tags))));
     let room = p.tags().map_or(MAX_WORTH, |tags| f64::from(tags) / in_device.max(1.0));
     Some(Finding {
         id: RULE.id,

@@ -1,11 +1,9 @@
 //! The drive slows itself down because it is hot.
 
-use std::collections::BTreeMap;
-
 use super::command;
 use super::facts::{self, percent};
 use super::{Rule, Summaries};
-use crate::findings::{Finding, NotExamined, Severity};
+use crate::findings::{Finding, NotExamined, Number, Numbers, Severity};
 use crate::host::nvme::Health;
 use crate::units::{counted, in_percent};
 
@@ -16,6 +14,16 @@ pub const SLOWED: f64 = 0.10;
 /// Of a drive that was slowed for that long, and of one of which only the count of entries or minutes above its
 /// critical temperature grew. What is only warm slows nothing down.
 const CONFIDENCE: [f64; 3] = [0.9, 0.7, 0.6];
+
+const AFTER_CELSIUS: Number = Number::new("after_celsius", "temperature after the load, in °C");
+const BEFORE_CELSIUS: Number = Number::new("before_celsius", "temperature before the load, in °C");
+const CRITICAL_MINUTES: Number = Number::new("critical_minutes", "minutes above the critical temperature");
+const SLOWED_PERCENT: Number = Number::new("slowed_percent", "share of the time in a thermal level");
+const T1_ENTRIES: Number = Number::new("t1_entries", "entries into the thermal level T1");
+const T1_SECONDS: Number = Number::new("t1_seconds", "seconds in the thermal level T1");
+const T2_ENTRIES: Number = Number::new("t2_entries", "entries into the thermal level T2");
+const T2_SECONDS: Number = Number::new("t2_seconds", "seconds in the thermal level T2");
+const WARNING_MINUTES: Number = Number::new("warning_minutes", "minutes above the warning temperature");
 
 pub const RULE: Rule = Rule { id: "thermal-throttle", page: PAGE, find };
 
@@ -78,31 +86,31 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     }
     let grown = |of: fn(&Health) -> Option<u32>| after.grown(&before, of);
     let counters = [
-        ("t1_entries", grown(|h| h.transitions[0])),
-        ("t2_entries", grown(|h| h.transitions[1])),
-        ("t1_seconds", grown(|h| h.throttled_seconds[0])),
-        ("t2_seconds", grown(|h| h.throttled_seconds[1])),
-        ("warning_minutes", grown(|h| h.warning_minutes)),
-        ("critical_minutes", grown(|h| h.critical_minutes)),
+        (T1_ENTRIES, grown(|h| h.transitions[0])),
+        (T2_ENTRIES, grown(|h| h.transitions[1])),
+        (T1_SECONDS, grown(|h| h.throttled_seconds[0])),
+        (T2_SECONDS, grown(|h| h.throttled_seconds[1])),
+        (WARNING_MINUTES, grown(|h| h.warning_minutes)),
+        (CRITICAL_MINUTES, grown(|h| h.critical_minutes)),
     ];
-    let value = |key: &str| {
-        counters.iter().find(|(known, _)| *known == key).and_then(|(_, value)| *value).unwrap_or(0)
+    let value = |number: Number| {
+        counters.iter().find(|(known, _)| *known == number).and_then(|(_, value)| *value).unwrap_or(0)
     };
-    let entries = value("t1_entries") + value("t2_entries");
-    let seconds = value("t1_seconds") + value("t2_seconds");
+    let entries = value(T1_ENTRIES) + value(T2_ENTRIES);
+    let seconds = value(T1_SECONDS) + value(T2_SECONDS);
     let share = (load.duration_ns > 0).then(|| f64::from(seconds) * 1e9 / load.duration_ns as f64);
     // Whole seconds may be more than the time that they are in.
     let share = share.map(|share| share.min(1.0));
     let is_slowed = entries > 0 || seconds > 0;
-    let mut numbers: BTreeMap<&'static str, f64> =
+    let mut numbers: Numbers =
         counters.iter().filter_map(|(key, value)| Some((*key, f64::from((*value)?)))).collect();
-    numbers.extend(before.temperature.map(|degrees| ("before_celsius", f64::from(degrees))));
-    numbers.extend(after.temperature.map(|degrees| ("after_celsius", f64::from(degrees))));
-    numbers.extend(share.filter(|_| seconds > 0).map(|share| ("slowed_percent", percent(share))));
+    numbers.extend(before.temperature.map(|degrees| (BEFORE_CELSIUS, f64::from(degrees))));
+    numbers.extend(after.temperature.map(|degrees| (AFTER_CELSIUS, f64::from(degrees))));
+    numbers.extend(share.filter(|_| seconds > 0).map(|share| (SLOWED_PERCENT, percent(share))));
     let mut evidence = Vec::new();
     for (level, times, seconds) in [
-        ("T1 (light)", value("t1_entries"), value("t1_seconds")),
-        ("T2 (heavy)", value("t2_entries"), value("t2_seconds")),
+        ("T1 (light)", value(T1_ENTRIES), value(T1_SECONDS)),
+        ("T2 (heavy)", value(T2_ENTRIES), value(T2_SECONDS)),
     ] {
         if times > 0 || seconds > 0 {
             evidence.push(format!(
@@ -111,8 +119,8 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
             ));
         }
     }
-    for which in ["warning", "critical"] {
-        let minutes = value(&format!("{which}_minutes"));
+    for (which, number) in [("warning", WARNING_MINUTES), ("critical", CRITICAL_MINUTES)] {
+        let minutes = value(number);
         if minutes > 0 {
             evidence.push(format!("it was above its {which} temperature for {minutes} min"));
         }
@@ -128,7 +136,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         };
         let sentence = format!("{name} slowed itself down because it was hot{time}.");
         (Severity::Warning, CONFIDENCE[if long { 0 } else { 1 }], sentence)
-    } else if value("critical_minutes") > 0 {
+    } else if value(CRITICAL_MINUTES) > 0 {
         let sentence =
             format!("{name} was above its critical temperature, where drives slow themselves down.");
         (Severity::Warning, CONFIDENCE[1], sentence)

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::command;
-use super::device_bound;
 use super::facts::{self, Picture, percent};
+use super::numbers;
 use super::{Rule, Summaries};
 use crate::analyze::latency::OpLatency;
 use crate::analyze::op::Op;
 use crate::analyze::parts::Part;
 use crate::analyze::stage::Stage;
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Number, Severity};
 use crate::hist::Histogram;
 use crate::host::Throttle;
 use crate::units::{bytes, count, in_percent, time};
@@ -28,6 +28,16 @@ pub const WRITEBACK_SHARE: f64 = 0.5;
 
 const READS: &str = "reads";
 const WRITES: &str = "writes";
+
+const HELD_PERCENT: Number = Number::new("held_percent", "share of the operation outside the device");
+const LIMIT_BYTES_PER_SECOND: Number = Number::new("limit_bytes_per_second", "limit of bytes per second");
+const LIMIT_IOS_PER_SECOND: Number = Number::new("limit_ios_per_second", "limit of I/Os per second");
+const MEASURED_BYTES_PER_SECOND: Number = Number::new("measured_bytes_per_second", "bytes per second");
+const RATE_TO_LIMIT_RATIO: Number = Number::new("rate_to_limit_ratio", "rate to limit");
+const WRITE_QUEUE_MEAN_NS: Number = Number::new("write_queue_mean_ns", "mean of the queue stage of writes");
+const WRITE_QUEUE_SHARE_PERCENT: Number =
+    Number::new("write_queue_share_percent", "queue stage's share of writes");
+const WRITEBACK_THROTTLE_NS: Number = Number::new("writeback_throttle_ns", "target of write-back throttling");
 
 pub const RULE: Rule = Rule { id: "throttled", page: PAGE, find };
 
@@ -102,11 +112,6 @@ impl Reached<'_> {
     }
 }
 
-/// Whether this device's I/O is held back by a cgroup's limit: asked by rules that would blame something else.
-pub fn held(s: &Summaries<'_>, p: &Picture<'_>) -> bool {
-    by_cgroup(s, p).is_some()
-}
-
 /// What shows that a limit holds the I/O back.
 enum Shown {
     /// The operations' own time in blk-throttle, as a share.
@@ -138,26 +143,26 @@ fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         reached.show(reached.rate)
     )];
     let mut numbers = BTreeMap::from([
-        ("rate_to_limit_ratio", reached.rate / reached.limit),
-        ("queue_share_percent", percent(queue)),
+        (RATE_TO_LIMIT_RATIO, reached.rate / reached.limit),
+        (numbers::QUEUE_SHARE_PERCENT, percent(queue)),
     ]);
     if reached.in_bytes {
-        numbers.insert("limit_bytes_per_second", reached.limit);
-        numbers.insert("measured_bytes_per_second", reached.rate);
+        numbers.insert(LIMIT_BYTES_PER_SECOND, reached.limit);
+        numbers.insert(MEASURED_BYTES_PER_SECOND, reached.rate);
     } else {
-        numbers.insert("limit_ios_per_second", reached.limit);
-        numbers.insert("ios_per_second", reached.rate);
+        numbers.insert(LIMIT_IOS_PER_SECOND, reached.limit);
+        numbers.insert(numbers::IOS_PER_SECOND, reached.rate);
     }
     match shown {
         Shown::Held(share) => {
-            numbers.insert("held_percent", percent(share));
+            numbers.insert(HELD_PERCENT, percent(share));
             evidence.push(format!(
                 "operations spend {} of their time in blk-throttle, before the block layer sees their I/O",
                 in_percent(share)
             ));
         }
         Shown::Rate(Some(share)) => {
-            numbers.insert("held_percent", percent(share));
+            numbers.insert(HELD_PERCENT, percent(share));
             evidence.push(format!("operations spend {} of their time outside the device", in_percent(share)));
         }
         Shown::Rate(None) => evidence.push(
@@ -290,7 +295,7 @@ fn by_writeback(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         || writes.ios < facts::MIN_IOS
         || share < WRITEBACK_SHARE
         || p.scheduler().is_some()
-        || device_bound::full(p)
+        || facts::full(p)
     {
         return None;
     }
@@ -307,9 +312,9 @@ fn by_writeback(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             in_percent(share)
         ),
         numbers: BTreeMap::from([
-            ("write_queue_share_percent", percent(share)),
-            ("write_queue_mean_ns", mean),
-            ("writeback_throttle_ns", latency_us as f64 * 1e3),
+            (WRITE_QUEUE_SHARE_PERCENT, percent(share)),
+            (WRITE_QUEUE_MEAN_NS, mean),
+            (WRITEBACK_THROTTLE_NS, latency_us as f64 * 1e3),
         ]),
         evidence: vec![
             format!(

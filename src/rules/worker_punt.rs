@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::facts::percent;
+use super::numbers;
 use super::observed::ThreadRow;
 use super::pagecache::{self, SAMPLES};
-use super::{Rule, Summaries, pagecache_storm};
-use crate::findings::{Finding, Severity};
+use super::{Rule, Summaries};
+use crate::findings::{Finding, Number, Severity};
 use crate::units::{figure, in_percent};
 
 /// Workers that run or wait for a disk at a time, on average.
@@ -23,6 +24,13 @@ const NAMES: [&str; 2] = ["io_wqe_worker", "iou-wrk"];
 
 /// Where they sleep while there is nothing to do.
 const IDLE: &[&str] = &["io_wqe_worker", "io_wq_worker"];
+
+const WORKER_CPUS: Number = Number::new("worker_cpus", "CPUs that io_uring's workers use");
+const WORKER_SHARE_PERCENT: Number =
+    Number::new("worker_share_percent", "workers' share of the threads at work");
+const WORKER_THREADS: Number = Number::new("worker_threads", "io_uring's worker threads");
+const WORKERS_RUNNING: Number = Number::new("workers_running", "workers that run at a time");
+const WORKERS_WAITING: Number = Number::new("workers_waiting", "workers that wait at a time");
 
 pub const RULE: Rule = Rule { id: "worker-punt", page: PAGE, find };
 
@@ -91,24 +99,20 @@ fn sampled(s: &Summaries<'_>) -> Option<Finding> {
         format!("that is {} of the threads at work (at least {SAMPLES} samples)", in_percent(share)),
     ];
     evidence.extend(places.iter().map(|(place, threads)| format!("{} wait in {place}", figure(*threads))));
-    let storm = pagecache_storm::stands(s);
-    if storm {
-        evidence.push("it is a part of pagecache-storm".to_string());
-    }
     Some(Finding {
         id: RULE.id,
         subject: "io_uring".to_string(),
-        severity: if share >= MOST && !storm { Severity::Warning } else { Severity::Note },
+        severity: if share >= MOST { Severity::Warning } else { Severity::Note },
         confidence: 0.8,
         sentence: format!(
             "io_uring has {} worker threads at work at a time, for operations that would have blocked.",
             figure(workers)
         ),
         numbers: BTreeMap::from([
-            ("workers", workers),
-            ("workers_running", running),
-            ("workers_waiting", waiting),
-            ("worker_share_percent", percent(share)),
+            (numbers::WORKERS, workers),
+            (WORKERS_RUNNING, running),
+            (WORKERS_WAITING, waiting),
+            (WORKER_SHARE_PERCENT, percent(share)),
         ]),
         evidence,
         advice: advice(places.first().map(|(place, _)| place.as_str())),
@@ -157,7 +161,7 @@ fn by_load(s: &Summaries<'_>) -> Option<Finding> {
             "io_uring's worker threads take {} CPUs, for operations that would have blocked.",
             figure(cpus)
         ),
-        numbers: BTreeMap::from([("worker_cpus", cpus), ("worker_threads", f64::from(workers.threads))]),
+        numbers: BTreeMap::from([(WORKER_CPUS, cpus), (WORKER_THREADS, f64::from(workers.threads))]),
         evidence: vec![format!("{} worker threads used a CPU", workers.threads)],
         advice: advice(None),
         check: super::command::load(load, load.job.iodepth, load.job.numjobs),

@@ -712,29 +712,6 @@ fn the_text_begins_with_the_verdict_and_ends_with_loss_and_cost() {
     assert!(!text.contains('\x1b') && case.text(true).contains("\x1b[1m"));
 }
 
-/// A key without a label would show as the words that it is made of.
-#[test]
-fn every_number_of_the_rules_has_a_label() {
-    let rules = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rules");
-    let mut used = std::collections::BTreeSet::new();
-    // A folder here holds a rule's tests.
-    for file in std::fs::read_dir(rules).unwrap().flatten().filter(|file| file.path().is_file()) {
-        let text = std::fs::read_to_string(file.path()).unwrap();
-        let code = text.split("#[cfg(test)]").next().unwrap();
-        for at in ["(\"", "numbers.insert(\""].iter().flat_map(|open| code.match_indices(open)) {
-            let word = code[at.0 + at.1.len()..].split('"').next().unwrap();
-            let rest = &code[at.0 + at.1.len() + word.len()..];
-            let is_key = word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-            if is_key && !word.is_empty() && rest.starts_with("\", ") {
-                used.insert(word.to_string());
-            }
-        }
-    }
-    let known: std::collections::BTreeSet<String> =
-        biopsy::render::numbers::LABELS.iter().map(|(key, _)| key.to_string()).collect();
-    assert_eq!(used, known, "what the rules say and what has a label");
-}
-
 /// Numbers below each other are compared: a column has one unit, which its heading names.
 #[test]
 fn cells_of_the_percentiles_have_no_units_of_their_own() {

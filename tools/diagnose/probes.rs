@@ -37,6 +37,8 @@ const MAX_COST: f64 = 1.0;
 pub struct Options {
     /// Names of the devices; empty: all.
     pub devices: Vec<String>,
+    /// Whose lock waits are counted. The CPUs, interrupts, threads and the page cache are the machine's.
+    pub filter: Filter,
     /// Stacks per second and CPU.
     pub frequency: u64,
     /// Measure what the programs cost.
@@ -298,11 +300,11 @@ impl Ended {
 impl Pressure {
     fn start(host: &Host, options: &Options) -> Result<Aside<Self>> {
         let (here, there) = (host.clone(), host.clone());
-        let (devices, cost) = (options.devices.clone(), options.cost);
+        let (devices, cost, filter) = (options.devices.clone(), options.cost, options.filter.clone());
         let of_devices = devices.clone();
         let prepare = move || {
             let locks = probe::locks::Options {
-                filter: Filter::default(),
+                filter: filter.clone(),
                 max_cost: MAX_COST,
                 room: probe::locks::ROOM,
                 waiters: false,

@@ -1,0 +1,109 @@
+//! The driver refuses requests, since its own queue is full.
+
+use super::command;
+use super::facts::{self, Picture, percent};
+use super::numbers;
+use super::{Rule, Summaries};
+use crate::analyze::stage::Stage;
+use crate::findings::{Finding, Number, Numbers, Severity};
+use crate::units::{count, in_percent, time};
+
+/// Requests that the driver refused, of all I/Os, from which on it is a limit.
+pub const REFUSED: f64 = 0.05;
+
+const REQUEUES: Number = Number::new("requeues", "requests that the driver gave back before it started them");
+const REQUEUED_PERCENT: Number = Number::new("requeued_percent", "requeues, of the I/Os");
+
+pub const RULE: Rule = Rule { id: "driver-queue-full", page: PAGE, find };
+
+const PAGE: &str = "\
+The driver gives requests back because its own queue has no room, and they are submitted again.
+
+The block layer has tags left, and the driver does not take what it is given: a virtio ring without free
+descriptors, a SCSI host at its queue depth, a controller that reports busy. Each such request is requeued
+and waits until the queue is run again.
+
+How it is computed
+  requeued_percent = requests that the driver gave back before it had started them / I/Os; found from 5 %
+  on, with at least 100 I/Os. A request can be refused more than once, so it can be above 100 %.
+  From: latency.devices[].requeues, .ios.
+
+When it is wrong
+  - Drivers also requeue for other reasons: a reset, a path that failed, a quiesced queue.
+  - A request that was refused waits in the queue stage, which has other parts too: --detail splits it.
+
+What to do
+  Give the driver more room (virtio: the queue size of the virtual disk; SCSI: queue_depth in sysfs), or let
+  the block layer hold back what does not fit: set /sys/block/DEV/queue/nr_requests below the driver's limit.
+  Larger I/Os need more descriptors each: try a smaller block size.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
+}
+
+fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+    let (ios, requeues) = (p.device.ios, p.device.requeues);
+    let share = requeues as f64 / ios.max(1) as f64;
+    if !p.sound(s) || share < REFUSED {
+        return None;
+    }
+    let name = &p.device.name;
+    let mut evidence = vec![format!("{} requeues for {} I/Os", count(requeues), count(ios))];
+    let mut numbers = Numbers::from([(REQUEUES, requeues as f64), (REQUEUED_PERCENT, percent(share))]);
+    if let Some((queue, mean)) =
+        p.share(Stage::Queue).zip(p.stages.get(&Stage::Queue).and_then(|stage| stage.mean()))
+    {
+        numbers.insert(numbers::QUEUE_SHARE_PERCENT, percent(queue));
+        evidence.push(format!(
+            "the queue stage takes {} of an I/O ({})",
+            in_percent(queue),
+            time(mean as u64)
+        ));
+    }
+    evidence.extend(facts::queue_parts_line(p));
+    if let (Some(held), Some(tags)) = (p.in_device(), p.tags()) {
+        evidence.push(format!("{held:.1} I/Os are in the device on average, of {tags} tags"));
+    }
+    Some(Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: Severity::Warning,
+        confidence: 0.75,
+        sentence: format!(
+            "The driver's queue of {name} is full: for 100 I/Os it gave {:.0} requests back.",
+            percent(share)
+        ),
+        numbers,
+        evidence,
+        advice: format!(
+            "Enlarge the driver's queue (virtio: queue size; SCSI: queue_depth), or set \
+             /sys/block/{name}/queue/nr_requests below what it takes."
+        ),
+        check: command::latency(name),
+        worth: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::literal::Case;
+
+    #[test]
+    fn refused_requests_are_a_limit_from_a_twentieth_on() {
+        let mut case = Case::new(10_000, 32);
+        case.latency.devices[0].requeues = 499;
+        assert!(find(&case.summaries()).is_empty());
+        case.latency.devices[0].requeues = 9_200;
+        let found = find(&case.summaries());
+        assert_eq!(found[0].subject, "vda");
+        assert!(found[0].sentence.contains("for 100 I/Os it gave 92 requests back"), "{}", found[0].sentence);
+        assert_eq!(found[0].numbers["requeues"], 9_200.0);
+        // As many as there are I/Os, and more, can be.
+        case.latency.devices[0].requeues = 25_000;
+        assert_eq!(find(&case.summaries())[0].numbers["requeued_percent"], 250.0);
+        case.latency.devices[0].negative = 1;
+        assert!(find(&case.summaries()).is_empty(), "its counts cannot be trusted");
+    }
+}

@@ -1,0 +1,67 @@
+//! I/O of others on the device that a load of our own drives, as far as it can be told from the load's.
+
+use super::Summaries;
+use super::facts;
+use crate::analyze::latency::{DeviceLatency, OpLatency};
+use crate::analyze::op::Op;
+use crate::load::{Direction, LoadSummary};
+
+/// The load and its device, where what is not the load's can be told.
+pub fn told<'a>(s: &Summaries<'a>) -> Option<(&'a LoadSummary, &'a DeviceLatency)> {
+    let load = s.load?;
+    let device = s.latency.device(load.device.as_ref()?)?;
+    // What a ramp moved is not in the load's count.
+    let only_reads = !load.job.rw.has(Direction::Write) && !load.job.rw.has(Direction::Trim) && !load.job.nop;
+    if !only_reads || !load.job.ramp_time.is_zero() || !facts::covered(s) {
+        return None;
+    }
+    if device.ios < facts::MIN_IOS || facts::picture(s, device).doubt(s).is_some() {
+        return None;
+    }
+    Some((load, device))
+}
+
+/// I/Os that are not the load's, by class; reads only where their number says something.
+pub fn foreign(load: &LoadSummary, device: &DeviceLatency) -> Vec<(Op, u64)> {
+    let of_class = |(op, of): (&Op, &OpLatency)| {
+        let ios = match op {
+            Op::Read if !load.job.direct => 0,
+            Op::Read if beyond(load, device).is_some() => 0,
+            Op::Read => of.ios.saturating_sub(load.operations() + load.errors()),
+            Op::Flush | Op::EmptyFlush => 0,
+            // Where it is not known, the journal's.
+            Op::Fua => of.unowned.map_or(0, |unowned| of.ios.saturating_sub(unowned)),
+            Op::Write | Op::Discard | Op::WriteZeroes | Op::Passthrough => of.ios,
+        };
+        (*op, ios)
+    };
+    device.ops.iter().map(of_class).filter(|(_, ios)| *ios > 0).collect()
+}
+
+/// Bytes that were read beyond the load's, where I/Os were cut or merged and their number says nothing. None: it does.
+pub fn beyond(load: &LoadSummary, device: &DeviceLatency) -> Option<u64> {
+    let read = device.ops.get(&Op::Read).filter(|_| load.job.direct)?;
+    (device.splits > 0 || device.merges > 0).then(|| read.bytes.saturating_sub(load.bytes()))
+}
+
+/// Bytes of all classes.
+pub fn moved(device: &DeviceLatency) -> u64 {
+    device.ops.values().map(|of| of.bytes).sum()
+}
+
+/// I/Os of the load's device that are not the load's, at most; None where that cannot be told.
+pub fn ios(s: &Summaries<'_>) -> Option<u64> {
+    let (load, device) = told(s)?;
+    let read = device.ops.get(&Op::Read).map_or(0, |read| read.ios);
+    // Of what size they are is not known: as that of all.
+    let reckoned = |bytes: u64| (read as f64 * bytes as f64 / moved(device).max(1) as f64) as u64;
+    let reads = beyond(load, device).map_or(0, reckoned);
+    Some(reads + foreign(load, device).iter().map(|(_, ios)| ios).sum::<u64>())
+}
+
+/// I/Os of the device that are not those of the chosen processes, at least, and all that the kernel counted. None: the
+/// run has no such filter.
+pub fn outside_the_filter(device: &DeviceLatency) -> Option<(u64, u64)> {
+    let all = device.all_ios?;
+    Some((all.min.saturating_sub(device.ios), all.min))
+}

@@ -1,0 +1,180 @@
+//! Which claim is the answer: the rank of each finding, and which finding leaves which other out.
+
+use super::*;
+use crate::rules::Rank::{Aside, Depth, Device, Figures, Host, Link, Setting};
+
+/// All rules with the rank of their claims. Equal findings keep this order.
+pub const TABLE: &[(Rank, Rule)] = &[
+    (Figures, deallocated_read::RULE),
+    (Setting, split_io::RULE),
+    (Figures, polling_not_active::RULE),
+    (Figures, foreign_io::RULE),
+    (Host, generator_bound::RULE),
+    (Depth, not_enough_io::RULE),
+    (Host, pagecache_storm::RULE),
+    (Setting, throttled::RULE),
+    (Host, flush_bound::RULE),
+    (Host, lock_contention::RULE),
+    (Host, direct_reclaim::RULE),
+    (Aside, worker_punt::RULE),
+    (Aside, readahead::RULE),
+    (Host, scheduler_overhead::RULE),
+    (Host, submit_cpu_bound::RULE),
+    (Host, cpu_contention::RULE),
+    (Host, cpu_steal::RULE),
+    (Aside, numa_remote::RULE),
+    (Depth, queue_depth_too_low::RULE),
+    (Setting, tag_starvation::RULE),
+    (Setting, driver_queue_full::RULE),
+    (Aside, stacked_device::RULE),
+    (Device, thermal_throttle::RULE),
+    (Device, link_degraded::RULE),
+    (Link, link_bound::RULE),
+    (Link, root_complex_shared::RULE),
+    (Device, device_bound::RULE),
+    (Device, device_outlier::RULE),
+    (Host, complete_cpu_bound::RULE),
+    (Host, interrupt_bound::RULE),
+    (Aside, interrupt_imbalance::RULE),
+    (Depth, polling_would_help::RULE),
+    (Device, largest_stage::RULE),
+    (Figures, inconclusive::RULE),
+];
+
+/// What is left of a finding's claim where another one is there.
+enum Left {
+    /// Nothing: the other one says it.
+    Nothing,
+    /// A note: it is a symptom of the other one.
+    Symptom,
+}
+
+/// Whose subjects must be the same for one finding to leave out another.
+#[derive(PartialEq)]
+enum Of {
+    /// Both are about one device.
+    OneSubject,
+    /// Of whatever the two are.
+    Any,
+}
+
+/// If the first finding is there, what is left of the second one.
+const BEFORE: &[(&str, &str, Of, Left)] = &[
+    (throttled::RULE.id, queue_depth_too_low::RULE.id, Of::OneSubject, Left::Nothing),
+    (throttled::RULE.id, not_enough_io::RULE.id, Of::Any, Left::Nothing),
+    (queue_depth_too_low::RULE.id, device_bound::RULE.id, Of::OneSubject, Left::Nothing),
+    (complete_cpu_bound::RULE.id, interrupt_bound::RULE.id, Of::OneSubject, Left::Nothing),
+    (largest_stage::RULE.id, device_bound::RULE.id, Of::OneSubject, Left::Nothing),
+    (tag_starvation::RULE.id, worker_punt::RULE.id, Of::Any, Left::Symptom),
+    (pagecache_storm::RULE.id, direct_reclaim::RULE.id, Of::Any, Left::Symptom),
+    (pagecache_storm::RULE.id, worker_punt::RULE.id, Of::Any, Left::Symptom),
+    (pagecache_storm::RULE.id, lock_contention::RULE.id, Of::Any, Left::Symptom),
+];
+
+/// Findings that would say something else of a device that answers faster or slower.
+const RESTS_ON_THE_DEVICE: [&str; 11] = [
+    generator_bound::RULE.id,
+    scheduler_overhead::RULE.id,
+    submit_cpu_bound::RULE.id,
+    queue_depth_too_low::RULE.id,
+    tag_starvation::RULE.id,
+    device_bound::RULE.id,
+    device_outlier::RULE.id,
+    complete_cpu_bound::RULE.id,
+    interrupt_bound::RULE.id,
+    polling_would_help::RULE.id,
+    largest_stage::RULE.id,
+];
+
+/// The rank of a finding of that id.
+fn rank(id: &str) -> Rank {
+    TABLE.iter().find(|(_, rule)| rule.id == id).map_or(Aside, |(rank, _)| *rank)
+}
+
+/// All that was found, with the answer first.
+pub fn decide(s: &Summaries<'_>) -> Vec<Finding> {
+    let mut found: Vec<Finding> = TABLE.iter().flat_map(|(_, rule)| (rule.find)(s)).collect();
+    leave_out(s, &mut found);
+    doubt(s, &mut found);
+    let answer = answer(s, &mut found);
+    // The order of the table stays among equals.
+    found.sort_by(|a, b| {
+        b.severity
+            .cmp(&a.severity)
+            .then(rank(a.id).cmp(&rank(b.id)))
+            .then(b.confidence.total_cmp(&a.confidence))
+    });
+    // What else there is are notes.
+    found.splice(0..0, answer);
+    found
+}
+
+fn leave_out(s: &Summaries<'_>, found: &mut Vec<Finding>) {
+    for (cause, effect, of, left) in BEFORE {
+        let causes: Vec<String> =
+            found.iter().filter(|one| one.id == *cause).map(|one| one.subject.clone()).collect();
+        let is_explained = |one: &Finding| {
+            one.id == *effect && !causes.is_empty() && (*of == Of::Any || causes.contains(&one.subject))
+        };
+        match left {
+            Left::Nothing => found.retain(|one| !is_explained(one)),
+            Left::Symptom => {
+                for one in found.iter_mut().filter(|one| is_explained(one) && is_symptom(one)) {
+                    one.severity = Severity::Note;
+                    one.evidence.push(format!("it is a part of {cause}"));
+                }
+            }
+        }
+    }
+    // These say what is left: they hold only where nothing above the device is a limit.
+    let above: Vec<String> = found
+        .iter()
+        .filter(|one| one.severity > Severity::Note && matches!(rank(one.id), Setting | Host | Link))
+        .map(|one| one.subject.clone())
+        .collect();
+    let is_device = |subject: &str| s.latency.device(subject).is_some();
+    found.retain(|one| {
+        let is_above = |subject: &String| *subject == one.subject || !is_device(subject);
+        ![device_bound::RULE.id, largest_stage::RULE.id].contains(&one.id) || !above.iter().any(is_above)
+    });
+}
+
+/// Whether a storm explains it: locks of others are no part of it.
+fn is_symptom(finding: &Finding) -> bool {
+    finding.id != lock_contention::RULE.id
+        || lock_contention::is_nameless(finding)
+        || pagecache::is_its_lock(&finding.subject)
+}
+
+/// What was lost, and what was not read from the device, makes the rest less sure.
+fn doubt(s: &Summaries<'_>, found: &mut [Finding]) {
+    for finding in found.iter_mut().filter(|finding| finding.id != inconclusive::RULE.id) {
+        for line in facts::noted(s, &finding.subject) {
+            finding.evidence.push(line);
+            finding.confidence *= facts::NOTED_CONFIDENCE;
+        }
+    }
+    if let Some(line) = deallocated_read::doubt(found) {
+        for finding in found.iter_mut().filter(|finding| RESTS_ON_THE_DEVICE.contains(&finding.id)) {
+            finding.evidence.push(line.clone());
+            finding.confidence *= deallocated_read::CONFIDENCE_LEFT;
+        }
+    }
+}
+
+/// Where no finding is more than a note: what is said instead, if it is not there yet.
+fn answer(s: &Summaries<'_>, found: &mut [Finding]) -> Option<Finding> {
+    if found.iter().any(|finding| finding.severity > Severity::Note) {
+        return None;
+    }
+    let mut doubts = found.iter_mut().filter(|finding| finding.id == inconclusive::RULE.id).peekable();
+    if doubts.peek().is_some() {
+        doubts.for_each(|finding| finding.severity = Severity::Warning);
+        return None;
+    }
+    Some(
+        inconclusive::too_little(s)
+            .or_else(|| largest_stage::at_least(s))
+            .unwrap_or_else(|| inconclusive::unseen(s)),
+    )
+}
