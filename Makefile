@@ -5,7 +5,7 @@ BIOPSY := target/x86_64-unknown-linux-gnu/release/biopsy
 # Root's work for whoever is not root.
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help demo demo-vm build quick test test-all lint vmtest bench clean
+.PHONY: help demo demo-vm build quick test test-all lint vmtest bench bench-verdicts clean
 
 help:
 	@echo "make demo     measure this machine's disk, end in a verdict and report.html"
@@ -15,6 +15,7 @@ help:
 	@echo "make test     all tests; make lint and make vmtest are parts of it"
 	@echo "make test-all the same, with every case in VMs on every kernel"
 	@echo "make bench    what the probes cost, and the pictures"
+	@echo "make bench-verdicts  how often the diagnosis names a cause made on purpose"
 	@echo "make clean    remove what was built (fetched kernels stay in the cache)"
 
 build:
@@ -57,6 +58,10 @@ bench: build
 	@cargo bench --locked --bench loss
 	@cargo bench --locked --bench ring
 	@cargo bench --locked --bench flame
+
+bench-verdicts: build
+	@setup/packages bench
+	@$(ROOT) benches/verdicts --write docs/verdicts.md
 
 clean:
 	@cargo clean
