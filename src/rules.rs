@@ -14,6 +14,7 @@ mod facts;
 mod flush_bound;
 mod foreign_io;
 mod generator_bound;
+mod groups;
 mod inconclusive;
 mod interrupt_bound;
 mod interrupt_imbalance;
@@ -53,6 +54,7 @@ mod unexamined;
 mod worker_punt;
 
 pub use deallocated_read::EMPTY_SHARE;
+pub use groups::{GROUPS, Group};
 pub use noticed::NOTICED;
 pub use table::TABLE;
 
@@ -97,8 +99,7 @@ pub struct Summaries<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     pub id: &'static str,
-    /// One line that says what it means, then: how it is computed, from which numbers, when it is
-    /// wrong, what to try.
+    /// One line that says what it means, then: how it is computed, when it is wrong, what to do.
     pub page: &'static str,
     pub find: fn(&Summaries<'_>) -> Vec<Finding>,
 }
@@ -360,10 +361,14 @@ mod tests {
     #[test]
     fn every_page_has_its_parts_and_every_id_its_rule() {
         for (id, summary, page) in pages() {
-            for part in ["How it is computed", "From which numbers", "When it is wrong", "What to try"] {
-                assert!(page.contains(&format!("\n\n{part}\n")), "{id} lacks '{part}'");
-            }
-            assert!(page.lines().all(|line| line.chars().count() <= 110), "{id}: a long line");
+            let parts = ["How it is computed", "When it is wrong", "What to do"];
+            let places = parts.map(|part| page.find(&format!("\n\n{part}\n")));
+            assert!(
+                places.iter().all(Option::is_some) && places.is_sorted(),
+                "{id}: {places:?} of {parts:?}"
+            );
+            assert!(page.lines().count() <= 40, "{id}: {} lines", page.lines().count());
+            assert!(page.lines().all(|line| line.chars().count() <= 100), "{id}: a long line");
             // It stands alone in the list.
             assert!(explain(id) == Some(page) && summary.ends_with('.'), "{id}: {summary}");
         }

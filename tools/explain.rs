@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use biopsy::refusal::Refusal;
-use biopsy::rules;
+use biopsy::rules::{self, GROUPS, Group};
 
 use crate::cli::Explain;
 use crate::output::Sink;
@@ -15,9 +15,17 @@ pub fn run(args: &Explain) -> Result<()> {
     Sink::Stdout.write(text.as_bytes())
 }
 
+/// Groups, a blank line between them. Only the lines of findings are indented: `  id  summary`.
 fn list() -> String {
     let width = rules::pages().map(|(id, _, _)| id.len()).max().unwrap_or(0);
-    rules::pages().map(|(id, summary, _)| format!("{id:width$}  {summary}\n")).collect()
+    let group = |group: &Group| {
+        let lines = group.ids.iter().filter_map(|id| {
+            let (_, summary, _) = rules::pages().find(|(known, _, _)| known == id)?;
+            Some(format!("  {id:width$}  {summary}\n"))
+        });
+        format!("{}\n{}", group.heading, lines.collect::<String>())
+    };
+    GROUPS.iter().map(group).collect::<Vec<_>>().join("\n")
 }
 
 fn page(id: &str) -> Result<String, Refusal> {
@@ -38,10 +46,17 @@ mod tests {
     #[test]
     fn every_id_is_listed_and_has_a_page() {
         let list = list();
-        for (id, _, _) in rules::pages() {
-            assert!(list.lines().any(|line| line.starts_with(id) && line.len() <= 130), "{id}");
+        assert!(list.lines().all(|line| line.chars().count() <= 80), "{list}");
+        for (id, summary, _) in rules::pages() {
+            let of_id = |line: &&str| line.split_whitespace().next() == Some(id);
+            let lines: Vec<&str> = list.lines().filter(of_id).collect();
+            assert!(matches!(lines.as_slice(), [line] if line.starts_with("  ")), "{id}: {lines:?}");
+            assert!(lines[0].ends_with(&format!("  {summary}")));
             assert!(page(id).is_ok_and(|text| text.starts_with(id)));
         }
+        let headings: Vec<&str> =
+            list.lines().filter(|line| !line.is_empty() && !line.starts_with(' ')).collect();
+        assert_eq!(headings, GROUPS.iter().map(|group| group.heading).collect::<Vec<_>>());
     }
 
     #[test]

@@ -35,41 +35,38 @@ const INTERRUPT_NS_PER_IO: Number = Number::new("interrupt_ns_per_io", "interrup
 pub const RULE: Rule = Rule { id: "complete-cpu-bound", page: PAGE, find };
 
 const PAGE: &str = "\
-The CPU that completes the I/Os is the limit: the device has answered, and the host is late with it.
+The CPU that completes the I/Os is the bottleneck.
 
-A completion is handled where its interrupt goes. One CPU carries only so many of them a second, and
-while it works on one, the others wait in the complete stage, and behind that in the device stage.
+Completions are processed where their interrupt goes. One CPU can process only so many a second; the
+others wait in the complete stage and, behind it, in the device stage.
 
 How it is computed
-  Found when all of these hold:
-  - the complete stage has at least 25 % of the operations' time, or of the I/Os' time where no operation
-    is followed;
-  - hard and soft interrupts take at least 70 % of a completing CPU, by the traced devices' interrupts as
-    they were counted (see interrupt-bound); or by the profile, which gives the sum over all CPUs: it is
-    spread over the queues that carried I/O; with one queue it is that CPU's. Then also at least 50 % of the
-    interrupt time is in functions of the block layer and its drivers;
-  - the load's workers and the loop driver's thread are not saturated themselves: a result that waits for
-    a busy worker to take it is in the complete stage too (see submit-cpu-bound).
-
-From which numbers
-  latency.devices[].ops.*.stages.complete or .request_stages.complete; interrupts.vectors[]; the profile's
-  classes irq and softirq and its folded stacks; the queues that carried I/O.
+  Found if all of these hold:
+  - the complete stage has at least 25 % of the operations' time, or of the I/Os' if operations were
+    not traced;
+  - hard and soft interrupts take at least 70 % of a completing CPU, by counts (see interrupt-bound;
+    confidence 0.85), or by the profile. The profile gives the sum over all CPUs, which is divided
+    by the queues with I/O; at least 50 % of the interrupt time must then be in functions of the
+    block layer and its drivers. Confidence 0.85 with one queue, 0.6 with several;
+  - the load's workers and the loop driver's thread are not saturated: the complete stage also
+    contains waiting for a busy worker (see submit-cpu-bound).
+  The gain is at most that of a complete stage of zero, and at most one doubling.
+  From: latency.devices[].ops.*.stages.complete, .request_stages.complete; interrupts.vectors; the
+  profile's classes irq and softirq and its stacks.
 
 When it is wrong
-  - By the profile, with several queues, the interrupts may lie on one CPU or on all; only the mean is known,
-    and the confidence is lower.
-  - The device stage ends where the NVMe driver reaps a completion entry; entries that wait behind it
-    for the interrupt are in the device stage, so the share is a lower bound.
-  - Drivers without that event have complete only for io_uring, from the end of the request on.
-  - A cpu-clock profile does not see code that runs with interrupts off: too little is found there.
-  - Without counted interrupts and without a profile, or the names of kernel functions (CAP_SYSLOG), it is
-    not looked for.
+  - By the profile, with several queues, one CPU may take most interrupts: only the mean is known.
+  - The device stage ends when the NVMe driver reaps the completion. Completions that wait for the
+    interrupt are in the device stage: the share is a lower bound.
+  - Other drivers have a complete stage only for io_uring, from the end of the request on.
+  - A cpu-clock profile misses code that runs with interrupts disabled: it finds too little.
+  - Without counted interrupts, it needs a profile with kernel function names (CAP_SYSLOG).
 
-What to try
-  Let more CPUs complete: more hardware queues, interrupts of the queues on CPUs of their own
-  (/proc/irq/N/smp_affinity_list), echo 2 > /sys/block/DEV/queue/rq_affinity (each I/O completes on the
-  CPU that submitted it). Fewer and larger I/Os. Polled queues, where the driver has them. The estimate of
-  the gain is bounded by the complete stage's share (all of it gone) and by one doubling.
+What to do
+  - Complete on more CPUs: more hardware queues, interrupts on separate CPUs
+    (/proc/irq/N/smp_affinity_list), or echo 2 > /sys/block/DEV/queue/rq_affinity, so that each I/O
+    completes on the CPU that submitted it.
+  - Fewer and larger I/Os; poll queues, if the driver supports them.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

@@ -14,26 +14,27 @@ const OTHERS_CPU_PERCENT: Number =
 pub const RULE: Rule = Rule { id: "cpu-contention", page: PAGE, find };
 
 const PAGE: &str = "\
-Other processes keep all CPUs busy, so the I/O waits for a CPU.
+Other processes keep the CPUs busy.
 
-Submitting an I/O, completing it and reaping it each need a CPU. When none is idle, every one of these steps
-waits in a run queue, and the latency that the application sees is the scheduler's.
+Submitting an I/O, completing it and reaping it each need a CPU. If none is idle, each of these
+steps waits in a run queue, and the latency that the application sees is the scheduler's.
 
 How it is computed
-  Found when all CPUs together are busy for 95 % of the interval, and less than 70 % of that CPU time belongs
-  to this I/O. CPU time of this I/O: with biopsy's own load that of its threads, of io_uring's workers, of
-  kernel threads and of interrupts; without one, all CPU time of threads that spend at least 5 % of it in
-  the block layer or the page cache. From 70 % on see submit-cpu-bound.
+  Found if all CPUs together are busy for 95 % of the interval, and less than 70 % of that CPU time
+  belongs to this I/O. This I/O's are, with biopsy's own load, its threads, io_uring's workers,
+  kernel threads and interrupts; else all CPU time of threads that spend at least 5 % of it in the
+  block layer or in file I/O. From 70 % on see submit-cpu-bound.
+  Confidence 0.75, or 0.6 if half of the CPU time or more is this I/O's.
   From: the profile's classes, folded stacks and threads; load.jobs[].
 
 When it is wrong
-  - A real-time or pinned process can take one CPU away while others idle: then it is missed.
+  - A real-time or pinned process can take one CPU while others idle: that is missed.
   - CPU time that the hypervisor takes away is not in the profile: see cpu-steal.
-  - The device may be full as well; without the contention it would be the next limit.
+  - The device may be full as well, and be the next limit.
 
 What to do
-  Stop the named processes, or move them to other CPUs (taskset, cpuset cgroups), and measure again. If they
-  have to run, give the I/O threads a higher weight (cpu.weight) or CPUs of their own.
+  Stop the named processes, or move them to other CPUs (taskset, cpuset cgroups), and measure again.
+  If they have to run, give the I/O threads more weight (cpu.weight) or CPUs of their own.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

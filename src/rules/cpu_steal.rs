@@ -19,25 +19,24 @@ const STOLEN_CPU: Number = Number::new("stolen_cpu", "CPU with the most steal ti
 pub const RULE: Rule = Rule { id: "cpu-steal", page: PAGE, find };
 
 const PAGE: &str = "\
-The hypervisor takes CPU time away that this machine wants (steal time).
+The hypervisor takes CPU time away (steal time).
 
-A virtual CPU that is ready to run waits for a physical one. Submitting, completing and reaping take longer,
-by times that no profile in this machine shows.
+A virtual CPU that is ready to run waits for a physical one. Submitting, completing and reaping take
+longer, and no profile in this machine shows why.
 
 How it is computed
-  steal of a CPU = its steal time / its wall time, by /proc/stat over the interval; the CPU with the most is
-  reported from 5 % on. A warning when that CPU is busy or stolen for 90 % of the time: nothing is left, and
-  steal takes from the I/O. Else a note: it adds to latencies, and there is idle time to make up for it.
+  Steal time of a CPU / its wall time, from /proc/stat over the interval. The CPU with the most is
+  reported from 5 % on. A warning if that CPU is busy or stolen for 90 % of the time: nothing of it
+  is left. Else a note: latencies grow, and idle time makes up for it.
   From: cpu.cpus[].
 
 When it is wrong
   - Some hypervisors report no steal time, or charge it as the guest's own CPU time.
-  - A cap on the virtual machine's CPU time is steal as well.
+  - A cap on the virtual machine's CPU time counts as steal.
   - Steal on a CPU that no I/O uses does no harm.
 
 What to do
-  Ask for dedicated or more CPUs, or another host; on your own host, reduce its overcommitment or pin virtual
-  CPUs. Until then take latencies from an interval without steal.
+  Ask for dedicated CPUs or another host. On your own host, overcommit less or pin virtual CPUs.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

@@ -46,50 +46,43 @@ const ZERO_PERCENT: Number = Number::new("zero_percent", "share of blocks of not
 pub const RULE: Rule = Rule { id: "deallocated-read", page: PAGE, find };
 
 const PAGE: &str = "\
-Reads are answered without the media: they do not reach the device, or find deallocated blocks there.
+Reads are answered without touching the medium.
 
-The figures of such a run say little or nothing about the device. A file that was allocated and never
-written reads at memory speed: more than a million \"IOPS\" were measured with not one read on the disk.
-A drive answers reads of blocks that were never written, or discarded since, from its tables.
+The figures then say little about the device. A file that was allocated but never written reads at
+memory speed, without one read on the disk. A drive answers reads of blocks that were never written,
+or were discarded, from its tables.
 
 How it is computed
-  - They do not reach it: device_read_percent = bytes that the device read / bytes that the operations of
-    biopsy's own load returned. Found below 95 %, as critical. Bytes decide and not counts, because a split
-    turns one operation into several I/Os and a merge several into one.
-  - They reach it and find nothing: before the load some dozens of blocks, spread over what it will read, are
-    read past the page cache. zero_percent = blocks of nothing but zeros / blocks that were read. Found from
-    5 % on as a note, from 25 % on as a warning, if at least 32 blocks were read. The confidence is 0.6;
-    it is 0.9 where the load reads 90 % of an NVMe namespace or more and the drive itself says that as
-    much of it is not in use (less two standard deviations of the sample). Beside a warning, other findings
-    that rest on how fast the device answers are less sure: their confidence is multiplied by 0.7.
-
-From which numbers
-  load.bytes, load.operations; latency.devices[].ops.read.bytes and .ios of the load's target, or of
-  the devices below it when the target has no requests of its own (dm, md); load.content: holes, unwritten
-  extents and zeros among the blocks that were looked at; load.namespace: what an NVMe drive says is in use.
+  - Reads that do not reach the device: device_read_percent = bytes that the device read / bytes
+    that the load's operations returned. Critical below 95 %. Bytes are compared, not counts,
+    because splits and merges change the counts. Confidence 0.95, or 0.8 for a scratch file: biopsy
+    has filled it, so a cache or compression answers.
+  - Reads that return zeros: before the load, up to 64 blocks of what it will read are read past the
+    page cache. zero_percent = blocks of zeros / blocks read. With at least 32 blocks, a note from
+    5 % on and a warning from 25 % on. Confidence 0.6; it is 0.9 if the load reads at least 90 % of
+    an NVMe namespace and the drive itself reports as much of it as unused (less two standard
+    deviations of the sample). With a warning, the confidence of findings that depend on the speed
+    of the device is multiplied by 0.7. If zeros took no time, data would read at (1 - zero_percent)
+    of the rate.
+  Only for biopsy's own load, if it has 100 operations, the trace covers at least 99 % of it, and at
+  most 1 % of the I/Os are missed. A scratch file is not sampled.
+  From: load.ios, .bytes, .content, .namespace; latency.devices[].ops.read.ios, .bytes.
 
 When it is wrong
-  - Reads of others on the same device count as reads of the load and can hide that the load's did not
-    reach it.
-  - A file system that compresses, deduplicates or keeps small files in its metadata reads fewer
-    bytes than it returns, and nothing is deallocated.
-  - Some file systems answer direct reads from the page cache; biopsy's load refuses those it knows.
-  - Zeros that were written look like blocks that were not. Most drives store and read them like anything
-    else; some compress them, or deallocate what is written with zeros.
-  - A disk with an arm seeks for zeros as well: rotational disks are left out, but not in a virtual machine,
-    where all disks say so.
-  - Some drives return other bytes than zeros for deallocated blocks; these are not seen.
-  - A loop device or a virtual disk reads what lies below it: whether that has holes is not asked there.
-  - It is not looked for when I/Os are lost, or when the trace covers less than 99 % of the load; zeros not
-    in a scratch file, which biopsy fills itself.
+  - Reads by other processes count as the load's and can hide that its own reads do not arrive.
+  - A file system that compresses, deduplicates or stores small files in its metadata reads fewer
+    bytes than it returns, although nothing is deallocated.
+  - Some file systems answer direct reads from the page cache. The load refuses those it recognises.
+  - Zeros that were written look the same. Most drives store and read them like other data; some
+    compress or deallocate them.
+  - Hard disks seek for zeros too: they are left out, but not in a virtual machine, where disks may
+    claim to be rotational.
+  - Some drives return other bytes than zeros for deallocated blocks; these are not detected.
+  - Holes in what lies below a loop device or a virtual disk are not examined.
 
-What it is worth
-  Nothing becomes faster. For zeros the estimate is what may be left of the rate: if reads of zeros
-  took no time at all, those of content would run at (1 - zero_percent) of it.
-
-What to try
-  Write the target before reading it: a directory as the target makes biopsy fill a scratch file
-  with incompressible data. For a file: filefrag -v FILE shows unwritten extents.
+What to do
+  Write the target before reading it, or give a directory: biopsy then fills a scratch file with
+  incompressible data. For a file, filefrag -v FILE shows unwritten extents.
 ";
 
 /// With a load of our own only: otherwise nobody counts the operations.

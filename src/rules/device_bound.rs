@@ -32,54 +32,42 @@ const DEVICE_OF_OPERATION_PERCENT: Number =
 pub const RULE: Rule = Rule { id: "device-bound", page: PAGE, find };
 
 const PAGE: &str = "\
-The device is the limit: I/Os spend their time in it, and the host waits.
+The device itself is the bottleneck.
 
 How it is computed
-  With biopsy's own load the depth is doubled and halved after the run, in 6 blocks of up to 150 ms.
-  Twice the depth that gives less than 5 % more IOPS says that something is full, and the device is what
-  is left when nothing above it is. From 5 to 25 % it is near its limit, and the confidence falls. Above
-  25 % see queue-depth-too-low.
-  Where that was not tried, found when both of these hold:
-  - the device stage has at least 75 % of the I/O's time (and, with biopsy's own load and no splits, of
-    the operation's time), or the device is full: 80 % of its tags are in use on average;
-  - enough is in flight, unless it is full: more than 4, and at least 50 % of the depth that the load
-    offers is in the device (else see queue-depth-too-low, which must not hold).
-  In either case:
-  - no link above it is known to be full (else see link-bound);
-  - no CPU is saturated (else see submit-cpu-bound, generator-bound);
-  - the host is not the one who is late: hard and soft interrupts take less than 70 % of each completing
-    CPU, and an interrupt finds fewer than 8 completions in the middle (else see interrupt-bound and
-    complete-cpu-bound). Both by the interrupts as they were counted: those of each CPU times the mean of
-    the handler. Softirqs are known for all CPUs together: they are taken to lie as the interrupts do, and
-    where they would reach the limit on one CPU the confidence falls.
-    Where interrupts were not counted, or too few of them timed, by the profile, which gives the sum over
-    all CPUs. Below 70 % of one CPU the condition holds for each; above, it is spread over the queues that
-    carried I/O, and the confidence falls.
-  When others keep all CPUs busy for 95 % the confidence falls, and nothing is said of a loop device,
-  whose work needs those CPUs.
-  A full device makes I/Os wait in the queue stage; with a scheduler or without, that is the device's
-  doing. in_device_ios is exact: the sum of all device times over the time that passed.
-
-From which numbers
-  latency.devices[].ops.*.request_stages; devices[].queues[].tags; load.latency; interrupts.vectors[];
-  the profile's classes.
+  - With biopsy's own load, the depth is halved and doubled after the run, in 6 blocks of up to
+    150 ms each. If twice the depth gives less than 5 % more IOPS, something is full: the device, if
+    no warning names a limit above it. From 5 to 25 % it is near its limit: confidence x 0.7. Above
+    25 % see queue-depth-too-low.
+  - If the depth was not varied: the device is full (80 % of its tags in use on average); or its
+    stage has at least 75 % of an I/O's time (and, with biopsy's own load and no splits, of the
+    operation's), the depth is more than 4 and at least 50 % of it is in the device (without
+    biopsy's own load, more than 4 I/Os are). queue-depth-too-low must not hold.
+  In both cases all of these must hold:
+  - no link above it is known to be full (see link-bound);
+  - no CPU is saturated (see submit-cpu-bound, generator-bound);
+  - the host is in time: hard and soft interrupts take less than 70 % of each completing CPU, and
+    the median completions per interrupt are below 8 (see interrupt-bound, complete-cpu-bound).
+  Interrupts of a CPU are counted and multiplied by the mean handler time. Softirqs are known in
+  total only and assumed to be spread the same way. Without counts, the profile's sum over all CPUs
+  is used: below 70 % of one CPU it holds for each; else it is divided by the queues with I/O.
+  The confidence falls if these are estimates or unknown, and if other work keeps all CPUs busy for
+  95 %. A loop device, which needs those CPUs, is not named then.
+  From: experiment; latency.devices[].ops.*.request_stages; devices[].queues[].tags; load.latency;
+  interrupts.vectors; the profile's classes.
 
 When it is wrong
-  - A drive that collects completions on purpose has many per interrupt while the host is on time: then
-    nothing is said of the device. Of virtio disks, whose completions the hypervisor collects, their number
-    does not count. Interrupts of devices that are not traced are in the profile only.
-  - Where completions per interrupt are not known the confidence is lowered for it.
-  - The device stage contains the link, the controller and, in a virtual machine, the whole host below:
-    its scheduler, its cache, its throttle. A cloud volume's limit looks just like this.
-  - On NVMe it ends when the host reaps the completion; on other drivers at the nearest event, named in
-    missing, which contains interrupt delivery.
-  - When the median is below 2 times the fastest I/O, the device may take more: try a greater depth.
-  - A stacked device's stage contains the stages below it; the lower device is named in its place where
-    that is at least half as much in use.
+  - A drive that coalesces interrupts has many completions in each while the host is in time:
+    nothing is found. On virtio the hypervisor batches them, and their number does not count.
+  - The device stage contains the link, the controller and, in a virtual machine, the host below. A
+    cloud volume's limit looks the same. On other drivers than NVMe it contains interrupt delivery.
+  - If the median is below 2 times the fastest I/O, more depth may help.
+  - The stage of a stack contains its lower devices. If one of them is found too and holds at least
+    half as many I/Os, it is named instead.
 
-What to try
-  Compare with the data sheet for this block size and depth; twice the depth (the rate must not rise);
-  another device; fewer or larger I/Os; a cache.
+What to do
+  Compare with the data sheet at this block size and depth. Use another device, a cache, or fewer or
+  larger I/Os. At twice the depth the rate must not rise.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

@@ -46,34 +46,38 @@ const P99_RATIO: Number = Number::new("p99_ratio", "99th percentile to that of t
 pub const RULE: Rule = Rule { id: "device-outlier", page: PAGE, find };
 
 const PAGE: &str = "\
-One of several like devices is slower than the others at the same work.
+One device is slower than others of the same model.
 
-A drive that is worn, hot, full, at a degraded link or about to fail holds up all that waits for the slowest
-of a group: a stripe, a query over all drives.
+A drive that is worn, hot, full, on a degraded link or about to fail delays all that waits for the
+slowest of a group: a stripe, or a query over all drives.
 
 How it is computed
-  Traced devices of the same model and driver are compared, reads and writes apart; at least 3 of them. The
-  median and the 99th percentile of the device stage (the latter from 1,000 I/Os on) are each set against the
-  median of those of the others; found from 1.5 times on. Compared are only devices that do the same: the
-  mean size of an I/O differs by less than a factor of 1.25; the outlier has no more than 1.5 times the I/Os
-  of the others' median, and at least 0.1 of it. Fewer I/Os than 0.5 of it lower the confidence: a slow drive
-  has fewer where the depth is given, but so has one that does something else.
-
-From which numbers
-  latency.devices[].ops.read and .write: ios, bytes, request_stages.device; devices[].model and .driver.
+  Traced devices of the same model and driver are compared, reads and writes separately;
+  at least 3 of them, with 100 I/Os each. The median and the 99th percentile (with 1,000 I/Os) of
+  the device stage are compared with the median of the others'. Found from 1.5 times on. Only
+  devices with the same work are compared:
+  - mean I/O sizes differ by less than a factor of 1.25;
+  - the others have 0.5 to 2 times their median number of I/Os;
+  - the outlier has between 0.1 and 1.5 times that number.
+  Confidence 0.8. It is 0.6 if the outlier has less than 0.5 of the others' I/Os: a slow drive at a
+  fixed depth has fewer, but so has one with other work. Lower if only the 99th percentile differs.
+  From: latency.devices[].ops.read, .write: .ios, .bytes, .request_stages.device; devices[].model,
+  .driver.
 
 When it is wrong
-  - The model says nothing of the firmware, the fill or the age: biopsy devices shows serial and firmware.
-  - Something else runs on it (a journal, the system): biopsy latency -d DEV --by process shows who.
-  - More depth on one device makes its I/Os wait inside it; only the number of I/Os is compared, not the
-    depth.
-  - Reads of blocks that were never written are answered without the media, and are faster: a drive that
-    holds data may look slow beside empty ones (see deallocated-read).
-  - Virtual disks often share one model name and nothing else.
+  - The model does not include firmware, fill or age: biopsy devices shows serial and firmware.
+  - The device may do other work (a journal, the system): biopsy latency -d DEV --by process shows
+    it.
+  - More depth on one device makes its I/Os wait inside it. Only the number of I/Os is compared, not
+    the depth.
+  - Reads of blocks that were never written are faster: a drive with data may look slow next to
+    empty ones (see deallocated-read).
+  - Virtual disks often share a model name and nothing else.
 
-What to try
-  biopsy devices for its link, temperature and wear; biopsy load DEV on it and on another one, each alone; its
-  health log (nvme smart-log). Swap two drives: what moves with the drive is the drive.
+What to do
+  Check link, temperature and wear with biopsy devices, and the health log with nvme smart-log. Run
+  biopsy load DEV on it and on another one, each alone. Swap two drives: if the slowness moves
+  along, it is the drive.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

@@ -29,32 +29,31 @@ const THREADS_IN_RECLAIM: Number = Number::new("threads_in_reclaim", "threads in
 pub const RULE: Rule = Rule { id: "direct-reclaim", page: PAGE, find };
 
 const PAGE: &str = "\
-Tasks that want memory must reclaim it themselves, and wait meanwhile.
+Tasks must reclaim memory themselves and wait for it.
 
-As long as kswapd keeps some memory free, nobody waits for it. When it does not, or when a memory cgroup is at
-its limit (there is no kswapd for that), the task that wants a page looks for one: a read or a write then
-takes as long as reclaim does.
+While kswapd keeps memory free, no task waits. If it does not, or a memory cgroup is at its limit
+(kswapd does not reclaim for those), the task that needs a page reclaims one. Its read or write then
+takes as long as the reclaim.
 
 How it is computed
-  threads_in_reclaim = time in direct reclaim and in the reclaim of memory cgroups / length of the window.
-  Found from 0.1 on, with at least 100 reclaims: a note, and a warning from 0.5 on. Where the events of
-  reclaim were not seen, by the samples of threads whose stacks are in try_to_free_pages or
-  try_to_free_mem_cgroup_pages (at least 10 samples). A note where pagecache-storm says it.
-  The kind with more time is named, and the task with the most. A note where the load is biopsy's own and
-  direct: it is others then who reclaim.
-
-From which numbers
-  locks.pagecache.reclaims.direct, .memcg, .kswapd; threads[].stack, .average_threads.
+  threads_in_reclaim = time in direct reclaim and in memory cgroup reclaim / interval. With at least
+  100 reclaims, a note from 0.1 on and a warning from 0.5 on. Without reclaim events: by thread
+  samples with try_to_free_pages or try_to_free_mem_cgroup_pages on the stack (at least 10 samples).
+  Always a note if pagecache-storm is found, or if biopsy's own load reads directly: then other
+  tasks reclaim. The kind of reclaim with more time is named, and the task with the most.
+  From: locks.pagecache.reclaims.direct, .memcg, .kswapd, .reclaimers; threads.threads[].stack,
+  .average_threads.
 
 When it is wrong
-  - Reclaim of other tasks counts as well, whatever they want the memory for.
-  - Time in reclaim contains waiting for a CPU, and throttling in reclaim while the disk writes.
-  - A limit of a memory cgroup may be wanted: then its cache is small on purpose.
+  - Reclaim by unrelated tasks counts, whatever they need the memory for.
+  - Reclaim time contains waiting for a CPU and throttling while the disk writes.
+  - A memory cgroup may be small on purpose.
 
-What to try
-  O_DIRECT, so that reads and writes need no page. For a cgroup: raise memory.max or memory.high (v1:
-  memory.limit_in_bytes). For the machine: more free memory kept ready, so that kswapd begins earlier
-  (sysctl vm.watermark_scale_factor=200, vm.min_free_kbytes); less dirty memory at once (vm.dirty_bytes).
+What to do
+  - O_DIRECT, which needs no page.
+  - Cgroup: raise memory.max or memory.high (v1: memory.limit_in_bytes).
+  - Machine: start kswapd earlier (sysctl vm.watermark_scale_factor=200, vm.min_free_kbytes), and
+    allow less dirty memory (vm.dirty_bytes).
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

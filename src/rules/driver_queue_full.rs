@@ -17,25 +17,25 @@ const REQUEUED_PERCENT: Number = Number::new("requeued_percent", "requeues, of t
 pub const RULE: Rule = Rule { id: "driver-queue-full", page: PAGE, find };
 
 const PAGE: &str = "\
-The driver gives requests back because its own queue has no room, and they are submitted again.
+The driver refuses requests: its own queue is full.
 
-The block layer has tags left, and the driver does not take what it is given: a virtio ring without free
-descriptors, a SCSI host at its queue depth, a controller that reports busy. Each such request is requeued
-and waits until the queue is run again.
+The block layer has tags left, but the driver gives requests back: a virtio ring without free
+descriptors, a SCSI host at its queue depth, a controller that reports busy. Each such request is
+requeued and waits until the queue runs again.
 
 How it is computed
-  requeued_percent = requests that the driver gave back before it had started them / I/Os; found from 5 %
-  on, with at least 100 I/Os. A request can be refused more than once, so it can be above 100 %.
+  requeued_percent = requests that the driver gave back before it started them / I/Os. Found from
+  5 % on, with at least 100 I/Os. A request can be refused more than once: it may exceed 100 %.
   From: latency.devices[].requeues, .ios.
 
 When it is wrong
-  - Drivers also requeue for other reasons: a reset, a path that failed, a quiesced queue.
-  - A request that was refused waits in the queue stage, which has other parts too: --detail splits it.
+  - Drivers also requeue for other reasons: a reset, a failed path, a quiesced queue.
+  - A refused request waits in the queue stage, which has other parts too: --detail splits it.
 
 What to do
-  Give the driver more room (virtio: the queue size of the virtual disk; SCSI: queue_depth in sysfs), or let
-  the block layer hold back what does not fit: set /sys/block/DEV/queue/nr_requests below the driver's limit.
-  Larger I/Os need more descriptors each: try a smaller block size.
+  - Enlarge the driver's queue (virtio: the queue size of the virtual disk; SCSI: queue_depth).
+  - Set /sys/block/DEV/queue/nr_requests below what the driver takes.
+  - Large I/Os need more descriptors each: try smaller ones.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

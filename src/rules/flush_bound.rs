@@ -39,32 +39,31 @@ const FORCED_WRITES: Number = Number::new("forced_writes", "forced writes (FUA)"
 pub const RULE: Rule = Rule { id: "flush-bound", page: PAGE, find };
 
 const PAGE: &str = "\
-Writers wait for flushes: for the device to put its cache where the data stays.
+Writers wait for flushes of the device's write cache.
 
-fsync, a journal's commit and O_DSYNC end with a flush command, or with a write that goes past the device's
-cache (FUA). A drive without power-loss protection takes milliseconds for each, and a disk flushes one at a
-time.
+fsync, a journal commit and O_DSYNC end with a flush command, or with a write that bypasses the
+device's cache (FUA). A drive without power-loss protection takes milliseconds for each, and a disk
+flushes one at a time.
 
 How it is computed
-  flush_busy_percent = time of flush commands and forced writes (queue, device and complete) / window; found
-  from 50 % on, where they are at least 25 % of the time of all I/Os that write, with at least 100 of
-  them. Also found where writes become durable one by one: at least 0.25 flushes (or forced writes) for
-  each write, at most 1.5 writes and flushes in flight on average, for at least 25 % of the window.
-
-From which numbers
-  latency.devices[].ops.flush, .fua, .write: .ios, .request_stages.
+  flush_busy_percent = time of flush commands and FUA writes (queue, device and complete) /
+  interval. Found from 50 % on, if they are at least 25 % of the time of all I/Os that write and
+  there are at least 100 of them. Also found if writes become durable one by one: at least 0.25
+  flushes or FUA writes for each write, at most 1.5 of all these in flight on average, for at least
+  25 % of the interval. Confidence 0.8; 0.65 one by one, or if FUA writes take more time.
+  From: latency.devices[].ops.flush, .fua, .write: .ios, .request_stages.
 
 When it is wrong
-  - Forced writes may be out at the same time: then they may be out for more than the window, and the device
-    still have room.
-  - Who waits is not looked at: flushes of a background task hold nobody up but other flushes.
-  - Zero-byte waiters that share a flush (empty_flush) are not counted: they are why one flush serves many.
+  - FUA writes can overlap: their sum may exceed the interval while the device still has room.
+  - It does not show which threads wait: flushes of a background task delay only other flushes.
+  - Waiters that share another's flush (empty_flush) are not counted.
 
-What to try
-  Fewer: group commits (a database's commit delay or batch), fsync once for several files, fdatasync in place
-  of fsync. Cheaper: a drive with power-loss protection, whose flush has nothing to do. Where losing the last
-  seconds does no harm: the application's own setting for it; never barrier=0 or write through on a drive
-  whose cache is volatile.
+What to do
+  - Flush less often: group commits (a database's commit delay or batch), one fsync for several
+    files, fdatasync instead of fsync.
+  - Flush faster: a drive with power-loss protection, whose flush has nothing to do.
+  - If losing the last seconds is acceptable, use the application's setting for that. Never use
+    barrier=0 or write through on a drive with a volatile cache.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

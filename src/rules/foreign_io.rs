@@ -28,37 +28,35 @@ const FOREIGN_PERCENT: Number = Number::new("foreign_percent", "share of other p
 pub const RULE: Rule = Rule { id: "foreign-io", page: PAGE, find };
 
 const PAGE: &str = "\
-Others use the device while the load measures it: part of its I/Os are not the load's.
+Other processes use the device during the measurement.
 
-The load then shares the device's tags, bandwidth and time, and its figures are lower than those of the
-device alone.
+They take tags, bandwidth and time, so the load's figures are lower than those of an idle device.
 
 How it is computed
-  With -p, --comm or --cgroup: the kernel's count of the device's I/Os without those that were measured.
-  Else only with biopsy's own load, which only reads, on the device that it drives; and only where the
-  trace covers the whole load. Not the load's are reads beyond its operations (the failed ones among them),
-  and all writes, discards and drivers' own commands. Where I/Os were cut or merged, reads beyond the bytes
-  that the load read are counted in their place, as a share of the bytes.
-  Flushes are left out, and writes with forced unit access that belong to no operation: a journal makes both.
-  Found from 5 % of the I/Os (or bytes) and 20 of them (or the bytes of 20 operations) on; a warning from
-  50 %, else a note.
-
-From which numbers
-  load.operations, bytes and errors; latency.devices[].ops.*.ios, .bytes and .ios_without_operation;
-  latency.devices[].splits and .merges.
+  With -p, --comm or --cgroup: the I/Os that the kernel counted, without those that were measured.
+  Else only for biopsy's own load, if it only reads, without a ramp, and the trace covers at least
+  99 % of it; on the device that it drives. These are foreign:
+  - reads beyond the load's operations (including failed ones). If I/Os were split or merged, the
+    bytes read beyond the load's are counted instead, as a share of all bytes;
+  - all writes, discards and passthrough commands. Flushes do not count, nor do forced writes (FUA)
+    that belong to no operation: a journal makes both.
+  Found from 5 % of the I/Os (or bytes) and 20 I/Os (or the bytes of 20 operations) on. A warning
+  from 50 % on, else a note. Confidence 0.9 by I/Os, 0.7 by bytes.
+  From: load.ios, .bytes, .errors; latency.devices[].ops.*.ios, .bytes, .ios_without_operation;
+  latency.devices[].splits, .merges.
 
 When it is wrong
-  - The window is a little longer than the load: what others do before and after is in it.
-  - Reads of a file system for the load's own file (its extents, its directory) count as others'.
-  - What the journal and write-back of a file system write for somebody is counted, but whose it is is not
-    known; write-back can come from before the run.
-  - Through the page cache the reads of the load are not its operations: then only writes are counted.
-  - Through a volume only the volume is looked at, and not the disks below, where other volumes lie.
-  - Another partition of the disk is the same device, and its I/O is counted.
+  - The trace is a little longer than the load: I/O just before and after it counts.
+  - A file system's own reads for the load's file (extents, directory) count as foreign.
+  - I/O of a journal and of write-back counts, but its origin is not known. Write-back may come from
+    before the run.
+  - If the load reads through the page cache, foreign reads are not counted.
+  - For a volume, only the volume is examined, not the disks below, where other volumes may lie.
+  - Another partition of the same disk is the same device: its I/O counts.
 
-What to try
-  biopsy latency -d DEV --by process --for 5s names who does it. Stop them, or choose a device that nobody
-  uses; else take the figures as those of a shared device.
+What to do
+  biopsy latency -d DEV --by process --for 5s names the processes. Stop them or use an idle device;
+  otherwise read the figures as those of a shared device.
 ";
 
 /// Needs a load of our own, or processes that were chosen.

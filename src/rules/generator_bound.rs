@@ -18,27 +18,25 @@ const WORKERS_SATURATED: Number = Number::new("workers_saturated", "saturated wo
 pub const RULE: Rule = Rule { id: "generator-bound", page: PAGE, find };
 
 const PAGE: &str = "\
-The load generator's own code uses its CPUs up: the run measures the generator.
+The load generator is the bottleneck, not the device.
 
 How it is computed
-  A worker is saturated when user + system time reach 90 % of its run. Found when at least half of
-  the workers are saturated and user time is more than 50 % of their CPU time. With more system than
-  user time it is submit-cpu-bound: then the kernel's work per operation is the limit. From 70 % on the
-  interrupts are added, as if they came to the same CPUs, and the confidence is lower.
-
-From which numbers
-  load.jobs[].user_ns, .system_ns and the load's duration_ns; the profile's interrupt time. Per
-  operation, load.ring_workers is part of the kernel's time, not of a worker's share.
+  A worker is saturated if its user and system time reach 90 % of the run. Found if at least half of
+  the workers are saturated and user time is more than 50 % of the workers' CPU time. With less user
+  time the kernel's work per operation is the limit: see submit-cpu-bound.
+  Also found, with confidence 0.6 instead of 0.9, if the workers use at least 70 % of their CPUs,
+  and 90 % together with the interrupts, as if these ran on the workers' CPUs. Needs 100 operations.
+  From: load.jobs[].user_ns, .system_ns; the profile's interrupt time. The CPU time per operation
+  also contains load.ring_workers; a worker's share does not.
 
 When it is wrong
-  - User time is charged by the kernel; in a virtual machine, time stolen by the host counts as used.
-  - On a machine where others compete for the same CPUs a worker cannot reach 90 %, and the finding
-    is missed.
-  - Very short runs: opening files and registering buffers weigh in.
+  - In a virtual machine, time that the host steals counts as used.
+  - If other threads compete for the same CPUs, a worker cannot reach 90 %: then nothing is found.
+  - A very short run contains the opening of files and the registration of buffers.
+  - A load that polls (--hipri) uses its CPUs up in any case.
 
-What to try
-  More jobs (--numjobs), each on a CPU of its own; larger blocks; a drive that is slower than the
-  generator will show up as device-bound by itself.
+What to do
+  Use more jobs (--numjobs), each on its own CPU, or larger blocks.
 ";
 
 /// Needs a load of our own.

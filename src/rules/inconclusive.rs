@@ -8,23 +8,25 @@ use crate::units::counted;
 pub const RULE: Rule = Rule { id: "inconclusive", page: PAGE, find };
 
 const PAGE: &str = "\
-No cause can be named: there is too little I/O, or the measurement is in doubt.
+Too little I/O for an answer, or the data are in doubt.
 
 How it is computed
-  - Too little: no I/O, no block device below the target, or fewer than 100 operations (or I/Os).
-  - In doubt: more than 1 % of a device's I/Os are lost (lost.ios / (ios + lost.ios)), a stage ends
-    before it begins, the trace and the kernel's own counter differ by more than 1 %, or more than 0.1 %
-    of the operations failed. Findings from that device's stages are withheld, and this says why.
-  With 0.1 to 1 % lost, or a device that was gone before the end, findings say so, and their confidence is
-  multiplied by 0.8.
-  From: lost, negative stages, kernel counters, load.errors, load.operations.
+  - Too little: no I/O, no block device below the target, fewer than 100 operations (or I/Os), or no
+    stage of the I/O can be measured here.
+  - The data of a device are in doubt: more than 1 % of its I/Os were missed (lost_ios / (ios +
+    lost_ios)), a stage ends before it begins, or the trace and the kernel's own counter differ by
+    more than 1 %. Findings from its stages are withheld.
+  - More than 0.1 % of the load's operations failed.
+  If more than 0.1 % of a device's I/Os were missed, or the device vanished, the confidence of its
+  findings is multiplied by 0.8, and their evidence says so.
+  From: lost; latency.devices[].lost_ios, .negative, .vanished, .kernel_check; load.ios, .errors.
 
 When it is wrong
-  It makes no claim that could be wrong, but it may be avoidable.
+  It claims nothing that could be wrong, but it may be avoidable.
 
 What to do
-  Run longer, on one device (-d), with more rights (biopsy check says what is missing), or with a load of
-  biopsy's own instead of --no-load.
+  Run longer, on one device only (-d), with more rights (biopsy check lists what is missing), or
+  with biopsy's own load.
 ";
 
 /// One finding per device (or load) whose measurement is in doubt.

@@ -30,41 +30,42 @@ const INTERRUPTS_PER_SECOND: Number =
 pub const RULE: Rule = Rule { id: "interrupt-bound", page: PAGE, find };
 
 const PAGE: &str = "\
-Interrupts use up a CPU that completes the device's I/Os, so that finished I/Os wait for it.
+Interrupts saturate a CPU that completes the I/Os.
 
 How it is computed
-  interrupt_per_cpu_percent = hard + soft interrupt time of one CPU. Hard: the interrupts that came to it, of
-  all traced devices, times the mean time in the handler of each vector, which is measured on a sample. Soft:
-  the block layer's softirqs are measured for all CPUs together, on a sample, and shared out by the I/Os that
-  completed in them, those of disks that are not traced among them; those that no other CPU asked for are
-  taken to lie on the CPUs as their device's interrupts do.
-  Of the CPUs that get at least half of an even share of the device's interrupts the busiest counts. Found
-  when it is at 70 %, or at 50 % while an interrupt finds at least 8 completions in the middle: they pile up
-  (not of virtio disks, whose completions the hypervisor collects).
-  At least 100 of its interrupts must have been timed. A CPU is named once, for the device that brings it the
-  most interrupts. Not said where complete-cpu-bound says it with the time that I/Os lose.
-
-From which numbers
-  interrupts.vectors[].by_cpu, .handler, .completions_per_interrupt; interrupts.softirq;
-  interrupts.devices[].completed.softirq, .completed.remote_softirq.
+  interrupt_per_cpu_percent = hard + soft interrupt time of one CPU.
+  - Hard: the interrupts of all traced devices on it x the mean handler time of each vector, which
+    is sampled.
+  - Soft: the block layer's softirqs, sampled for all CPUs together and divided by the I/Os
+    completed in them (including those of untraced disks). Those raised on the same CPU are assumed
+    to be spread as the device's interrupts are.
+  The busiest CPU counts, among those with at least half of an even share of the device's
+  interrupts.
+  Found from 70 % on, or from 50 % on if the median completions per interrupt are at least 8: they
+  pile up (not on virtio, where the hypervisor batches them). At least 100 interrupts must be timed.
+  A CPU is named once, for the device with the most interrupts on it. Not found if
+  complete-cpu-bound is.
+  From: interrupts.vectors[].by_cpu, .handler, .completions_per_interrupt; interrupts.softirq;
+  interrupts.devices[].completed.softirq, .remote_softirq.
 
 When it is wrong
-  - It is an estimate from a sample, whose size the evidence names. What an interrupt takes outside its
-    handler, handlers' threads, and softirqs that another CPU asked for are not in it: mostly it is more.
-  - A softirq that a hard interrupt comes into contains it: it is counted twice, and it can be less.
-  - The probes themselves run inside the handlers, and make them longer by what cost shows.
-  - In a virtual machine a handler's time contains what the host took away from the CPU.
-  - A drive or a hypervisor that collects completions has many per interrupt on purpose.
-  - A CPU in interrupts for 70 % still has 30 %: with one thread that submits from the same CPU that is its
-    share, and the thread looks saturated (see submit-cpu-bound).
-  - Where the interrupts were not counted as the kernel counted them (more than 1 % off) it is not looked for.
+  - It is an estimate from a sample. Interrupt entry and exit, handler threads and softirqs raised
+    by other CPUs are not included: the real time is usually longer.
+  - A hard interrupt within a softirq is counted twice: the estimate is too high.
+  - The probes run inside the handlers and add their cost; in a virtual machine, so does stolen
+    time.
+  - A drive that coalesces interrupts has many completions each on purpose.
+  - At 70 % a thread that submits on the same CPU has 30 % left and looks saturated (see
+    submit-cpu-bound).
+  - Not found if the count differs from the kernel's by more than 1 %.
 
-What to try
-  More CPUs: threads that submit on more CPUs, so that the queues of more CPUs are used; the vectors of other
-  drivers can be moved (/proc/irq/N/smp_affinity_list). Fewer interrupts: polled queues (nvme.poll_queues=N
-  and --hipri); a drive that collects completions (feature 08h: nvme set-feature DEV -f 8 -V 0xTTHH, TT in
-  100 us, HH entries less one), at the price of latency at low depth; posted MSI (Linux 6.10 and newer,
-  intremap=posted_msi, on Intel machines that have it). Less work: fewer and larger I/Os.
+What to do
+  - More CPUs: submit from more of them, so that more queues are used. The kernel places the vectors
+    of NVMe and virtio; those of other drivers can be moved (/proc/irq/N/smp_affinity_list).
+  - Fewer interrupts: poll (nvme.poll_queues=N and --hipri); coalesce (nvme set-feature DEV -f 8 -V
+    0xTTHH, TT in 100 us, HH completions less one), which adds latency at low depth; or posted MSI
+    (Linux 6.10 and newer, intremap=posted_msi, on Intel machines that have it).
+  - Fewer and larger I/Os.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

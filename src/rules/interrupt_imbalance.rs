@@ -38,38 +38,36 @@ const EVEN_SHARE_PERCENT: Number = Number::new("even_share_percent", "even share
 pub const RULE: Rule = Rule { id: "interrupt-imbalance", page: PAGE, find };
 
 const PAGE: &str = "\
-One CPU takes most of a device's interrupts, though its vectors could reach others.
+One CPU takes most of a device's interrupts.
 
-That CPU completes for all, and what runs on it has to wait; the others idle.
+That CPU completes I/Os for all others, and threads that run on it must wait.
 
 How it is computed
-  busiest_share_percent = interrupts of the device's queues that came to one CPU / all of them. Its even share
-  is 1 / (vectors with at least 1 % of the interrupts, or the CPUs that they may be delivered to, whichever
-  is less). Found when it is at least 2 times even and at least 50 %. A warning when hard and soft
-  interrupts take at least 30 % of that CPU (see interrupt-bound for how that is estimated); else, or where
-  too few interrupts were timed, a note.
-  When one queue alone is in use although the device has several, no vector lies wrong: the I/O comes from
-  the CPUs of one queue. From 30 % of its CPU on that is a note.
-
-From which numbers
-  interrupts.vectors[].by_cpu, .cpus, allowed CPUs of /proc/irq; interrupts.devices[].busiest; the handlers'
-  time.
+  busiest_share_percent = interrupts of the device's queues on one CPU / all of them. An even share
+  is 1 / (vectors with at least 1 % of the interrupts, or CPUs that they may go to, whichever is
+  less). Found if the share is at least 2 times even and at least 50 %, with at least 100
+  interrupts.
+  A warning if hard and soft interrupts take at least 30 % of that CPU (estimated as in
+  interrupt-bound). Else, or if too few interrupts were timed, a note.
+  If only one of several queues is used, no vector is misplaced: all I/O comes from the CPUs of that
+  queue. Then it is a note, if interrupts take at least 30 % of the CPU.
+  From: interrupts.vectors[].by_cpu, .cpus, .allowed_cpus, .handler; interrupts.devices[].busiest.
 
 When it is wrong
-  - The kernel delivers a queue's interrupts near those who submit to it: a load of few threads is uneven, and
-    rightly so. The advice says which of the two it is.
-  - It is a sum over the time that was measured: irqbalance moves vectors every ten seconds, and two CPUs that
-    took turns look even.
-  - One CPU can be the better choice: on a machine that keeps the others free for something else, or at low
-    rates, where the other CPUs sleep deeper.
-  - What the CPU has to do for other devices is only in interrupt_per_cpu_percent.
+  - Each queue interrupts near the CPUs that submit to it: a load of few threads is uneven by
+    nature. The advice says which case it is.
+  - It is a sum over the run: irqbalance moves vectors every ten seconds, and two CPUs that took
+    turns look even.
+  - One CPU may be the better choice: if the others are reserved, or at low rates, where they sleep
+    deeper.
+  - The CPU's work for other devices is only in interrupt_per_cpu_percent.
 
-What to try
-  Where several vectors are delivered to one CPU: run irqbalance, or write to /proc/irq/N/smp_affinity_list.
-  Vectors that the kernel manages (NVMe, virtio) cannot be moved (the write fails); their number follows the
-  number of queues and of CPUs that were online, and isolcpus=managed_irq keeps CPUs out. Where one queue has
-  most of the I/O: threads on more CPUs. echo 2 > /sys/block/DEV/queue/rq_affinity has the rest of
-  the work done on the CPU that submitted.
+What to do
+  - Several vectors go to one CPU: run irqbalance, or write to /proc/irq/N/smp_affinity_list. The
+    kernel manages the vectors of NVMe and virtio and refuses that. Their number follows the queues
+    and the CPUs online when the driver was loaded; isolcpus=managed_irq keeps CPUs out.
+  - One queue has most of the I/O: submit from more CPUs.
+  - echo 2 > /sys/block/DEV/queue/rq_affinity moves the rest of the work to the submitting CPU.
 ";
 
 /// Why the interrupts lie as they do.

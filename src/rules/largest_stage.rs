@@ -24,28 +24,29 @@ const LARGEST_STAGE_PERCENT: Number =
 pub const RULE: Rule = Rule { id: "largest-stage", page: PAGE, find };
 
 const PAGE: &str = "\
-One stage takes most of the time, and no resource is known to be full.
+The stage with most of the time, if no limit is found.
 
 How it is computed
-  Shares are of the operations' time, or of the I/Os' where operations are not followed.
-  - A warning with biopsy's own load when twice the depth gives less than 25 % more IOPS, and submit,
-    complete or reap has at least 40 % of the time and more than the device: what is full is on the host.
-    Then device-bound does not hold.
-  - Else a note, made when no other finding is more than a note: the largest stage of the device with the most
-    I/O time. Nothing says that this stage is full; with biopsy's own load the experiment would.
-  worth: the rate at the same depth if this stage took no time, which is the most that can be gained there.
+  Shares are of the operations' time, or of the I/Os' if operations are not traced.
+  - A warning with biopsy's own load, if twice the depth gives at most 25 % more IOPS, and submit,
+    complete or reap has at least 40 % of the time and more than any other stage. The limit is then
+    on the host, and device-bound does not hold. Not given if a limit above the device is found.
+  - Else a note, made only if no other finding is more than a note: the largest stage of the device
+    with the most I/O time. It may or may not be a limit.
+  worth: the IOPS at the same depth if this stage took no time.
   From: latency.devices[].ops.*.stages, or .request_stages; experiment.
 
 When it is wrong
-  - A large stage is not a full resource: at a low depth the device stage is the device's latency.
-  - complete contains the wait of a result for a busy thread, reap the batches in which an application fetches
-    its results.
+  - A large stage is no full resource: at a low depth the device stage is the device's latency.
+  - complete includes the wait for a busy thread, reap the batches in which results are fetched.
   - Parts of the queue stage have different causes: --detail splits it.
 
 What to do
-  submit: fewer layers, larger I/Os, registered files and buffers. queue: --detail, then the scheduler, the
-  tags or the limit that it names. device: more in flight; then the data sheet. complete: more queues and
-  CPUs that complete (smp_affinity_list, rq_affinity). reap: more threads, smaller batches.
+  - submit: fewer layers, larger I/Os, registered files and buffers.
+  - queue: --detail, then the scheduler, the tags or the limit that it names.
+  - device: more in flight; then compare with the data sheet.
+  - complete: more queues and CPUs that complete (smp_affinity_list, rq_affinity).
+  - reap: more threads, smaller batches.
 ";
 
 /// The host's own stages, where a load of our own shows that more in flight gives no more.

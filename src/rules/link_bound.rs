@@ -20,38 +20,35 @@ const WRITTEN_BYTES_PER_SECOND: Number = Number::new("written_bytes_per_second",
 pub const RULE: Rule = Rule { id: "link-bound", page: PAGE, find };
 
 const PAGE: &str = "\
-The PCIe link is the limit: the devices below it move as many bytes as it can carry.
+The PCIe link is the bottleneck: it carries all it can.
 
 How it is computed
-  Bytes per second, read and written apart, as a link has lanes of its own for each direction; summed over
-  all traced devices below a link: a drive's own one, and those that drives share above a switch.
-  The ceiling is what is left of the line rate (lanes x speed, after the encoding) for data: each packet has
-  24 bytes beside it, 16 at 64 GT/s. Found at 95 % of the ceiling. Of several links with the same devices
-  below, the one that is nearest to its ceiling is named.
-  Where the size of the packets cannot be read, it may be 128, 256, 512 bytes or more. Sizes that could not
-  carry what was moved are ruled out; found when the rate is at 95 % of what one of the others carries, with
-  a confidence of 0.6 where that is the size of 512 or more, else 0.4: the link may have larger ones.
-  More than any packets can carry is no finding: it shows that the ceiling or the count is wrong, and stands
+  Bytes per second, reads and writes separately (a link has lanes for each direction), summed over
+  all traced devices below a link: a drive's own link, and those that drives share above a switch.
+  The ceiling is what the line rate (lanes x speed, after encoding) leaves for data: each packet has
+  24 bytes of overhead, 16 at 64 GT/s. Found at 95 % of the ceiling, with at least 100 I/Os. Of
+  several links above the same devices, the one nearest to its ceiling is named. Confidence 0.9.
+  If the packet size cannot be read, it may be 128, 256, 512 bytes or more. Sizes too small for the
+  measured rate are ruled out. Found if the rate is at 95 % of what one of the others allows: with
+  confidence 0.6 for 512 bytes or more, else 0.4, because the link may have larger packets.
+  A rate above what any packets allow is no finding: the ceiling or the count is wrong. It is listed
   under what was not examined.
-
-From which numbers
-  latency.devices[].ops.read, .write and .fua bytes; with biopsy's own load, its reads over its own time.
-  devices[].links[].link: speed_gts, width, payload_bytes, usable_bytes_per_second.
+  From: latency.devices[].ops.read, .write, .fua: .bytes; devices[].links[].link: speed_gts, width,
+  payload_bytes, usable_bytes_per_second. Reads of biopsy's own load are divided by the load's time.
 
 When it is wrong
-  - Devices below a switch that were not traced (-d) use the uplink as well, unseen: it may be full earlier.
-  - It is a mean over the run: bursts that fill the link are not seen in it.
-  - Writes come to the drive as answers to its reads of memory, which many root ports cut smaller (64 bytes)
-    than the payload: the true ceiling of writes is lower, and a full link may be missed.
-  - What a root complex carries is not in its links: several drives can be slower together than alone
-    while none of their links is full.
-  - Commands, completions and interrupts use the link too: with small I/Os a few percent.
-  - In a virtual machine links are not looked at: what the hypervisor shows is not the machine's.
+  - Devices below a switch that are not traced (-d) use the uplink too: it may be full earlier.
+  - The rate is a mean over the run: bursts that fill the link are missed.
+  - A drive fetches the data of a write by reading memory, which many root ports answer in 64-byte
+    pieces: the true ceiling of writes is lower, and a full link may be missed.
+  - A root complex may carry less than its links: see root-complex-shared.
+  - Commands, completions and interrupts use the link too: a few percent with small I/Os.
+  - In a virtual machine links are not examined: the hypervisor does not show the real ones.
 
-What to try
-  biopsy devices shows each link, and what both of its ends could do (see link-degraded). A faster slot;
-  drives of a shared link parted to other ports; larger packets (the kernel's pci=pcie_bus_perf). Else the
-  link is what the machine has: fewer bytes, not more depth, help.
+What to do
+  biopsy devices shows each link and what both ends support (see link-degraded). Use a faster slot,
+  move drives of a shared link to other ports, or use larger packets (pci=pcie_bus_perf). Else
+  transfer fewer bytes: more depth does not help.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

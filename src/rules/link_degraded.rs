@@ -21,35 +21,33 @@ const POSSIBLE_SPEED_GTS: Number = Number::new("possible_speed_gts", "speed that
 pub const RULE: Rule = Rule { id: "link-degraded", page: PAGE, find };
 
 const PAGE: &str = "\
-A PCIe link runs slower or narrower than both of its ends can.
+A PCIe link runs slower or narrower than it could.
 
-Lanes that were not trained, a slot with fewer contacts, a riser or cable of an older generation, a setting
-of the firmware: the drive works, at half or a quarter of its speed.
+Untrained lanes, a slot with fewer contacts, a riser or cable of an older generation, or a firmware
+setting: the drive works, but at half or a quarter of its bandwidth.
 
 How it is computed
-  The link's speed (GT/s) or its width (lanes) is below what the device at its lower end and the port at its
-  upper end both can do. A warning where the traced devices below move 70 % or more of what it carries
-  now: from there on a transfer waits longer for others than it takes itself. Else a note: nothing shows that
-  this run suffered from it. Where the size of the packets is unknown, 70 % of what the largest usual ones
-  carry.
-  Only of links above traced devices with I/O; biopsy devices warns of all that run below the drive's own
-  maximum, also where the port can do no more.
-
-From which numbers
-  devices[].links[].link: speed_gts, width, max_speed_gts, max_width, port_max_speed_gts, port_max_width,
-  usable_bytes_per_second; latency.devices[].ops.*.bytes.
+  Found if the speed (GT/s) or the width (lanes) is below what both the device at its lower end and
+  the port at its upper end support.
+  A warning if the traced devices below transfer 70 % or more of what the link can carry now: from
+  there on, a transfer waits for others longer than it takes itself. If the packet size is not
+  known, 70 % of what the largest usual packets (512 bytes) allow. Else a note: nothing shows that
+  this run suffered.
+  Only links above traced devices with I/O are examined. biopsy devices warns of all links below the
+  drive's own maximum, even if the port supports no more.
+  From: devices[].links[].link: speed_gts, width, max_speed_gts, max_width, port_max_speed_gts,
+  port_max_width, usable_bytes_per_second; latency.devices[].ops.*.bytes.
 
 When it is wrong
-  - Some links slow down when they are idle and are faster under load. The speed was read at the start.
-  - Bifurcation and risers can take lanes that the port and the drive both have: the width is then all that
-    the slot offers.
-  - The rate is a mean over the run; bursts meet the slower link even where the mean is small.
-  - In a virtual machine links are not looked at.
+  - Some links slow down when idle and speed up under load. The speed was read at the start.
+  - Bifurcation and risers can remove lanes that port and drive both have: the slot offers no more.
+  - The rate is a mean over the run; bursts may reach the limit of the link even if the mean is low.
+  - In a virtual machine links are not examined.
 
-What to try
-  The firmware's setting of the slot (Auto to Gen4, as it was in one published case), another slot or
-  cable, seating the drive again; lspci -vv names the link's state (LnkSta: downgraded). Look at the kernel's
-  log for corrected errors (AER), which make links retrain at a lower speed.
+What to do
+  Check the firmware setting of the slot (try Gen4 instead of Auto), another slot or cable, and the
+  seating of the drive. lspci -vv shows the state of the link (LnkSta: downgraded). Look for
+  corrected errors (AER) in the kernel log: they make links retrain at a lower speed.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

@@ -40,30 +40,31 @@ const NAMELESS: &str = "kernel";
 pub const RULE: Rule = Rule { id: "lock-contention", page: PAGE, find };
 
 const PAGE: &str = "\
-A lock of the kernel is waited for, and the waits cost CPUs, or threads stand still.
+A contended kernel lock burns CPU time or stalls threads.
 
 How it is computed
-  A lock that is spun for (spinlock, rwlock): spin_percent = its waits / (window x CPUs), found from 5 % on.
-  A lock that is slept for (mutex, semaphore): threads_waiting = its waits / window, found from 1 on, a
-  note. At least 100 waits. At most three locks are named, those with the most wait first.
-  Where no lock reaches that, but samples show at least 10 % of all CPUs spinning (the low end of their
-  range), that is said of the kernel as a whole; not where fewer than 100 waits were counted.
-  Locks of the page cache are a note where pagecache-storm says it.
-
-From which numbers
-  locks.locks[].wait_ns, .contentions, .kind; locks.spin, locks.slow_path.
+  - Spinning locks (spinlock, rwlock): spin_percent = wait time / (interval x CPUs), found from 5 %
+    on.
+  - Sleeping locks (mutex, semaphore): threads_waiting = wait time / interval, a note from 1 on.
+  Each needs at least 100 waits. At most three locks are named: spinning ones first, the longest
+  wait first.
+  If no spinning lock is found and pagecache-storm is not either, but at least 10 % of all CPUs spin
+  by samples (the low end of the range), this is reported for the kernel as a whole. Not if fewer
+  than 100 waits were counted.
+  Locks of the page cache are a note if pagecache-storm is found.
+  From: locks.locks[].wait_ns, .contentions, .kind; locks.spin, locks.slow_path.
 
 When it is wrong
-  - Waits are a lower bound: the first waiter of a spinlock has no event, nor has a waiter that a hypervisor
-    puts to sleep. Waits that were lost are counted in the evidence.
-  - Waits of one moment can be one long one: see max_wait_ns.
-  - A mutex that many wait for may be what orders the work, and cost nothing.
-  - A name that comes from the caller and not from the lock's place may join several locks.
+  - Wait times are lower bounds: the first waiter of a spinlock has no event, nor has a waiter that
+    a hypervisor puts to sleep. The evidence counts waits that were lost.
+  - Many waits may be one long one: see max_wait_ns.
+  - A contended mutex may just order the work and cost nothing.
+  - A name that comes from the caller, not from the lock's address, may combine several locks.
 
-What to try
-  Fewer who take it at a time: fewer threads or workers per device, file or ring; or another lock of the
-  kind: one ring, one file, one memory cgroup per thread; more hardware queues, no scheduler; O_DIRECT for
-  locks of the page cache; larger operations, so that it is taken less often.
+What to do
+  Let fewer threads take the lock at once: fewer threads or workers per device, file or ring. Or use
+  more locks: one ring, file or memory cgroup per thread; more hardware queues, no scheduler.
+  O_DIRECT avoids the locks of the page cache; larger operations take locks less often.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

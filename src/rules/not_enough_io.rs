@@ -21,33 +21,34 @@ const UNDER_WAY_PERCENT: Number = Number::new("under_way_percent", "operations a
 pub const RULE: Rule = Rule { id: "not-enough-io", page: PAGE, find };
 
 const PAGE: &str = "\
-There is not enough I/O: the devices are idle most of the time, because nobody asks for more.
+Too little I/O: the devices are idle most of the time.
 
-Most of what takes time here is not the block device: the application computes, sleeps, or waits for
-something else, such as a CPU that takes the result.
+Most of the time passes elsewhere: the application computes, sleeps, or waits for something other
+than the block device.
 
 How it is computed
-  Only without a load of biopsy's own. busy_percent = sum of all stages of all I/Os / time that passed: the
-  mean number of I/Os in the block layer and the device, which is an upper bound of the share of
-  the time in which there was one at all. Found when it is below 50 % on every traced device (the busiest
-  is named), no CPU is saturated by I/O, no throttle explains it, and the operations of no traced device
-  spend 50 % of their time in the queue stage: those wait for the block layer, whatever the reason.
-
-From which numbers
-  latency.devices[].ops.*.request_stages and .stages (of operations), latency.duration_ns; the profile;
-  throttles of cgroups. Beside it, as evidence: under_way_percent = sum of the operations' totals / time.
+  Only without biopsy's own load. busy_percent = sum of the stages of all I/Os / interval. This is
+  the mean number of I/Os in the block layer and the device, an upper bound of the share of time in
+  which there was at least one. Found if all of these hold:
+  - it is below 50 % on every traced device (the busiest is named);
+  - no CPU is saturated by I/O (see submit-cpu-bound), and throttled is not found;
+  - on no traced device do operations spend 50 % or more of their time in the queue stage: these
+    wait for the block layer, whatever the reason.
+  Confidence 0.8, or 0.6 below 100 I/Os. Evidence: under_way_percent = sum of the operations' total
+  times / interval.
+  From: latency.devices[].ops.*.request_stages, .stages, .total; the profile.
 
 When it is wrong
-  - It is a mean: a burst that keeps the device busy for a second in every ten is in it, and may be what
-    hurts. An interval shows it: biopsy latency -d DEV 1.
-  - I/O of devices that are not traced (-d) is not in it.
-  - A single thread that reads one block after the other, and computes in between, is slow by the
-    latency of each read all the same: a faster device or read-ahead would help it a little.
-  - Reads that the page cache answers are no I/O here, and what they cost is CPU time.
+  - It is a mean. A burst that keeps the device busy for one second in ten is averaged out and may
+    be what hurts. Print the stages each second: biopsy latency -d DEV 1.
+  - I/O of devices that are not traced (-d) is not counted.
+  - A single thread that alternates between reading and computing waits for the latency of each
+    read: a faster device or read-ahead helps it a little.
+  - Reads that the page cache answers are no I/O here; they cost CPU time.
 
-What to try
-  Look at what the application waits for: its threads' states and stacks, its locks, the network. To see
-  what the device can do, drive it: biopsy diagnose DIRECTORY.
+What to do
+  Find out what the application waits for: states and stacks of its threads (biopsy threads), locks,
+  the network. To see what the device can do, drive it: biopsy diagnose DIRECTORY.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

@@ -26,34 +26,35 @@ const REMOTE_PERCENT: Number = Number::new("remote_percent", "share from other N
 pub const RULE: Rule = Rule { id: "numa-remote", page: PAGE, find };
 
 const PAGE: &str = "\
-I/Os are submitted by CPUs of another NUMA node than the one that the device is attached to.
+I/Os are submitted from a remote NUMA node.
 
-Commands, data and interrupts then cross the link between the sockets. A single I/O is a little slower; with
-many of them, or large ones, that link and the memory behind it are shared with all else that crosses it.
+The device is attached to another node. Commands, data and interrupts cross the link between the
+sockets. One I/O becomes a little slower; many or large I/Os share that link and the memory behind
+it with all other traffic.
 
 How it is computed
-  Only on machines with two nodes or more, of devices whose node the firmware tells.
-  With biopsy's own load, of which each thread runs on a CPU of its own: the operations of threads on CPUs of
-  other nodes / all operations. Else by hardware queue: an I/O goes into the queue of the CPU that submits
-  it, so that the I/Os of queues whose CPUs are all on other nodes are remote. Queues with CPUs of
-  several nodes count as local, which makes it a lower bound.
-  A warning from 50 % on, a note from 10 % on. Its confidence is 0.7: where the I/Os come from is counted,
-  what it costs is not measured.
-
-From which numbers
-  devices[].numa_node, .queues[].cpus; the host's nodes; load.jobs[].cpu and .node (that of its buffers);
+  Only on machines with two or more nodes, if the firmware reports the node of the device.
+  - With biopsy's own load, if each thread runs on its own CPU: remote_percent = operations of
+    threads on CPUs of other nodes / all operations.
+  - Else by hardware queue: an I/O goes to the queue of the CPU that submits it. I/Os of queues
+    whose CPUs are all on other nodes are remote. A queue with CPUs of the device's node too counts
+    as local, so this is a lower bound.
+  A note from 10 % on, a warning from 50 % on; with --numa remote always a note. Confidence 0.7: the
+  origin of the I/Os is counted, the cost is not measured.
+  From: devices[].numa_node, .queues[].cpus; host.nodes; load.jobs[].cpu, .node (of the buffers);
   latency.devices[].queues[].ios.
 
 When it is wrong
   - The node is what the firmware says; some say 0 for all devices.
-  - One slow drive does not feel it: it shows at hundreds of thousands of I/Os or gigabytes per second.
-  - With few hardware queues each has CPUs of all nodes, and without a load of biopsy's own nothing is known.
-  - It is about CPUs. Buffers on another node than the CPU cross the link as well, and are not seen of
-    others.
+  - One slow drive is not affected: it matters at hundreds of thousands of I/Os or gigabytes a
+    second.
+  - With few hardware queues each has CPUs of all nodes: without biopsy's own load nothing is known.
+  - Only CPUs are examined. Buffers on a remote node also cross the link; those of other programs
+    are not measured.
 
-What to try
-  biopsy load DEV --numa local against --numa remote shows what it costs here. Of other programs: numactl
-  --cpunodebind=N --membind=N; fio: numa_cpu_nodes=N and numa_mem_policy=bind:N.
+What to do
+  Compare biopsy load DEV --numa local with --numa remote: the difference is the cost. Bind other
+  programs: numactl --cpunodebind=N --membind=N; fio: numa_cpu_nodes=N and numa_mem_policy=bind:N.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

@@ -29,48 +29,46 @@ const RECLAIMED_PAGES_PER_SECOND: Number =
 pub const RULE: Rule = Rule { id: "pagecache-storm", page: PAGE, find };
 
 const PAGE: &str = "\
-The page cache is full: tasks reclaim its pages, and CPUs spin for its locks in place of reading.
+The page cache is full, and CPUs spin on its locks.
 
-Reads through the page cache take free memory first. When none is left, each page that comes needs one that
-goes, and every reader looks for it under the same few locks (LRU, zone, i_pages). With dozens of readers at
-gigabytes a second the CPUs do little but spin, and the reads become slower. On one machine with 32 CPUs
-reads fell from 6,800 to 3,200 MiB/s at 100 % of the CPUs, when 256 GB of memory were full of what was read.
+With no free memory left, each page read into the cache must replace another. All readers then
+contend for a few locks (LRU, zone, i_pages), and with dozens of them reads become slower.
 
 How it is computed
-  Found where pages are reclaimed and CPUs spin, each by the first of these that is there:
-  - reclaimed: reclaim looks at 10,000 pages a second or more (behind the onset, where there is one); or at
-    least 1 thread on average (of 10 samples or more) is in a function of reclaim; or 10 % of the busy samples
-    of the profile are; or it must be so: at least 50 % of what is read must leave the cache, as free memory
-    is at most 5 % of what is free or holds files, the cache does not grow, and the reads go through it
-    (before the onset it grew by at least 50 % of what was read, or threads wait for its pages).
-  - spinning: at least 10 % of all CPUs by the samples in the slow paths (the low end of their range), or by
-    the waits for the page cache's locks, or by the profile, or by the stacks of threads; or stacks of threads
-    show it while reclaim has 10 % of the CPUs and the kernel 90 %; or, where nobody looked for it, the kernel
-    takes 20,000 ns of CPU time for each page read with 90 % of all CPUs, or 3 times what it took before
-    an onset that made it take more for less.
-  Not said where less than 50 % of the waits for locks that are spun for are those of the page cache's.
-  Critical: what it causes (lock-contention, direct-reclaim, worker-punt) is a note beside it. Confidence 0.9
-  where both were counted, 0.75 where one was sampled, 0.6 where one was inferred.
-  The onset is the moment at which throughput, free memory, reclaim and spinning (or CPU time in the kernel)
-  changed for the worse together and for good: where one cut into two lines of least squares serves them best.
-
-From which numbers
-  locks.pagecache.scanned_pages, .series; locks.spin; locks.locks[].wait_ns; threads; the profile's stacks.
+  Found if pages are reclaimed and CPUs spin (after the onset, if there is one).
+  Reclaim, by the first that applies:
+  - reclaim scans 10,000 pages a second or more;
+  - by the stacks of sampled threads, at
+    least 1 thread on average (of 10 samples or more) is in reclaim;
+  - 10 % of the profile's busy samples are in reclaim;
+  - inferred: at least 50 % of what is read, and 10,000 pages a second, must leave the cache, which
+    does not grow; free memory is at most 5 % of what is free or holds files, and reads go through
+    it (before the onset it grew by 50 % of what was read, or a thread waits for it).
+  Spinning, by the first that applies:
+  - at least 10 % of all CPUs, by samples in slow paths (the low end of the range), by waits for
+    page cache locks, by the profile, or by stacks of threads;
+  - stacks of threads show some, while reclaim has 10 % of the CPUs and the kernel 90 %;
+  - inferred, if spinning was not measured: the kernel takes 20,000 ns per page read and 90 % of all
+    CPUs, or 3 times what it took before an onset with less throughput and more kernel CPU time.
+  Not found if less than 50 % of the wait for spinning locks is for those of the page cache.
+  Critical. Its effects (lock-contention, direct-reclaim, worker-punt) become notes. Confidence 0.9
+  if both were counted, 0.75 if one was sampled, 0.6 if one was inferred. The onset is the sample at
+  which throughput, free memory, reclaim and spinning (or kernel CPU time) got worse together and
+  stayed so, by a least-squares fit of two lines.
+  From: locks.pagecache.scanned_pages, .series, .onset; locks.spin; locks.locks[].wait_ns; threads.
 
 When it is wrong
-  - Waits for locks are a lower bound, and so is spinning: the first waiter and a hypervisor's waits are not
-    seen. Samples by cpu-clock fall where interrupts are switched on again.
-  - Spinning and reclaim on one machine need not be of one cause, where no lock has a name.
-  - What is inferred takes all reads for reads through the cache, and a page for 4 KiB. On an emulated CPU
-    everything takes longer than 20,000 ns.
+  - Spinning and lock waits are lower bounds: the first waiter and waits in a hypervisor are missed.
+    cpu-clock samples fall where interrupts are enabled again.
+  - If no lock is named, spinning and reclaim may have different causes.
+  - Inference assumes that all reads go through the cache, in 4 KiB pages. An emulated CPU always
+    exceeds 20,000 ns.
   - In a gap of the series the onset may lie anywhere.
 
-What to try
-  Read past the page cache: O_DIRECT (fio --direct=1, a database's own setting): no pages, no reclaim, no
-  locks. Where that cannot be: uncached reads (RWF_DONTCACHE, Linux 6.14 and newer); fewer readers at a time
-  (IORING_REGISTER_IOWQ_MAX_WORKERS, fewer threads), since the same work with fewer waiters is done faster;
-  readers in memory cgroups of their own, whose LRU locks are apart from Linux 5.11 on. To switch read-ahead
-  off does not help: reads then are smaller, and as many pages come.
+What to do
+  Read past the page cache: O_DIRECT (fio --direct=1), or RWF_DONTCACHE (Linux 6.14 and newer). Or
+  use fewer readers at once (IORING_REGISTER_IOWQ_MAX_WORKERS), or a memory cgroup for each: their
+  LRU locks are separate since Linux 5.11. Disabling read-ahead does not help.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

@@ -25,33 +25,36 @@ const UNPOLLED_PERCENT: Number = Number::new("unpolled_percent", "share of the I
 pub const RULE: Rule = Rule { id: "polling-not-active", page: PAGE, find };
 
 const PAGE: &str = "\
-The load asks to be polled, but interrupts complete its I/Os: the run does not measure polling.
+Polling was requested, but interrupts complete the I/Os.
 
-A driver polls only on queues that were made for it. Without them synchronous reads, and io_uring on older
-kernels, are completed by interrupts in silence, whatever the application asked for.
+A driver polls only on queues that were created for it. Without them, interrupts silently complete
+synchronous reads, and on older kernels also io_uring operations.
 
 How it is computed
-  Only with a load of biopsy's own with --hipri, where interrupts were counted. unpolled_percent = (I/Os that
-  ended in an interrupt or a softirq - flushes and I/Os of others, as far as they are known) / all I/Os of the
-  device. A warning from 50 % on, a note from 1 % on: less moves no mean.
-
-From which numbers
-  load.job.hipri; interrupts.devices[].completed (interrupt, softirq, remote_softirq), .ios; what foreign-io
-  counts; devices[].poll_queues.
+  Only for biopsy's own load with --hipri, if interrupts were counted. unpolled_percent = (I/Os that
+  completed in a hard interrupt or softirq - flushes - foreign I/Os) / all I/Os of the device. A
+  note from 1 % on, a warning from 50 % on. Confidence 0.95, or 0.7 if foreign I/Os could not be
+  counted (see foreign-io).
+  From: load.hipri; interrupts.devices[].completed (interrupt, softirq, remote_softirq), .ios;
+  devices[].poll_queues.
 
 When it is wrong
-  - I/Os of others on the same device come by interrupts. They are counted only where the load just reads and
-    has no ramp; else they are taken for the load's, and the confidence is lower.
-  - A driver whose handlers run in threads completes there, which looks like polling: then it is not seen.
-  - Polled I/Os can still end by an interrupt where a request is repeated, or a CPU goes offline.
-  - Other applications' wish to poll is not known.
+  - I/Os of other processes on the same device complete by interrupt. If they could not be counted,
+    they are taken for the load's.
+  - A driver with threaded interrupt handlers completes I/Os in a thread. That looks like polling,
+    and nothing is found.
+  - A polled I/O can still complete by interrupt if its request is repeated or a CPU goes offline.
+  - Whether other applications request polling is not known.
 
-What to try
-  Give the driver poll queues: nvme.poll_queues=N on the kernel's command line; or modprobe -r nvme and
-  modprobe nvme poll_queues=N where no drive is in use; or write N to /sys/module/nvme/parameters/poll_queues
-  and unbind and bind one drive (/sys/bus/pci/drivers/nvme/unbind, bind). virtio_blk.poll_queues=N likewise
-  (Linux 5.19 and newer, of a disk with several queues). Then --ioengine io_uring --hipri with O_DIRECT.
-  biopsy devices shows how many a drive has.
+What to do
+  Create poll queues, in one of these ways:
+  - nvme.poll_queues=N on the kernel's command line;
+  - if no NVMe drive is in use: modprobe -r nvme; modprobe nvme poll_queues=N;
+  - write N to /sys/module/nvme/parameters/poll_queues, then unbind and bind the drive in
+    /sys/bus/pci/drivers/nvme/;
+  - virtio_blk.poll_queues=N for a disk with several queues (Linux 5.19 and newer).
+  biopsy devices shows how many poll queues a drive has. Poll with io_uring and O_DIRECT (--ioengine
+  io_uring --hipri): since Linux 5.19 synchronous I/O is not polled.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

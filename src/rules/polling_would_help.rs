@@ -40,41 +40,40 @@ const WAKE_MEAN_NS: Number = Number::new("wake_mean_ns", "mean of the wake-up");
 pub const RULE: Rule = Rule { id: "polling-would-help", page: PAGE, find };
 
 const PAGE: &str = "\
-At low depth each I/O waits for an interrupt and a wake-up; polling could save most of that time.
+At low depth, polling could save much of the latency.
+
+Each I/O waits for an interrupt and a wake-up.
 
 How it is computed
-  Only of NVMe drives and of devices with poll queues that are not polled (fewer than 10 % of the I/Os). Found
-  when all of these hold:
-  - at most 4 I/Os are in the device on average, and no CPU is saturated;
-  - an interrupt carries fewer than 1.5 I/Os;
-  - host_percent is at least 20 %: of an operation's mean latency, the larger of the complete stage and the
-    handler's time per I/O (the stage begins inside the handler, so that they overlap), plus the reap stage.
-    From 40 % on it is a warning, below a note.
-  Where operations are not followed, of the I/Os' stages, or of the latency that biopsy's own load saw; then
-  reap is not known, and the confidence is lower. Without a load of biopsy's own only where an I/O is under
-  way for half of the time at least, and with low confidence.
-  The estimate of the gain, at the same depth: at most as if complete, handler and reap were all gone, but no
-  more than 75 % of the latency; at least as if the wake-up alone were, where --detail measured it, else
-  nothing.
-
-From which numbers
-  latency.devices[].ops.*.stages (complete, reap) and .total; interrupts.vectors[].handler, of a sample;
-  interrupts.devices[].ios_per_interrupt; interrupts.polled[]; devices[].poll_queues.
+  Only for NVMe drives and devices with poll queues, if fewer than 10 % of the I/Os are polled and
+  the load does not use --hipri. Found if all of these hold:
+  - at most 4 I/Os are in the device on average, no CPU is saturated, and not all CPUs are busy;
+  - an interrupt completes fewer than 1.5 I/Os, and there are at least 100 interrupts;
+  - host_percent is at least 20 %: the larger of the complete stage and the handler time per I/O
+    (they overlap), plus the reap stage, of an operation's mean latency. A note, or a warning from
+    40 % on.
+  Confidence 0.6. If operations were not traced, the stages of I/Os or the generator's latency are
+  used without reap: 0.5. Without biopsy's own load 0.4, and only if I/O is under way at least half
+  of the time.
+  The gain at the same depth, with biopsy's own load: at most complete, handler and reap together,
+  and at most 75 % of the latency; at least the wake-up, if --detail measured it, else nothing.
+  From: latency.devices[].ops.*.stages (complete, reap), .total; interrupts.vectors[].handler;
+  interrupts.devices[].ios_per_interrupt; interrupts.polled; devices[].poll_queues.
 
 When it is wrong
-  - A polling thread uses its whole CPU, for as long as it waits. Where CPUs are shared, in a virtual machine
-    whose host takes them away, or with more threads than CPUs it costs more than it gives.
-  - From the drive's message to the handler some time passes that is in the device stage: it is not measured,
-    and a CPU that wakes from deep idle adds to it. The gain can be more for it.
-  - Not all of complete and reap goes away: the result still has to reach the application, and reap contains
-    what the application does before it looks.
-  - A greater depth, where the application can have it, brings more (see queue-depth-too-low).
-  - File systems and volumes must hand polled I/O on; page-cache I/O is not polled.
+  - A polling thread uses a whole CPU. On shared CPUs, in a virtual machine whose host takes CPUs
+    away, or with more threads than CPUs, polling costs more than it saves.
+  - The time from the drive's interrupt to the handler is in the device stage and not measured;
+    waking a CPU from deep idle adds to it. The gain may be larger.
+  - Not all of complete and reap disappears: the result must still reach the application, and reap
+    contains the application's work before it checks.
+  - A greater depth, if possible, gains more (see queue-depth-too-low).
+  - File systems and volumes must support polling; page-cache I/O is not polled.
 
-What to try
-  Poll queues (nvme.poll_queues=N when the module is loaded), then io_uring with IORING_SETUP_IOPOLL and
-  O_DIRECT: biopsy load DEV --ioengine io_uring --hipri, compared with the same without --hipri. Short of it:
-  threads on the CPU that gets the interrupt; no deep idle states.
+What to do
+  Create poll queues (nvme.poll_queues=N when the module is loaded), then poll: io_uring with
+  IORING_SETUP_IOPOLL and O_DIRECT. Compare biopsy load DEV --ioengine io_uring with and without
+  --hipri. Else run threads on the CPU that gets the interrupt, and disable deep idle states.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

@@ -30,38 +30,38 @@ const IN_FLIGHT_OPERATIONS: Number = Number::new("in_flight_operations", "operat
 pub const RULE: Rule = Rule { id: "queue-depth-too-low", page: PAGE, find };
 
 const PAGE: &str = "\
-Too few I/Os are in flight: the device and the CPUs both have time left.
+Too few I/Os are in flight to use the device fully.
 
-At a fixed depth the rate is depth / latency (Little's law). When the device could work on more at
-once and no CPU is busy, only a greater depth raises it.
+At a fixed depth, rate = depth / latency (Little's law). If the device can work on more I/Os at once
+and no CPU is busy, only a greater depth raises the rate.
 
 How it is computed
-  With biopsy's own load the depth is doubled after the run, in 6 blocks of up to 150 ms: found when that
-  gives more than 25 % more IOPS, no CPU is saturated, and no throttle holds the I/O.
-  Where that was not tried:
-  depth = iodepth x numjobs x I/Os per operation. Found when the depth is at most 4, or at most 16
-  while the median device time is below 2 times the fastest one (so that I/Os do not wait for each
-  other inside the device); when the device stage has at least 50 % of the I/O's time; and when the
-  workers use less than 70 % of their CPUs on average, no CPU is saturated, and no throttle holds the I/O.
-  Without a load of our own: at least 0.5 I/Os in the block layer and at most 4 in the device on average,
-  median below 2 times the fastest. What the application could do is not known then: a note, with low
-  confidence.
-  in_device_ios is exact: the sum of all device times over the time that passed.
-
-From which numbers
-  load.job.iodepth, .numjobs, .latency; latency.devices[].ops.*.request_stages.device; the workers' CPU
-  time; the profile.
+  - With biopsy's own load, the depth is doubled after the run, in 6 blocks of up to 150 ms each.
+    Found if that gives more than 25 % more IOPS.
+  - If the depth was not varied: depth = iodepth x numjobs x I/Os per operation. Found if it is at
+    most 4, or at most 16 while the median device time is below 2 times the fastest (I/Os do not
+    wait for each other in the device); the device stage has at least 50 % of an I/O's time; and the
+    workers use less than 70 % of their CPUs on average.
+  - Without biopsy's own load, a note with confidence 0.4: at least 0.5 I/Os are in the block layer
+    and at most 4 in the device on average, the median is below 2 times the fastest, and the device
+    stage has at least 50 %. What the application could submit is not known.
+  In each case no CPU may be saturated (see submit-cpu-bound) and no cgroup limit may throttle the
+  I/O (see throttled).
+  in_device_ios is exact: the sum of all device times / interval. The gain is at most what the CPU
+  left, the device's tags and three doublings allow. At least it is what twice the depth gave; if
+  that was not tried, it may be nothing.
+  From: experiment; load.iodepth, .numjobs, .latency, .jobs; latency.devices[].ops.*.request_stages.
 
 When it is wrong
-  - A device that works on one I/O at a time (one disk arm) gains little from depth; a rotational
-    disk lowers the confidence (not in a virtual machine, whose disks all say so).
-  - A depth of 1 may be what the application really has, for example in a database log.
-  - The fastest I/O may have been a cache hit of the device or of the hypervisor.
-  - A bandwidth limit is reached at low depth with large blocks.
+  - A device that serves one I/O at a time (a hard disk) gains little from depth. If the depth was
+    not varied, a rotational disk has confidence 0.5 (not in a virtual machine, where disks may
+    claim to be rotational).
+  - The application may have no more than a depth of 1, such as a database log.
+  - The fastest I/O may be a hit in a cache of the device or the hypervisor.
+  - With large blocks a bandwidth limit is reached at low depth.
 
-What to try
-  Double the depth until the rate no longer rises; the knee is the depth to use. The estimate of the
-  gain is bounded by the CPU that is left, by the device's tags and by three doublings; it may be nothing.
+What to do
+  Double the depth until the rate no longer rises: the knee is the depth to use.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

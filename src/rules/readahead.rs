@@ -30,35 +30,33 @@ const UNUSED_PERCENT: Number =
 pub const RULE: Rule = Rule { id: "readahead", page: PAGE, find };
 
 const PAGE: &str = "\
-Read-ahead reads pages that nobody wants.
+Read-ahead reads pages that are never used.
 
 How it is computed
-  unused_percent = unused_pages / asked_pages, found from 25 % on: a note, and a warning from 50 % on.
-  unused_pages = pages that read-ahead asked for, of them no more than the disks read, less all that reads
-  and faults wanted. At least 10,000 pages must have been asked for; they must be at least 10 % of the bytes
-  that were read, and reads 10 % of the bytes that were moved. Not said of a direct load of biopsy's own:
-  what is read ahead then is others'.
-
-From which numbers
-  locks.pagecache.readahead.asked_pages, .wanted_pages, .unused_pages; .series[].read_bytes.
+  unused_percent = unused_pages / asked_pages: a note from 25 % on, a warning from 50 % on.
+  unused_pages = pages that read-ahead requested, but no more than the disks read, minus the pages
+  that reads and faults used. At least 10,000 pages must have been requested. They must be at least
+  10 % of the bytes read, and reads at least 10 % of the bytes transferred. Not found if biopsy's
+  own load reads directly.
+  From: locks.pagecache.readahead.asked_pages, .wanted_pages, .unused_pages;
+  locks.pagecache.series[].read_bytes, .written_bytes.
 
 When it is wrong
-  - Pages that are asked for shortly before the end, and wanted after it, count as unused: a short window
-    shows too many.
-  - What is wanted twice counts twice, and hides as much that is of no use. Pages that are asked for once more
-    while they are in the cache are not read again: where others read past the cache meanwhile, these can make
-    too much of it.
-  - A fault in a mapped file maps pages beside its own that are in the cache. They count as wanted, so
-    that what programs read by mmap hides as much; where that alone decides, nothing is said.
-  - The cache is the machine's: what other programs have read ahead counts as well.
-  - Pages may be taken back because memory is short, before anybody wants them: then direct-reclaim or
-    pagecache-storm says more.
-  - Read-ahead that reads just what is used costs nothing, however much it is.
+  - Pages requested shortly before the end and used after it count as unused: a short run shows too
+    many.
+  - Pages used twice count twice and hide as many unused ones. Pages requested again while cached
+    are not read again: if other processes read past the cache, too many pages count as unused.
+  - A fault in a mapped file also maps cached neighbour pages. They count as used and hide as many
+    unused ones; if they alone decide, nothing is found.
+  - The page cache is shared: read-ahead of other programs counts.
+  - Pages may be reclaimed before they are used: then see direct-reclaim or pagecache-storm.
 
-What to try
-  Random reads: posix_fadvise(POSIX_FADV_RANDOM), or a smaller window (blockdev --setra, or
-  queue/read_ahead_kb) and compare. Sequential reads that lose pages: a smaller window, or fewer streams at a
-  time. O_DIRECT has no read-ahead. To switch it off makes sequential reads through the cache one page each.
+What to do
+  - Random reads: posix_fadvise(POSIX_FADV_RANDOM), or a smaller read-ahead (blockdev --setra,
+    queue/read_ahead_kb). Compare before and after.
+  - Sequential reads that lose pages: a smaller read-ahead, or fewer concurrent streams.
+  - O_DIRECT has no read-ahead. Do not switch read-ahead off for sequential reads through the cache:
+    each page becomes an I/O.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

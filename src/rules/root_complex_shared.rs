@@ -30,31 +30,32 @@ const TOGETHER_PERCENT: Number = Number::new("together_percent", "share of the s
 pub const RULE: Rule = Rule { id: "root-complex-shared", page: PAGE, find };
 
 const PAGE: &str = "\
-Drives below one root complex are slower together than alone, and no link of theirs is full.
+Drives below one root complex slow each other down.
 
 How it is computed
-  With --beside DEV, diagnose drives its target and each of those drives by itself, then all of them at
-  once, each time with the same load and for a fifth of --runtime (at least 1 s), before the run that it
-  traces. Of the drives below one root complex, found when together they move less than 90 % of the sum of
-  what each moves alone, while every link above them is below 95 % of what it can carry: where the size of
-  packets cannot be read, of what the smallest usual ones carry.
-  It is withheld, and named under what was not examined, where something else may be the reason: a thread
-  of the load used 90 % of a CPU, or all CPUs together did; two of the drives are namespaces of one; a
-  link's speed is not known, as in a virtual machine.
-
-From which numbers
-  scaling.drives[].alone_bytes_per_second, .together_bytes_per_second; scaling.worker_percent,
-  .machine_percent; devices[].root_complex and .links[].link.
+  With --beside DEV, diagnose drives its target and each of those drives alone, then all together,
+  with the same load, before the traced run. Each step takes a fifth of --runtime, at least 1 s.
+  Found for the drives below one root complex if together they transfer less than 90 % of the sum of
+  their rates alone, while each link above them is below 95 % of what it can carry (if the packet
+  size is not known: with the smallest usual packets). Confidence 0.8.
+  Listed under what was not examined, instead of found, if there may be another reason:
+  - a thread of the load used 90 % of a CPU, or all CPUs together did, or their use is not known;
+  - two of the drives are namespaces or functions of one;
+  - the speed of a link is not known, as in a virtual machine;
+  - a run was cut short or had errors.
+  From: scaling.drives[].alone_bytes_per_second, .together_bytes_per_second; scaling.worker_percent,
+  .machine_percent; devices[].root_complex, .links[].link.
 
 When it is wrong
-  - Drives that grow slower for reasons of their own between the two runs: heat, garbage collection, a
-    cache that the first run filled. Run it twice.
-  - Drives behind a common network, host adapter or hypervisor share that as well.
-  - The memory of one NUMA node can be the limit: it takes what all of them read.
-  - Small blocks load the CPUs before they load a root complex: --bs 128k.
+  - Drives may slow down on their own between the runs: heat, garbage collection, a cache that the
+    first run filled. Repeat it.
+  - Drives behind one network, host adapter or hypervisor share that too.
+  - The memory of one NUMA node may be the limit: all drives transfer to it.
+  - Small blocks load the CPUs before the root complex: use --bs 128k.
 
-What to try
-  Part the drives over the machine's root complexes: biopsy devices names them, and their ports.
+What to do
+  Distribute the drives over the machine's root complexes: biopsy devices lists them and their
+  ports.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

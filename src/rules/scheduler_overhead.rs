@@ -24,31 +24,32 @@ const SCHEDULER_CPU_PERCENT: Number =
 pub const RULE: Rule = Rule { id: "scheduler-overhead", page: PAGE, find };
 
 const PAGE: &str = "\
-The I/O scheduler's CPU time is what limits the run.
+The I/O scheduler uses CPU time that the I/O needs.
 
-A scheduler sorts and delays requests under locks of its own. On a device that needs no sorting this
-only costs CPU: one NVMe drive fell from 1,150k to 525k IOPS with mq-deadline on the same three CPUs.
+A scheduler sorts and delays requests under its own locks. On a device that needs no sorting, such
+as an NVMe drive, this only costs CPU time.
 
 How it is computed
-  Found when all of these hold: a scheduler other than none is active; the queue stage has at least
-  25 % of the I/O's time; a CPU is the limit (see submit-cpu-bound); at least 10 % of the busy
-  samples of the profile are in the scheduler (frames dd_*, bfq_*, kyber_*, blk_mq_sched_*, elv_*,
-  unless the driver's own work follows below them); and the device is not full.
-  A long queue stage alone proves nothing: I/Os also wait there because the device is busy or out of
-  tags, which costs no CPU. That is why the profile decides; without one this finding is not made.
-
-From which numbers
-  devices[].scheduler; latency.devices[].ops.*.request_stages; the profile's folded stacks and classes.
+  Found if all of these hold:
+  - a scheduler other than none is active;
+  - the queue stage has at least 25 % of an I/O's time;
+  - a CPU is saturated (see submit-cpu-bound);
+  - at least 10 % of the profile's busy samples are in the scheduler: frames dd_*, bfq_*, kyber_*,
+    blk_mq_sched_*, elv_*, unless a frame of the driver follows;
+  - the device is not full (see device-bound).
+  A long queue stage alone proves nothing: I/Os also wait there for a busy device or for tags, which
+  costs no CPU. Without a profile nothing is found.
+  The gain is at most that of a scheduler without CPU time, and at most that of no queue stage; it
+  may be nothing, because the work may move elsewhere.
+  From: devices[].scheduler; latency.devices[].ops.*.request_stages; the profile's stacks.
 
 When it is wrong
-  - The scheduler may be wanted: fairness, priorities, or a disk with an arm.
-  - Inlined functions are charged to their callers, which makes the share too small.
-  - A cpu-clock profile does not see code that runs with interrupts off.
+  - The scheduler may be needed: for fairness, for priorities, or for a hard disk.
+  - Inlined functions are charged to their callers, so the share is too small.
+  - A cpu-clock profile misses code that runs with interrupts disabled.
 
-What to try
-  echo none > /sys/block/DEV/queue/scheduler and compare. The estimate of the gain is bounded by the
-  scheduler's CPU share (all of it gone) and by the queue stage's share (Little's law); low is 1,
-  because the work may move elsewhere.
+What to do
+  echo none > /sys/block/DEV/queue/scheduler and compare the IOPS.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

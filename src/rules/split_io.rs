@@ -35,37 +35,39 @@ const SPLITS: Number = Number::new("splits", "splits");
 pub const RULE: Rule = Rule { id: "split-io", page: PAGE, find };
 
 const PAGE: &str = "\
-Operations are cut into several I/Os before they reach the device.
+The block layer splits operations into several I/Os.
 
-Each part pays for a request, a tag, a command and a completion of its own, and the operation is as
-slow as its slowest part.
+Each part needs its own request, tag, command and completion. The operation is as slow as its
+slowest part.
 
 How it is computed
-  ios_per_operation_ratio = I/Os of the device / operations; found from 1.5 on. With biopsy's own
-  load the operations are counted by the generator; without it, bios that the block layer cut are
-  counted: ios / (ios - splits), and nothing is said where more than 10 % of the I/Os belong to no operation:
-  those are read-ahead and write-back, whose sizes are the page cache's.
-  With a load of our own the mean I/O must be smaller than the block size by the same factor as well.
-  The limit is named by comparing the block size with queue/max_sectors_kb (soft, can be set) and
-  queue/max_hw_sectors_kb (the driver's and device's own; a note, as no setting helps). Where the block
-  is no larger than the limit, or the mean I/O below 85 % of what equal parts of it would be, another
-  limit cuts first: the number of segments, a boundary, or extents of the file.
-
-From which numbers
-  load.operations, load.job.largest_block(); latency.devices[].ops.read.ios and .bytes, .splits;
-  devices[].max_request_bytes, .max_hw_request_bytes.
+  ios_per_operation_ratio = I/Os of the device / operations. Found from 1.5 on.
+  - With biopsy's own load, the generator counts the operations, and the mean I/O must be smaller
+    than the block size by the same factor. Only on the device that is the target, not on disks
+    below it.
+  - Without it, ratio = I/Os / (I/Os - splits). Not found if more than 10 % of the I/Os belong to no
+    operation: these are read-ahead and write-back, whose sizes the page cache chooses.
+  The block size is then compared with two limits:
+  - queue/max_sectors_kb, a soft limit that can be raised;
+  - queue/max_hw_sectors_kb, the hard limit of driver and device. Then it is a note.
+  If the block fits into the limit, or the mean I/O is below 85 % of equal parts of the block,
+  another limit splits first: the number of segments, a boundary, or the extents of the file.
+  From: load.ios, .bs; latency.devices[].splits, .ops.*.ios, .bytes; devices[].max_request_bytes,
+  .max_hw_request_bytes.
 
 When it is wrong
-  - Reads of others on the device count as parts. The bytes give it away: the confidence is lowered
-    when the device read 10 % more than the operations asked for.
-  - Merges lower the factor.
-  - Without a load of our own a bio is taken for an operation; a large read may be several bios.
-  - A cut need not cost anything: where the device's bandwidth is the limit, larger I/Os bring none.
+  - Reads by other processes count as parts. If the device reads over 10 % more bytes than the
+    operations return, the confidence is 0.5.
+  - Merges lower the ratio.
+  - Without biopsy's own load a bio counts as an operation, but a large read may be several bios.
+  - A split may cost nothing: if the bandwidth of the device is the limit, larger I/Os do not help.
 
-What to try
-  Soft limit: raise queue/max_sectors_kb up to max_hw_sectors_kb. Hard limit: a block size at or below
-  it saves nothing in bytes, but each operation then waits for one I/O only. Segments: buffers in huge
-  pages. Measure before and after: the factor is exact, the gain is not known in advance.
+What to do
+  - Soft limit: raise queue/max_sectors_kb, at most to max_hw_sectors_kb.
+  - Hard limit: use blocks of at most that size. This moves no more bytes per second, but each
+    operation waits for one I/O only.
+  - Segments: put the buffers into huge pages. Extents: see filefrag -v FILE.
+  Measure before and after: the ratio is exact, the gain is not known in advance.
 ";
 
 /// What cuts.

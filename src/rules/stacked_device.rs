@@ -26,32 +26,32 @@ const UPPER_MEAN_NS: Number = Number::new("upper_mean_ns", "mean time of an I/O 
 pub const RULE: Rule = Rule { id: "stacked-device", page: PAGE, find };
 
 const PAGE: &str = "\
-The device stands on others (device mapper, RAID, a loop device): what it shows is also the layer's doing.
+The layers of a stacked device (dm, md, loop) take time.
 
 How it is computed
-  For each traced device with others below it: an I/O's time on it, less the time of the one below that
-  serves it, is the time in the layer: a difference of means. It is only taken where there is exactly one I/O
-  below for each above, with the same bytes: then the lower one lies inside the upper one.
-  A warning where the layer has 20 % of the upper device's time or more. Else a note, and only of the
-  device that biopsy's own load drives: its figures are the stack's and not the drive's.
-  The paths of an NVMe multipath drive are no layer.
-
-From which numbers
-  latency.devices[].layers, .ops.*.ios, .bytes, .bio and .request_stages of the device and those below;
-  devices[].layers and .driver. With biopsy's own load only of reads.
+  For each traced device with others below it: time in the layer = mean time of an I/O on it - mean
+  time of the I/O below that serves it. Computed only if there is exactly one I/O below for each
+  above, with the same bytes: then the lower one lies within the upper one.
+  A warning if the layer has 20 % of the upper device's time or more. Else a note, and only for the
+  device that biopsy's own load drives: its figures are those of the stack, not of the drive.
+  Paths of an NVMe multipath drive are not a layer. Needs 100 I/Os.
+  From: latency.devices[].layers, .ops.*.ios, .bytes, .bio, .request_stages of the device and of
+  those below; devices[].layers, .driver. With biopsy's own load, of reads only.
 
 When it is wrong
-  - Split, merged, repeated, cached or compressed I/Os, and others' I/O on the lower device, hide the layer:
-    then the reason stands in its place, and there is no warning.
-  - The time in the layer contains waiting: for a thread that encrypts or copies, for a lock, for a CPU. On a
-    busy machine it is not the layer's own work.
-  - The time of the layer is part of the operation, but not of the drive: it is no reason to change the drive.
-  - A loop device on a file of a memory file system has nothing below, and is not named here.
+  - Split, merged, repeated, cached or compressed I/Os, and other processes' I/O on the lower
+    device, hide the layer's time: the evidence gives the reason, and there is no warning.
+  - The time in the layer contains waiting: for a thread that encrypts or copies, for a lock, for a
+    CPU. On a busy machine it is not only the layer's own work.
+  - It is part of the operation, but not of the drive: it is no reason to replace the drive.
+  - A loop device on a file of a memory file system has no device below and is not found.
 
-What to try
-  Drive the lower device as well (reads do no harm) and compare: biopsy load LOWER --rw randread. For
-  encryption: --perf-no_read_workqueue and --perf-no_write_workqueue of cryptsetup; for loop devices:
-  losetup --direct-io=on; for RAID: the chunk size; else fewer layers.
+What to do
+  Drive the lower device too (reads do no harm) and compare: biopsy load LOWER --rw randread.
+  - Encryption: cryptsetup --perf-no_read_workqueue --perf-no_write_workqueue.
+  - Loop device: losetup --direct-io=on.
+  - RAID: the chunk size.
+  Else use fewer layers.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

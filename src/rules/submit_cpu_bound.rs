@@ -23,39 +23,38 @@ const KTHREAD_NS_PER_OPERATION: Number =
 pub const RULE: Rule = Rule { id: "submit-cpu-bound", page: PAGE, find };
 
 const PAGE: &str = "\
-The CPU time to submit I/O is the limit, not the device.
+The CPU time for submitting I/O is the bottleneck.
 
-One CPU carries only so many I/Os a second: system call, file system, block layer, scheduler and driver
-all run on it before the device sees anything. A device that is itself software (loop) spends its time
-on the host's CPUs as well.
+System call, file system, block layer, scheduler and driver all run on the submitting CPU, which
+limits the I/Os per second. A software device (loop) also does its own work on the host's CPUs.
 
 How it is computed
-  Found when a CPU is saturated by I/O work, in this order:
-  - at least half of the load's workers use 90 % of their CPU, with no more than 50 % of it in user
-    space (else it is generator-bound);
-  - the workers use at least 70 %, and 90 % together with the interrupts, if those come to the same CPUs
-    (per-CPU queues do that);
-  - the target is a loop device and kernel threads use 90 % of a CPU: the driver serves a cgroup from
-    one work item, which cannot use a second CPU;
-  - without a load of our own: one thread uses 90 % of a CPU and half of its samples are in the block
-    layer;
+  Found if I/O work saturates a CPU; these are tried in order:
+  - at least half of the load's workers use 90 % of their CPU, with at most 50 % of it in user space
+    (else see generator-bound);
+  - the workers use at least 70 %, and 90 % together with the interrupts, if those come to the same
+    CPUs (with per-CPU queues they do);
+  - the target is a loop device and kernel threads use 90 % of a CPU: the driver serves a cgroup
+    from one work item, which cannot use a second CPU;
+  - without biopsy's own load: the busiest process uses 90 % of a CPU, but no more than one thread
+    can, and half of its samples are in the block layer;
   - all CPUs together are busy for 95 %, and at least 70 % of that is I/O.
-  Not found when hard and soft interrupts have more than 50 % of the busy time: completions are the
-  limit then (see complete-cpu-bound). The estimate of the gain is bounded by the CPU time that is idle
-  and by one doubling; it is made for the load's workers only.
-
-From which numbers
-  load.jobs[].user_ns and .system_ns, load.ring_workers; the profile's classes, threads and folded stacks.
+  Not found if hard and soft interrupts have more than 50 % of the busy time: then completions are
+  the limit (see complete-cpu-bound). Needs 100 operations (or I/Os). The gain is estimated for the
+  load's workers only: at most the idle CPU time, and at most one doubling.
+  From: load.jobs[].user_ns, .system_ns; load.ring_workers; the profile's classes and stacks.
 
 When it is wrong
-  - System time of a worker contains the reaping of completions as well as submission.
-  - A CPU that looks busy may be slow: frequency, SMT sibling, or a host that takes it away.
-  - Others' threads on the same CPUs keep a worker below 90 %; then it is missed.
-  - A cpu-clock profile does not see code that runs with interrupts off.
+  - A worker's system time also contains reaping completions.
+  - A busy CPU may just be slow: its frequency, its SMT sibling, or a host that takes it away.
+  - Other threads on the same CPUs keep a worker below 90 %: then nothing is found.
+  - A load that polls (--hipri) uses its CPUs up in any case.
+  - A cpu-clock profile misses code that runs with interrupts disabled.
 
-What to try
-  More workers on other CPUs; larger blocks; registered files and buffers; batches; a scheduler of none;
-  fewer layers (dm, loop, file system). The hottest functions are in the evidence and in the flame graph.
+What to do
+  More workers on other CPUs; larger blocks; larger batches; registered files and buffers; scheduler
+  none; fewer layers (dm, loop, file system). The evidence and the flame graph show the hottest
+  functions.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

@@ -32,39 +32,37 @@ const WAITING_IOS: Number = Number::new("waiting_ios", "I/Os that wait for a req
 pub const RULE: Rule = Rule { id: "tag-starvation", page: PAGE, find };
 
 const PAGE: &str = "\
-I/Os wait for a free request (a tag), while the device could take more.
+I/Os wait for a free tag while the device has room.
 
-A queue has a fixed number of requests. When all are in use, whoever submits sleeps until one is given
-back. With nr_requests=4 a device that works on 64 I/Os at once gets 4 of them.
+A queue has a fixed number of requests (tags). If all are in use, the submitter sleeps until one is
+free. With nr_requests=4, a device that can work on 64 I/Os at once gets 4.
 
 How it is computed
-  in_block_layer_ios = sum of the queue, device and complete stages of all I/Os / time that passed: the
-  mean number of I/Os there (Little's law in its exact form). No more than the requests of the queues that
-  carried I/O can have one: nr_requests per queue with a scheduler, without one the smaller of
-  nr_requests and the queue's tags. The rest, waiting_ios, waits for one: a lower bound, since
-  moments with few I/Os lower the mean. A thread that sleeps for a request holds up all that it would
-  submit next; with biopsy's own load, and 95 % of the requests in use, the operations that the generator
-  has in flight count in place of the I/Os in the block layer.
-  Found when at least 10 % of the I/Os wait so, they spend at least 25 % of their time before the device,
-  and the device is not full (80 % of the driver's tags, else see device-bound).
-
-From which numbers
-  latency.devices[].ops.*.request_stages; load.latency; devices[].requests (queue/nr_requests), .scheduler
-  and .queues[].tags (mq/N/nr_tags).
+  in_block_layer_ios = sum of the queue, device and complete stages of all I/Os / interval: the mean
+  number of I/Os there (Little's law). Only as many can have a request as the queues in use provide:
+  nr_requests per queue with a scheduler; without one, the smaller of nr_requests and the queue's
+  tags. waiting_ios is the rest, a lower bound, because times with few I/Os lower the mean.
+  A submitter that sleeps for a request also delays its next submissions. So with biopsy's own load,
+  and 95 % of the requests in use, the generator's operations in flight replace in_block_layer_ios.
+  Found if at least 10 % of the I/Os wait so, I/Os spend at least 25 % of their time before the
+  device, and the device is not full (80 % of the driver's tags in use: see device-bound).
+  Confidence 0.85. The gain is at most the ratio of I/Os to requests, that of tags to I/Os in the
+  device, and three doublings.
+  From: latency.devices[].ops.*.request_stages; load.latency; devices[].requests
+  (queue/nr_requests), .scheduler, .queues[].tags.
 
 When it is wrong
-  - Write-back throttling (queue/wbt_lat_usec) and cgroups with io.latency or io.cost hold I/Os at the same
-    place, before they get a request.
-  - The setting may have been changed while it was measured; it is read at the start.
-  - When the median device time is 2 times the fastest or more, I/Os wait for each other inside the device
-    as well, and the wait may only move there: the confidence is lower.
-  - Tags that several devices of one host adapter share are counted for each of them.
+  - Write-back throttling (queue/wbt_lat_usec), io.latency and io.cost hold I/Os at the same place,
+    before they get a request.
+  - The settings are read at the start; they may change during the run.
+  - If the median device time is 2 times the fastest or more, I/Os also wait for each other in the
+    device, and the wait may only move there: confidence 0.65.
+  - Tags that several devices of one host adapter share are counted for each.
 
-What to try
-  echo N > /sys/block/DEV/queue/nr_requests, with N of twice the value. Without a scheduler it cannot
-  exceed the driver's tags; those are a parameter of the driver (nvme: io_queue_depth, virtio_blk:
-  queue_depth). Or fewer I/Os at once: what waits here would wait in the application. The estimate of the
-  gain is bounded by the I/Os there are for each request, by the device's free tags and by three doublings.
+What to do
+  - Double it: echo N > /sys/block/DEV/queue/nr_requests. Without a scheduler it cannot exceed the
+    driver's tags, which are a module parameter (nvme: io_queue_depth, virtio_blk: queue_depth).
+  - Or submit fewer I/Os at once: what waits here would wait in the application.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

@@ -28,31 +28,33 @@ const WARNING_MINUTES: Number = Number::new("warning_minutes", "minutes above th
 pub const RULE: Rule = Rule { id: "thermal-throttle", page: PAGE, find };
 
 const PAGE: &str = "\
-The drive slowed itself down because it was hot (biopsy load says it as well).
+The drive slowed itself down because it was hot.
 
 How it is computed
-  With a load of biopsy's own, of NVMe drives: the health log (SMART, log page 02h) is read before each
-  section of the load and behind it. suffered is true where a counter grew: entries into the drive's thermal
-  levels T1 (light throttling) and T2 (heavy), seconds in them, minutes above its warning or critical
-  temperature. It is null where none grew and the drive does not count throttling.
-  biopsy diagnose warns where a level was entered, seconds in one were counted or minutes above the critical
-  temperature; with a confidence of 0.9 where the seconds are 10 % of the load's time or more, else 0.7. Where
-  only minutes above the warning temperature grew it is a note.
-
-From which numbers
-  load.thermal: t1 and t2 (entered, seconds), warning_minutes, critical_minutes, celsius_before and
-  celsius_after, critical_warning.
+  For biopsy's own load on an NVMe drive, the health log (SMART, log page 02h) is read before and
+  after each section of the load. suffered is true if a counter grew: entries into the thermal
+  levels T1 (light throttling) and T2 (heavy), seconds in them, or minutes above the warning or
+  critical temperature. It is null if none grew and the drive does not count throttling.
+  - A warning if a level was entered, or seconds in a level or minutes above the critical
+    temperature grew. Confidence 0.9 if the seconds are 10 % of the load's time or more, else 0.7.
+  - A note if only the minutes above the warning temperature grew.
+  biopsy load reports it too.
+  From: load.thermal: t1 and t2 (entered, seconds), warning_minutes, critical_minutes, suffered,
+  celsius_before, celsius_after, critical_warning.
 
 When it is wrong
-  - The counters are the drive's: many keep none of T1 and T2 (null, unless they ever were above 0) and
-    throttle all the same. The two temperatures and a rate that falls during the run are the hint then.
-  - They hold for the whole time between the two looks, and for the whole drive, whoever used it.
+  - Many drives do not count T1 and T2 (null unless they were ever above 0), and throttle all the
+    same. The two temperatures and a rate that falls during the run are the hint then.
+  - The counters cover the whole time between both readings and the whole drive, whichever process
+    used it.
   - Minutes grow in steps: a short time above the warning temperature may not show.
-  - Other drives than NVMe have no such log: load.thermal is null. Nor is it read without a load of our own.
+  - Other drives than NVMe have no such log (load.thermal is null). Without biopsy's own load it is
+    not read.
 
-What to try
-  Air or a heat sink; a slot further away from what is hot; a pause before the run. A short run on a cool
-  drive (biopsy load DEV --runtime 30s) shows the rate before it throttles.
+What to do
+  Improve the cooling (air flow, a heat sink, a slot further from hot parts), or pause before the
+  run. A short run on a cool drive (biopsy load DEV --runtime 30s) shows the rate before it
+  throttles.
 ";
 
 /// Needs a load of our own.

@@ -42,45 +42,40 @@ const WRITEBACK_THROTTLE_NS: Number = Number::new("writeback_throttle_ns", "targ
 pub const RULE: Rule = Rule { id: "throttled", page: PAGE, find };
 
 const PAGE: &str = "\
-A limit holds the I/O back: a cgroup's (io.max, blkio.throttle), or write-back throttling.
+A cgroup limit or write-back throttling slows the I/O.
 
 How it is computed
-  A cgroup's limit on this device is read at the start; with a load of biopsy's own only the limits that
-  hold for biopsy itself. Found in one of two ways.
-  - The operations were held: blk-throttle holds a bio before the first event of the block layer, so that
-    this time is in no stage of an I/O, but in the queue stage of its operation, which begins when that was
-    submitted. held_percent = (sum of the operations' queue stages - what their I/Os' own queue stages
-    explain) / sum of the operations' totals; with --detail the throttle part itself. Found from 25 % on,
-    at any rate, if it is at least half of the operations' queue time.
-  - The measured rate (I/Os or bytes a second, reads or writes) is within 10 % of the limit and, with a
-    load of biopsy's own, at least 25 % of the operations' time passes outside the device:
-    held_percent = 1 - sum of device times / sum of the generator's latencies.
-  Write-back throttling (queue/wbt_lat_usec above 0) is named as a possibility, with little confidence,
-  when writes of others spend at least 50 % of their time in the queue stage, no limit of a cgroup explains
-  it, no scheduler is active, and the device is not full.
-
-From which numbers
-  io.max, blkio.throttle.*_device of all cgroups that can be seen; queue/wbt_lat_usec;
-  latency.devices[].ops.*.ios, .bytes, .request_stages and .stages (of operations); load.latency.
+  Cgroup limits of the device are read at the start; with biopsy's own load, only those that apply
+  to biopsy. Found in one of two ways:
+  - Operations wait in blk-throttle. It holds a bio before the first event of the block layer: the
+    wait is in the queue stage of the operation, but in no stage of its I/Os. held_percent = (queue
+    stages of the operations - queue stages of their I/Os) / total times of the operations; with
+    --detail, the throttle part. Found from 25 % on, at any rate, if it is at least half of the
+    operations' queue time. Confidence 0.9.
+  - The rate (I/Os or bytes a second, reads or writes) is within 10 % of a limit. With biopsy's own
+    load, held_percent = 1 - device times / latencies of the generator must be at least 25 %
+    (confidence 0.9). Without it: 0.7 if the I/Os' queue stage has 25 % of their time, else 0.5.
+  Write-back throttling (queue/wbt_lat_usec above 0) is a note with confidence 0.3: if, without
+  biopsy's own load, 100 writes or more spend at least 50 % of their time in the queue stage, no
+  cgroup limit explains it, no scheduler is active and the device is not full (see device-bound).
+  From: devices[].limits, .writeback_throttle_us; load.latency; latency.devices[].ops.*.ios, .bytes,
+  .stages, .request_stages.
 
 When it is wrong
-  - Without a load of biopsy's own the device's rate contains everybody's I/O: a rate near a limit may be
-    chance. Of several limits the one that the rate is nearest to is named, which may be another cgroup's.
-  - I/O of which nobody knows the operation (write-back, read-ahead that nobody waits for) has no measured
-    wait: then only the rate tells.
-  - Limits hold for a cgroup and all below it: the rate of the device may be the sum of several.
-  - The kernel counts bios, not requests: merges and splits move the rate against an I/O limit.
-  - Limits that change during the run, and those of cgroups that cannot be seen from here (a container's
-    host), are not known. io.latency and io.cost are not looked at.
-  - Writers that the kernel holds while there is too much dirty memory (balance_dirty_pages), and tasks that
-    it holds in reclaim, wait because the device or reclaim is slow: that is device-bound, or direct-reclaim.
-  - A virtual disk's limit, set by the cloud or the hypervisor, is no throttle of this kernel: it looks like
-    the device (device-bound).
+  - Without biopsy's own load, a rate near a limit may be chance: it contains the I/O of all
+    processes. Of several limits the nearest is named, which may be another cgroup's.
+  - The wait of I/O without an operation (write-back, read-ahead) is not measured: only the rate
+    counts.
+  - A limit covers a cgroup and those below it, and counts bios: splits and merges shift the rate.
+  - Limits that change during the run, or lie outside a container, are missed. io.latency and
+    io.cost are not examined.
+  - Writers that wait in balance_dirty_pages or in reclaim: see device-bound and direct-reclaim.
+  - The limit of a cloud volume or a hypervisor is not the kernel's: it looks like device-bound.
 
-What to try
-  Look at the limit: cat io.max in the named cgroup (v1: blkio.throttle.*_device). Raise it, or take it away:
-  echo 'MAJ:MIN riops=max rbps=max' > io.max. For write-back throttling:
-  echo 0 > /sys/block/DEV/queue/wbt_lat_usec, and see whether reads suffer.
+What to do
+  Raise the limit: echo 'MAJ:MIN riops=max rbps=max' > io.max in the named cgroup (v1:
+  blkio.throttle.*_device). Write-back: echo 0 > /sys/block/DEV/queue/wbt_lat_usec; compare the
+  reads.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {

@@ -35,30 +35,31 @@ const WORKERS_WAITING: Number = Number::new("workers_waiting", "workers that wai
 pub const RULE: Rule = Rule { id: "worker-punt", page: PAGE, find };
 
 const PAGE: &str = "\
-io_uring hands operations to worker threads, because they would have blocked.
+io_uring hands blocking operations to worker threads.
 
-An operation that can be started without waiting needs no thread. One that cannot (a page that is not in the
-cache, no free request, a file system that must read its own blocks) is given to a worker of the ring, which
-sleeps for it: each then costs a wake-up and a thread, and a ring may have hundreds.
+An operation that can start without blocking needs no thread. One that cannot (the page is not
+cached, no request is free, the file system must read its metadata) goes to a worker of the ring,
+which sleeps. Each such operation costs a wake-up, and a ring may have hundreds of workers.
 
 How it is computed
-  workers = threads named io_wqe_worker-* (before Linux 5.12) or iou-wrk-* that run, or wait without
-  interruption, on average over the samples; found from 1 on, with at least 10 samples. A warning where they
-  are at least 50 % of all threads that run or wait so, else a note. A note where pagecache-storm says it.
-  Where threads were not sampled: CPU time of the workers of biopsy's own load, from 0.25 CPUs on, a note.
-
-From which numbers
-  threads[].comm, .state, .wchan, .average_threads; load's worker threads.
+  workers = mean number of threads named io_wqe_worker-* (before Linux 5.12) or iou-wrk-* that run
+  or are in uninterruptible sleep, but not idle. Found from 1 on, with at least 10 samples. A
+  warning if they are at least 50 % of all such threads, else a note. Always a note if
+  pagecache-storm is found.
+  If threads were not sampled: the CPU time of the workers of biopsy's own load, a note from
+  0.25 CPUs on.
+  From: threads.threads[].comm, .state, .wchan, .average_threads; load.ring_workers.
 
 When it is wrong
-  - Some operations always go to a worker: fsync, and writes through the page cache on many file systems.
-  - A thread may have any name.
-  - Workers that wait cost little beside a slow device.
+  - Some operations always go to a worker: fsync, and buffered writes on many file systems.
+  - A thread can have any name.
+  - Sleeping workers cost little compared with a slow device.
 
-What to try
-  By where they wait: for a page of the cache, O_DIRECT; for a request (blk_mq_get_tag), less depth or more
-  requests (queue/nr_requests). Fewer workers: IORING_REGISTER_IOWQ_MAX_WORKERS. On files: a file system that
-  can say that it would block (RWF_NOWAIT), and blocks that are allocated before.
+What to do
+  - They wait for a page of the cache: use O_DIRECT.
+  - They wait for a request (blk_mq_get_tag): less depth, or more requests (queue/nr_requests).
+  - On files: a file system with RWF_NOWAIT support, and blocks allocated in advance.
+  - Fewer workers: IORING_REGISTER_IOWQ_MAX_WORKERS.
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
