@@ -381,7 +381,13 @@ mod tests {
             let page = explain(id).unwrap();
             for value in values {
                 let (percent, plain) = (format!("{:.0} %", value * 100.0), format!("{value}"));
-                assert!(page.contains(&percent) || page.contains(&plain), "{id} does not state {value}");
+                // Not as the end of another number.
+                let has = |text: &str| {
+                    let before = |at: usize| page[..at].chars().next_back();
+                    let is_part = |at| before(at).is_some_and(|c| c.is_ascii_digit() || ".,".contains(c));
+                    page.match_indices(text).any(|(at, _)| !is_part(at))
+                };
+                assert!(has(&percent) || has(&plain), "{id} does not state {value}");
             }
         };
         use crate::analyze::cliff;

@@ -517,8 +517,8 @@ pub struct Check {
 }
 
 /// The words of [`Workload`], which say nothing where there is none.
-const OF_THE_LOAD: [&str; 9] =
-    ["rw", "bs", "iodepth", "numjobs", "runtime", "size", "seed", "beside", "no_experiment"];
+const OF_THE_LOAD: [&str; 10] =
+    ["rw", "bs", "iodepth", "numjobs", "runtime", "size", "seed", "hipri", "beside", "no_experiment"];
 
 #[derive(Debug, Args)]
 pub struct Diagnose {

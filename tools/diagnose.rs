@@ -69,8 +69,12 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     preflight::permit(root)?;
     let own_load = args.drives();
     if own_load && args.window.length.is_some() {
-        let why = "--for is for --no-load and for a COMMAND: say how long the load runs with --runtime";
+        let why = "--for is for the I/O that is there (--no-load, -d, -p, --comm, --cgroup) and for a COMMAND: say how \
+                   long the load runs with --runtime";
         return Err(Refusal::Usage(why.to_string()).into());
+    }
+    if own_load {
+        announce(args);
     }
     let line = Line::default();
     let mut scratch = ScratchFiles::default();
@@ -78,7 +82,6 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let scaling = own_load.then(|| scaling(args, &line)).transpose()?.flatten();
     line.clear();
     if let Some(prepared) = &prepared {
-        announce(args, prepared);
         let disk = prepared.device().with_context(|| {
             Refusal::Refused(format!(
                 "{} lies on no block device, so there is nothing to trace: name a directory on a disk",
@@ -279,12 +282,14 @@ fn prepare(args: &Diagnose, line: &Line, scratch: &mut ScratchFiles) -> Result<P
 }
 
 /// Tells a terminal what is driven, before it is.
-fn announce(args: &Diagnose, prepared: &Prepared) {
+fn announce(args: &Diagnose) {
     if output::progress() {
         let load = &args.workload;
+        let target = args.target.as_deref().unwrap_or(Path::new("."));
+        let kind = if target.is_dir() { "a scratch file in " } else { "" };
         warn(&format!(
-            "driving {}: {} of {}, depth {}, for {:?}",
-            render::text::clean(&prepared.target()),
+            "driving {kind}{}: {} of {}, depth {}, for {:?}",
+            render::text::clean(&target.to_string_lossy()),
             crate::load::job(Target::Existing(PathBuf::new()), load).rw.name(),
             units::bytes(load.bs as f64),
             load.iodepth * load.numjobs,

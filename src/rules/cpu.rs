@@ -308,12 +308,19 @@ fn on_loop(s: &Summaries<'_>) -> bool {
     facts::pictures(s).iter().any(|p| p.ios > 0 && p.is_loop())
 }
 
-/// Share of the busy CPU time that belongs to the I/O: the generator's own time where it is known, else all time of the
-/// threads that do I/O; kernel threads and interrupts are counted as I/O. None without a profile.
-pub fn io_share_of_busy(s: &Summaries<'_>) -> Option<f64> {
-    profile(s).map(|profile| io_share(s, profile))
+/// Share of the busy CPU time that belongs to the processes that do the I/O, their computing included: the generator's
+/// own time where it is known. Kernel threads and interrupts are counted as I/O. None without a profile.
+pub fn own_share_of_busy(s: &Summaries<'_>) -> Option<f64> {
+    let profile = profile(s)?;
+    if workers(s).is_some() {
+        return Some(io_share(s, profile));
+    }
+    let threads = io_threads(profile);
+    Some(folded_share(profile, |stack| threads.contains(thread(stack))))
 }
 
+/// Share of the busy CPU time that belongs to the I/O: the generator's own time where it is known, else the stacks in
+/// the block layer; kernel threads and interrupts are counted as I/O.
 fn io_share(s: &Summaries<'_>, profile: &ProfileSummary) -> f64 {
     let busy = machine_busy(profile) * f64::from(profile.cpus);
     if busy <= 0.0 {
@@ -322,19 +329,24 @@ fn io_share(s: &Summaries<'_>, profile: &ProfileSummary) -> f64 {
     let kernel = cpus(profile, &[CpuClass::Kthread, CpuClass::Irq, CpuClass::Softirq]);
     match workers(s) {
         Some(workers) => ((workers.busy * workers.count as f64 + workers.rings + kernel) / busy).min(1.0),
-        None => {
-            let threads = io_threads(profile);
-            folded_share(profile, |stack| stack.split(';').next().is_some_and(|name| threads.contains(name)))
-        }
+        None => folded_share(profile, |stack| kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES))),
     }
+}
+
+/// The name of the thread that a folded stack begins with.
+fn thread(stack: &str) -> &str {
+    stack.split(';').next().unwrap_or("")
 }
 
 /// Names of the threads that spend at least [`IO_THREAD`] of their CPU time on I/O: their computing belongs to it.
 fn io_threads(profile: &ProfileSummary) -> BTreeSet<&str> {
     let mut samples: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for (stack, n) in &profile.folded {
-        let of_thread = samples.entry(stack.split(';').next().unwrap_or("")).or_default();
-        let is_io = kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES) || begins(frame, FILE_FRAMES));
+        let of_thread = samples.entry(thread(stack)).or_default();
+        // An interrupt runs on the stack of the thread that it interrupts.
+        let is_interrupt = kernel_frames(stack).any(|frame| begins(frame, INTERRUPT_FRAMES));
+        let is_io = !is_interrupt
+            && kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES) || begins(frame, FILE_FRAMES));
         of_thread.0 += n;
         of_thread.1 += if is_io { *n } else { 0 };
     }
@@ -350,6 +362,23 @@ fn thread_io_share(profile: &ProfileSummary, comm: &str) -> f64 {
         mine(stack) && kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES))
     });
     if all == 0.0 { 0.0 } else { io / all }
+}
+
+/// The same of threads that do no I/O, those of one name together: `other threads, of one CPU: rustc 85 %, make 12 %`.
+pub fn others_line(s: &Summaries<'_>) -> Option<String> {
+    let profile = profile(s)?;
+    let own = io_threads(profile);
+    let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+    for (name, _, ns) in profile.top.iter().filter(|(name, _, _)| !own.contains(name.as_str())) {
+        *by_name.entry(name).or_default() += ns;
+    }
+    let mut names: Vec<(&str, f64)> =
+        by_name.into_iter().map(|(name, ns)| (name, ns as f64 / profile.duration_ns as f64)).collect();
+    names.retain(|(_, share)| *share >= BUSY_THREAD);
+    names.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let names: Vec<String> =
+        names.iter().take(3).map(|(name, share)| format!("{name} {}", in_percent(*share))).collect();
+    (!names.is_empty()).then(|| format!("other threads, of one CPU: {}", names.join(", ")))
 }
 
 /// `busiest threads, of one CPU each: qemu (4711) 78 %, rustc (815) 12 %`; None without a profile.

@@ -10,7 +10,7 @@ use crate::units::in_percent;
 /// Steal time, of a CPU's time, from which on it is reported.
 pub const SOME: f64 = 0.05;
 
-/// A CPU that is busy or stolen for this share of the time has nothing left, and steal limits it.
+/// CPUs that are busy or stolen for this share of the time have nothing left, and steal limits what runs on them.
 pub const FULL: f64 = 0.90;
 
 const STEAL_PERCENT: Number = Number::new("steal_percent", "steal time, of the time of that CPU");
@@ -26,9 +26,9 @@ longer, and no profile in this machine shows why.
 
 How it is computed
   Steal time of a CPU / its wall time, from /proc/stat over the interval. The CPU with the most is
-  reported from 5 % on. A warning if that CPU is busy or stolen for 90 % of the time: nothing of it
-  is left. Else a note: latencies grow, and idle time makes up for it.
-  From: cpu.cpus[].
+  reported from 5 % on. A warning if all CPUs together are busy or stolen for 90 % of the time, and
+  stolen for 5 %: then it takes from the I/O, wherever that runs. Else a note: latencies grow.
+  From: cpu.cpus[], cpu.all.
 
 When it is wrong
   - Some hypervisors report no steal time, or charge it as the guest's own CPU time.
@@ -58,7 +58,8 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         return None;
     }
     let number = most.cpus.first().copied().unwrap_or(0);
-    let full = 1.0 - idle >= FULL;
+    let full =
+        cpu.all.as_ref().is_some_and(|all| 1.0 - share(all, "idle") >= FULL && share(all, "steal") >= SOME);
     let mut evidence = vec![format!(
         "CPU {number}: {} stolen, {} idle, the rest used",
         in_percent(stolen),
@@ -74,7 +75,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         sentence: format!(
             "The hypervisor takes {} of CPU {number} away{}.",
             in_percent(stolen),
-            if full { ", and nothing of it is left" } else { "" }
+            if full { ", and no CPU is idle" } else { "" }
         ),
         numbers: Numbers::from([(STEAL_PERCENT, percent(stolen)), (STOLEN_CPU, f64::from(number))]),
         evidence,
@@ -102,7 +103,8 @@ mod tests {
             row.times[at("idle")] = idle * 10_000_000;
             row
         };
-        CpuSummary { cpus: vec![row(0, 0, 90), row(1, steal, idle)], ..CpuSummary::default() }
+        let all = row(0, steal, idle);
+        CpuSummary { cpus: vec![row(0, 0, 90), row(1, steal, idle)], all: Some(all), ..CpuSummary::default() }
     }
 
     #[test]
@@ -114,6 +116,9 @@ mod tests {
         assert_eq!((full[0].severity, full[0].subject.as_str()), (Severity::Warning, "CPU 1"));
         assert_eq!(full[0].numbers["steal_percent"], 20.0);
         assert_eq!(found(&stolen(20, 30))[0].severity, Severity::Note);
+        let mut one = stolen(20, 5);
+        one.all.as_mut().unwrap().times[TIMES.len() - 1] = 500_000_000;
+        assert_eq!(found(&one)[0].severity, Severity::Note, "the other CPU is idle");
         let mut coarse = stolen(20, 5);
         coarse.cpus[1].error_ns = 60_000_000;
         assert!(found(&coarse).is_empty(), "an interval of a few ticks");

@@ -168,7 +168,7 @@ fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {
     ]);
     let line = |(own, usual): (f64, f64), which: &str| {
         format!(
-            "{which} of the device stage of {}s: {}, and {} in the middle of the others",
+            "{which} of the device stage of {}s: {}, and a median of {} of the others",
             op.name(),
             time(own as u64),
             time(usual as u64)

@@ -71,7 +71,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         severity: Severity::Warning,
         confidence: 0.75,
         sentence: format!(
-            "The driver's queue of {name} is full: for 100 I/Os it gave {:.0} requests back.",
+            "The driver's queue of {name} is full: it refused {:.0} requests per 100 I/Os.",
             percent(share)
         ),
         numbers,
@@ -98,7 +98,7 @@ mod tests {
         case.latency.devices[0].requeues = 9_200;
         let found = find(&case.summaries());
         assert_eq!(found[0].subject, "vda");
-        assert!(found[0].sentence.contains("for 100 I/Os it gave 92 requests back"), "{}", found[0].sentence);
+        assert!(found[0].sentence.contains("it refused 92 requests per 100 I/Os"), "{}", found[0].sentence);
         assert_eq!(found[0].numbers["requeues"], 9_200.0);
         // As many as there are I/Os, and more, can be.
         case.latency.devices[0].requeues = 25_000;

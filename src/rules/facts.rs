@@ -296,7 +296,7 @@ pub fn noted(s: &Summaries<'_>, name: &str) -> Vec<String> {
     });
     let gone = device
         .vanished
-        .then(|| format!("{name} was gone before the end: the figures are of the time before"));
+        .then(|| format!("{name} was gone before the end: rates over the whole interval are too low"));
     lost.into_iter().chain(gone).collect()
 }
 

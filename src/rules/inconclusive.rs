@@ -50,14 +50,14 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 /// Where there is not enough I/O for any answer: none at all, none on a block device, or fewer than 100. None: there is.
 pub fn too_little(s: &Summaries<'_>) -> Option<Finding> {
     let pictures = facts::pictures(s);
-    let ios: u64 = pictures.iter().map(|p| p.ios).sum();
+    let most = pictures.iter().map(|p| p.ios).max().unwrap_or(0);
     let why = match s.load {
         Some(load) if load.device.is_none() => {
             "the target has no block device below it, so there are no stages".to_string()
         }
         Some(load) if load.operations() < facts::MIN_IOS => few(&counted(load.operations(), "operation")),
-        _ if ios == 0 => "no I/O was seen".to_string(),
-        _ if pictures.iter().all(|p| p.ios < facts::MIN_IOS) => few(&counted(ios, "I/O")),
+        _ if most == 0 => "no I/O was seen".to_string(),
+        _ if most < facts::MIN_IOS => few(&format!("{} of one device", counted(most, "I/O"))),
         _ => return None,
     };
     Some(finding(s, subject(s), Severity::Warning, vec![why]))

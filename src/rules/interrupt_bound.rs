@@ -126,7 +126,7 @@ fn finding(
     }
     if let Some(median) = median {
         numbers.insert(numbers::COMPLETIONS_PER_INTERRUPT_P50_RATIO, median as f64);
-        evidence.push(format!("an interrupt on CPU {} brings {median} completions in the middle", one.cpu));
+        evidence.push(format!("median completions per interrupt on CPU {}: {median}", one.cpu));
     }
     let neighbours = counted.neighbours(one.cpu);
     if !neighbours.is_empty() {

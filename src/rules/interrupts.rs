@@ -125,7 +125,7 @@ impl<'a> Counted<'a> {
         interrupts as f64 / self.all.seconds()
     }
 
-    /// Completions that an interrupt finds in the middle, of the vectors that come to `cpu`, or of all; None where
+    /// Median completions per interrupt, of the vectors that come to `cpu`, or of all; None where
     /// the driver does not tell them.
     pub fn median(&self, cpu: Option<u32>) -> Option<u64> {
         let mut each = Histogram::default();
@@ -251,7 +251,7 @@ pub fn called(vector: &VectorSummary) -> String {
 /// Whether the host is late with the completions of a device, as far as interrupts were counted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Punctuality {
-    /// So much of a CPU goes to interrupts, or so many entries wait in the middle.
+    /// So much of a CPU goes to interrupts, or the median of the entries that wait is so high.
     Late(String),
     /// No CPU can be late, or only if softirqs lie otherwise than the interrupts.
     OnTime { completer: Completer, sure: bool },
@@ -271,7 +271,7 @@ pub fn punctuality(s: &Summaries<'_>, name: &str) -> Option<Punctuality> {
         return Some(Punctuality::Late(one.line()));
     }
     if let Some(median) = counted.median(None).filter(|median| *median >= PILED_UP && !collected(s, name)) {
-        return Some(Punctuality::Late(format!("an interrupt finds {median} completions in the middle")));
+        return Some(Punctuality::Late(format!("an interrupt finds a median of {median} completions")));
     }
     let completer = busiest?;
     let sure = completer.busy_most().is_some_and(|most| most < LIMIT);
@@ -406,7 +406,7 @@ mod tests {
         case.interrupt(41, &[(1, 100_000)], 1_000, 8);
         assert!(!late(&case), "a virtio disk");
         case.disk().driver = Some("nvme".into());
-        assert!(late(&case), "8 in the middle");
+        assert!(late(&case), "a median of 8");
         case.interrupts = None;
         assert_eq!(punctuality(&case.summaries(), "vda"), None);
     }

@@ -8,7 +8,7 @@ use super::numbers;
 use super::{Rule, Summaries, regime};
 use crate::analyze::stage::Stage;
 use crate::experiment::Regime;
-use crate::findings::{Finding, Number, Numbers, Severity, Worth};
+use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::units::{in_percent, time};
 
 /// A stage of the host with this share of the time, and with more than the device has, is where a saturated load
@@ -33,7 +33,6 @@ How it is computed
     on the host, and device-bound does not hold. Not given if a limit above the device is found.
   - Else a note, made only if no other finding is more than a note: the largest stage of the device
     with the most I/O time. It may or may not be a limit.
-  worth: the IOPS at the same depth if this stage took no time.
   From: latency.devices[].ops.*.stages, or .request_stages; experiment.
 
 When it is wrong
@@ -114,6 +113,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, severity: Severity, confidence: f
     }
     if tried.is_none() {
         evidence.push(match s.load {
+            Some(_) if regime::line(s).is_some() => regime::line(s).unwrap_or_default(),
             Some(_) => "whether more in flight gives more IOPS was not tried".to_string(),
             None => "the load is not biopsy's own: whether more in flight gives more IOPS cannot be tried"
                 .to_string(),
@@ -136,27 +136,23 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, severity: Severity, confidence: f
         sentence,
         numbers,
         evidence,
-        advice: advice(stage, s.load.is_some()),
+        advice: advice(stage, s.load.is_some() && s.experiment.is_none()),
         check: match s.load {
             Some(load) => command::load(load, load.job.iodepth, load.job.numjobs),
             None => command::latency_by_second(name),
         },
-        // Little's law at the same depth; all of the time gone is the most.
-        worth: (share < 0.9 && severity > Severity::Note).then(|| Worth {
-            metric: "iops_ratio".to_string(),
-            low: 1.0,
-            high: 1.0 / (1.0 - share),
-        }),
+        // The use of what is full next is not known, and without it there is no bound.
+        worth: None,
     })
 }
 
-fn advice(stage: Stage, own_load: bool) -> String {
+fn advice(stage: Stage, can_try: bool) -> String {
     match stage {
         Stage::Submit => "Make submission cheaper: fewer layers, larger I/Os, registered files and buffers.",
         Stage::Queue => {
             "Run again with --detail, which splits the queue stage, and look at the part that is largest."
         }
-        Stage::Device if own_load => "Run again without --no-experiment: it tries half and twice the depth.",
+        Stage::Device if can_try => "Run again without --no-experiment: it tries half and twice the depth.",
         Stage::Device => "If the application can keep more I/Os in flight, let it, and compare the IOPS.",
         Stage::Complete => {
             "Let more CPUs complete: spread the interrupts of the queues, or set rq_affinity to 2."
@@ -198,8 +194,6 @@ mod tests {
             "{found:?}"
         );
         assert!(!found.iter().any(|one| one.id == "device-bound"), "{found:?}");
-        let worth = found[0].worth.as_ref().unwrap();
-        assert!((2.4..2.5).contains(&worth.high), "{worth:?}");
         // The depth is the limit, and the stage is part of its evidence.
         case.at_twice_the_depth(1.8);
         assert_eq!(diagnose(&case.summaries()).findings[0].id, "queue-depth-too-low");

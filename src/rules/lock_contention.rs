@@ -48,10 +48,9 @@ How it is computed
   - Sleeping locks (mutex, semaphore): threads_waiting = wait time / interval, a note from 1 on.
   Each needs at least 100 waits. At most three locks are named: spinning ones first, the longest
   wait first.
-  If no spinning lock is found and pagecache-storm is not either, but at least 10 % of all CPUs spin
-  by samples (the low end of the range), this is reported for the kernel as a whole. Not if fewer
-  than 100 waits were counted.
-  Locks of the page cache are a note if pagecache-storm is found.
+  If no spinning lock is found, but at least 10 % of all CPUs spin by samples (the low end of the
+  range), this is reported for the kernel as a whole. Not if fewer than 100 waits were counted.
+  Locks of the page cache, and the kernel as a whole, are a note if pagecache-storm is found.
   From: locks.locks[].wait_ns, .contentions, .kind; locks.spin, locks.slow_path.
 
 When it is wrong

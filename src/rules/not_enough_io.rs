@@ -54,7 +54,7 @@ What to do
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     let pictures = facts::pictures(s);
     if s.load.is_some()
-        || pictures.iter().any(|p| p.ios > 0 && p.doubt(s).is_some())
+        || pictures.iter().any(|p| p.ios > 0 && (p.doubt(s).is_some() || p.device.vanished))
         || cpu::saturation(s).is_some()
         || pictures.iter().any(|p| p.operation_share(Stage::Queue).is_some_and(|share| share >= QUEUE_SHARE))
     {
@@ -120,12 +120,18 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Fin
         subject: name.clone(),
         severity: Severity::Warning,
         confidence: if p.ios >= facts::MIN_IOS { 0.8 } else { 0.6 },
-        sentence: format!(
+        sentence: if s.latency.filtered {
+            format!(
+                "The chosen processes do little I/O: {name}, their busiest device, works for them for at most {} of the \
+                 time.",
+                in_percent(busy)
+            )
+        } else { format!(
             "There is little I/O: the busiest device, {name}, is idle for at least {} of the time, so that at most {} \
              of it can be a wait for it.",
             in_percent(1.0 - busy),
             in_percent(busy)
-        ),
+        )},
         numbers,
         evidence,
         advice: if no_cpu_left {
@@ -163,6 +169,18 @@ mod tests {
         assert!((found[0].numbers["busy_percent"] - 10.0).abs() < 0.1);
         assert!(found[0].sentence.contains("idle for at least 90"), "{}", found[0].sentence);
         assert_eq!(find(&case(40).summaries())[0].confidence, 0.6, "few I/Os are the point");
+    }
+
+    /// Their neighbours may keep the device busy.
+    #[test]
+    fn with_a_filter_it_is_the_chosen_processes_that_are_idle() {
+        let mut case = case(1_000);
+        case.latency.filtered = true;
+        let found = find(&case.summaries());
+        assert!(found[0].sentence.starts_with("The chosen processes do little I/O"), "{}", found[0].sentence);
+        assert!(!found[0].sentence.contains("idle"), "{}", found[0].sentence);
+        case.latency.devices[0].vanished = true;
+        assert!(find(&case.summaries()).is_empty(), "its rates are too low");
     }
 
     #[test]

@@ -80,6 +80,8 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         Some(Regime::LatencyBound) => with_load(s, p).map(|finding| tried(s, p, finding)),
         Some(Regime::Saturated | Regime::NearTheKnee) => None,
         None if s.load.is_some() => with_load(s, p).filter(|_| is_suspected(s, p)),
+        // Neighbours may fill the device, and the rates of one that vanished are too low.
+        None if s.latency.filtered || p.device.vanished => None,
         None => without_load(p),
     }
 }

@@ -45,18 +45,20 @@ pub const TABLE: &[(Rank, Rule)] = &[
 enum Left {
     /// Nothing: the other one says it.
     Nothing,
-    /// A note: it is a symptom of the other one.
-    Symptom,
+    /// A note, with this line of evidence.
+    Note(&'static str),
 }
 
 /// Whose subjects must be the same for one finding to leave out another.
 #[derive(PartialEq)]
 enum Of {
-    /// Both are about one device.
+    /// Both are about one device, or about devices of one stack.
     OneSubject,
     /// Of whatever the two are.
     Any,
 }
+
+const OF_THE_STORM: &str = "it is a part of pagecache-storm";
 
 /// If the first finding is there, what is left of the second one.
 const BEFORE: &[(&str, &str, Of, Left)] = &[
@@ -65,11 +67,17 @@ const BEFORE: &[(&str, &str, Of, Left)] = &[
     (queue_depth_too_low::RULE.id, device_bound::RULE.id, Of::OneSubject, Left::Nothing),
     (complete_cpu_bound::RULE.id, interrupt_bound::RULE.id, Of::OneSubject, Left::Nothing),
     (largest_stage::RULE.id, device_bound::RULE.id, Of::OneSubject, Left::Nothing),
-    (tag_starvation::RULE.id, worker_punt::RULE.id, Of::Any, Left::Symptom),
-    (pagecache_storm::RULE.id, direct_reclaim::RULE.id, Of::Any, Left::Symptom),
-    (pagecache_storm::RULE.id, worker_punt::RULE.id, Of::Any, Left::Symptom),
-    (pagecache_storm::RULE.id, lock_contention::RULE.id, Of::Any, Left::Symptom),
+    // How fast the device answers does not matter below a limit that was set.
+    (throttled::RULE.id, deallocated_read::RULE.id, Of::OneSubject, Left::Note("throttled limits the load")),
+    (not_enough_io::RULE.id, cpu_contention::RULE.id, Of::Any, Left::Note("there is little I/O to wait")),
+    (tag_starvation::RULE.id, worker_punt::RULE.id, Of::Any, Left::Note("it is a part of tag-starvation")),
+    (pagecache_storm::RULE.id, direct_reclaim::RULE.id, Of::Any, Left::Note(OF_THE_STORM)),
+    (pagecache_storm::RULE.id, worker_punt::RULE.id, Of::Any, Left::Note(OF_THE_STORM)),
+    (pagecache_storm::RULE.id, lock_contention::RULE.id, Of::Any, Left::Note(OF_THE_STORM)),
 ];
+
+/// Up to this confidence a claim is weak.
+const WEAK: f64 = 0.5;
 
 /// Findings that would say something else of a device that answers faster or slower.
 const RESTS_ON_THE_DEVICE: [&str; 11] = [
@@ -95,18 +103,31 @@ fn rank(id: &str) -> Rank {
 pub fn decide(s: &Summaries<'_>) -> Vec<Finding> {
     let mut found: Vec<Finding> = TABLE.iter().flat_map(|(_, rule)| (rule.find)(s)).collect();
     leave_out(s, &mut found);
-    doubt(s, &mut found);
+    // Where it is needed, all others are notes, and it stays before them.
     let answer = answer(s, &mut found);
+    let first = answer.iter().len();
+    found.splice(0..0, answer);
+    doubt(s, &mut found);
     // The order of the table stays among equals.
-    found.sort_by(|a, b| {
+    found[first..].sort_by(|a, b| {
         b.severity
             .cmp(&a.severity)
+            .then(is_strong(b).cmp(&is_strong(a)))
             .then(rank(a.id).cmp(&rank(b.id)))
             .then(b.confidence.total_cmp(&a.confidence))
     });
-    // What else there is are notes.
-    found.splice(0..0, answer);
     found
+}
+
+/// A weak claim comes after all strong ones, whatever its rank.
+fn is_strong(finding: &Finding) -> bool {
+    finding.confidence > WEAK
+}
+
+/// Whether two findings are about one device, or about devices of one stack.
+fn are_related(s: &Summaries<'_>, one: &str, other: &str) -> bool {
+    let is_below = |upper: &str, lower: &str| facts::below(s, upper).iter().any(|name| name == lower);
+    one == other || is_below(one, other) || is_below(other, one)
 }
 
 fn leave_out(s: &Summaries<'_>, found: &mut Vec<Finding>) {
@@ -114,27 +135,33 @@ fn leave_out(s: &Summaries<'_>, found: &mut Vec<Finding>) {
         let causes: Vec<String> =
             found.iter().filter(|one| one.id == *cause).map(|one| one.subject.clone()).collect();
         let is_explained = |one: &Finding| {
-            one.id == *effect && !causes.is_empty() && (*of == Of::Any || causes.contains(&one.subject))
+            one.id == *effect
+                && causes.iter().any(|cause| *of == Of::Any || are_related(s, cause, &one.subject))
         };
         match left {
             Left::Nothing => found.retain(|one| !is_explained(one)),
-            Left::Symptom => {
+            Left::Note(line) => {
                 for one in found.iter_mut().filter(|one| is_explained(one) && is_symptom(one)) {
                     one.severity = Severity::Note;
-                    one.evidence.push(format!("it is a part of {cause}"));
+                    one.evidence.push(line.to_string());
                 }
             }
         }
     }
-    // These say what is left: they hold only where nothing above the device is a limit.
+    // With an experiment these say what is left: they hold only where nothing above the device is a limit.
+    if s.experiment.is_none() {
+        return;
+    }
     let above: Vec<String> = found
         .iter()
-        .filter(|one| one.severity > Severity::Note && matches!(rank(one.id), Setting | Host | Link))
+        .filter(|one| {
+            one.severity > Severity::Note && is_strong(one) && matches!(rank(one.id), Setting | Host | Link)
+        })
         .map(|one| one.subject.clone())
         .collect();
     let is_device = |subject: &str| s.latency.device(subject).is_some();
     found.retain(|one| {
-        let is_above = |subject: &String| *subject == one.subject || !is_device(subject);
+        let is_above = |subject: &String| are_related(s, subject, &one.subject) || !is_device(subject);
         ![device_bound::RULE.id, largest_stage::RULE.id].contains(&one.id) || !above.iter().any(is_above)
     });
 }
@@ -167,14 +194,15 @@ fn answer(s: &Summaries<'_>, found: &mut [Finding]) -> Option<Finding> {
     if found.iter().any(|finding| finding.severity > Severity::Note) {
         return None;
     }
+    // A device in doubt does not keep another one from being spoken of.
+    let at_least = || inconclusive::too_little(s).is_none().then(|| largest_stage::at_least(s)).flatten();
+    if let Some(answer) = at_least() {
+        return Some(answer);
+    }
     let mut doubts = found.iter_mut().filter(|finding| finding.id == inconclusive::RULE.id).peekable();
     if doubts.peek().is_some() {
         doubts.for_each(|finding| finding.severity = Severity::Warning);
         return None;
     }
-    Some(
-        inconclusive::too_little(s)
-            .or_else(|| largest_stage::at_least(s))
-            .unwrap_or_else(|| inconclusive::unseen(s)),
-    )
+    Some(inconclusive::too_little(s).unwrap_or_else(|| inconclusive::unseen(s)))
 }

@@ -45,7 +45,7 @@ How it is computed
   workers = mean number of threads named io_wqe_worker-* (before Linux 5.12) or iou-wrk-* that run
   or are in uninterruptible sleep, but not idle. Found from 1 on, with at least 10 samples. A
   warning if they are at least 50 % of all such threads, else a note. Always a note if
-  pagecache-storm is found.
+  pagecache-storm or tag-starvation is found.
   If threads were not sampled: the CPU time of the workers of biopsy's own load, a note from
   0.25 CPUs on.
   From: threads.threads[].comm, .state, .wchan, .average_threads; load.ring_workers.
