@@ -24,7 +24,7 @@ mod link_bound;
 mod link_degraded;
 mod links;
 #[cfg(test)]
-mod literal;
+pub(crate) mod literal;
 mod lock_contention;
 mod neighbours;
 mod not_enough_io;

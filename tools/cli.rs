@@ -549,6 +549,9 @@ pub struct Diagnose {
     /// Where the HTML report goes (`-` is stdout). Without it: a new file here, named by device and time.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Print every finding and measurement after the summary, which has at most 14 lines.
+    #[arg(short, long)]
+    pub verbose: bool,
     /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
     #[arg(long)]
     pub detail: bool,

@@ -21,7 +21,7 @@ use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::probe::preflight;
 use biopsy::refusal::{Refusal, plain};
-use biopsy::render::{self, flame, html};
+use biopsy::render::{self, flame, html, text};
 use biopsy::rules::{self, Summaries, observed};
 use biopsy::units;
 use serde_json::Value;
@@ -198,21 +198,30 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         };
         sink.write(html::render(&report).as_bytes())?;
     }
+    // A report on stdout is no file.
+    let path = path.filter(|_| !to_stdout);
     if args.json {
         Sink::Stdout.write(&render::json::line(json))?;
     } else {
-        let colored = output::colored(color) && !to_stdout;
-        let text =
-            render::text::diagnose::render(&summaries, &diagnosis, doubt.as_deref(), command_status, colored);
+        let report = path.as_deref().map(Path::to_string_lossy);
+        let page = text::diagnose::Page {
+            summaries,
+            diagnosis: &diagnosis,
+            doubt: doubt.as_deref(),
+            command_status,
+            report: report.as_deref(),
+            color: output::colored(color) && !to_stdout,
+        };
+        let text = if args.verbose { text::diagnose::render(&page) } else { text::brief::render(&page) };
         if to_stdout {
             output::note(&text);
         } else {
             Sink::Stdout.write(text.as_bytes())?;
         }
     }
-    if let Some(path) = path.filter(|_| !to_stdout) {
+    if let Some(path) = path.filter(|_| args.json || args.verbose) {
         let whole = path.canonicalize().unwrap_or(path);
-        let text = format!("report: {}", render::text::clean(&whole.to_string_lossy()));
+        let text = format!("report: {}", text::clean(&whole.to_string_lossy()));
         if args.json { warn(&text) } else { Sink::Stdout.write(format!("{text}\n").as_bytes())? }
     }
     if let Some(refusal) = outcome.load.as_ref().and_then(LoadSummary::untrusted) {
@@ -234,7 +243,7 @@ fn worst(diagnosis: &Diagnosis, least: FailOn) -> Option<String> {
         FailOn::Critical => (Severity::Critical, "critical"),
     };
     let worst = diagnosis.findings.first().filter(|finding| finding.severity >= least)?;
-    let subject = render::text::clean(&worst.subject);
+    let subject = text::clean(&worst.subject);
     Some(format!("{} on {subject} is what --fail-on {word} asks for: biopsy explain {}", worst.id, worst.id))
 }
 
@@ -323,8 +332,8 @@ fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
         if let Some((_, other)) = drives.iter().find(|(known, _)| *known == disk) {
             let why = format!(
                 "{} and {} are one drive, {disk}, which would compete with itself: name different drives with --beside",
-                render::text::clean(&other.to_string_lossy()),
-                render::text::clean(&target.to_string_lossy())
+                text::clean(&other.to_string_lossy()),
+                text::clean(&target.to_string_lossy())
             );
             return Err(Refusal::Usage(why).into());
         }
@@ -393,11 +402,11 @@ fn pictures(seen: &Seen, envelope: &Envelope) -> Vec<(&'static str, String)> {
         let unit = format!(
             "{} of {} not idle; {} at {} Hz on {} for {}",
             samples.total(),
-            render::text::counted(profile.samples, "sample"),
+            text::counted(profile.samples, "sample"),
             profile.sampler,
             profile.frequency,
-            render::text::counted(profile.cpus.into(), "CPU"),
-            render::text::time(profile.duration_ns),
+            text::counted(profile.cpus.into(), "CPU"),
+            text::time(profile.duration_ns),
         );
         let picture = inline("on-CPU time", unit, (profile.lost, profile.samples + profile.lost), &samples);
         all.extend(picture.map(|svg| ("on the CPU", svg)));
@@ -412,11 +421,8 @@ fn pictures(seen: &Seen, envelope: &Envelope) -> Vec<(&'static str, String)> {
     }
     if let Some(locks) = &seen.pressure.locks {
         let Waited { times, .. } = Waited::of(locks);
-        let unit = format!(
-            "{} of {}",
-            render::text::time(times.total()),
-            render::text::counted(locks.events.contentions, "wait")
-        );
+        let unit =
+            format!("{} of {}", text::time(times.total()), text::counted(locks.events.contentions, "wait"));
         let lost = trust::lost(locks).events;
         let lost = (lost, locks.events.contentions + lost);
         let picture = inline("time waited for locks", unit, lost, &times);

@@ -1,5 +1,6 @@
 //! Text for a terminal: one unit per column, right-aligned, nothing unescaped.
 
+pub mod brief;
 pub mod check;
 pub mod devices;
 pub mod diagnose;
@@ -13,6 +14,7 @@ pub mod latency;
 pub mod load;
 pub mod locks;
 pub mod pagecache;
+mod paragraphs;
 pub mod precondition;
 mod scaling;
 pub mod self_test;

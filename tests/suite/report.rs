@@ -309,9 +309,21 @@ impl Case {
         })
     }
 
+    /// What `-v` prints, which the brief page begins.
     fn text(&self, color: bool) -> String {
         let s = self.summaries();
-        text::diagnose::render(&s, &rules::diagnose(&s), None, self.command_status, color)
+        let diagnosis = rules::diagnose(&s);
+        let page = text::diagnose::Page {
+            summaries: s,
+            diagnosis: &diagnosis,
+            doubt: None,
+            command_status: self.command_status,
+            report: Some("report.html"),
+            color,
+        };
+        let (brief, text) = (text::brief::render(&page), text::diagnose::render(&page));
+        assert!(text.starts_with(&brief), "{text}");
+        text
     }
 }
 
@@ -704,7 +716,14 @@ fn the_text_begins_with_the_verdict_and_ends_with_loss_and_cost() {
     let text = case.text(false);
     leave("diagnose-nvme.txt", &text);
     leave("diagnose-virtio.txt", &virtio().text(false));
-    assert!(text.starts_with("Each operation becomes 8.0 I/Os on nvme0n1"), "{text}");
+    assert!(
+        text.starts_with("nvme0n1  randread 1 MiB, depth 32, 10.0 s, scratch file in /var/tmp\n"),
+        "{text}"
+    );
+    let verdict = "Each operation becomes 8.0 I/Os on nvme0n1";
+    assert!(text.contains(&format!("\n\n{verdict}")), "{text}");
+    assert_eq!(text.matches(verdict).count(), 1, "{text}");
+    assert!(text.contains("no I/Os missed, tracing cost 0.002 CPU · report: report.html\n"), "{text}");
     assert!(
         text.contains("kernel counted") && text.contains("lost 0 I/Os") && text.contains("95 ns per I/O")
     );

@@ -1,6 +1,7 @@
-//! `biopsy diagnose` as text: the verdict first, then what it rests on.
+//! `biopsy diagnose --verbose` as text: the brief page first, then all that it rests on.
 
-use super::{clean, common_time, counted, footer, scaling, significant, time};
+use super::paragraphs::paragraph;
+use super::{brief, clean, common_time, counted, footer, scaling, significant, time};
 use crate::analyze::cpu::{self, CpuSummary};
 use crate::analyze::latency::{DeviceLatency, OpLatency};
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
@@ -33,25 +34,50 @@ fn by_reason(gaps: &[NotExamined]) -> Vec<(&str, Vec<&str>)> {
     groups
 }
 
-/// The whole page. `color`: stdout is a terminal that wants it; `doubt`: why the run must not be trusted.
-pub fn render(
-    s: &Summaries<'_>,
-    diagnosis: &Diagnosis,
-    doubt: Option<&str>,
-    command_status: Option<i32>,
-    color: bool,
-) -> String {
-    let mut out = String::new();
-    let bold = |text: &str| if color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() };
-    if let Some(verdict) = diagnosis.findings.first() {
-        // Wrapped before it is made bold: escape sequences have no width.
-        for line in wrap(&clean(&verdict.sentence), WIDTH) {
-            out.push_str(&format!("{}\n", bold(&line)));
-        }
-        out.push('\n');
+/// What a page is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Page<'a> {
+    pub summaries: Summaries<'a>,
+    pub diagnosis: &'a Diagnosis,
+    /// Why the run must not be trusted.
+    pub doubt: Option<&'a str>,
+    pub command_status: Option<i32>,
+    /// Path of the HTML report, where there is one.
+    pub report: Option<&'a str>,
+    /// Stdout is a terminal that wants colour.
+    pub color: bool,
+}
+
+impl Page<'_> {
+    pub(super) fn bold(&self, text: &str) -> String {
+        self.styled("1", text)
     }
-    if let Some(why) = doubt {
-        paragraph(&mut out, "", &format!("{} {}", bold("Do not trust this run:"), clean(why)));
+
+    pub(super) fn colored(&self, severity: Severity, text: &str) -> String {
+        let style = match severity {
+            Severity::Note => "1",
+            Severity::Warning => "1;33",
+            Severity::Critical => "1;31",
+        };
+        self.styled(style, text)
+    }
+
+    fn styled(&self, style: &str, text: &str) -> String {
+        if self.color { format!("\x1b[{style}m{text}\x1b[0m") } else { text.to_string() }
+    }
+}
+
+/// The brief page, and all that it leaves out.
+pub fn render(page: &Page<'_>) -> String {
+    format!("{}\n{}", brief::render(page), details(page))
+}
+
+fn details(page: &Page<'_>) -> String {
+    let (s, diagnosis) = (&page.summaries, page.diagnosis);
+    let mut out = String::new();
+    let bold = |text: &str| page.bold(text);
+    if let Some(why) = page.doubt.filter(|why| !brief::is_whole_doubt(why)) {
+        paragraph(&mut out, "", &format!("{} {}", bold("Do not trust this run:"), clean(why)), WIDTH);
         out.push('\n');
     }
     for (i, finding) in diagnosis.findings.iter().take(MOST_FINDINGS).enumerate() {
@@ -83,12 +109,12 @@ pub fn render(
     if !diagnosis.not_examined.is_empty() {
         out.push_str(&format!("{}\n", bold("Not looked at")));
         for (why, whats) in by_reason(&diagnosis.not_examined) {
-            paragraph(&mut out, "  ", &format!("{}: {}", clean(&whats.join(", ")), clean(why)));
+            paragraph(&mut out, "  ", &format!("{}: {}", clean(&whats.join(", ")), clean(why)), WIDTH);
         }
         out.push('\n');
     }
     out.push_str(&ending(s));
-    if let Some(status) = command_status {
+    if let Some(status) = page.command_status {
         out.push_str(&format!("command ended with status {status}\n"));
     }
     out
@@ -120,11 +146,11 @@ fn card(index: usize, finding: &Finding, bold: &dyn Fn(&str) -> String) -> Strin
         significant(finding.confidence, 2),
     );
     // The first one's sentence is the verdict, which stands above already.
-    if index > 0 {
-        paragraph(&mut out, "   ", &clean(&finding.sentence));
+    if index > 0 || !brief::is_whole_verdict(finding) {
+        paragraph(&mut out, "   ", &clean(&finding.sentence), WIDTH);
     }
     for line in &finding.evidence {
-        paragraph(&mut out, "   - ", &clean(line));
+        paragraph(&mut out, "   - ", &clean(line), WIDTH);
     }
     // A value and its unit stay on one line.
     let numbers: Vec<String> = numbers::all(finding)
@@ -133,16 +159,16 @@ fn card(index: usize, finding: &Finding, bold: &dyn Fn(&str) -> String) -> Strin
         .collect();
     if !numbers.is_empty() {
         let start = out.len();
-        paragraph(&mut out, "   numbers  ", &numbers.join(", "));
+        paragraph(&mut out, "   numbers  ", &numbers.join(", "), WIDTH);
         let spaced = out.split_off(start).replace('\u{a0}', " ");
         out.push_str(&spaced);
     }
-    paragraph(&mut out, "   do       ", &clean(&finding.advice));
-    paragraph(&mut out, "   check    ", &clean(&finding.check));
+    paragraph(&mut out, "   do       ", &clean(&finding.advice), WIDTH);
+    paragraph(&mut out, "   check    ", &clean(&finding.check), WIDTH);
     if let Some(worth) = &finding.worth {
-        paragraph(&mut out, "   worth    ", &format!("{} (estimate)", numbers::worth(worth)));
+        paragraph(&mut out, "   worth    ", &format!("{} (estimate)", numbers::worth(worth)), WIDTH);
     }
-    paragraph(&mut out, "   explain  ", &format!("biopsy explain {}", finding.id));
+    paragraph(&mut out, "   explain  ", &format!("biopsy explain {}", finding.id), WIDTH);
     out
 }
 
@@ -158,9 +184,9 @@ fn stages(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
         for (op, latency) in &device.ops {
             if let Some(line) = stage_line(latency) {
                 let name = format!("  {} {}  ", clean(&device.name), op.name());
-                paragraph(&mut out, &name, &line);
+                paragraph(&mut out, &name, &line, WIDTH);
                 for line in part_lines(latency) {
-                    paragraph(&mut out, &" ".repeat(name.chars().count()), &line);
+                    paragraph(&mut out, &" ".repeat(name.chars().count()), &line, WIDTH);
                 }
             }
         }
@@ -282,7 +308,7 @@ fn counted_per_io(out: &mut String, cpu: &CpuSummary, ios: u64) {
     sentences.extend((!unknown.is_empty()).then(|| format!("not known: {}", unknown.join(", "))));
     sentences.retain(|sentence| !sentence.is_empty());
     if !sentences.is_empty() {
-        paragraph(out, "  ", &sentences.join("; "));
+        paragraph(out, "  ", &sentences.join("; "), WIDTH);
     }
 }
 
@@ -299,7 +325,7 @@ fn accounted(out: &mut String, cpu: &CpuSummary) {
             "shares of the CPUs' time are not known: {} is too short for the kernel's ticks",
             time(all.wall_ns / all.cpus.len().max(1) as u64)
         );
-        return paragraph(out, "  ", &text);
+        return paragraph(out, "  ", &text, WIDTH);
     }
     let rest = percent(all.unaccounted_ns as f64 / wall);
     let error = percent(all.error_ns as f64 / wall);
@@ -308,7 +334,7 @@ fn accounted(out: &mut String, cpu: &CpuSummary) {
         counted(all.cpus.len() as u64, "CPU").replace(' ', "\u{a0}"),
         shares.join(", ")
     );
-    paragraph(out, "  ", &text);
+    paragraph(out, "  ", &text, WIDTH);
 }
 
 /// n, duration, loss, the kernel's own count, and what the probes cost.
@@ -320,31 +346,4 @@ fn ending(s: &Summaries<'_>) -> String {
     out.push_str(&footer::lost(s.envelope));
     out.push_str(&footer::cost(s.envelope));
     out
-}
-
-/// Text after a prefix, wrapped and indented to the prefix's width.
-fn paragraph(out: &mut String, prefix: &str, text: &str) {
-    let indent = prefix.chars().count();
-    for (i, line) in wrap(text, WIDTH.saturating_sub(indent)).iter().enumerate() {
-        let lead = if i == 0 { prefix.to_string() } else { " ".repeat(indent) };
-        out.push_str(&format!("{lead}{line}\n"));
-    }
-}
-
-/// Breaks at spaces, not at no-break spaces, which become spaces; a longer word stays whole.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.len() - 1;
-        let line = &mut lines[last];
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= width {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_string());
-        }
-    }
-    lines.into_iter().map(|line| line.replace('\u{a0}', " ")).collect()
 }

@@ -1,5 +1,6 @@
 //! `biopsy load` as text: IOPS, bandwidth and latency first, then how they came about.
 
+use super::paragraphs::paragraph;
 use super::{bytes, clean, common_time, count, counted, short, significant, table, time, time_unit};
 use crate::hist::Histogram;
 use crate::load::{
@@ -82,23 +83,7 @@ fn together(name: &str, group: &[LoadSummary]) -> String {
 pub(super) fn lines(lines: &[(&str, String)]) -> String {
     let mut out = String::new();
     for (name, value) in lines {
-        let mut line = format!("{name:<NAME$}");
-        let mut empty = true;
-        for word in value.split(' ') {
-            if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-                out.push_str(&line);
-                out.push('\n');
-                line = " ".repeat(NAME);
-                empty = true;
-            }
-            if !empty {
-                line.push(' ');
-            }
-            line.push_str(word);
-            empty = false;
-        }
-        out.push_str(&line);
-        out.push('\n');
+        paragraph(&mut out, &format!("{name:<NAME$}"), value, WIDTH);
     }
     out
 }
@@ -147,7 +132,7 @@ fn head(load: &LoadSummary) -> Vec<(&'static str, String)> {
 }
 
 /// IOPS and bandwidth; dashes before anything ran.
-fn rates(ios: u64, moved: u64, ns: u64) -> (String, String) {
+pub(super) fn rates(ios: u64, moved: u64, ns: u64) -> (String, String) {
     if ns == 0 {
         return (dash(), dash());
     }

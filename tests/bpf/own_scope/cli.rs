@@ -228,23 +228,27 @@ fn diagnose_ends_in_a_verdict_and_a_report() {
     let words = ["diagnose", "-d", &disk.name, "--json", "-o", name, "--", "sh", "-c", "exit 7"];
     assert_eq!(diagnosed(&run(&words), &report)["command_status"], 7);
 
-    // Text goes to stdout and ends with the report's place.
-    std::fs::remove_file(&report).unwrap();
-    let output = run(&[
-        "diagnose",
-        &disk.path,
-        "--runtime",
-        "300ms",
-        "--no-experiment",
-        "--max-loss",
-        "100",
-        "-o",
-        name,
-    ]);
-    quiet(&output);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.trim_end().lines().last().unwrap().starts_with("report: "), "{text}");
-    assert!(!text.contains("Other depths"), "{text}");
+    // Text goes to stdout: a screenful that ends with the report's place, and with -v all the rest.
+    let words =
+        ["diagnose", &disk.path, "--runtime", "300ms", "--no-experiment", "--max-loss", "100", "-o", name];
+    let text = |more: &[&str]| {
+        let output = run(&[&words[..], more].concat());
+        quiet(&output);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let brief = text(&[]);
+    let lines: Vec<&str> = brief.lines().filter(|line| !line.is_empty()).collect();
+    assert!(lines.len() <= 14 && lines.iter().all(|line| line.chars().count() <= 80), "{brief}");
+    assert!(lines[0].starts_with(&disk.name) && lines[0].ends_with(", device"), "{brief}");
+    assert!(lines.last().unwrap().contains("report: "), "{brief}");
+    assert!(brief.contains("\n  device "), "{brief}");
+    assert!(!brief.contains("Where the time goes"), "{brief}");
+    let whole = text(&["-v"]);
+    assert_eq!(
+        whole.lines().last().unwrap(),
+        format!("report: {}", report.canonicalize().unwrap().display())
+    );
+    assert!(whole.contains("\nWhere the time goes") && !whole.contains("Other depths"), "{whole}");
 }
 
 /// Without -o the report's name has the device and the time, and an earlier report is kept.
