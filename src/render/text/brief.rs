@@ -270,6 +270,7 @@ fn of_others(page: &Page<'_>, device: Option<&DeviceLatency>) -> Vec<String> {
     let during = page.command_status.map(|status| format!(" while the command ran (status {status})"));
     let what = match (device, &during) {
         (None, _) => "no I/O",
+        (Some(_), _) if latency.filtered => "I/O of the chosen processes",
         (Some(_), Some(_)) => "all I/O",
         (Some(_), None) => "I/O of all processes",
     };

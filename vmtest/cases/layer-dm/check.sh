@@ -14,12 +14,9 @@ for view in reads ring journal; do
     device $view "$upper" '.bio_based and .layers[0].name == "nvme0n1" and .layers[0].ios == ($view.devices[] | select(.name == "nvme0n1") | .ios)'
     device $view nvme0n1 ".added_for == [\"$upper\"] and .kernel_check == \"ok\" and .ios > 0"
 done
-for view in border borders; do
-    trusted $view dm-1
-done
-# The second of two reads lies across the border and is two I/Os for the kernel.
-device border dm-1 '.ios == 1 and .splits == 0'
-device borders dm-1 '.ios == 3 and .splits == 1 and .ops.read.bio.count == 2 and .ops.read.operations == 2'
+trusted borders dm-1
+# The last of three reads lies across the border and is two I/Os for the kernel.
+device borders dm-1 '.ios == 4 and .splits == 1 and .ops.read.bio.count == 3 and .ops.read.operations == 3'
 for view in reads ring; do
     device $view "$upper" '.ops.read | .bio.count == .ios and .request_stages == {} and .layer.ios == .ios and .layer.mean_ns >= 0 and .layer.lower_mean_ns > .layer.mean_ns'
     device $view "$upper" '.ops.read | .ios_without_operation == 0 and (.stages | has("queue") | not)'

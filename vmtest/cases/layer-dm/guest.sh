@@ -11,16 +11,19 @@ trap 'echo "$usual" >"$limit"' EXIT
 
 traced reads "$upper" -- dd if="/dev/$upper" of=/dev/null bs=4096 count=300 iflag=direct
 case $(cat release) in 5.10.*) exit 0 ;; esac
-traced ring "$upper" -- biopsy load --no-drive-check "/dev/$upper" --iodepth 8 --runtime 2s --json -o load.json
+traced ring "$upper" -- biopsy load --no-drive-check "/dev/$upper" --iodepth 8 --runtime 1s --json -o load.json
 # Two pieces of dm's own, which splits at its targets' borders: half the disk, and half the disk.
 half=$(($(cat /sys/block/nvme0n1/size) / 2))
 printf '0 %d linear /dev/nvme0n1 0\n%d %d linear /dev/nvme0n1 %d\n' $half $half $half $half |
     dmsetup create --noudevsync halves
 halves=dm-1
 dd if=/dev/$halves of=/dev/null bs=512 count=1 iflag=direct
-traced border $halves -- dd if=/dev/$halves of=/dev/null bs=128k skip=$((half * 512 / 131072 - 1)) count=1 iflag=direct
 before=$((half * 512 / 4096 - 5))
-traced borders $halves -- dd if=/dev/$halves of=/dev/null bs=40k skip=$((before / 10)) count=2 iflag=direct
+cat >reads.sh <<END
+dd if=/dev/$halves of=/dev/null bs=128k skip=$((half * 512 / 131072 - 1)) count=1 iflag=direct
+dd if=/dev/$halves of=/dev/null bs=40k skip=$((before / 10)) count=2 iflag=direct
+END
+traced borders $halves -- sh reads.sh
 dmsetup remove --noudevsync halves
 
 mounted_ext4 "$upper" /tmp/mounted

@@ -6,7 +6,7 @@ uname -r >release
 limit=/sys/block/nvme0n1/queue/max_sectors_kb
 usual=$(cat "$limit")
 trap 'echo "$usual" >"$limit"' EXIT
-traced ring nvme0n1 -- biopsy load --no-drive-check /dev/nvme0n1 --iodepth 8 --numjobs 2 --runtime 2s --json -o load.json
+traced ring nvme0n1 -- biopsy load --no-drive-check /dev/nvme0n1 --iodepth 8 --numjobs 2 --runtime 1s --json -o load.json
 traced waits nvme0n1 -- dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=300 iflag=direct
 # Processes that have the same addresses.
 echo 0 >/proc/sys/kernel/randomize_va_space
