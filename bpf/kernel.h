@@ -316,6 +316,7 @@ struct task_struct {
 	void *signal;
 	int tgid;
 	int pid;
+	struct task_struct *real_parent;
 	struct mm_struct *mm;
 	void *stack;
 	/* What it has handed in while it is within a driver that does so; else NULL. */

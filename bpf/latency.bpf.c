@@ -37,6 +37,7 @@ const volatile struct wire_latency_config config = {};
 #include "rows.h"
 #include "events.h"
 #include "bio_ios.h"
+#include "process_ios.h"
 
 /*
  * Whether a bio of a traced device is to be left alone. Its address may be that of one that was
@@ -96,6 +97,7 @@ int BPF_PROG(bio_queue)
 	struct bio *bio;
 	__u64 now;
 	__u32 way, index;
+	int left_out = 0;
 
 	if (config.want_stacks)
 		look_at_route(ctx);
@@ -105,8 +107,12 @@ int BPF_PROG(bio_queue)
 		return 0;
 	if (config.want_throttle)
 		origin = origin_of(bio, argument_address(ctx, arguments.bio_queue), owner);
-	if (config.want_filter &&
-	    is_left_out(bio, argument_address(ctx, arguments.bio_queue), owner, origin))
+	if (config.want_filter)
+		left_out =
+		    is_left_out(bio, argument_address(ctx, arguments.bio_queue), owner, origin);
+	if (config.count_processes && running)
+		count_process_io(bio, owner->device, origin, !left_out);
+	if (left_out)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (is_bio_based(owner))

@@ -270,9 +270,48 @@ struct wire_latency_config {
 	__u32 unified_cgroups;
 	/* The process whose threads are in `generators`; 0: none. */
 	__u32 generator;
+	/* 0: bios are not counted by process. */
+	__u32 count_processes;
+	/* biopsy's own process, as the kernel numbers it; 0: not known. */
+	__u32 own_process;
 	__u32 pad;
 };
-_Static_assert(sizeof(struct wire_latency_config) == 112, "wire_latency_config");
+_Static_assert(sizeof(struct wire_latency_config) == 120, "wire_latency_config");
+
+/* How a process relates to biopsy. */
+enum wire_relation {
+	/* Only workers have submitted bios for it so far. */
+	RELATION_UNKNOWN,
+	RELATION_OWN,
+	/* Its parent, or a parent of that, is biopsy: it belongs to the measured command. */
+	RELATION_DESCENDANT,
+	RELATION_KERNEL,
+	RELATION_OTHER,
+};
+
+/* Bios are counted by device and submitting process. */
+struct wire_process_key {
+	__u32 device;
+	/* NO_PROCESS: all processes for which the table had no room. */
+	__u32 pid;
+	/* The bios passed the filter; without one all do. */
+	__u32 selected;
+};
+_Static_assert(sizeof(struct wire_process_key) == 12, "wire_process_key");
+
+#define NO_PROCESS (~0u)
+
+struct wire_process_ios {
+	__u64 bios;
+	/* Of reads and writes: a discard moves none. */
+	__u64 bytes;
+	/* Of the process, when it submitted its first bio: any bytes. */
+	char comm[16];
+	/* enum wire_relation. */
+	__u32 relation;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct wire_process_ios) == 40, "wire_process_ios");
 
 /* Threads of the generator, found by thread id. */
 #define GENERATOR_BITS 12

@@ -26,6 +26,7 @@ pub mod parts;
 pub mod profile;
 pub mod queues;
 mod scatter;
+pub mod sharing;
 pub mod stacks;
 pub mod stage;
 pub mod submits;

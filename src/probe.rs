@@ -24,6 +24,7 @@ pub mod pagecache;
 mod perf_event;
 pub mod plan;
 pub mod preflight;
+mod process_ios;
 mod process_maps;
 pub mod reclaim;
 mod skel;

@@ -74,7 +74,10 @@ use crate::rules::observed::{Locks, PageCache, Threads};
 pub struct Summaries<'a> {
     pub envelope: &'a Envelope,
     pub host: &'a Host,
+    /// Of the devices that the run is about.
     pub latency: &'a LatencySummary,
+    /// What is measured is what a command and its children did.
+    pub command: bool,
     /// None: interrupts were not counted.
     pub interrupts: Option<&'a InterruptSummary>,
     /// None: the load was not ours.

@@ -14,6 +14,7 @@ pub mod locks;
 pub mod pagecache;
 pub mod parts;
 pub mod places;
+pub mod process_ios;
 pub mod reading;
 pub mod rows;
 pub mod stacks;

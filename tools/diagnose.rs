@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 use biopsy::analyze::latency::summarize;
 use biopsy::analyze::locks::trust;
 use biopsy::analyze::locks::waits::Waited;
-use biopsy::analyze::loss;
 use biopsy::analyze::profile::{Profile, Unit};
+use biopsy::analyze::{loss, sharing};
 use biopsy::envelope::{Envelope, Missing};
 use biopsy::experiment::{self, Curve};
 use biopsy::findings::{Diagnosis, Severity};
@@ -95,6 +95,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let options = Options {
         generator: own_load,
         parts: args.detail,
+        processes: true,
         filter: chosen.filter.clone(),
         ..window::options(devices.clone(), &args.window)
     };
@@ -160,10 +161,12 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let pagecache = seen.pressure.pagecache.as_ref().map(observed::PageCache::from);
     let threads = seen.threads.as_ref().map(|threads| observed::Threads::from(&threads.summary));
 
+    let scoped = (!args.command.is_empty()).then(|| sharing::of_command(&latency));
     let summaries = Summaries {
         envelope: &envelope,
         host: &host,
-        latency: &latency,
+        latency: scoped.as_ref().unwrap_or(&latency),
+        command: scoped.is_some(),
         interrupts: seen.interrupts.as_ref(),
         load: outcome.load.as_ref(),
         scaling: scaling.as_ref(),

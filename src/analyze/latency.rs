@@ -9,12 +9,14 @@ use super::op::{KernelClass, Op};
 use super::operations::{self, OperationLatency};
 use super::parts::{self, Parts};
 use super::queues::{QueueLatency, queue_facts};
+use super::sharing;
 use super::stage::Stage;
 use crate::hist::Histogram;
 use crate::host::select::is_head;
 use crate::host::{BlockDevice, Host};
 use crate::wire::COVERS;
 use crate::wire::parts::PartRow;
+use crate::wire::process_ios::ProcessIos;
 use crate::wire::reading::{DeviceSample, Reading};
 use crate::wire::rows::Row;
 
@@ -90,6 +92,8 @@ pub struct DeviceLatency {
     pub layers: Vec<String>,
     /// Nobody named it: it is here as a layer of these.
     pub added_for: Vec<String>,
+    /// Bios by process, the most bytes first; None: they were not counted.
+    pub processes: Option<Vec<ProcessIos>>,
     /// It has no requests: `bio` stands for the stages.
     pub bio_based: bool,
     pub counting: Counting,
@@ -312,6 +316,7 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         vanished: last.vanished,
         layers: facts.map(|d| layers_of(host, d)).unwrap_or_default(),
         added_for: last.added_for.clone(),
+        processes: delta.processes.clone().map(sharing::sorted),
         bio_based: last.bio_based,
         counting,
         queues: (0..last.hw_queues).map(|queue| queue_facts(facts, queue)).collect(),

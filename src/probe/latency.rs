@@ -68,6 +68,8 @@ pub struct LatencyProbe {
     flags: BTreeMap<u32, String>,
     grouping: Option<Grouping>,
     filtered: bool,
+    /// Bios are counted by process.
+    processes: bool,
     generator: bool,
     /// Rows of what belongs to one CPU.
     cpus: u32,
@@ -140,6 +142,7 @@ impl LatencyProbe {
             cpus: host.cpus_possible,
             grouping,
             filter: options.filter.clone(),
+            processes: options.processes && options.queue_stage,
             unified_cgroups: Hierarchy::read(root).is_some_and(|hierarchy| hierarchy.unified),
             drop_issue: options.drop_issue,
         };
@@ -206,6 +209,7 @@ impl LatencyProbe {
             rings,
             grouping: wanted.grouping,
             filtered: !wanted.filter.is_empty(),
+            processes: wanted.processes,
             unlimited: if wanted.ring.is_some() && !wanted.throttle {
                 let planned = |d: &&BlockDevice| plan.devices.iter().any(|planned| planned.name == d.name);
                 host.devices.iter().filter(planned).cloned().collect()

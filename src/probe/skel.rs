@@ -62,6 +62,7 @@ use crate::wire::pagecache::{
 };
 use crate::wire::parts::WirePartRow;
 use crate::wire::places::{WirePlace, WireStamps};
+use crate::wire::process_ios::{WireProcessIos, WireProcessKey};
 use crate::wire::rows::{WireBounds, WireOperationRow, WireRow, WireTotal};
 use crate::wire::stacks::{Counters, SampleHead, WireBudget, WireStackKey, WireTaskStack};
 use crate::wire::submits::{WireSubmitRow, WireSubmitStack};
@@ -216,6 +217,8 @@ same_layout!(WirePlace, latency::types::operation: request entered next parts st
 same_layout!(WireBioIo, latency::types::wire_bio_io: bio queued proof link device bytes op parts
     flush_ahead group cpu place);
 same_layout!(WireGroupKey, latency::types::wire_group_key: cgroup device queue cpu pid op size known);
+same_layout!(WireProcessKey, latency::types::wire_process_key: device pid selected);
+same_layout!(WireProcessIos, latency::types::wire_process_ios: bios bytes comm relation);
 same_layout!(WireGenerator, latency::types::wire_generator: handed looked entered returned tid);
 same_layout!(WireVector, interrupts::types::wire_vector: action interrupts inside outside counted next_timed arrived
     queue cpu cpu_since most unhandled threaded thread device interrupted handler apart carried handler_counts

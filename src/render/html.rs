@@ -7,6 +7,7 @@ mod findings;
 mod interrupts;
 mod locks;
 mod pagecache;
+mod processes;
 mod scaling;
 mod setting;
 mod tables;
@@ -66,6 +67,7 @@ pub fn render(report: &Report<'_>) -> String {
     out.push_str(&section("Findings", &findings::cards(report.diagnosis)));
     out.push_str(&section("Other depths", &experiment::depths(s)));
     out.push_str(&section("Where the time goes", &charts::stages(s)));
+    out.push_str(&section("I/O by process", &processes::processes(s)));
     out.push_str(&section("Distributions", &charts::distributions(s)));
     out.push_str(&section("Percentiles", &tables::percentiles(s)));
     out.push_str(&section("Hardware queues", &tables::queues(s)));

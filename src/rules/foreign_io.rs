@@ -6,6 +6,7 @@ use super::facts::{self, percent};
 use super::numbers;
 use super::{Rule, Summaries, neighbours};
 use crate::analyze::latency::DeviceLatency;
+use crate::analyze::sharing::Share;
 use crate::findings::{Finding, Number, Severity};
 use crate::units::{bytes, count, counted, in_percent};
 
@@ -33,7 +34,9 @@ Other processes use the device during the measurement.
 They take tags, bandwidth and time, so the load's figures are lower than those of an idle device.
 
 How it is computed
-  With -p, --comm or --cgroup: the I/Os that the kernel counted, without those that were measured.
+  With -- COMMAND: bios by the process that submits them; foreign are those of processes that are
+  neither the command's nor kernel threads. With -p, --comm or --cgroup: the I/Os that the kernel
+  counted, without those that were measured.
   Else only for biopsy's own load, if it only reads, without a ramp, and the trace covers at least
   99 % of it; on the device that it drives. These are foreign:
   - reads beyond the load's operations (including failed ones). If I/Os were split or merged, the
@@ -43,7 +46,7 @@ How it is computed
   Found from 5 % of the I/Os (or bytes) and 20 I/Os (or the bytes of 20 operations) on. A warning
   from 50 % on, else a note. Confidence 0.9 by I/Os, 0.7 by bytes.
   From: load.ios, .bytes, .errors; latency.devices[].ops.*.ios, .bytes, .ios_without_operation;
-  latency.devices[].splits, .merges.
+  latency.devices[].splits, .merges, .processes.
 
 When it is wrong
   - The trace is a little longer than the load: I/O just before and after it counts.
@@ -55,20 +58,58 @@ When it is wrong
   - Another partition of the same disk is the same device: its I/O counts.
 
 What to do
-  biopsy latency -d DEV --by process --for 5s names the processes. Stop them or use an idle device;
-  otherwise read the figures as those of a shared device.
+  Stop the named processes or use an idle device; otherwise read the figures as those of a shared
+  device. biopsy latency -d DEV --by process --for 5s shows their latencies.
 ";
 
 /// Needs a load of our own, or processes that were chosen.
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     match s.load {
         Some(_) => judge(s).into_iter().collect(),
-        None => s.latency.devices.iter().filter_map(outside).collect(),
+        None if s.command => {
+            s.latency.devices.iter().filter_map(|device| next_to_command(s, device)).collect()
+        }
+        None => s.latency.devices.iter().filter_map(|device| outside(s, device)).collect(),
     }
 }
 
+/// By the bios of each process, where those of a command are measured.
+fn next_to_command(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
+    let others = neighbours::by_process(s, device);
+    let bios: u64 = others.iter().map(|share| share.process.bios).sum();
+    let share: f64 = others.iter().map(Share::largest_known).sum();
+    let all: u64 = device.processes.iter().flatten().map(|row| row.bios).sum();
+    if bios < LEAST || share < SOME || device.ios < facts::MIN_IOS {
+        return None;
+    }
+    let name = &device.name;
+    let of = if others.iter().any(|share| share.of_bytes.is_some()) { "bytes" } else { "I/Os" };
+    let names = neighbours::names(s, device).unwrap_or_else(|| "many small ones".to_string());
+    Some(Finding {
+        id: RULE.id,
+        subject: name.clone(),
+        severity: if share >= MUCH { Severity::Warning } else { Severity::Note },
+        confidence: CONFIDENCE[0],
+        sentence: format!("{} of the {of} of {name} are other processes': {names}.", in_percent(share)),
+        numbers: BTreeMap::from([
+            (FOREIGN_PERCENT, percent(share)),
+            (FOREIGN_BYTES, others.iter().map(|share| share.process.bytes).sum::<u64>() as f64),
+            (FOREIGN_IOS, bios as f64),
+            (numbers::DEVICE_IOS, all as f64),
+        ]),
+        evidence: vec![format!(
+            "{} of the {} that processes submitted to {name} belong to neither the command nor the kernel",
+            count(bios),
+            counted(all, "bio")
+        )],
+        advice: "Stop these processes for the measurement, or use a device of its own.".to_string(),
+        check: format!("biopsy latency -d {name} --by process --for 5s"),
+        worth: None,
+    })
+}
+
 /// By the kernel's count of all I/Os, where only those of chosen processes are measured.
-fn outside(device: &DeviceLatency) -> Option<Finding> {
+fn outside(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
     let (ios, all) = neighbours::outside_the_filter(device)?;
     let share = ios as f64 / all.max(1) as f64;
     // A device that the chosen processes do not use is not what the run is about.
@@ -76,6 +117,12 @@ fn outside(device: &DeviceLatency) -> Option<Finding> {
         return None;
     }
     let name = &device.name;
+    let mut evidence = vec![format!(
+        "the kernel counted {} of {name}, and {} are of the chosen processes",
+        counted(all, "I/O"),
+        count(device.ios)
+    )];
+    evidence.extend(by_process(s, device));
     Some(Finding {
         id: RULE.id,
         subject: name.clone(),
@@ -90,16 +137,19 @@ fn outside(device: &DeviceLatency) -> Option<Finding> {
             (FOREIGN_IOS, ios as f64),
             (numbers::DEVICE_IOS, all as f64),
         ]),
-        evidence: vec![format!(
-            "the kernel counted {} of {name}, and {} are of the chosen processes",
-            counted(all, "I/O"),
-            count(device.ios)
-        )],
+        evidence,
         advice: "Find out which processes they are, and stop them for the time of the measurement."
             .to_string(),
         check: format!("biopsy latency -d {name} --by process --for 5s"),
         worth: None,
     })
+}
+
+/// `by process, of the bytes: fio (4711) 24 %`
+fn by_process(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
+    let has_bytes = device.processes.iter().flatten().any(|row| row.bytes > 0);
+    let of = if has_bytes { "bytes" } else { "I/Os" };
+    Some(format!("by process, of the {of}: {}", neighbours::names(s, device)?))
 }
 
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
@@ -122,7 +172,8 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     classes.extend(
         beyond.filter(|beyond| *beyond > 0).map(|beyond| format!("{} of reads", bytes(beyond as f64))),
     );
-    let mut evidence = vec![
+    let mut evidence: Vec<String> = by_process(s, device).into_iter().collect();
+    evidence.extend([
         format!("not the load's, by class: {}", classes.join(", ")),
         format!(
             "{} of {name}, and {} of the load ({})",
@@ -130,7 +181,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
             counted(load.operations(), "operation"),
             bytes(load.bytes() as f64)
         ),
-    ];
+    ]);
     if beyond.is_some() {
         evidence.push(
             "I/Os were cut or merged, so that others' reads are known by their bytes alone".to_string(),
@@ -176,6 +227,7 @@ mod tests {
     use crate::analyze::op::Op;
     use crate::load::Pattern;
     use crate::rules::literal::{Case, SECOND};
+    use crate::wire::process_ios::{ProcessIos, Relation};
 
     /// A load of 10,000 reads, and I/Os of others.
     fn case(others: &[(Op, u64)]) -> Case {
@@ -269,6 +321,39 @@ mod tests {
         let mut lossy = one();
         lossy.latency.devices[0].lost_ios = 1_000;
         assert!(found(&lossy).is_none());
+    }
+
+    #[test]
+    fn the_neighbours_of_a_command_are_named() {
+        let row = |pid, comm: &str, relation, bios, bytes| ProcessIos {
+            pid: Some(pid),
+            comm: comm.to_string(),
+            relation,
+            bios,
+            bytes,
+            ..ProcessIos::default()
+        };
+        let mut case = Case::new(10_000, 32);
+        case.load = None;
+        case.command = true;
+        let shared = |case: &mut Case, others: u64| {
+            case.latency.devices[0].processes = Some(vec![
+                row(7, "fio", Relation::Other, 100, others),
+                row(8, "dd", Relation::Command, 5_000, 75 << 20),
+                row(9, "kworker/1:1", Relation::Kernel, 5_000, 0),
+            ]);
+        };
+        shared(&mut case, 25 << 20);
+        let found = find(&case.summaries());
+        assert_eq!(found[0].sentence, "25 % of the bytes of vda are other processes': fio (7) 25 %.");
+        assert_eq!((found[0].severity, found[0].numbers["foreign_ios"]), (Severity::Note, 100.0));
+        shared(&mut case, 75 << 20);
+        assert_eq!(find(&case.summaries())[0].severity, Severity::Warning);
+        shared(&mut case, 3 << 20);
+        assert!(find(&case.summaries()).is_empty(), "4 %");
+        shared(&mut case, 75 << 20);
+        case.command = false;
+        assert!(find(&case.summaries()).is_empty(), "the I/O of all processes is measured");
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub struct Case {
     pub envelope: Envelope,
     pub host: Host,
     pub latency: LatencySummary,
+    pub command: bool,
     pub load: Option<LoadSummary>,
     pub scaling: Option<Scaling>,
     pub experiment: Option<Curve>,
@@ -98,6 +99,7 @@ impl Case {
                 }],
                 ..LatencySummary::default()
             },
+            command: false,
             load: Some(LoadSummary {
                 job: Job { iodepth: depth, ..Job::new(Target::Existing("/dev/vda".into())) },
                 target: "/dev/vda".into(),
@@ -135,6 +137,7 @@ impl Case {
             envelope: &self.envelope,
             host: &self.host,
             latency: &self.latency,
+            command: self.command,
             interrupts: self.interrupts.as_ref(),
             load: self.load.as_ref(),
             scaling: self.scaling.as_ref(),

@@ -1,10 +1,19 @@
-//! I/O of others on the device that a load of our own drives, as far as it can be told from the load's.
+//! I/O of other processes on a device: counted as what is not the load's, and by process.
 
 use super::Summaries;
 use super::facts;
 use crate::analyze::latency::{DeviceLatency, OpLatency};
 use crate::analyze::op::Op;
+use crate::analyze::sharing::{Share, shares};
 use crate::load::{Direction, LoadSummary};
+use crate::units::in_percent;
+use crate::wire::process_ios::Relation;
+
+/// Processes that are named.
+const MOST_NAMED: usize = 3;
+
+/// A process with less of a device is not named.
+const NAMED_SHARE: f64 = 0.01;
 
 /// The load and its device, where what is not the load's can be told.
 pub fn told<'a>(s: &Summaries<'a>) -> Option<(&'a LoadSummary, &'a DeviceLatency)> {
@@ -57,6 +66,34 @@ pub fn ios(s: &Summaries<'_>) -> Option<u64> {
     let reckoned = |bytes: u64| (read as f64 * bytes as f64 / moved(device).max(1) as f64) as u64;
     let reads = beyond(load, device).map_or(0, reckoned);
     Some(reads + foreign(load, device).iter().map(|(_, ios)| ios).sum::<u64>())
+}
+
+/// Processes on the device that are neither measured nor kernel threads, the most bytes first.
+pub fn by_process<'a>(s: &Summaries<'_>, device: &'a DeviceLatency) -> Vec<Share<'a>> {
+    let is_neighbour = |share: &Share<'_>| {
+        let process = share.process;
+        process.pid.is_some()
+            && match (s.latency.filtered, process.relation) {
+                (_, Relation::Kernel) => false,
+                (true, _) => !process.selected,
+                // A command's I/O cannot be told from others' where relations are unknown.
+                (false, relation) => relation == Relation::Other,
+            }
+    };
+    shares(device).into_iter().filter(is_neighbour).collect()
+}
+
+/// `fio (4711) 24 %, dd (812) 2 %`; None where no process has a part worth naming.
+pub fn names(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
+    let all = by_process(s, device);
+    let named = all.iter().filter(|share| share.largest_known() >= NAMED_SHARE).take(MOST_NAMED);
+    let named: Vec<String> = named
+        .map(|share| {
+            let pid = share.process.pid.unwrap_or_default();
+            format!("{} ({pid}) {}", share.process.comm, in_percent(share.largest_known()))
+        })
+        .collect();
+    (!named.is_empty()).then(|| named.join(", "))
 }
 
 /// I/Os of the device that are not those of the chosen processes, at least, and all that the kernel counted. None: the

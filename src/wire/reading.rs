@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::groups::GroupsSample;
 use super::parts::PartRow;
+use super::process_ios::ProcessIos;
 use super::rows::{OperationRow, Row};
 use super::{COVERS, OPS, OPS_SHARDED, WireCounters};
 use crate::host::counters::Counters;
@@ -81,6 +82,8 @@ pub struct DeviceSample {
     pub counted_at_start: bool,
     /// Nobody named it: it is traced as a layer of these.
     pub added_for: Vec<String>,
+    /// Bios by process; None: they were not counted.
+    pub processes: Option<Vec<ProcessIos>>,
 }
 
 impl DeviceSample {
@@ -137,6 +140,10 @@ impl DeviceSample {
             bio_based: self.bio_based,
             counted_at_start: self.counted_at_start,
             added_for: self.added_for.clone(),
+            processes: self
+                .processes
+                .as_deref()
+                .map(|now| ProcessIos::since(now, earlier.processes.as_deref().unwrap_or_default())),
         }
     }
 }

@@ -518,6 +518,7 @@ fn report() -> String {
         envelope: &envelope,
         host: &host,
         latency: &latency,
+        command: false,
         interrupts: None,
         load: None,
         scaling: None,

@@ -272,6 +272,7 @@ impl Case {
             envelope: &self.envelope,
             host: &self.host,
             latency: &self.latency,
+            command: false,
             interrupts: self.interrupts.as_ref(),
             load: self.load.as_ref(),
             scaling: self.scaling.as_ref(),

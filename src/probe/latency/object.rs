@@ -1,5 +1,7 @@
 //! The object of the probe: its maps, what its programs are told, and how it is loaded.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, OpenMapMut};
@@ -7,8 +9,10 @@ use zerocopy::IntoBytes;
 
 use super::super::btf::KernelBtf;
 use super::super::events;
+use super::super::generator;
 use super::super::libbpf::{self, refusal};
 use super::super::plan::{MOST_BYTES, Plan};
+use super::super::process_ios;
 use super::super::skel;
 use super::super::skel::latency::{LatencySkel, OpenLatencySkel};
 use super::super::syscalls;
@@ -56,6 +60,8 @@ pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut Wanted) -> Result<Lat
     config.want_filter = wanted.filter.kinds();
     config.unified_cgroups = wanted.unified_cgroups.into();
     config.generator = if wanted.generator { std::process::id() } else { 0 };
+    config.count_processes = wanted.processes.into();
+    config.own_process = if generator::knows_its_threads(Path::new("/")) { std::process::id() } else { 0 };
     if let Some(grouping) = &wanted.grouping {
         grouping.tell(config);
     }
@@ -72,6 +78,9 @@ pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut Wanted) -> Result<Lat
             .devices
             .update(&(index as u32).to_ne_bytes(), device.wire.as_bytes(), MapFlags::ANY)
             .map_err(|e| refusal("writing the table of devices", &e))?;
+    }
+    if wanted.processes {
+        process_ios::fill(&skel, plan.devices.len())?;
     }
     let maps = &skel.maps;
     (wanted.filter.fill(&maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups))
@@ -123,6 +132,10 @@ fn size(open: &mut OpenLatencySkel<'_>, plan: &mut Plan, wanted: &mut Wanted) ->
     }
     if wanted.parts {
         size_parts(open, plan)?;
+    }
+    if wanted.processes {
+        process_ios::size(open, plan.devices.len())
+            .map_err(|e| refusal("sizing the table of processes", &e))?;
     }
     wanted.filter.size(open).map_err(|e| refusal("sizing the filter", &e))?;
     open.maps.rows.set_max_entries(plan.rows).map_err(|e| refusal("sizing the rows", &e))?;

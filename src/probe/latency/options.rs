@@ -25,6 +25,8 @@ pub struct Options {
     pub stacks: Option<StackOptions>,
     /// What I/Os are counted apart by, `BY_*` of the wire; None: they are not.
     pub group_by: Option<u32>,
+    /// Count bios by process.
+    pub processes: bool,
     /// Whose I/O is followed.
     pub filter: Filter,
     /// The load generator runs in this process and tells when it hands in and when it looks; see
@@ -48,6 +50,7 @@ impl Default for Options {
             events: None,
             stacks: None,
             group_by: None,
+            processes: false,
             filter: Filter::default(),
             generator: false,
             cost: true,

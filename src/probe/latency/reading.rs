@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::super::libbpf::element;
+use super::super::process_ios;
 use super::LatencyProbe;
 use crate::clock::now_ns;
 use crate::host::counters::Counters;
@@ -34,6 +35,13 @@ impl LatencyProbe {
         let with_operations = self.attached.contains("ring_complete");
         let mut devices = self.samples(with_operations)?;
         let groups = self.grouping.map(|all| all.read(&self.skel, with_operations)).transpose()?;
+        if self.processes {
+            for (device, rows) in
+                devices.iter_mut().zip(process_ios::read(&self.skel, self.plan.devices.len())?)
+            {
+                device.processes = Some(rows);
+            }
+        }
         let after = self.kernel_counters();
         for ((device, before), after) in devices.iter_mut().zip(before).zip(after) {
             device.kernel_before = before;

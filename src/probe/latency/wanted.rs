@@ -27,6 +27,8 @@ pub struct Wanted {
     pub cpus: u32,
     pub grouping: Option<Grouping>,
     pub filter: Filter,
+    /// Bios are counted by process.
+    pub processes: bool,
     pub unified_cgroups: bool,
     pub drop_issue: u32,
 }

@@ -14,6 +14,7 @@ use crate::analyze::parts::Parts;
 use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
+use crate::wire::process_ios::ProcessIos;
 
 /// The view as one line. `command_status` is there when a command was measured.
 pub fn render(envelope: &Envelope, summary: &LatencySummary, command_status: Option<i32>) -> Vec<u8> {
@@ -127,6 +128,18 @@ fn of_layered_op(summary: &LatencySummary, of: &DeviceLatency, op: Op, latency: 
     one
 }
 
+/// The bios of one process; those of all that had no room have no pid.
+fn process(row: &ProcessIos) -> Value {
+    let mut one = json!({
+        "relation": row.relation.name(), "selected": row.selected, "bios": row.bios, "bytes": row.bytes,
+    });
+    if let (Some(pid), Value::Object(map)) = (row.pid, &mut one) {
+        map.insert("pid".to_string(), json!(pid));
+        map.insert("comm".to_string(), json!(row.comm));
+    }
+    one
+}
+
 /// One device of the view.
 pub(super) fn device(summary: &LatencySummary, device: &DeviceLatency) -> Value {
     let bracket = device.kernel_total();
@@ -187,6 +200,9 @@ pub(super) fn device(summary: &LatencySummary, device: &DeviceLatency) -> Value 
     }
     if !device.added_for.is_empty() {
         map.insert("added_for".to_string(), json!(device.added_for));
+    }
+    if let Some(rows) = &device.processes {
+        map.insert("processes".to_string(), rows.iter().map(process).collect());
     }
     if let Some(of_all) = device.all_ios {
         map.insert("all_ios_min".to_string(), json!(of_all.min));

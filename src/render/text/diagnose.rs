@@ -1,7 +1,7 @@
 //! `biopsy diagnose --verbose` as text: the brief page first, then all that it rests on.
 
 use super::paragraphs::paragraph;
-use super::{brief, clean, common_time, counted, footer, scaling, significant, time};
+use super::{brief, clean, common_time, counted, footer, scaling, significant, table, time};
 use crate::analyze::cpu::{self, CpuSummary};
 use crate::analyze::latency::{DeviceLatency, OpLatency};
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
@@ -9,7 +9,7 @@ use crate::analyze::stage::Stage;
 use crate::experiment::Curve;
 use crate::findings::{Diagnosis, Finding, NotExamined, Severity};
 use crate::hist::Histogram;
-use crate::render::{experiment, numbers, parts};
+use crate::render::{experiment, numbers, parts, processes};
 use crate::rules::{self, Summaries};
 use crate::units::{count, in_percent};
 
@@ -18,6 +18,9 @@ const MOST_FINDINGS: usize = 5;
 
 /// More devices than these are in the report and in the JSON.
 const MOST_DEVICES: usize = 4;
+
+/// Of each device.
+const MOST_PROCESSES: usize = 5;
 
 /// Text is wrapped here: it must be readable in a ticket.
 const WIDTH: usize = 100;
@@ -92,6 +95,7 @@ fn details(page: &Page<'_>) -> String {
         out.push_str("Nothing else stood out.\n\n");
     }
     out.push_str(&stages(s, &bold));
+    out.push_str(&by_process(s, &bold));
     out.push_str(&cpu(s, &bold));
     if let Some(curve) = s.experiment {
         out.push_str(&format!(
@@ -116,6 +120,26 @@ fn details(page: &Page<'_>) -> String {
     out.push_str(&ending(s));
     if let Some(status) = page.command_status {
         out.push_str(&format!("command ended with status {status}\n"));
+    }
+    out
+}
+
+/// The largest processes of each device.
+fn by_process(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
+    let mut out = String::new();
+    for device in s.latency.devices.iter().filter(|device| device.ios > 0).take(MOST_DEVICES) {
+        let (rows, left) = processes::rows(device, MOST_PROCESSES);
+        if rows.is_empty() {
+            continue;
+        }
+        out.push_str(&format!("{}\n", bold(&format!("I/O by process on {}", clean(&device.name)))));
+        let rows: Vec<Vec<String>> =
+            rows.into_iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
+        out.push_str(&table(&processes::HEADER, &rows));
+        if left > 0 {
+            out.push_str(&format!("{left} more are in the report and in --json.\n"));
+        }
+        out.push('\n');
     }
     out
 }

@@ -185,3 +185,54 @@ fn reads_of_what_was_never_written_are_named() {
     let value = diagnosed(&load);
     assert!(finding(&value, "deallocated-read").is_none(), "{:?}", ids(&value));
 }
+
+/// Reads a disk over and over until it is dropped.
+struct Reader(std::process::Child);
+
+impl Reader {
+    fn new(disk: &Disk) -> Self {
+        let script = format!("exec fio --name=other --filename={} {NEIGHBOUR}", disk.path);
+        Self(Command::new("sh").args(["-c", &script]).spawn().unwrap())
+    }
+}
+
+const NEIGHBOUR: &str = "--rw=randread --bs=64k --direct=1 --ioengine=psync --thread --time_based --runtime=120 \
+                         --output=/dev/null";
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A command's I/O is its children's, and its grandchildren's whose parent has exited; what others do on the same
+/// device is theirs, and what they do on another device is not looked at.
+#[test]
+fn a_command_is_told_from_its_neighbours() {
+    let (Some(disk), Some(other)) = (Disk::new(64), Disk::new(64)) else { return };
+    let _readers = (Reader::new(&disk), Reader::new(&other));
+    let dd = |count: u32| format!("dd if={} of=/dev/null bs=4k count={count} iflag=direct 2>&-", disk.path);
+    let orphan = format!("(sh -c 'sleep 0.3; {}' &)", dd(700));
+    let value = diagnosed(&["--", "sh", "-c", &format!("{orphan}; {}; sleep 2", dd(900))]);
+    let devices = value["latency"]["devices"].as_array().unwrap();
+    let device = devices.iter().find(|device| device["name"] == disk.name.as_str()).unwrap();
+    let rows = device["processes"].as_array().unwrap();
+    let of = |relation: &'static str| rows.iter().filter(move |row| row["relation"] == relation);
+    let mut counts: Vec<(u64, u64)> = of("command")
+        .filter(|row| row["comm"] == "dd")
+        .map(|row| (row["bios"].as_u64().unwrap(), row["bytes"].as_u64().unwrap()))
+        .collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [(700, 700 << 12), (900, 900 << 12)], "{rows:?}");
+    let fio: Vec<&Value> = of("other").filter(|row| row["comm"] == "fio").collect();
+    assert_eq!(fio.len(), 1, "{rows:?}");
+    // Every bio of 64 KiB is one I/O here.
+    let all: u64 = rows.iter().map(|row| row["bios"].as_u64().unwrap()).sum();
+    let ios = device["ios"].as_u64().unwrap();
+    assert!(all.abs_diff(ios) <= 4, "{all} bios, {ios} I/Os: {rows:?}");
+    assert_eq!(value["verdict"]["id"], "foreign-io", "{:?}", ids(&value));
+    assert!(value["verdict"]["sentence"].as_str().unwrap().contains("fio ("), "{:?}", ids(&value));
+    let subjects = value["findings"].as_array().unwrap().iter().map(|finding| &finding["subject"]);
+    assert!(subjects.clone().all(|subject| *subject != other.name.as_str()), "{:?}", ids(&value));
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Counts the bios of each process on each device, and notes which processes belong to the measured
+ * command. For the latency programs, whose `config` must stand before it.
+ */
+#ifndef BIOPSY_PROCESS_IOS_H
+#define BIOPSY_PROCESS_IOS_H
+
+#include "compat.h"
+#include "rows.h"
+#include "submitter.h"
+#include "wire.h"
+
+/* User space sets the size, and adds one NO_PROCESS row for each device. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct wire_process_key);
+	__type(value, struct wire_process_ios);
+} process_ios SEC(".maps");
+
+/* Shells in shells in containers stay below this. */
+#define MOST_ANCESTORS 16
+
+/*
+ * Parents are read without a lock: a parent that exits meanwhile costs at most a relation that is
+ * too weak, since its children then go to biopsy, which is a subreaper, or to init.
+ */
+static __always_inline __u32 relation_of_current(void)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	int i;
+
+	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
+		return RELATION_KERNEL;
+	if (!config.own_process)
+		return RELATION_UNKNOWN;
+	for (i = 0; i < MOST_ANCESTORS; i++) {
+		__u32 tgid = BPF_CORE_READ(task, tgid);
+
+		if (tgid == config.own_process)
+			return i ? RELATION_DESCENDANT : RELATION_OWN;
+		if (tgid <= 1)
+			break;
+		task = BPF_CORE_READ(task, real_parent);
+	}
+	return RELATION_OTHER;
+}
+
+static __noinline struct wire_process_ios *add_process(const struct wire_process_key *key,
+						       const struct origin *origin)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct wire_process_key others = {};
+	struct wire_process_ios row = {}, *added;
+
+	if (!key)
+		return 0;
+	if (origin) {
+		__builtin_memcpy(row.comm, origin->by.comm, sizeof(row.comm));
+	} else {
+		BPF_CORE_READ_STR_INTO(&row.comm, task, group_leader, comm);
+		row.relation = relation_of_current();
+	}
+	bpf_map_update_elem(&process_ios, key, &row, BPF_NOEXIST);
+	added = bpf_map_lookup_elem(&process_ios, key);
+	if (added)
+		return added;
+	others.device = key->device;
+	others.pid = NO_PROCESS;
+	return bpf_map_lookup_elem(&process_ios, &others);
+}
+
+/* A process submits a bio: the current one, or the one that `origin` names. */
+static __always_inline void count_process_io(struct bio *bio, __u32 device,
+					     const struct origin *origin, __u32 selected)
+{
+	struct wire_process_key key = {
+	    .device = device,
+	    .pid = origin ? origin->by.pid : bpf_get_current_pid_tgid() >> 32,
+	    .selected = selected,
+	};
+	struct wire_process_ios *row = bpf_map_lookup_elem(&process_ios, &key);
+	__u32 op;
+
+	if (!row)
+		row = add_process(&key, origin);
+	if (!row)
+		return;
+	__sync_fetch_and_add(&row->bios, 1);
+	op = classify(FIELD(bio, bi_opf));
+	if (op == OP_READ || op == OP_WRITE || op == OP_FUA)
+		__sync_fetch_and_add(&row->bytes, FIELD(bio, bi_iter.bi_size));
+	if (!origin && row->relation == RELATION_UNKNOWN)
+		row->relation = relation_of_current();
+}
+
+#endif

@@ -1,0 +1,43 @@
+//! The table of bios by device and process: its size, and how it is read.
+
+use anyhow::{Context, Result};
+use libbpf_rs::{MapCore, MapFlags};
+use zerocopy::IntoBytes as _;
+
+use super::skel::latency::{LatencySkel, OpenLatencySkel};
+use crate::wire::process_ios::{NO_PROCESS, ProcessIos, WireProcessIos, WireProcessKey};
+
+/// Processes per run with a row of their own: with 40 bytes each, 250 KiB with the kernel's overhead.
+const MOST: u32 = 2048;
+
+/// Makes room for the processes, and for one row of all others for each device.
+pub fn size(open: &mut OpenLatencySkel<'_>, devices: usize) -> libbpf_rs::Result<()> {
+    open.maps.process_ios.set_max_entries(MOST + devices as u32)
+}
+
+/// Adds the rows of all others, before anything is attached.
+pub fn fill(skel: &LatencySkel<'_>, devices: usize) -> Result<()> {
+    for device in 0..devices as u32 {
+        let key = WireProcessKey { device, pid: NO_PROCESS, selected: 0 };
+        let row = WireProcessIos::default();
+        skel.maps
+            .process_ios
+            .update(key.as_bytes(), row.as_bytes(), MapFlags::ANY)
+            .context("writing the table of processes")?;
+    }
+    Ok(())
+}
+
+/// The rows of each device now.
+pub fn read(skel: &LatencySkel<'_>, devices: usize) -> Result<Vec<Vec<ProcessIos>>> {
+    let mut all = vec![Vec::new(); devices];
+    let map = &skel.maps.process_ios;
+    for key in map.keys() {
+        let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
+        let (device, row) = ProcessIos::decode(&key, &value)?;
+        if let Some(rows) = all.get_mut(device as usize) {
+            rows.push(row);
+        }
+    }
+    Ok(all)
+}

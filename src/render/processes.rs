@@ -1,0 +1,63 @@
+//! The bios of each process on a device, as rows for text and HTML.
+
+use crate::analyze::latency::DeviceLatency;
+use crate::analyze::sharing::{Share, shares};
+use crate::units::{bytes, count, in_percent};
+use crate::wire::process_ios::Relation;
+
+/// What the columns are.
+pub const HEADER: [&str; 6] = ["process", "pid", "whose", "I/Os", "bytes", "share"];
+
+/// Two columns of text, and four of numbers in between and behind.
+pub const IS_TEXT: [bool; 6] = [true, false, true, false, false, false];
+
+/// A row for each process, the most bytes first, and how many are left out. The share is of the bytes, or of the I/Os
+/// where none of them has any.
+pub fn rows(device: &DeviceLatency, most: usize) -> (Vec<[String; 6]>, usize) {
+    let all = shares(device);
+    (all.iter().take(most).map(row).collect(), all.len().saturating_sub(most))
+}
+
+fn row(share: &Share<'_>) -> [String; 6] {
+    let process = share.process;
+    [
+        process.pid.map_or("(many others)".to_string(), |_| process.comm.clone()),
+        process.pid.map_or("-".to_string(), |pid| pid.to_string()),
+        whose(process.relation).to_string(),
+        count(process.bios),
+        bytes(process.bytes as f64),
+        in_percent(share.largest_known()),
+    ]
+}
+
+fn whose(relation: Relation) -> &'static str {
+    match relation {
+        Relation::Own => "biopsy",
+        Relation::Command => "the command",
+        Relation::Kernel => "kernel thread",
+        Relation::Other => "other",
+        Relation::Unknown => "-",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::process_ios::ProcessIos;
+
+    #[test]
+    fn the_largest_come_first_and_the_rest_is_counted() {
+        let row = |pid, bytes| ProcessIos {
+            pid,
+            comm: "fio".to_string(),
+            relation: Relation::Command,
+            bios: 10,
+            bytes,
+            ..ProcessIos::default()
+        };
+        let processes = Some(vec![row(Some(7), 3 << 20), row(None, 1 << 20), row(Some(8), 0)]);
+        let (shown, left) = rows(&DeviceLatency { processes, ..DeviceLatency::default() }, 2);
+        assert_eq!(shown[0].join("|"), "fio|7|the command|10|3.00 MiB|75 %");
+        assert_eq!((shown[1][0].as_str(), shown[1][1].as_str(), left), ("(many others)", "-", 1));
+    }
+}

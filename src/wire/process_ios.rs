@@ -1,0 +1,150 @@
+//! Bios by device and process, as the latency programs count them.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{Damaged, task_name};
+
+/// The row of all processes for which the table had no room.
+pub const NO_PROCESS: u32 = u32::MAX;
+
+/// `struct wire_process_key`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireProcessKey {
+    pub device: u32,
+    pub pid: u32,
+    pub selected: u32,
+}
+
+/// `struct wire_process_ios`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireProcessIos {
+    pub bios: u64,
+    pub bytes: u64,
+    pub comm: [u8; 16],
+    pub relation: u32,
+    pub pad: u32,
+}
+
+const _: () = assert!(size_of::<WireProcessKey>() == 12);
+const _: () = assert!(size_of::<WireProcessIos>() == 40);
+
+/// `enum wire_relation`: how a process relates to biopsy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Relation {
+    /// Only kernel workers have submitted bios for it, or biopsy runs in a pid namespace.
+    #[default]
+    Unknown,
+    /// biopsy itself.
+    Own,
+    /// A process of the measured command.
+    Command,
+    /// A kernel thread: write-back, journals, layers.
+    Kernel,
+    Other,
+}
+
+impl Relation {
+    fn decode(number: u32) -> Self {
+        match number {
+            1 => Self::Own,
+            2 => Self::Command,
+            3 => Self::Kernel,
+            4 => Self::Other,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The word in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Own => "own",
+            Self::Command => "command",
+            Self::Kernel => "kernel",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// The bios of one process on one device so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProcessIos {
+    /// None: all processes for which the table had no room.
+    pub pid: Option<u32>,
+    /// Chosen by the process: any text.
+    pub comm: String,
+    pub relation: Relation,
+    /// They passed the filter; true without one.
+    pub selected: bool,
+    pub bios: u64,
+    /// Of reads and writes.
+    pub bytes: u64,
+}
+
+impl ProcessIos {
+    /// The device's number, and its row.
+    ///
+    /// # Errors
+    /// When either is not as long as its struct.
+    pub fn decode(key: &[u8], value: &[u8]) -> Result<(u32, Self), Damaged> {
+        let key = WireProcessKey::read_from_bytes(key)
+            .map_err(|_| Damaged::of::<WireProcessKey>("wire_process_key", key))?;
+        let row = WireProcessIos::read_from_bytes(value)
+            .map_err(|_| Damaged::of::<WireProcessIos>("wire_process_ios", value))?;
+        let pid = (key.pid != NO_PROCESS).then_some(key.pid);
+        let decoded = Self {
+            pid,
+            comm: String::from_utf8_lossy(task_name(&row.comm)).into_owned(),
+            relation: pid.map_or(Relation::Unknown, |_| Relation::decode(row.relation)),
+            selected: key.selected != 0,
+            bios: row.bios,
+            bytes: row.bytes,
+        };
+        Ok((key.device, decoded))
+    }
+
+    /// Each of `now` without what was counted before.
+    pub fn since(now: &[Self], earlier: &[Self]) -> Vec<Self> {
+        let same = |a: &Self, b: &Self| a.pid == b.pid && a.selected == b.selected;
+        let delta = |row: &Self| {
+            let then = earlier.iter().find(|then| same(then, row));
+            let [bios, bytes] = then.map_or([0, 0], |then| [then.bios, then.bytes]);
+            Self {
+                bios: row.bios.saturating_sub(bios),
+                bytes: row.bytes.saturating_sub(bytes),
+                ..row.clone()
+            }
+        };
+        now.iter().map(delta).filter(|row| row.bios > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_decoded_and_damage_is_an_error() {
+        let key = WireProcessKey { device: 3, pid: 7, selected: 1 };
+        let mut comm = [0; 16];
+        comm[..5].copy_from_slice(b"a\xffb\0c");
+        let row = WireProcessIos { bios: 5, bytes: 4096, comm, relation: 2, pad: 0 };
+        let (device, decoded) = ProcessIos::decode(key.as_bytes(), row.as_bytes()).unwrap();
+        assert_eq!((device, decoded.pid, decoded.comm.as_str()), (3, Some(7), "a\u{fffd}b"));
+        assert_eq!((decoded.relation, decoded.selected, decoded.bios), (Relation::Command, true, 5));
+        assert!(ProcessIos::decode(&key.as_bytes()[..11], row.as_bytes()).is_err());
+        assert!(ProcessIos::decode(key.as_bytes(), &row.as_bytes()[..39]).is_err());
+        let others = WireProcessKey { pid: NO_PROCESS, ..key };
+        let (_, others) = ProcessIos::decode(others.as_bytes(), row.as_bytes()).unwrap();
+        assert_eq!((others.pid, others.relation), (None, Relation::Unknown), "it is of several");
+    }
+
+    #[test]
+    fn what_came_before_is_left_out() {
+        let row = |pid, bios| ProcessIos { pid: Some(pid), bios, ..ProcessIos::default() };
+        let delta = ProcessIos::since(&[row(1, 5), row(2, 7), row(3, 4)], &[row(1, 5), row(2, 3)]);
+        assert_eq!(delta, [row(2, 4), row(3, 4)]);
+    }
+}
