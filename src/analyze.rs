@@ -25,6 +25,7 @@ pub mod pagecache;
 pub mod parts;
 pub mod profile;
 pub mod queues;
+pub mod rates;
 mod scatter;
 pub mod sharing;
 pub mod stacks;

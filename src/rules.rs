@@ -32,6 +32,7 @@ mod noticed;
 mod numa_remote;
 mod numbers;
 pub mod observed;
+mod offered_load;
 mod pagecache;
 mod pagecache_storm;
 mod polling_not_active;
@@ -39,6 +40,7 @@ mod polling_would_help;
 #[cfg(test)]
 mod properties;
 mod queue_depth_too_low;
+mod rates;
 mod readahead;
 mod regime;
 mod root_complex_shared;
@@ -51,6 +53,7 @@ mod tag_starvation;
 mod thermal_throttle;
 mod throttled;
 mod unexamined;
+mod volume_cap;
 mod worker_punt;
 
 pub use deallocated_read::EMPTY_SHARE;
@@ -61,6 +64,7 @@ pub use table::TABLE;
 use crate::analyze::cpu::CpuSummary;
 use crate::analyze::interrupts::InterruptSummary;
 use crate::analyze::latency::LatencySummary;
+use crate::analyze::rates::DeviceRates;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::envelope::Envelope;
 use crate::experiment::Curve;
@@ -78,6 +82,8 @@ pub struct Summaries<'a> {
     pub latency: &'a LatencySummary,
     /// What is measured is what a command and its children did.
     pub command: bool,
+    /// Samples of the rates of devices that did something; empty where none were taken.
+    pub rates: &'a [DeviceRates],
     /// None: interrupts were not counted.
     pub interrupts: Option<&'a InterruptSummary>,
     /// None: the load was not ours.

@@ -1,6 +1,7 @@
 //! `biopsy diagnose`: a load (or what is there), the probes around it, and a verdict.
 
 mod probes;
+mod rates;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use biopsy::units;
 use serde_json::Value;
 
 use self::probes::{Prepared as Others, Probes, Seen};
+use self::rates::RateSampler;
 use crate::child::Running;
 use crate::cli::{Color, Diagnose, FailOn};
 use crate::output::{Sink, warn};
@@ -110,14 +112,17 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     probe.begin()?;
     service::ready();
     let mut envelope = clock::envelope();
+    let mut sampler = RateSampler::new(probe.devices());
     let outcome = measure(
         args,
         prepared.as_mut(),
         &mut probe,
         &mut others,
+        &mut sampler,
         &|| window::over(&devices) || chosen.are_gone(),
         &line,
     )?;
+    let rates = sampler.end();
     let mut others = others.end();
     let end = probe.detach();
     others.detach();
@@ -167,6 +172,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         host: &host,
         latency: scoped.as_ref().unwrap_or(&latency),
         command: scoped.is_some(),
+        rates: &rates,
         interrupts: seen.interrupts.as_ref(),
         load: outcome.load.as_ref(),
         scaling: scaling.as_ref(),
@@ -354,11 +360,16 @@ fn measure(
     prepared: Option<&mut Prepared>,
     probe: &mut LatencyProbe,
     others: &mut Probes,
+    sampler: &mut RateSampler,
     over: &dyn Fn() -> bool,
     line: &Line,
 ) -> Result<Outcome> {
-    let others = RefCell::new(others);
-    let tick = || others.borrow_mut().tick();
+    let beside = RefCell::new((others, sampler));
+    let tick = || {
+        let (others, sampler) = &mut *beside.borrow_mut();
+        others.tick();
+        sampler.tick();
+    };
     if let Some(prepared) = prepared {
         // The generator reports several times a second: that is when the cost slices move on.
         let generators = probe.generators()?;

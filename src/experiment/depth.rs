@@ -59,6 +59,17 @@ pub enum Regime {
     Saturated,
 }
 
+impl Regime {
+    /// By the rate with twice as many I/Os in flight, as a ratio to that with the same.
+    pub fn of(rate_of_twice: f64) -> Self {
+        match rate_of_twice - 1.0 {
+            gain if gain < SATURATED => Self::Saturated,
+            gain if gain > LATENCY_BOUND => Self::LatencyBound,
+            _ => Self::NearTheKnee,
+        }
+    }
+}
+
 impl Curve {
     /// An arm, where it was tried.
     pub fn tried(&self, arm: Arm) -> Option<&Tried> {
@@ -76,14 +87,7 @@ impl Curve {
 
     /// By what twice the depth gains. None where that was not tried, or was cut short.
     pub fn regime(&self) -> Option<Regime> {
-        let gain = self.rate(Arm::TwiceTheDepth)?.estimate - 1.0;
-        Some(if gain < SATURATED {
-            Regime::Saturated
-        } else if gain > LATENCY_BOUND {
-            Regime::LatencyBound
-        } else {
-            Regime::NearTheKnee
-        })
+        Some(Regime::of(self.rate(Arm::TwiceTheDepth)?.estimate))
     }
 
     /// How many regimes besides that of the estimate the interval of the gain reaches into.

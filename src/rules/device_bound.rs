@@ -42,7 +42,8 @@ How it is computed
   - If the depth was not varied: the device is full (80 % of its tags in use on average); or its
     stage has at least 75 % of an I/O's time (and, with biopsy's own load and no splits, of the
     operation's), the depth is more than 4 and at least 50 % of it is in the device (without
-    biopsy's own load, more than 4 I/Os are). queue-depth-too-low must not hold.
+    biopsy's own load, more than 4 I/Os are). queue-depth-too-low must not hold, and the rate must
+    not have followed the I/Os in flight where these varied.
   In both cases all of these must hold:
   - no link above it is known to be full (see link-bound);
   - no CPU is saturated (see submit-cpu-bound, generator-bound);
@@ -109,6 +110,8 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let is_limit = match regime::regime(s) {
         Some(Regime::Saturated | Regime::NearTheKnee) => true,
         Some(Regime::LatencyBound) => false,
+        // More in flight gave more.
+        None if matches!(regime::observed(s, p), Some((Regime::LatencyBound, _))) => full,
         None => full || least >= DEVICE_SHARE && deep,
     };
     if !p.sound(s)
@@ -151,8 +154,10 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
     }
     if let Some(own) = facts::operation_share(s, p) {
         numbers.insert(DEVICE_OF_OPERATION_PERCENT, percent(own));
-        evidence
-            .push(format!("the device stage is {} of the latency that the generator saw", in_percent(own)));
+        evidence.push(format!(
+            "the device stage is {} of the latency that the generator measured",
+            in_percent(own)
+        ));
     }
     if let Some(tags) = p.tags() {
         numbers.insert(numbers::TAGS, f64::from(tags));
@@ -170,6 +175,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
         numbers.insert(numbers::WORKER_CPU_PERCENT, percent(workers.busy));
         evidence.push(format!("the workers use {} of their CPUs", in_percent(workers.busy)));
     }
+    evidence.extend(regime::observed(s, p).map(|(_, line)| line));
     confidence *= host_on_time(s, p, &mut numbers, &mut evidence);
     let tried = regime::regime(s).zip(regime::line(s));
     let sentence = if let Some((Regime::NearTheKnee, line)) = &tried {
@@ -179,16 +185,13 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
         format!("{name} is the bottleneck: {line}, and nothing above it is full.")
     } else if full && queue > share {
         format!(
-            "{name} is the limit: it is full, with {in_device:.0} of {} tags in use, and I/Os wait {} of their time in \
-             the queue for it.",
+            "{name} is the bottleneck: {in_device:.0} of its {} tags are in use, and I/Os spend {} of their time in \
+             the queue.",
             p.tags().unwrap_or(0),
             in_percent(queue)
         )
     } else {
-        format!(
-            "{name} is the limit: I/Os spend {} of their time in the block layer inside the device.",
-            in_percent(share)
-        )
+        format!("{name} is the bottleneck: {} of each I/O's time is spent in the device.", in_percent(share))
     };
     let mut finding = Finding {
         id: RULE.id,
@@ -334,7 +337,7 @@ mod tests {
         case.stage(Stage::Device, 4_000_000, 300_000);
         case.stage(Stage::Queue, 13_000_000, 100_000);
         let found = find(&case.summaries());
-        assert!(found[0].sentence.contains("60 of 64 tags"), "{}", found[0].sentence);
+        assert!(found[0].sentence.contains("60 of its 64 tags"), "{}", found[0].sentence);
         case.stage(Stage::Device, 3_400_000, 300_000); // 51.0 of 64: below 80 %
         assert!(find(&case.summaries()).is_empty());
     }

@@ -81,7 +81,7 @@ fn counted(s: &Summaries<'_>) -> Option<Finding> {
     let evidence = [
         line("by tasks that found no free memory", direct),
         line("by tasks whose memory cgroup was at its limit", memcg),
-        line("by kswapd, for which nobody waits", kswapd),
+        line("by kswapd, for which no process waits", kswapd),
     ];
     let mut evidence: Vec<String> = evidence.into_iter().flatten().collect();
     evidence.extend(most(&pagecache.reclaimers));

@@ -203,17 +203,12 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         ),
         numbers: BTreeMap::from([
             (FOREIGN_PERCENT, percent(share)),
-            if by_bytes {
-                (FOREIGN_BYTES, beyond.unwrap_or(0) as f64)
-            } else {
-                (FOREIGN_IOS, ios as f64)
-            },
+            if by_bytes { (FOREIGN_BYTES, beyond.unwrap_or(0) as f64) } else { (FOREIGN_IOS, ios as f64) },
             (numbers::DEVICE_IOS, device.ios as f64),
             (numbers::OPERATIONS, load.operations() as f64),
         ]),
         evidence,
-        advice: "Find out who it is, and stop them for the time of the measurement, or measure a device that nobody uses."
-            .to_string(),
+        advice: "Stop these processes for the measurement, or use a device of its own.".to_string(),
         check: format!("biopsy latency -d {name} --by process --for 5s"),
         worth: None,
     })

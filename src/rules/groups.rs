@@ -22,7 +22,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         heading: "Limits that were set",
-        ids: &["driver-queue-full", "split-io", "tag-starvation", "throttled"],
+        ids: &["driver-queue-full", "split-io", "tag-starvation", "throttled", "volume-cap"],
     },
     Group {
         heading: "CPU, locks and memory",
@@ -49,7 +49,10 @@ pub const GROUPS: &[Group] = &[
         heading: "The device",
         ids: &["device-bound", "device-outlier", "flush-bound", "thermal-throttle"],
     },
-    Group { heading: "Depth and load", ids: &["largest-stage", "polling-would-help", "queue-depth-too-low"] },
+    Group {
+        heading: "Depth and load",
+        ids: &["largest-stage", "offered-load", "polling-would-help", "queue-depth-too-low"],
+    },
     Group { heading: "Notes of a load", ids: &["write-cliff"] },
 ];
 

@@ -119,6 +119,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, severity: Severity, confidence: f
                 .to_string(),
         });
     }
+    evidence.extend(regime::observed(s, p).map(|(_, line)| line));
     evidence.extend(interrupts::late(s, p));
     if let Some(busy) = cpu::nothing_left(s) {
         evidence.push(format!("all CPUs are busy for {} of the time", in_percent(busy)));

@@ -8,6 +8,7 @@ use crate::analyze::interrupts::{Busiest, Carried, DeviceInterrupts, InterruptSu
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use crate::analyze::op::Op;
 use crate::analyze::queues::QueueLatency;
+use crate::analyze::rates::DeviceRates;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
@@ -24,6 +25,7 @@ pub struct Case {
     pub host: Host,
     pub latency: LatencySummary,
     pub command: bool,
+    pub rates: Vec<DeviceRates>,
     pub load: Option<LoadSummary>,
     pub scaling: Option<Scaling>,
     pub experiment: Option<Curve>,
@@ -100,6 +102,7 @@ impl Case {
                 ..LatencySummary::default()
             },
             command: false,
+            rates: Vec::new(),
             load: Some(LoadSummary {
                 job: Job { iodepth: depth, ..Job::new(Target::Existing("/dev/vda".into())) },
                 target: "/dev/vda".into(),
@@ -138,6 +141,7 @@ impl Case {
             host: &self.host,
             latency: &self.latency,
             command: self.command,
+            rates: &self.rates,
             interrupts: self.interrupts.as_ref(),
             load: self.load.as_ref(),
             scaling: self.scaling.as_ref(),

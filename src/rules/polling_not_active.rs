@@ -96,7 +96,7 @@ fn finding(
     match foreign {
         Some(0) => {}
         Some(foreign) => evidence.push(format!("{} I/Os of others are left out", count(foreign))),
-        None => evidence.push("how many of them are somebody else's is not known".to_string()),
+        None => evidence.push("how many of them belong to other processes is not known".to_string()),
     }
     let mut numbers = BTreeMap::from([
         (UNPOLLED_PERCENT, percent(share)),

@@ -10,7 +10,7 @@ use super::{Rule, Summaries, regime};
 use crate::analyze::stage::Stage;
 use crate::experiment::{Arm, Regime};
 use crate::findings::{Finding, Number, Severity, Worth};
-use crate::units::{count, in_percent, time};
+use crate::units::{count, counted, in_percent, time};
 
 /// Up to here the depth is suspected when the latency says that I/Os do not wait inside the device.
 pub const MODERATE: f64 = 16.0;
@@ -103,8 +103,7 @@ fn tried(s: &Summaries<'_>, p: &Picture<'_>, mut finding: Finding) -> Finding {
     let (stages, of_operations) = p.largest_stages();
     let largest = stages.first().filter(|_| of_operations);
     finding.confidence = 0.95;
-    finding.sentence =
-        format!("{} takes more at once: {}.", p.device.name, regime::line(s).unwrap_or_default());
+    finding.sentence = format!("{} could do more: {}.", p.device.name, regime::line(s).unwrap_or_default());
     if let Some((stage, share)) = largest {
         finding.evidence.push(format!(
             "at this depth the largest part of an operation's time is the {} stage ({})",
@@ -134,9 +133,10 @@ fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let rotational = s.host.virtualization.is_none() && p.disk.and_then(|d| d.rotational) == Some(true);
     let mut finding = base(p, in_device);
     finding.sentence = format!(
-        "{} has time left: the load keeps at most {offered} operations in flight, {} of an I/O's time is the \
-         device's, and the workers use {} of their CPUs.",
+        "{} could do more: the load keeps only {} in flight. {} of an I/O's time is spent in the device, and the \
+         workers use {} of their CPUs.",
         p.device.name,
+        counted(offered, "I/O"),
         in_percent(p.share(Stage::Device)?),
         in_percent(workers.busy)
     );
@@ -179,7 +179,7 @@ fn without_load(p: &Picture<'_>) -> Option<Finding> {
     finding.severity = Severity::Note;
     finding.confidence = 0.4;
     finding.sentence = format!(
-        "{} could take more at once: {in_device:.1} I/Os are in the device on average, and they hardly wait for each other.",
+        "{} could do more: {in_device:.1} I/Os are in the device on average, and they hardly wait for each other.",
         p.device.name
     );
     finding.advice =

@@ -100,10 +100,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         subject: "page cache".to_string(),
         severity: if share >= MOST { Severity::Warning } else { Severity::Note },
         confidence: 0.7,
-        sentence: format!(
-            "Read-ahead reads for nothing: nobody wanted about {} of the pages that it asked for.",
-            in_percent(share.min(1.0))
-        ),
+        sentence: format!("About {} of the pages read ahead were never used.", in_percent(share.min(1.0))),
         numbers: BTreeMap::from([
             (ASKED_PAGES, seen.asked_pages as f64),
             (UNUSED_PAGES, seen.unused_pages as f64),

@@ -1,7 +1,7 @@
 //! What more in flight does to the rate, as it was tried: which kind of limit there is.
 
-use super::Summaries;
-use super::facts::percent;
+use super::facts::{Picture, percent};
+use super::{Summaries, rates};
 use crate::experiment::{Arm, Regime};
 use crate::findings::{Finding, Number};
 
@@ -14,6 +14,15 @@ const TWICE_THE_DEPTH_PERCENT: Number =
 /// None: it was not tried, or too little of it.
 pub fn regime(s: &Summaries<'_>) -> Option<Regime> {
     s.experiment?.regime()
+}
+
+/// Where it was not tried: by what the rate did while the I/Os in flight varied by themselves, with a line of evidence.
+pub fn observed(s: &Summaries<'_>, p: &Picture<'_>) -> Option<(Regime, String)> {
+    if s.experiment.is_some() {
+        return None;
+    }
+    let following = rates::following(s, p)?;
+    Some((Regime::of(following.of_twice()), rates::following_line(&following)))
 }
 
 /// `twice the depth gave +1 % IOPS (-1 to +3 %)`

@@ -27,6 +27,7 @@ pub const TABLE: &[(Rank, Rule)] = &[
     (Setting, tag_starvation::RULE),
     (Setting, driver_queue_full::RULE),
     (Aside, stacked_device::RULE),
+    (Setting, volume_cap::RULE),
     (Device, thermal_throttle::RULE),
     (Device, link_degraded::RULE),
     (Link, link_bound::RULE),
@@ -37,6 +38,7 @@ pub const TABLE: &[(Rank, Rule)] = &[
     (Host, interrupt_bound::RULE),
     (Aside, interrupt_imbalance::RULE),
     (Depth, polling_would_help::RULE),
+    (Depth, offered_load::RULE),
     (Device, largest_stage::RULE),
     (Figures, inconclusive::RULE),
 ];
@@ -67,6 +69,10 @@ const BEFORE: &[(&str, &str, Of, Left)] = &[
     (queue_depth_too_low::RULE.id, device_bound::RULE.id, Of::OneSubject, Left::Nothing),
     (complete_cpu_bound::RULE.id, interrupt_bound::RULE.id, Of::OneSubject, Left::Nothing),
     (largest_stage::RULE.id, device_bound::RULE.id, Of::OneSubject, Left::Nothing),
+    // It says more of the same: what the pace is.
+    (offered_load::RULE.id, not_enough_io::RULE.id, Of::Any, Left::Nothing),
+    (offered_load::RULE.id, device_bound::RULE.id, Of::OneSubject, Left::Nothing),
+    (offered_load::RULE.id, queue_depth_too_low::RULE.id, Of::OneSubject, Left::Nothing),
     // How fast the device answers does not matter below a limit that was set.
     (throttled::RULE.id, deallocated_read::RULE.id, Of::OneSubject, Left::Note("throttled limits the load")),
     (not_enough_io::RULE.id, cpu_contention::RULE.id, Of::Any, Left::Note("there is little I/O to wait")),
@@ -80,7 +86,7 @@ const BEFORE: &[(&str, &str, Of, Left)] = &[
 const WEAK: f64 = 0.5;
 
 /// Findings that would say something else of a device that answers faster or slower.
-const RESTS_ON_THE_DEVICE: [&str; 11] = [
+const RESTS_ON_THE_DEVICE: [&str; 13] = [
     generator_bound::RULE.id,
     scheduler_overhead::RULE.id,
     submit_cpu_bound::RULE.id,
@@ -92,6 +98,8 @@ const RESTS_ON_THE_DEVICE: [&str; 11] = [
     interrupt_bound::RULE.id,
     polling_would_help::RULE.id,
     largest_stage::RULE.id,
+    offered_load::RULE.id,
+    volume_cap::RULE.id,
 ];
 
 /// The rank of a finding of that id.
@@ -190,9 +198,12 @@ fn doubt(s: &Summaries<'_>, found: &mut [Finding]) {
 }
 
 /// Where no finding is more than a note: what is said instead, if it is not there yet.
-fn answer(s: &Summaries<'_>, found: &mut [Finding]) -> Option<Finding> {
+fn answer(s: &Summaries<'_>, found: &mut Vec<Finding>) -> Option<Finding> {
     if found.iter().any(|finding| finding.severity > Severity::Note) {
         return None;
+    }
+    if let Some(at) = found.iter().position(|finding| finding.id == offered_load::RULE.id) {
+        return Some(found.remove(at));
     }
     // A device in doubt does not keep another one from being spoken of.
     let at_least = || inconclusive::too_little(s).is_none().then(|| largest_stage::at_least(s)).flatten();

@@ -519,6 +519,7 @@ fn report() -> String {
         host: &host,
         latency: &latency,
         command: false,
+        rates: &[],
         interrupts: None,
         load: None,
         scaling: None,

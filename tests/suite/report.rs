@@ -273,6 +273,7 @@ impl Case {
             host: &self.host,
             latency: &self.latency,
             command: false,
+            rates: &[],
             interrupts: self.interrupts.as_ref(),
             load: self.load.as_ref(),
             scaling: self.scaling.as_ref(),

@@ -300,7 +300,7 @@ fn hostile_names_stay_on_their_line() {
 fn the_rows_have_the_denominator_of_the_verdict() {
     let mut case = full();
     let text = brief(&case);
-    assert!(text.contains("is the limit: I/Os spend 95 % of their time in the block layer"), "{text}");
+    assert!(text.contains("is the bottleneck: 95 % of each I/O's time is spent in the device"), "{text}");
     assert_eq!(rows(&text)[0], ("device".to_string(), "95 %".to_string()), "{text}");
     assert!(text.contains("█  (block layer only)\n"), "{text}");
     // What was tried names no share.

@@ -1,0 +1,40 @@
+//! What the samples of a device's rate say: facts for several rules.
+
+use super::Summaries;
+use super::facts::Picture;
+use crate::analyze::rates::{DeviceRates, Following};
+use crate::units::count;
+
+/// Up to this variation a rate is steady. One that only the load's waits set varies more.
+const STEADY: f64 = 0.02;
+
+/// The samples of a device, where they say something: they count the I/O of all processes.
+pub fn of<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<&'a DeviceRates> {
+    let rates = s.rates.iter().find(|rates| rates.device == p.device.name)?;
+    (rates.is_enough() && !s.latency.filtered && !p.device.vanished).then_some(rates)
+}
+
+/// I/Os per second, and its variation, where that is steady.
+pub fn steady_iops(rates: &DeviceRates) -> Option<(f64, f64)> {
+    rates.iops().filter(|iops| iops.variation <= STEADY).map(|iops| (iops.median, iops.variation))
+}
+
+/// The same of bytes.
+pub fn steady_bytes(rates: &DeviceRates) -> Option<(f64, f64)> {
+    rates
+        .bytes_per_second()
+        .filter(|bytes| bytes.variation <= STEADY)
+        .map(|bytes| (bytes.median, bytes.variation))
+}
+
+/// Without biopsy's own load: how the rate followed the I/Os in flight, where these varied.
+pub fn following(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Following> {
+    if s.load.is_some() { None } else { of(s, p)?.following() }
+}
+
+/// `with 3.2 I/Os in flight 20,100 I/Os per second, with 9.8 in flight 20,400`
+pub fn following_line(following: &Following) -> String {
+    let [few, many] = following.in_flight;
+    let [slow, fast] = following.iops.map(|iops| count(iops.round() as u64));
+    format!("with {few:.1} I/Os in flight {slow} I/Os per second, with {many:.1} in flight {fast}")
+}
