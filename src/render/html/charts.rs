@@ -104,7 +104,12 @@ pub fn stages(s: &Summaries<'_>) -> String {
 
 fn chart(stage: Stage, hist: &Histogram, range: (f64, f64)) -> String {
     let is_drawn = hist.count() >= FEW && hist.buckets().count() > 1;
-    if is_drawn { svg::histogram(stage, hist, range) } else { few(stage, hist) }
+    if is_drawn { wide(&svg::histogram(stage, hist, range)) } else { few(stage, hist) }
+}
+
+/// A chart that scrolls where the page is narrower.
+pub fn wide(chart: &str) -> String {
+    format!("<div class=\"wide\">{chart}</div>\n")
 }
 
 /// What would be one bar, or a few of one pixel, in words.
@@ -150,6 +155,6 @@ mod tests {
         assert_eq!(of(&[70_000; 500]), format!("{swatch}device: 500 I/Os of 70.0 µs</p>\n"));
         let spread: Vec<u64> = (0..10).map(|i| 1_000 << i).collect();
         assert_eq!(of(&spread[..9]), format!("{swatch}device: 9 I/Os of 1.00 µs to 256 µs</p>\n"));
-        assert!(of(&spread).starts_with("<svg"));
+        assert!(of(&spread).starts_with("<div class=\"wide\"><svg"));
     }
 }
