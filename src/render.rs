@@ -9,6 +9,7 @@ pub mod json;
 pub mod numbers;
 mod parts;
 pub mod pprof;
+mod shares;
 pub mod speedscope;
 pub mod svg;
 pub mod text;

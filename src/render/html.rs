@@ -14,6 +14,7 @@ mod scaling;
 mod setting;
 mod tables;
 mod threads;
+mod waterfall;
 
 use serde_json::{Map, Value};
 
@@ -70,7 +71,7 @@ pub fn render(report: &Report<'_>) -> String {
     let sections: Vec<Section> = [
         ("Findings", findings::cards(report.diagnosis)),
         ("Other depths", experiment::depths(s)),
-        ("Where the time goes", charts::stages(s)),
+        ("Where the time goes", waterfall::stages(s, report.diagnosis)),
         ("Distributions", charts::distributions(s)),
         ("Percentiles", percentiles::percentiles(s)),
         ("Hardware queues", tables::queues(s)),
