@@ -1,6 +1,7 @@
 //! `biopsy diagnose`: a load (or what is there), the probes around it, and a verdict.
 
 mod probes;
+mod timeline;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use biopsy::units;
 use serde_json::Value;
 
 use self::probes::{Prepared as Others, Probes, Seen};
+use self::timeline::Sampler;
 use crate::child::Running;
 use crate::cli::{Color, Diagnose, FailOn};
 use crate::output::{Sink, warn};
@@ -109,11 +111,13 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     probe.begin()?;
     service::ready();
     let mut envelope = clock::envelope();
+    let mut sampler = Sampler::new(&host);
     let outcome = measure(
         args,
         prepared.as_mut(),
         &mut probe,
         &mut others,
+        &mut sampler,
         &|| window::over(&devices) || chosen.are_gone(),
         &line,
     )?;
@@ -126,6 +130,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     drop((prepared, scratch));
     line.clear();
     let (start, end) = (probe.start().clone(), end?);
+    let timeline = sampler.end(&start, &end);
     envelope.missing.splice(..0, probe.missing().iter().cloned());
     // After the window: what the command still does is not measured.
     let command_status = outcome.child.and_then(Running::status);
@@ -181,6 +186,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     bodies.extend(experiment.as_ref().map(|curve| ("experiment", render::json::experiment::body(curve))));
     bodies.extend(scaling.as_ref().map(|scaling| ("scaling", render::json::scaling::body(scaling))));
     bodies.extend(outcome.load.as_ref().map(|load| ("load", Value::Object(render::json::load::body(load)))));
+    bodies.push(("timeline", render::json::timeline::body(&timeline, &latency)));
     let json = render::json::diagnose::object(&summaries, &diagnosis, bodies, command_status);
     if let Some(sink) = &mut sink {
         let flames = pictures(&seen, &envelope);
@@ -194,6 +200,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             locks: seen.pressure.locks.as_ref(),
             pagecache: seen.pressure.pagecache.as_ref(),
             threads: seen.threads.as_ref().map(|threads| &threads.summary),
+            timeline: Some(&timeline),
             json: &json,
         };
         sink.write(html::render(&report).as_bytes())?;
@@ -351,6 +358,7 @@ fn measure(
     prepared: Option<&mut Prepared>,
     probe: &mut LatencyProbe,
     others: &mut Probes,
+    sampler: &mut Sampler<'_>,
     over: &dyn Fn() -> bool,
     line: &Line,
 ) -> Result<Outcome> {
@@ -359,10 +367,12 @@ fn measure(
     if let Some(prepared) = prepared {
         // The generator reports several times a second: that is when the cost slices move on.
         let generators = probe.generators()?;
-        let ticking = RefCell::new(probe);
+        let ticking = RefCell::new((probe, sampler));
         let report = |progress| {
             line.show(progress);
-            ticking.borrow_mut().tick();
+            let (probe, sampler) = &mut *ticking.borrow_mut();
+            probe.tick();
+            sampler.tick(probe);
             tick();
         };
         let load = prepared.run_one(stop::flag(), &report, generators.as_deref().unwrap_or_default())?;
@@ -380,10 +390,11 @@ fn measure(
     }
     {
         let running = RefCell::new(child.as_mut());
-        probe.wait(deadline, &|| {
+        let stop = || {
             tick();
             over() || running.borrow_mut().as_mut().is_some_and(|child| child.ended())
-        });
+        };
+        probe.wait_with(deadline, &stop, &mut |probe| sampler.tick(probe));
     }
     Ok(Outcome { load: None, child })
 }

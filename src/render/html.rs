@@ -8,6 +8,7 @@ mod experiment;
 mod findings;
 mod interrupts;
 mod locks;
+mod over_time;
 mod pagecache;
 mod percentiles;
 mod scaling;
@@ -22,6 +23,7 @@ use self::contents::Section;
 use crate::analyze::locks::LockSummary;
 use crate::analyze::pagecache::PagecacheSummary;
 use crate::analyze::threads::ThreadSummary;
+use crate::analyze::timeline::Timeline;
 use crate::findings::{Diagnosis, Severity};
 use crate::render::flame;
 use crate::render::text::clean;
@@ -47,6 +49,7 @@ pub struct Report<'a> {
     pub locks: Option<&'a LockSummary>,
     pub pagecache: Option<&'a PagecacheSummary>,
     pub threads: Option<&'a ThreadSummary>,
+    pub timeline: Option<&'a Timeline>,
     /// What `diagnose --json` prints; it stands in the page for scripts and for later comparison.
     pub json: &'a Map<String, Value>,
 }
@@ -72,6 +75,7 @@ pub fn render(report: &Report<'_>) -> String {
         ("Findings", findings::cards(report.diagnosis)),
         ("Other depths", experiment::depths(s)),
         ("Where the time goes", waterfall::stages(s, report.diagnosis)),
+        ("Over time", over_time::over_time(s, report.timeline)),
         ("Distributions", charts::distributions(s)),
         ("Percentiles", percentiles::percentiles(s)),
         ("Hardware queues", tables::queues(s)),

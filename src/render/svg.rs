@@ -3,9 +3,11 @@
 
 mod curve;
 mod frame;
+mod heatmap;
 mod lines;
 
 pub use self::curve::{Point, curve};
+pub use self::heatmap::{Column, heatmap};
 pub use self::lines::{Line, lines};
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;

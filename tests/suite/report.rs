@@ -305,6 +305,7 @@ impl Case {
             locks: None,
             pagecache: None,
             threads: None,
+            timeline: None,
             json: &json,
         })
     }
