@@ -180,11 +180,11 @@ impl Timeline {
 
     /// A last interval that is too short for a rate becomes part of the one before.
     pub fn finish(&mut self) {
-        if let [.., before, last] = self.intervals.as_mut_slice() {
-            if last.duration_ns < self.step_ns / 2 {
-                *before = std::mem::take(before).and(last);
-                self.intervals.pop();
-            }
+        if let [.., before, last] = self.intervals.as_mut_slice()
+            && last.duration_ns < self.step_ns / 2
+        {
+            *before = std::mem::take(before).and(last);
+            self.intervals.pop();
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::render::html::escape;
 
 use super::open;
+use crate::units::time;
 
 /// Three of these stand side by side on a wide page, one on a small screen.
 pub const WIDTH: f64 = 420.0;
@@ -44,6 +45,11 @@ pub fn y(value: f64, most: f64) -> f64 {
 pub fn most(values: impl Iterator<Item = f64>) -> f64 {
     let most = values.fold(0.0, f64::max);
     if most > 0.0 { most } else { 1.0 }
+}
+
+/// A place on an axis of seconds.
+pub fn at_seconds(seconds: f64) -> String {
+    if seconds > 0.0 { time((seconds * 1e9) as u64) } else { "0 s".to_string() }
 }
 
 /// A text at an axis.

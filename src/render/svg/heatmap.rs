@@ -1,5 +1,6 @@
 //! How many I/Os took how long, when: time across, the logarithm of the latency up.
 
+use super::frame::at_seconds;
 use super::{WIDTH, bins, escape, open, range, ticks};
 use crate::hist::Histogram;
 use crate::units::{counted, time};
@@ -70,7 +71,7 @@ pub fn heatmap(title: &str, noun: &str, columns: &[Column<'_>]) -> String {
             if part == 1.0 { "end" } else { "middle" },
             x(seconds * part),
             floor + 18.0,
-            time((seconds * part * 1e9) as u64)
+            at_seconds(seconds * part)
         ));
     }
     out.push_str(&format!(

@@ -1,7 +1,6 @@
 //! Values over the seconds of a run as lines.
 
-use super::frame::{ACROSS, FLOOR, LEFT, TOP, frame, label, most, y};
-use crate::units::time;
+use super::frame::{ACROSS, FLOOR, LEFT, TOP, at_seconds, frame, label, most, y};
 
 /// One line of a chart.
 #[derive(Debug, Clone)]
@@ -33,7 +32,7 @@ pub fn lines(
     let mut out = frame(title, &legend, full, show);
     for part in [0.0, 0.5, 1.0] {
         let anchor = if part == 1.0 { "end" } else { "middle" };
-        out.push_str(&label(x(seconds * part), FLOOR + 16.0, anchor, &time((seconds * part * 1e9) as u64)));
+        out.push_str(&label(x(seconds * part), FLOOR + 16.0, anchor, &at_seconds(seconds * part)));
     }
     for (i, line) in lines.iter().enumerate() {
         for run in line.values.split(|(_, value)| value.is_none()).filter(|run| !run.is_empty()) {

@@ -8,8 +8,11 @@ use crate::render::text;
 use crate::rules;
 use crate::rules::literal::{Case, hist};
 
-/// Of each table: its caption, and its rows of stage, percentage and the numbers of the bar.
-fn tables(html: &str) -> Vec<(String, Vec<(String, String, f64, f64)>)> {
+/// Stage, percentage, and where its bar begins and how wide it is.
+type Cells = (String, String, f64, f64);
+
+/// Of each table its caption and rows.
+fn tables(html: &str) -> Vec<(String, Vec<Cells>)> {
     let between = |text: &str, from: &str, to: &str| {
         let at = text.find(from).unwrap_or_else(|| panic!("{from}: {text}")) + from.len();
         text[at..at + text[at..].find(to).unwrap()].to_string()
