@@ -33,6 +33,7 @@ pub mod stage;
 pub mod submits;
 pub mod sweep;
 pub mod threads;
+pub mod timeline;
 pub mod top;
 pub mod trace;
 pub mod unwinding;

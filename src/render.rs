@@ -10,6 +10,7 @@ pub mod numbers;
 mod parts;
 pub mod pprof;
 mod processes;
+mod shares;
 pub mod speedscope;
 pub mod svg;
 pub mod text;

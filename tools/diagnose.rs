@@ -2,6 +2,7 @@
 
 mod probes;
 mod rates;
+mod timeline;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ use serde_json::Value;
 
 use self::probes::{Prepared as Others, Probes, Seen};
 use self::rates::RateSampler;
+use self::timeline::Sampler;
 use crate::child::Running;
 use crate::cli::{Color, Diagnose, FailOn};
 use crate::output::{Sink, warn};
@@ -39,6 +41,20 @@ use crate::{clock, output, service, stop, window};
 /// Each run of drives alone and all at once takes so small a part of the runtime, and at least so long.
 const SCALING_PART: u32 = 5;
 const SCALING_LEAST: Duration = Duration::from_secs(1);
+
+/// What is sampled while the load, the command or the interval runs.
+struct Samplers<'a> {
+    rates: RateSampler,
+    timeline: Sampler<'a>,
+}
+
+impl Samplers<'_> {
+    /// Called several times a second.
+    fn tick(&mut self, probe: &LatencyProbe) {
+        self.rates.tick();
+        self.timeline.tick(probe);
+    }
+}
 
 /// What runs inside the window.
 struct Outcome {
@@ -112,17 +128,17 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     probe.begin()?;
     service::ready();
     let mut envelope = clock::envelope();
-    let mut sampler = RateSampler::new(probe.devices());
+    let mut samplers = Samplers { rates: RateSampler::new(probe.devices()), timeline: Sampler::new(&host) };
     let outcome = measure(
         args,
         prepared.as_mut(),
         &mut probe,
         &mut others,
-        &mut sampler,
+        &mut samplers,
         &|| window::over(&devices) || chosen.are_gone(),
         &line,
     )?;
-    let rates = sampler.end();
+    let rates = samplers.rates.end();
     let mut others = others.end();
     let end = probe.detach();
     others.detach();
@@ -132,6 +148,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     drop((prepared, scratch));
     line.clear();
     let (start, end) = (probe.start().clone(), end?);
+    let timeline = samplers.timeline.end(&start, &end);
     envelope.missing.splice(..0, probe.missing().iter().cloned());
     // After the window: what the command still does is not measured.
     let command_status = outcome.child.and_then(Running::status);
@@ -190,6 +207,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     bodies.extend(experiment.as_ref().map(|curve| ("experiment", render::json::experiment::body(curve))));
     bodies.extend(scaling.as_ref().map(|scaling| ("scaling", render::json::scaling::body(scaling))));
     bodies.extend(outcome.load.as_ref().map(|load| ("load", Value::Object(render::json::load::body(load)))));
+    bodies.push(("timeline", render::json::timeline::body(&timeline, &latency)));
     let json = render::json::diagnose::object(&summaries, &diagnosis, bodies, command_status);
     if let Some(sink) = &mut sink {
         let flames = pictures(&seen, &envelope);
@@ -203,6 +221,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             locks: seen.pressure.locks.as_ref(),
             pagecache: seen.pressure.pagecache.as_ref(),
             threads: seen.threads.as_ref().map(|threads| &threads.summary),
+            timeline: Some(&timeline),
             json: &json,
         };
         sink.write(html::render(&report).as_bytes())?;
@@ -360,23 +379,21 @@ fn measure(
     prepared: Option<&mut Prepared>,
     probe: &mut LatencyProbe,
     others: &mut Probes,
-    sampler: &mut RateSampler,
+    samplers: &mut Samplers<'_>,
     over: &dyn Fn() -> bool,
     line: &Line,
 ) -> Result<Outcome> {
-    let beside = RefCell::new((others, sampler));
-    let tick = || {
-        let (others, sampler) = &mut *beside.borrow_mut();
-        others.tick();
-        sampler.tick();
-    };
+    let others = RefCell::new(others);
+    let tick = || others.borrow_mut().tick();
     if let Some(prepared) = prepared {
         // The generator reports several times a second: that is when the cost slices move on.
         let generators = probe.generators()?;
-        let ticking = RefCell::new(probe);
+        let ticking = RefCell::new((probe, samplers));
         let report = |progress| {
             line.show(progress);
-            ticking.borrow_mut().tick();
+            let (probe, samplers) = &mut *ticking.borrow_mut();
+            probe.tick();
+            samplers.tick(probe);
             tick();
         };
         let load = prepared.run_one(stop::flag(), &report, generators.as_deref().unwrap_or_default())?;
@@ -394,10 +411,11 @@ fn measure(
     }
     {
         let running = RefCell::new(child.as_mut());
-        probe.wait(deadline, &|| {
+        let stop = || {
             tick();
             over() || running.borrow_mut().as_mut().is_some_and(|child| child.ended())
-        });
+        };
+        probe.wait_with(deadline, &stop, &mut |probe| samplers.tick(probe));
     }
     Ok(Outcome { load: None, child })
 }

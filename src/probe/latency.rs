@@ -323,7 +323,20 @@ impl LatencyProbe {
     /// Waits until `deadline` or until `stop` says so, and keeps the cost slices going; true when the
     /// deadline was reached.
     pub fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
-        super::wait(deadline, stop, &mut || self.tick())
+        self.wait_with(deadline, stop, &mut |_| ())
+    }
+
+    /// The same, and calls `each` several times a second.
+    pub fn wait_with(
+        &mut self,
+        deadline: Option<Instant>,
+        stop: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(&Self),
+    ) -> bool {
+        super::wait(deadline, stop, &mut || {
+            self.tick();
+            each(self);
+        })
     }
 
     /// Moves the cost slices on; called several times a second while the window is open.

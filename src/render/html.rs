@@ -2,22 +2,29 @@
 //! `file://`, on paper, and in light and dark. Only the flame graph brings a script, for its zoom and search.
 
 mod charts;
+mod contents;
+mod cpu;
 mod experiment;
 mod findings;
 mod interrupts;
 mod locks;
+mod over_time;
 mod pagecache;
+mod percentiles;
 mod processes;
 mod scaling;
 mod setting;
 mod tables;
 mod threads;
+mod waterfall;
 
 use serde_json::{Map, Value};
 
+use self::contents::Section;
 use crate::analyze::locks::LockSummary;
 use crate::analyze::pagecache::PagecacheSummary;
 use crate::analyze::threads::ThreadSummary;
+use crate::analyze::timeline::Timeline;
 use crate::findings::{Diagnosis, Severity};
 use crate::render::flame;
 use crate::render::text::clean;
@@ -43,6 +50,7 @@ pub struct Report<'a> {
     pub locks: Option<&'a LockSummary>,
     pub pagecache: Option<&'a PagecacheSummary>,
     pub threads: Option<&'a ThreadSummary>,
+    pub timeline: Option<&'a Timeline>,
     /// What `diagnose --json` prints; it stands in the page for scripts and for later comparison.
     pub json: &'a Map<String, Value>,
 }
@@ -64,25 +72,33 @@ pub fn render(report: &Report<'_>) -> String {
     let flame_style = if report.flames.is_empty() { "" } else { flame::INLINE_STYLE };
     out.push_str(&format!("<style>\n{STYLE}{flame_style}</style>\n</head>\n<body>\n<main>\n"));
     out.push_str(&header(report));
-    out.push_str(&section("Findings", &findings::cards(report.diagnosis)));
-    out.push_str(&section("Other depths", &experiment::depths(s)));
-    out.push_str(&section("Where the time goes", &charts::stages(s)));
-    out.push_str(&section("I/O by process", &processes::processes(s)));
-    out.push_str(&section("Distributions", &charts::distributions(s)));
-    out.push_str(&section("Percentiles", &tables::percentiles(s)));
-    out.push_str(&section("Hardware queues", &tables::queues(s)));
-    out.push_str(&section("Interrupts", &interrupts::interrupts(s)));
-    out.push_str(&section("Load", &tables::load(s)));
-    out.push_str(&section("Alone and all at once", &scaling::drives(s)));
-    out.push_str(&section("CPU time", &tables::cpu(s)));
-    out.push_str(&section("Locks", &locks::locks(report.locks)));
-    out.push_str(&section("Memory and page cache", &pagecache::pagecache(report.pagecache)));
-    out.push_str(&section("What the threads did", &threads::threads(report.threads)));
-    out.push_str(&section("Flame graphs", &flame_graphs(report)));
-    out.push_str(&section("What was not seen", &findings::gaps(s, report.diagnosis)));
-    out.push_str(&section("Machine", &setting::machine(s)));
-    out.push_str(&section("Topology", &setting::topology(s)));
-    out.push_str(&section("Measurement", &setting::measurement(report)));
+    let sections: Vec<Section> = [
+        ("Findings", findings::cards(report.diagnosis)),
+        ("Other depths", experiment::depths(s)),
+        ("Where the time goes", waterfall::stages(s, report.diagnosis)),
+        ("Over time", over_time::over_time(s, report.timeline)),
+        ("I/O by process", processes::processes(s)),
+        ("Distributions", charts::distributions(s)),
+        ("Percentiles", percentiles::percentiles(s)),
+        ("Hardware queues", tables::queues(s)),
+        ("Interrupts", interrupts::interrupts(s)),
+        ("Locks", locks::locks(report.locks)),
+        ("Memory and page cache", pagecache::pagecache(report.pagecache)),
+        ("CPU time", cpu::cpu(s)),
+        ("What the threads did", threads::threads(report.threads)),
+        ("Flame graphs", flame_graphs(report)),
+        ("Topology", setting::topology(s)),
+        ("Load", tables::load(s)),
+        ("Alone and all at once", scaling::drives(s)),
+        ("Machine", setting::machine(s)),
+        ("What was not measured", findings::gaps(s, report.diagnosis)),
+        ("Measurement", setting::measurement(report)),
+    ]
+    .into_iter()
+    .filter_map(|(title, body)| Section::new(title, body))
+    .collect();
+    out.push_str(&contents::list(&sections));
+    sections.iter().for_each(|section| out.push_str(&section.render()));
     out.push_str(&footer(report));
     out.push_str("</main>\n");
     out.push_str(&format!(
@@ -129,11 +145,6 @@ fn island(json: &Map<String, Value>) -> String {
 
 fn is_hidden(c: char) -> bool {
     !c.is_ascii_graphic() && c != ' ' && !c.is_alphanumeric() && clean(c.encode_utf8(&mut [0; 4])).len() > 4
-}
-
-/// A heading and its body; nothing at all where the body is empty.
-fn section(title: &str, body: &str) -> String {
-    if body.is_empty() { String::new() } else { format!("<section>\n<h2>{title}</h2>\n{body}</section>\n") }
 }
 
 fn header(report: &Report<'_>) -> String {

@@ -17,6 +17,7 @@ pub mod precondition;
 pub mod scaling;
 pub mod sweep;
 pub mod threads;
+pub mod timeline;
 pub mod top;
 pub mod trace;
 

@@ -1,6 +1,14 @@
 //! Charts as inline SVG. Colours come from the page's style sheet through classes, so that a stage
 //! has one colour in every chart, in light and in dark.
 
+mod curve;
+mod frame;
+mod heatmap;
+mod lines;
+
+pub use self::curve::{Point, curve};
+pub use self::heatmap::{Column, heatmap};
+pub use self::lines::{Line, lines};
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::units::{counted, time};
@@ -14,46 +22,6 @@ pub const WIDTH: f64 = 1040.0;
 /// width by a factor of two on such an axis, which would look like a saw; one sixth of an octave is
 /// two buckets at least.
 const BINS_PER_OCTAVE: f64 = 6.0;
-
-/// Parts of a whole as one bar: class of the colour, name, amount.
-#[derive(Debug, Clone)]
-pub struct Part {
-    pub class: &'static str,
-    pub name: String,
-    pub amount: f64,
-    /// Shown in the tooltip and, where it fits, below the name.
-    pub text: String,
-}
-
-/// One stacked bar over the full width. The parts' amounts add up to the bar.
-pub fn bar(label: &str, parts: &[Part]) -> String {
-    let all: f64 = parts.iter().map(|p| p.amount).sum();
-    let height = 44.0;
-    let mut out = open("chart", WIDTH, height, label);
-    let mut x = 0.0;
-    for part in parts {
-        let width = if all > 0.0 { part.amount / all * WIDTH } else { 0.0 };
-        let (name, text) = (escape(&part.name), escape(&part.text));
-        out.push_str(&format!(
-            "<g><title>{name}: {text}</title><rect class=\"{}\" x=\"{x:.1}\" y=\"0\" width=\"{width:.1}\" height=\"{height}\"/>",
-            part.class
-        ));
-        // About 7 units a character; a name that does not fit stands in the legend below.
-        if width > part.text.chars().count().max(part.name.chars().count()) as f64 * 7.0 + 16.0 {
-            let class = part.class;
-            out.push_str(&format!(
-                "<text class=\"on-{class} strong\" x=\"{:.1}\" y=\"19\">{name}</text>\
-                 <text class=\"on-{class}\" x=\"{:.1}\" y=\"35\">{text}</text>",
-                x + 8.0,
-                x + 8.0
-            ));
-        }
-        out.push_str("</g>");
-        x += width;
-    }
-    out.push_str("</svg>");
-    out
-}
 
 /// The range that several histograms share, in powers of two of nanoseconds.
 pub fn range<'a>(hists: impl Iterator<Item = &'a Histogram>) -> Option<(f64, f64)> {
@@ -71,7 +39,7 @@ pub fn range<'a>(hists: impl Iterator<Item = &'a Histogram>) -> Option<(f64, f64
 pub fn histogram(stage: Stage, hist: &Histogram, (low, high): (f64, f64)) -> String {
     let (left, top, plot, bottom) = (64.0, 26.0, 96.0, 26.0);
     let (width, floor) = (WIDTH - left - 8.0, top + plot);
-    let bins = bins(hist, low, high);
+    let bins = bins(hist, (low, high), BINS_PER_OCTAVE);
     let most = bins.iter().copied().fold(0.0, f64::max);
     let full = nice(most);
     let label = format!("distribution of the {} stage", stage.name());
@@ -154,63 +122,11 @@ fn markers(hist: &Histogram, top: f64, floor: f64, at: &dyn Fn(f64) -> f64) -> S
     out
 }
 
-/// How something went over time: places in seconds and values, in the order of time, from zero up. A gap is where the
-/// value is None. `marks` are places of a line across, all charts of a run share `seconds`.
-pub fn course(
-    name: &str,
-    seconds: f64,
-    values: &[(f64, Option<f64>)],
-    marks: &[f64],
-    show: impl Fn(f64) -> String,
-) -> String {
-    let (left, top, plot, bottom) = (96.0, 26.0, 64.0, 22.0);
-    let (width, floor) = (WIDTH - left - 8.0, top + plot);
-    let most = values.iter().filter_map(|(_, value)| *value).fold(0.0, f64::max);
-    let full = if most > 0.0 { most } else { 1.0 };
-    let x = |at: f64| left + (at / seconds.max(1e-9)).clamp(0.0, 1.0) * width;
-    let y = |value: f64| floor - (value / full).clamp(0.0, 1.0) * plot;
-    let mut out = open("chart", WIDTH, floor + bottom, &format!("{name} over time"));
-    for (value, at) in [(full, y(full)), (0.0, floor)] {
-        out.push_str(&format!(
-            "<line class=\"{}\" x1=\"{left}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-             <text class=\"tick\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            if value > 0.0 { "grid" } else { "axis" },
-            left + width,
-            left - 8.0,
-            at + 4.0,
-            escape(&show(value))
-        ));
-    }
-    for part in [0.0, 0.25, 0.5, 0.75, 1.0] {
-        let anchor = if part == 1.0 { "end" } else { "middle" };
-        out.push_str(&format!(
-            "<text class=\"tick\" text-anchor=\"{anchor}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            x(seconds * part),
-            floor + 16.0,
-            time((seconds * part * 1e9) as u64)
-        ));
-    }
-    for run in values.split(|(_, value)| value.is_none()).filter(|run| !run.is_empty()) {
-        let points: Vec<String> =
-            run.iter().filter_map(|(at, value)| Some(format!("{:.1},{:.1}", x(*at), y((*value)?)))).collect();
-        out.push_str(&format!("<polyline class=\"course\" points=\"{}\"/>", points.join(" ")));
-    }
-    for mark in marks {
-        let at = x(*mark);
-        out.push_str(&format!(
-            "<line class=\"marker\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{floor}\"/>",
-            top - 4.0
-        ));
-    }
-    out.push_str(&format!("<text class=\"strong\" x=\"{left}\" y=\"14\">{}</text></svg>", escape(name)));
-    out
-}
-
 /// Counts in equal steps of the logarithm. A bucket across a border is shared out by its overlap.
-fn bins(hist: &Histogram, low: f64, high: f64) -> Vec<f64> {
-    let steps = ((high - low) * BINS_PER_OCTAVE).ceil() as usize;
+fn bins(hist: &Histogram, (low, high): (f64, f64), per_octave: f64) -> Vec<f64> {
+    let steps = ((high - low) * per_octave).ceil() as usize;
     let mut bins = vec![0.0; steps];
-    let place = |ns: f64| (ns.max(1.0).log2() - low) * BINS_PER_OCTAVE;
+    let place = |ns: f64| (ns.max(1.0).log2() - low) * per_octave;
     let (min, max) = (hist.min().unwrap_or(0) as f64, hist.max().unwrap_or(0) as f64);
     for (lower, upper, n) in hist.buckets() {
         // The extremes are exact: nothing is drawn beyond them.
@@ -306,7 +222,7 @@ mod tests {
     fn no_io_is_drawn_twice_or_left_out() {
         let hist = two_peaks();
         let (low, high) = range([&hist].into_iter()).unwrap();
-        let drawn: f64 = bins(&hist, low, high).iter().sum();
+        let drawn: f64 = bins(&hist, (low, high), BINS_PER_OCTAVE).iter().sum();
         assert!((drawn - 10_000.0).abs() < 1e-6, "{drawn}");
     }
 
@@ -330,26 +246,5 @@ mod tests {
             assert!(!svg.contains("NaN") && svg.contains(": 1 I/O</title>"), "{value}: {svg}");
         }
         assert_eq!(range([&Histogram::default()].into_iter()), None);
-    }
-
-    #[test]
-    fn a_course_has_gaps_where_nothing_is_known() {
-        let values = [(0.1, Some(4.0)), (0.2, Some(8.0)), (0.3, None), (0.4, Some(2.0))];
-        let svg = course("a <b>", 0.4, &values, &[0.2], |value| format!("{value}/s"));
-        assert_eq!(svg.matches("<polyline").count(), 2);
-        assert_eq!(svg.matches("class=\"marker\"").count(), 1);
-        assert!(svg.contains("8/s") && !svg.contains("<b>") && !svg.contains("NaN"), "{svg}");
-        // The highest value touches the upper line, at half of the time.
-        assert!(svg.contains("564.0,26.0"), "{svg}");
-        assert!(!course("x", 0.0, &[(0.0, Some(0.0))], &[], |v| v.to_string()).contains("NaN"));
-    }
-
-    #[test]
-    fn a_bar_is_as_wide_as_its_parts() {
-        let part =
-            |name: &str, amount| Part { class: "s-queue", name: name.into(), amount, text: "1 <b>".into() };
-        let svg = bar("x", &[part("a", 1.0), part("b", 3.0)]);
-        assert!(svg.contains("width=\"260.0\"") && svg.contains("width=\"780.0\"") && !svg.contains("<b>"));
-        assert!(!bar("x", &[part("a", 0.0)]).contains("NaN"));
     }
 }

@@ -9,6 +9,7 @@ use std::process::Command;
 use biopsy::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use biopsy::analyze::op::Op;
 use biopsy::analyze::stage::Stage;
+use biopsy::analyze::timeline::Timeline;
 use biopsy::envelope::Envelope;
 use biopsy::hist::Histogram;
 use biopsy::host::Host;
@@ -318,6 +319,44 @@ fn schemas_are_those_of_the_executable() {
     }
 }
 
+/// Every key of the timeline has a line in the table, and no other has.
+#[test]
+fn the_keys_of_the_timeline_are_those_of_the_table() {
+    let hist = Histogram::from_iter([400_000; 10]);
+    let read = OpLatency {
+        ios: 10,
+        request_stages: BTreeMap::from([(Stage::Device, hist)]),
+        ..OpLatency::default()
+    };
+    let device = DeviceLatency {
+        name: "vda".into(),
+        ios: 10,
+        ops: BTreeMap::from([(Op::Read, read)]),
+        ..DeviceLatency::default()
+    };
+    let run = LatencySummary { duration_ns: 1, devices: vec![device], ..LatencySummary::default() };
+    let mut timeline = Timeline::default();
+    timeline.add(&run);
+    let body = json::timeline::body(&timeline, &run);
+    let keys =
+        |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    let mut printed = keys(&body["devices"][0]);
+    assert!(printed.remove("intervals"));
+    printed.extend(keys(&body["devices"][0]["intervals"][0]));
+    let named = |line: &str| -> Vec<String> {
+        let cell = line.split('|').nth(1).unwrap_or_default();
+        cell.split('`')
+            .skip(1)
+            .step_by(2)
+            .filter_map(|key| key.rsplit('.').next().map(str::to_string))
+            .collect()
+    };
+    let table = section("docs/json.md", "### `timeline`");
+    let documented: BTreeSet<String> =
+        table.lines().filter(|line| line.starts_with("| `")).flat_map(named).collect();
+    assert_eq!(printed, documented);
+}
+
 /// The table of kernels has those that the tests boot.
 #[test]
 fn kernels_are_those_that_the_tests_boot() {
@@ -541,6 +580,7 @@ fn report() -> String {
         locks: None,
         pagecache: None,
         threads: None,
+        timeline: None,
         json: &json::diagnose::object(&summaries, &diagnosis, [], None),
     })
 }

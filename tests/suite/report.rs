@@ -307,6 +307,7 @@ impl Case {
             locks: None,
             pagecache: None,
             threads: None,
+            timeline: None,
             json: &json,
         })
     }
@@ -365,6 +366,35 @@ fn nothing_is_loaded_from_elsewhere() {
     // Outside the flame graph, whose namespaces and comments are addresses, there is none at all.
     let plain = virtio().html().replace("http-equiv", "");
     assert!(!plain.contains("http") && !plain.contains("//"), "an address");
+}
+
+/// Each link of the list leads to one section, and each section has a link.
+#[test]
+fn the_contents_lead_to_the_sections() {
+    let page = markup(&nvme().html());
+    let anchors: Vec<&str> =
+        page.split("<a href=\"#").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert!(anchors.contains(&"where-the-time-goes") && !anchors.contains(&"locks"), "{anchors:?}");
+    assert_eq!(anchors.len(), page.matches("<section ").count());
+    for anchor in anchors {
+        assert_eq!(page.matches(&format!("<section id=\"{anchor}\">")).count(), 1, "{anchor}");
+    }
+}
+
+/// What a reader seldom needs is one line until it is opened.
+#[test]
+fn long_tables_and_gaps_are_folded() {
+    let mut case = virtio();
+    let page = case.html();
+    assert!(page.contains("<summary>Missing: 3 items</summary>") && page.contains("<summary>Programs of"));
+    let queues = |page: &str| {
+        let section = &page[page.find("<h2>Hardware queues</h2>").unwrap()..];
+        section[..section.find("</section>").unwrap()].contains("<summary>13 rows</summary>")
+    };
+    assert!(!queues(&page));
+    let queue = case.latency.devices[0].queues[0].clone();
+    case.latency.devices[0].queues = vec![queue; 13];
+    assert!(queues(&case.html()));
 }
 
 #[test]

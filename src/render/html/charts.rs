@@ -1,12 +1,11 @@
-//! Stage bars and histograms per device and operation.
+//! Histograms per device and class of I/O.
 
 use super::escape;
 use crate::analyze::latency::{DeviceLatency, OpLatency};
 use crate::analyze::op::Op;
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
-use crate::render::parts;
-use crate::render::svg::{self, Part};
+use crate::render::svg;
 use crate::rules::Summaries;
 use crate::units::{counted, time};
 
@@ -20,7 +19,7 @@ const SMALL: f64 = 0.001;
 const FEW: u64 = 10;
 
 /// The pairs that are drawn, and how many are not.
-fn drawn<'a>(s: &Summaries<'a>) -> (Vec<(&'a DeviceLatency, Op, &'a OpLatency)>, usize) {
+pub fn drawn<'a>(s: &Summaries<'a>) -> (Vec<(&'a DeviceLatency, Op, &'a OpLatency)>, usize) {
     let all: Vec<_> = s
         .latency
         .devices
@@ -51,60 +50,14 @@ fn heading(device: &DeviceLatency, op: Op, latency: &OpLatency) -> String {
     )
 }
 
-/// One bar per device and operation: each stage's share of the summed time.
-pub fn stages(s: &Summaries<'_>) -> String {
-    let (shown, left) = drawn(s);
-    let mut out = String::new();
-    for (device, op, latency) in &shown {
-        let all: u64 = timed(latency).map(|(_, hist)| hist.sum()).sum();
-        let parts: Vec<Part> = timed(latency)
-            .map(|(stage, hist)| Part {
-                class: svg::stage_class(stage),
-                name: stage.name().to_string(),
-                amount: hist.sum() as f64,
-                text: format!(
-                    "{} ({:.1} %)",
-                    time(hist.mean().unwrap_or(0.0) as u64),
-                    hist.sum() as f64 / all.max(1) as f64 * 100.0
-                ),
-            })
-            .collect();
-        out.push_str(&heading(device, *op, latency));
-        out.push_str(&svg::bar(&format!("mean time per stage, {} {}", device.name, op.name()), &parts));
-        let legend: String = parts
-            .iter()
-            .map(|part| {
-                format!(
-                    "<span><i class=\"swatch {}\"></i>{} <span class=\"soft\">{}</span></span>\n",
-                    part.class,
-                    escape(&part.name),
-                    escape(&part.text)
-                )
-            })
-            .collect();
-        out.push_str(&format!("<p class=\"legend\">\n{legend}</p>\n"));
-        for (stage, words) in parts::of_stages(latency) {
-            out.push_str(&format!("<p class=\"soft small\">of {}: {}</p>\n", stage.name(), words.join(", ")));
-        }
-    }
-    if !out.is_empty() {
-        out.push_str(
-            "<p class=\"soft small\">Mean time per stage, from exact sums: means add up, percentiles of stages do not. \
-             A stage that cannot be seen here is not drawn.</p>\n",
-        );
-    }
-    if left > 0 {
-        out.push_str(&format!(
-            "<p class=\"soft small\">{left} more {} in the tables below.</p>\n",
-            if left == 1 { "is" } else { "are" }
-        ));
-    }
-    out
-}
-
 fn chart(stage: Stage, hist: &Histogram, range: (f64, f64)) -> String {
     let is_drawn = hist.count() >= FEW && hist.buckets().count() > 1;
-    if is_drawn { svg::histogram(stage, hist, range) } else { few(stage, hist) }
+    if is_drawn { wide(&svg::histogram(stage, hist, range)) } else { few(stage, hist) }
+}
+
+/// A chart that scrolls where the page is narrower.
+pub fn wide(chart: &str) -> String {
+    format!("<div class=\"wide\">{chart}</div>\n")
 }
 
 /// What would be one bar, or a few of one pixel, in words.
@@ -150,6 +103,6 @@ mod tests {
         assert_eq!(of(&[70_000; 500]), format!("{swatch}device: 500 I/Os of 70.0 µs</p>\n"));
         let spread: Vec<u64> = (0..10).map(|i| 1_000 << i).collect();
         assert_eq!(of(&spread[..9]), format!("{swatch}device: 9 I/Os of 1.00 µs to 256 µs</p>\n"));
-        assert!(of(&spread).starts_with("<svg"));
+        assert!(of(&spread).starts_with("<div class=\"wide\"><svg"));
     }
 }

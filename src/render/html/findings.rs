@@ -1,10 +1,11 @@
-//! Findings as cards, and what was not seen.
+//! Findings as cards, and what was not measured.
 
+use super::contents::folded;
 use super::{escape, severity};
 use crate::findings::{Diagnosis, Finding};
 use crate::render::numbers;
 use crate::rules::Summaries;
-use crate::units::significant;
+use crate::units::{counted, significant};
 
 /// One card per finding; the first is the verdict.
 pub fn cards(diagnosis: &Diagnosis) -> String {
@@ -81,11 +82,13 @@ pub fn gaps(s: &Summaries<'_>, diagnosis: &Diagnosis) -> String {
                 )
             })
             .collect();
-        out.push_str(&format!(
-            "<h3>Missing stages</h3>\n<div class=\"wide\"><table><thead><tr><th class=\"text\">what</th>\
+        let table = format!(
+            "<div class=\"wide\"><table><thead><tr><th class=\"text\">what</th>\
              <th class=\"text\">device</th><th class=\"text\">why</th><th class=\"text\">its time is in</th>\
              <th class=\"text\">remedy</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n"
-        ));
+        );
+        let count = s.envelope.missing.len() as u64;
+        out.push_str(&folded(&format!("Missing: {}", counted(count, "item")), &table));
     }
     // What stands in the table above is not said twice.
     let told = |what: &str| {
@@ -98,7 +101,8 @@ pub fn gaps(s: &Summaries<'_>, diagnosis: &Diagnosis) -> String {
             .iter()
             .map(|gap| format!("<dt>{}</dt><dd>{}</dd>\n", escape(&gap.what), escape(&gap.why)))
             .collect();
-        out.push_str(&format!("<h3>Not examined</h3>\n<dl class=\"facts\">\n{rows}</dl>\n"));
+        let summary = format!("Not examined: {}", counted(untold.len() as u64, "subject"));
+        out.push_str(&folded(&summary, &format!("<dl class=\"facts\">\n{rows}</dl>\n")));
     }
     out
 }

@@ -6,7 +6,7 @@ use crate::analyze::moment::Moment;
 use crate::analyze::onset::LEAST_MOMENTS;
 use crate::analyze::pagecache::paths::PathSummary;
 use crate::analyze::pagecache::{Kind, PagecacheSummary};
-use crate::render::svg;
+use crate::render::svg::{self, Line};
 use crate::units::{bytes, count, short, significant, time};
 
 /// Processes that are shown.
@@ -47,7 +47,7 @@ fn courses(summary: &PagecacheSummary) -> String {
         let values: Vec<_> = summary.series.iter().map(|one| (one.at_ns as f64 / 1e9, of(one))).collect();
         // What never was is in the facts above.
         match values.iter().any(|(_, value)| value.is_some_and(|value| value > 0.0)) {
-            true => svg::course(name, summary.seconds(), &values, &marks, show),
+            true => svg::lines(name, summary.seconds(), &[Line { name, values }], &marks, show),
             false => String::new(),
         }
     };
@@ -67,6 +67,9 @@ fn courses(summary: &PagecacheSummary) -> String {
         course("waits for locks that are spun for, of all CPUs", &|one| Some(one.spin_percent?.0), &percent),
     ]
     .concat();
+    if !out.is_empty() {
+        out = format!("<div class=\"charts\">\n{out}</div>\n");
+    }
     let words = match &onset {
         Ok(onset) => format!(
             "The broken line is the onset, {} after the begin: {} changed for the worse, and for good.",

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::tables::{Cell, facts, header, table, text, widen};
-use super::{Report, escape};
+use super::contents::folded;
+use super::tables::{Cell, facts, header, open_table, text, widen};
+use super::{Report, charts, escape};
 use crate::analyze::latency::DeviceLatency;
 use crate::host::BlockDevice;
 use crate::render::topology;
@@ -47,7 +48,7 @@ pub fn topology(s: &Summaries<'_>) -> String {
     if s.host.virtualization.is_some() {
         note.push_str(" This is a virtual machine: links and root complexes are what its hypervisor shows.");
     }
-    format!("<p class=\"soft small\">{note}</p>\n{map}\n")
+    format!("<p class=\"soft small\">{note}</p>\n{}", charts::wide(&map))
 }
 
 fn device(disk: &BlockDevice) -> String {
@@ -167,14 +168,15 @@ pub fn measurement(report: &Report<'_>) -> String {
         let each: Vec<Option<f64>> =
             cost.programs.iter().map(|p| Some(p.ns as f64 / p.runs.max(1) as f64)).collect();
         widen(&mut header, &mut rows, "per run", &each);
-        out.push_str(&table(&header, rows));
+        let mut programs = open_table(&header, rows);
         if let Some(baseline) = cost.baseline_ns_per_run {
-            out.push_str(&format!(
+            programs.push_str(&format!(
                 "<p class=\"soft small\">Run times as the kernel counts them; an empty program reads {} ns a run, which is \
                  subtracted in the cost per I/O.</p>\n",
                 significant(baseline, 3)
             ));
         }
+        out.push_str(&folded("Programs of the probes", &programs));
     }
     out
 }

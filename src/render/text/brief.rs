@@ -1,10 +1,7 @@
 //! `biopsy diagnose` in at most 14 lines of 80 columns: what limits the I/O, how sure that is, why, and what to do.
 
-mod shares;
-
 use std::cmp::Reverse;
 
-use self::shares::Row;
 use super::diagnose::Page;
 use super::load::{blocks, rates};
 use super::paragraphs::{clip, is_whole};
@@ -16,6 +13,7 @@ use crate::findings::{Finding, Severity};
 use crate::hist::Histogram;
 use crate::load::LoadSummary;
 use crate::render::numbers;
+use crate::render::shares::{self, Row};
 use crate::units::in_percent;
 
 /// Columns: fewer than any terminal has.
@@ -91,7 +89,7 @@ struct Draft {
 impl Draft {
     fn of(page: &Page<'_>) -> Self {
         let verdict = page.diagnosis.findings.first();
-        let device = device(page);
+        let device = shares::subject(&page.summaries, page.diagnosis);
         Self {
             head: head(page, device),
             verdict: verdict.map_or(Vec::new(), |verdict| {
@@ -192,16 +190,6 @@ fn verdict_words(verdict: &Finding) -> (String, String) {
 /// Without its full stop, and safe to print.
 fn sentence(text: &str) -> String {
     clean(text.trim_end_matches('.'))
-}
-
-/// The device that the page is about: that of the verdict, else that of the load, else the busiest.
-fn device<'a>(page: &Page<'a>) -> Option<&'a DeviceLatency> {
-    let s = page.summaries;
-    let active = || s.latency.devices.iter().filter(|device| device.ios > 0);
-    let subject = page.diagnosis.findings.first().map(|verdict| verdict.subject.as_str());
-    let names = [subject, s.load.and_then(|load| load.device.as_deref())];
-    let named = names.into_iter().flatten().find_map(|name| active().find(|device| device.name == name));
-    named.or_else(|| active().max_by_key(|device| device.ios))
 }
 
 /// What was measured, on what, and how fast it went.

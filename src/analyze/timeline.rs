@@ -1,0 +1,310 @@
+//! What the devices did over a run: intervals of about a second, in memory that does not grow with the run. Pure.
+
+use std::collections::BTreeMap;
+
+use super::latency::{DeviceLatency, LatencySummary, Unit};
+use crate::hist::Histogram;
+
+/// So many intervals at most: a run of any length has between half and all of them.
+pub const MOST: usize = 60;
+
+/// So many devices at most, the first that do I/O: each takes up to 1 MiB.
+const MOST_DEVICES: usize = 32;
+
+/// The first intervals are so long.
+const STEP_NS: u64 = 1_000_000_000;
+
+/// Intervals one after the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timeline {
+    intervals: Vec<Interval>,
+    step_ns: u64,
+}
+
+impl Default for Timeline {
+    fn default() -> Self {
+        Self { intervals: Vec::new(), step_ns: STEP_NS }
+    }
+}
+
+/// A part of a run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Interval {
+    /// Since the start of the run.
+    pub start_ns: u64,
+    pub duration_ns: u64,
+    /// Devices that completed an I/O in it.
+    pub devices: BTreeMap<String, Activity>,
+}
+
+/// What one device completed in an interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Activity {
+    pub ios: u64,
+    pub bytes: u64,
+    /// What these I/Os spent in the block layer and the device together.
+    pub stay_ns: u64,
+    /// I/Os of classes of which most belong to an operation that is followed.
+    pub owned_ios: u64,
+    /// From the system call to the last stage, of operations; None where none ended.
+    pub operations: Option<Histogram>,
+    /// Of requests the device stage, of bios their whole time.
+    pub ios_latency: Histogram,
+}
+
+/// What the latency of a device's timeline is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timed {
+    Operation,
+    Device,
+    Bio,
+}
+
+impl Timed {
+    /// The word in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Operation => "operation",
+            Self::Device => "device",
+            Self::Bio => "bio",
+        }
+    }
+}
+
+impl Activity {
+    fn of(device: &DeviceLatency) -> Self {
+        let mut activity = Self { ios: device.ios, bytes: device.bytes, ..Self::default() };
+        for latency in device.ops.values() {
+            if latency.stages().0 == Unit::Operation {
+                activity.owned_ios += latency.ios;
+            }
+            if let Some(all) = latency.operations.as_ref().filter(|all| !all.total.is_empty()) {
+                activity.operations.get_or_insert_default().merge(&all.total);
+            }
+            activity.stay_ns += latency.request_stages.values().map(Histogram::sum).sum::<u64>();
+            if let Some(bio) = &latency.bio {
+                activity.stay_ns += bio.sum();
+                activity.ios_latency.merge(bio);
+            }
+        }
+        if let Some(hist) = device.stage(super::stage::Stage::Device) {
+            activity.ios_latency.merge(&hist);
+        }
+        activity
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.ios += other.ios;
+        self.bytes += other.bytes;
+        self.stay_ns += other.stay_ns;
+        self.owned_ios += other.owned_ios;
+        if let Some(more) = &other.operations {
+            self.operations.get_or_insert_default().merge(more);
+        }
+        self.ios_latency.merge(&other.ios_latency);
+    }
+
+    /// None where nothing of it was timed.
+    pub fn latency(&self, timed: Timed) -> Option<&Histogram> {
+        let hist = match timed {
+            Timed::Operation => self.operations.as_ref()?,
+            Timed::Device | Timed::Bio => &self.ios_latency,
+        };
+        (!hist.is_empty()).then_some(hist)
+    }
+}
+
+impl Interval {
+    fn and(mut self, next: &Self) -> Self {
+        self.duration_ns += next.duration_ns;
+        for (name, activity) in &next.devices {
+            self.devices.entry(name.clone()).or_default().add(activity);
+        }
+        self
+    }
+
+    pub fn end_ns(&self) -> u64 {
+        self.start_ns + self.duration_ns
+    }
+
+    fn seconds(&self) -> f64 {
+        self.duration_ns.max(1) as f64 / 1e9
+    }
+
+    /// I/Os per second of a device.
+    pub fn iops(&self, device: &str) -> f64 {
+        self.devices.get(device).map_or(0.0, |one| one.ios as f64 / self.seconds())
+    }
+
+    pub fn bytes_per_second(&self, device: &str) -> f64 {
+        self.devices.get(device).map_or(0.0, |one| one.bytes as f64 / self.seconds())
+    }
+
+    /// Mean number of a device's I/Os in the block layer and the device, by Little's law from those that completed.
+    pub fn mean_in_flight(&self, device: &str) -> f64 {
+        self.devices.get(device).map_or(0.0, |one| one.stay_ns as f64 / self.duration_ns.max(1) as f64)
+    }
+}
+
+impl Timeline {
+    /// How long the next interval is meant to be.
+    pub fn step_ns(&self) -> u64 {
+        self.step_ns
+    }
+
+    /// Adds what was summarized since the last interval. When there is no room for one more, each two become one, and
+    /// later ones are twice as long.
+    pub fn add(&mut self, summary: &LatencySummary) {
+        let active = summary.devices.iter().filter(|device| device.ios > 0);
+        let mut known = self.names();
+        let mut devices = BTreeMap::new();
+        for device in active {
+            if known.contains(&device.name) || known.len() < MOST_DEVICES {
+                devices.insert(device.name.clone(), Activity::of(device));
+                if !known.contains(&device.name) {
+                    known.push(device.name.clone());
+                }
+            }
+        }
+        if self.intervals.len() == MOST {
+            let pairs = self.intervals.chunks(2).filter_map(|pair| {
+                let (first, rest) = pair.split_first()?;
+                Some(rest.iter().fold(first.clone(), Interval::and))
+            });
+            self.intervals = pairs.collect();
+            self.step_ns *= 2;
+        }
+        let start_ns = self.intervals.last().map_or(0, Interval::end_ns);
+        self.intervals.push(Interval { start_ns, duration_ns: summary.duration_ns, devices });
+    }
+
+    /// A last interval that is too short for a rate becomes part of the one before.
+    pub fn finish(&mut self) {
+        if let [.., before, last] = self.intervals.as_mut_slice()
+            && last.duration_ns < self.step_ns / 2
+        {
+            *before = std::mem::take(before).and(last);
+            self.intervals.pop();
+        }
+    }
+
+    pub fn intervals(&self) -> &[Interval] {
+        &self.intervals
+    }
+
+    pub fn duration_ns(&self) -> u64 {
+        self.intervals.last().map_or(0, Interval::end_ns)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.intervals.iter().flat_map(|interval| interval.devices.keys().cloned()).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The devices with I/O, that with the most first, and what the latencies of each are of.
+    pub fn devices(&self, run: &LatencySummary) -> Vec<(String, Timed)> {
+        let sum = |name: &String, of: fn(&Activity) -> u64| -> u64 {
+            self.intervals.iter().filter_map(|interval| interval.devices.get(name)).map(of).sum()
+        };
+        let mut devices: Vec<_> = self
+            .names()
+            .into_iter()
+            .map(|name| {
+                let ios = sum(&name, |one| one.ios);
+                let is_bio_based = run.device(&name).is_some_and(|device| device.bio_based);
+                let timed = match is_bio_based {
+                    _ if 2 * sum(&name, |one| one.owned_ios) > ios => Timed::Operation,
+                    true => Timed::Bio,
+                    false => Timed::Device,
+                };
+                (ios, name, timed)
+            })
+            .collect();
+        devices.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        devices.into_iter().map(|(_, name, timed)| (name, timed)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::latency::summarize;
+    use super::super::literal::{reading, sample};
+    use super::*;
+    use crate::host::Host;
+
+    /// Of a run with n reads in its n-th second, of which each takes n ms; read as often as the timeline says.
+    fn timeline(seconds: u64) -> Timeline {
+        let mut timeline = Timeline::default();
+        let (mut reads, mut last) = (Vec::new(), reading(0, sample(&[], 0, 0)));
+        for n in 1..=seconds {
+            reads.extend(vec![n * 1_000_000; n as usize]);
+            if n * STEP_NS < last.at_ns + timeline.step_ns() && n < seconds {
+                continue;
+            }
+            let count = reads.len() as u64;
+            let now = reading(n * STEP_NS, sample(&reads, count, count));
+            timeline.add(&summarize(&Host::default(), &last, &now));
+            last = now;
+        }
+        timeline.finish();
+        timeline
+    }
+
+    #[test]
+    fn an_interval_has_what_completed_in_it() {
+        let timeline = timeline(3);
+        let [_, second, _] = timeline.intervals() else { panic!("{timeline:?}") };
+        assert_eq!((second.start_ns, second.duration_ns), (STEP_NS, STEP_NS));
+        assert_eq!((second.iops("sda"), second.bytes_per_second("sda")), (2.0, 8192.0));
+        assert!((second.mean_in_flight("sda") - 0.004).abs() < 1e-9);
+        let activity = &second.devices["sda"];
+        assert_eq!(activity.latency(Timed::Device).and_then(Histogram::max), Some(2_000_000));
+        assert_eq!(activity.latency(Timed::Operation), None);
+        assert_eq!((second.iops("sdb"), second.mean_in_flight("sdb")), (0.0, 0.0));
+        let devices = timeline.devices(&LatencySummary::default());
+        assert_eq!(devices, [("sda".to_string(), Timed::Device)]);
+    }
+
+    #[test]
+    fn a_long_run_has_longer_intervals_and_loses_nothing() {
+        for seconds in [59, 60, 61, 150] {
+            let timeline = timeline(seconds);
+            let intervals = timeline.intervals();
+            assert!((MOST / 2..=MOST).contains(&intervals.len()), "{seconds}: {}", intervals.len());
+            assert_eq!(timeline.duration_ns(), seconds * STEP_NS);
+            let ios: u64 = intervals.iter().map(|interval| interval.devices["sda"].ios).sum();
+            assert_eq!(ios, seconds * (seconds + 1) / 2);
+            let step = match seconds {
+                ..=60 => 1,
+                61..=120 => 2,
+                _ => 4,
+            };
+            assert_eq!(timeline.step_ns(), step * STEP_NS, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_short_end_is_no_interval_of_its_own() {
+        let mut timeline = timeline(2);
+        timeline.add(&LatencySummary { duration_ns: STEP_NS / 10, ..LatencySummary::default() });
+        timeline.finish();
+        assert_eq!(timeline.intervals().len(), 2);
+        assert_eq!(timeline.duration_ns(), STEP_NS * 21 / 10);
+    }
+
+    #[test]
+    fn latencies_are_of_operations_where_most_ios_belong_to_one() {
+        let activity = |owned_ios| Activity { ios: 10, owned_ios, ..Activity::default() };
+        let of = |owned_ios, bio_based| {
+            let devices = BTreeMap::from([("sda".to_string(), activity(owned_ios))]);
+            let interval = Interval { devices, ..Interval::default() };
+            let timeline = Timeline { intervals: vec![interval], ..Timeline::default() };
+            let device = DeviceLatency { name: "sda".to_string(), bio_based, ..DeviceLatency::default() };
+            timeline.devices(&LatencySummary { devices: vec![device], ..LatencySummary::default() })[0].1
+        };
+        assert_eq!((of(6, false), of(5, false), of(0, true)), (Timed::Operation, Timed::Device, Timed::Bio));
+    }
+}

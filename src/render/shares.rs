@@ -1,0 +1,159 @@
+//! Where the time of a device's I/O goes: its stages as shares of one sum, the same in text and HTML.
+
+use std::collections::BTreeMap;
+
+use crate::analyze::latency::{DeviceLatency, OpLatency, Unit};
+use crate::analyze::op::Op;
+use crate::analyze::operations::{OperationLatency, Slowest, TotalClass};
+use crate::analyze::stage::Stage;
+use crate::findings::{Diagnosis, Finding};
+use crate::hist::Histogram;
+use crate::rules::Summaries;
+use crate::units::in_percent;
+
+/// The slowest operations that are shown for themselves, as a share of all.
+const SLOWEST: f64 = 0.01;
+
+/// One stage. The means of all rows add up to the time of an operation or I/O, and the shares to 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    pub stage: Stage,
+    pub mean_ns: f64,
+    pub share: f64,
+}
+
+/// The stages of a device, the longest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shares {
+    pub unit: Unit,
+    /// Of how many operations or I/Os.
+    pub count: u64,
+    /// Of these classes.
+    pub ops: Vec<Op>,
+    pub rows: Vec<Row>,
+}
+
+impl Shares {
+    pub fn mean_ns(&self) -> f64 {
+        self.rows.iter().map(|row| row.mean_ns).sum()
+    }
+
+    /// The slowest operations of the same classes. None where I/Os are counted, and where they cannot be told apart.
+    pub fn slowest(&self, device: &DeviceLatency) -> Option<(Self, Slowest)> {
+        if self.unit != Unit::Operation {
+            return None;
+        }
+        let followed = self.ops.iter().filter_map(|op| device.ops.get(op)?.operations.as_ref());
+        let slowest = together(followed).slowest(SLOWEST)?;
+        let rows = rows(slowest.sums_ns.clone(), slowest.operations);
+        let shares = Self { count: slowest.operations, rows, ..self.clone() };
+        (!shares.rows.is_empty()).then_some((shares, slowest))
+    }
+}
+
+/// The totals of several classes of I/O.
+fn together<'a>(classes: impl Iterator<Item = &'a OperationLatency>) -> OperationLatency {
+    let mut all = OperationLatency::default();
+    let mut by_total: BTreeMap<u64, TotalClass> = BTreeMap::new();
+    for class in classes {
+        all.total.merge(&class.total);
+        for of in &class.by_total {
+            let Some(known) = by_total.get_mut(&of.lower_ns) else {
+                by_total.insert(of.lower_ns, of.clone());
+                continue;
+            };
+            known.operations += of.operations;
+            of.sums_ns.iter().for_each(|(stage, sum)| *known.sums_ns.entry(*stage).or_default() += sum);
+        }
+    }
+    all.by_total = by_total.into_values().collect();
+    all
+}
+
+/// The device that a page is about: that of the verdict, else that of the load, else the busiest.
+pub fn subject<'a>(s: &Summaries<'a>, diagnosis: &Diagnosis) -> Option<&'a DeviceLatency> {
+    let active = || s.latency.devices.iter().filter(|device| device.ios > 0);
+    let subject = diagnosis.findings.first().map(|verdict| verdict.subject.as_str());
+    let names = [subject, s.load.and_then(|load| load.device.as_deref())];
+    let named = names.into_iter().flatten().find_map(|name| active().find(|device| device.name == name));
+    named.or_else(|| active().max_by_key(|device| device.ios))
+}
+
+/// The stages of one class of I/O.
+pub fn of_class(device: &DeviceLatency, op: Op) -> Option<Shares> {
+    operations(device, |other| other == op).or_else(|| requests(device, |other| other == op))
+}
+
+/// The stages of operations where these are followed, else those of requests; those of reads where only reads are the
+/// load's. Where the verdict names the share of a stage, it is the same share here. None: no stage was timed.
+pub fn of(device: &DeviceLatency, has_load: bool, verdict: Option<&Finding>) -> Option<Shares> {
+    let is_ours = |op: Op| !has_load || op == Op::Read;
+    let all = [
+        operations(device, is_ours),
+        requests(device, is_ours),
+        // Some rules look at the operations of all classes.
+        operations(device, |_| true),
+    ];
+    let found: Vec<Shares> = all.into_iter().flatten().collect();
+    let agrees = |shares: &&Shares| verdict.is_none_or(|verdict| agrees(shares, verdict));
+    found.iter().find(agrees).or(found.first()).cloned()
+}
+
+/// Whether the shares of stages that a finding's sentence names are these.
+fn agrees(shares: &Shares, verdict: &Finding) -> bool {
+    let agrees = |number: &str, row: &Row| {
+        let named = verdict.numbers.get(number).map(|percent| in_percent(percent / 100.0));
+        named.is_none_or(|named| !verdict.sentence.contains(&named) || named == in_percent(row.share))
+    };
+    let each = |row: &Row| agrees(&format!("{}_share_percent", row.stage.name()), row);
+    shares.rows.iter().all(each) && shares.rows.first().is_none_or(|row| agrees("largest_stage_percent", row))
+}
+
+/// None where most I/Os belong to no operation that is followed.
+fn operations(device: &DeviceLatency, is_ours: impl Fn(Op) -> bool) -> Option<Shares> {
+    let ours = || device.ops.iter().filter(|(op, _)| is_ours(**op));
+    let followed = || ours().filter(|(_, latency)| latency.stages().0 == Unit::Operation);
+    let ios = |(_, latency): (&Op, &OpLatency)| latency.ios;
+    if 2 * followed().map(ios).sum::<u64>() < ours().map(ios).sum() {
+        return None;
+    }
+    let stages = followed().filter_map(|(op, latency)| Some((*op, &latency.operations.as_ref()?.stages)));
+    shares(Unit::Operation, stages)
+}
+
+fn requests(device: &DeviceLatency, is_ours: impl Fn(Op) -> bool) -> Option<Shares> {
+    let ours = device.ops.iter().filter(|(op, _)| is_ours(**op));
+    shares(Unit::Io, ours.map(|(op, latency)| (*op, &latency.request_stages)))
+}
+
+/// A stage that only some have counts as nothing in the others, so that the means add up.
+fn shares<'a>(
+    unit: Unit,
+    classes: impl Iterator<Item = (Op, &'a BTreeMap<Stage, Histogram>)>,
+) -> Option<Shares> {
+    let mut sums: BTreeMap<Stage, u64> = BTreeMap::new();
+    let (mut count, mut ops) = (0, Vec::new());
+    for (op, stages) in classes {
+        let of_class = stages.values().map(Histogram::count).max().unwrap_or(0);
+        if of_class > 0 {
+            ops.push(op);
+        }
+        count += of_class;
+        stages.iter().for_each(|(stage, hist)| *sums.entry(*stage).or_default() += hist.sum());
+    }
+    let rows = rows(sums, count);
+    (!rows.is_empty()).then_some(Shares { unit, count, ops, rows })
+}
+
+/// The longest stage first; none of a stage that took no time.
+fn rows(sums: BTreeMap<Stage, u64>, count: u64) -> Vec<Row> {
+    let all: u64 = sums.values().sum();
+    let row = |(stage, sum): (Stage, u64)| Row {
+        stage,
+        mean_ns: sum as f64 / count.max(1) as f64,
+        share: sum as f64 / all as f64,
+    };
+    let mut rows: Vec<Row> = sums.into_iter().filter(|(_, sum)| *sum > 0).map(row).collect();
+    rows.sort_by(|a, b| b.share.total_cmp(&a.share));
+    rows
+}

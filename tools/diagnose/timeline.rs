@@ -1,0 +1,55 @@
+//! Reads the probe about once a second while a diagnosis runs, for the timeline of its devices.
+
+use std::time::{Duration, Instant};
+
+use biopsy::analyze::latency::summarize;
+use biopsy::analyze::timeline::Timeline;
+use biopsy::host::Host;
+use biopsy::probe::latency::LatencyProbe;
+use biopsy::wire::reading::Reading;
+
+/// Readings take at most this part of the time: 2 ms a second.
+const LEAST_PAUSE: u32 = 500;
+
+/// The timeline so far, and the reading at which its last interval ends.
+pub struct Sampler<'a> {
+    host: &'a Host,
+    timeline: Timeline,
+    last: Option<Reading>,
+    due: Option<Instant>,
+    /// The shortest that a reading took: longer ones waited for a CPU.
+    cost: Duration,
+}
+
+impl<'a> Sampler<'a> {
+    pub fn new(host: &'a Host) -> Self {
+        Self { host, timeline: Timeline::default(), last: None, due: None, cost: Duration::MAX }
+    }
+
+    /// Called several times a second. A reading that fails leaves the interval to the next.
+    pub fn tick(&mut self, probe: &LatencyProbe) {
+        let begin = Instant::now();
+        let step = Duration::from_nanos(self.timeline.step_ns());
+        if begin < *self.due.get_or_insert(begin + step) {
+            return;
+        }
+        if let Ok(now) = probe.read() {
+            self.cost = self.cost.min(begin.elapsed());
+            self.add(probe.start(), now);
+        }
+        let step = Duration::from_nanos(self.timeline.step_ns());
+        self.due = Some(begin + step.max(self.cost.checked_mul(LEAST_PAUSE).unwrap_or(step)));
+    }
+
+    fn add(&mut self, start: &Reading, now: Reading) {
+        self.timeline.add(&summarize(self.host, self.last.as_ref().unwrap_or(start), &now));
+        self.last = Some(now);
+    }
+
+    /// With what came since the last reading.
+    pub fn end(mut self, start: &Reading, end: &Reading) -> Timeline {
+        self.add(start, end.clone());
+        self.timeline.finish();
+        self.timeline
+    }
+}
