@@ -224,6 +224,8 @@ fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Res
         constants.config.group_by = u32::MAX;
         constants.config.matrix_cpus = 2 * wanted;
         constants.config.want_filter = u32::MAX * wanted;
+        constants.config.count_processes = wanted;
+        constants.config.own_process = wanted;
     }
     Ok(())
 }
