@@ -236,9 +236,18 @@ static __always_inline __u32 swap_flag(void)
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_SWAP);
 }
 
-/* Kernels that renamed the word behind tail pages. */
+/* Kernels that renamed what leads from a tail page to its head, and how far a bio is in a bio_vec.
+ */
 struct page___info {
 	unsigned long compound_info;
+} CORE;
+
+struct bvec_iter___offset {
+	unsigned int bi_offset;
+} CORE;
+
+struct bio___offset {
+	struct bvec_iter___offset bi_iter;
 } CORE;
 
 /*

@@ -87,8 +87,8 @@ static __always_inline void note_kind(struct wire_file *file, __u64 bio, __u32 k
 }
 
 /*
- * The head of a page. What tail pages have names it (compound_head), or since 6.20 is a mask of
- * its address, which is a negative number of less than 32 bits.
+ * The head of a page. What tail pages have names it, or, where the word is called compound_info
+ * (seen on 7.3), may be a mask of its address: a negative number of less than 32 bits.
  */
 static __always_inline __u64 head_of(__u64 page)
 {
@@ -109,8 +109,12 @@ static __always_inline __u64 head_of(__u64 page)
 static __always_inline __u64 current_page(__u64 bio)
 {
 	__u64 vec = WORD_OF(bio, bio, bi_io_vec), page;
-	__u32 index = WORD_OF(bio, bio, bi_iter.bi_idx);
-	__u32 done = WORD_OF(bio, bio, bi_iter.bi_bvec_done);
+	__u32 index = WORD_OF(bio, bio, bi_iter.bi_idx), done;
+
+	if (bpf_core_field_exists(struct bio, bi_iter.bi_bvec_done))
+		done = WORD_OF(bio, bio, bi_iter.bi_bvec_done);
+	else
+		done = WORD_OF(bio, bio___offset, bi_iter.bi_offset);
 
 	if (!vec)
 		return 0;
@@ -138,6 +142,35 @@ static __always_inline int is_in_transfer(__u64 flags, __u32 op)
 
 /* The low bits of a mapping say that it is none (PAGE_MAPPING_FLAGS). */
 #define MAPPING_TAGS 3
+
+/* The kiocb is the first member of iomap_dio and of iomap_dio_simple, its file that of the kiocb.
+ */
+static __always_inline void note_kiocb(struct wire_file *file, __u64 first)
+{
+	__u64 iocb = word_at((const void *)first);
+
+	note_inode(file, WORD_OF(WORD_OF(iocb, kiocb, ki_filp), file, f_inode));
+}
+
+static __always_inline int has_simple_direct(void)
+{
+	return bpf_core_field_exists(struct iomap_dio_simple, bio);
+}
+
+static __always_inline __u64 simple_direct_of(__u64 bio)
+{
+	return bio - bpf_core_field_offset(struct iomap_dio_simple, bio);
+}
+
+/* The task waits for a bio of direct I/O: that of a block device (from 6.0 on) lies on the stack
+ * and is of no pool, that of a file within an iomap_dio_simple (seen on 7.3). */
+static __always_inline void note_waited(struct wire_file *file, __u64 bio)
+{
+	if (!WORD_OF(bio, bio, bi_pool))
+		note_kind(file, bio, FILE_RAW_DEVICE);
+	else if (has_simple_direct())
+		note_kiocb(file, simple_direct_of(bio));
+}
 
 /* Buffered I/O, swap, and direct I/O whose callback does not say what it is. */
 static __always_inline void note_page(struct wire_file *file, __u64 bio, __u32 op, __u64 callback)
@@ -169,10 +202,22 @@ static __always_inline void note_page(struct wire_file *file, __u64 bio, __u32 o
 			return;
 		}
 	}
-	/* A read() or write() of a device past its page cache: from 6.0 on it has the callback of
-	 * all who wait for a bio. Only there the pages are an application's. */
+	/* A read() or write() past the page cache may have the callback of all who wait for a bio.
+	 * Only there the pages are an application's. */
 	if (mapping && is_callback(callback, file_callbacks.wait) && !current_is_kernel_thread())
-		note_kind(file, bio, FILE_RAW_DEVICE);
+		note_waited(file, bio);
+}
+
+/* Whether it is the log of ext4 (jbd2) that is written, or that of XFS. Since buffers lost their
+ * own callback (seen on 7.3) the bio's is what was theirs. */
+static __always_inline int is_journal(__u64 callback, __u64 private)
+{
+	if (is_callback(callback, file_callbacks.xfs_log) ||
+	    is_callback(callback, file_callbacks.journal))
+		return 1;
+	return bpf_core_field_exists(struct buffer_head, b_end_io) &&
+	       is_callback(callback, file_callbacks.buffer) &&
+	       is_callback(WORD_OF(private, buffer_head, b_end_io), file_callbacks.journal);
 }
 
 /* Finds what a bio reads or writes. Nothing is found of what has no data. */
@@ -195,20 +240,19 @@ VERIFIED_ONCE int find_file(__u64 bio, struct wire_file *file)
 	if (flags & swap_flag())
 		note_kind(file, bio, FILE_SWAP);
 	else if (is_callback(callback, file_callbacks.iomap_direct))
-		/* struct iomap_dio begins with its kiocb, and that with its file. */
-		note_inode(file, WORD_OF(WORD_OF(word_at((const void *)private), kiocb, ki_filp),
-					 file, f_inode));
-	else if (is_callback(callback, file_callbacks.device_direct) ||
-		 is_callback(callback, file_callbacks.device_direct_async) ||
-		 is_callback(callback, file_callbacks.device_direct_simple))
+		note_kiocb(file, private);
+	else if (is_callback(callback, file_callbacks.iomap_simple)) {
+		if (has_simple_direct())
+			note_kiocb(file, simple_direct_of(bio));
+	} else if (is_callback(callback, file_callbacks.device_direct) ||
+		   is_callback(callback, file_callbacks.device_direct_async) ||
+		   is_callback(callback, file_callbacks.device_direct_simple))
 		note_kind(file, bio, FILE_RAW_DEVICE);
 	else if (is_callback(callback, file_callbacks.direct) ||
 		 is_callback(callback, file_callbacks.direct_async)) {
 		if (bpf_core_field_exists(struct dio, inode))
 			note_inode(file, WORD_OF(private, dio, inode));
-	} else if (is_callback(callback, file_callbacks.xfs_log) ||
-		   (is_callback(callback, file_callbacks.buffer) && file_callbacks.journal &&
-		    WORD_OF(private, buffer_head, b_end_io) == file_callbacks.journal))
+	} else if (is_journal(callback, private))
 		note_kind(file, bio, FILE_JOURNAL);
 	else if (flags & metadata_flag())
 		note_kind(file, bio, FILE_METADATA);

@@ -54,7 +54,7 @@ struct bvec_iter {
 	unsigned int bi_bvec_done;
 } CORE;
 
-/* Only what its mapping leads to is read. Behind tail pages stands the head's address + 1. */
+/* In a tail page compound_head is the head's address + 1. */
 struct page {
 	unsigned long compound_head;
 	struct address_space *mapping;
@@ -128,8 +128,15 @@ struct bio {
 	__u32 bi_opf;
 	struct bvec_iter bi_iter;
 	struct bio_vec *bi_io_vec;
+	/* Where it was allocated from; NULL: it was not. */
+	void *bi_pool;
 	/* With CONFIG_BLK_CGROUP: whose I/O it is for the block controller. */
 	struct blkcg_gq *bi_blkg;
+} CORE;
+
+/* fs/iomap/direct-io.c, of newer kernels; it begins with the kiocb. */
+struct iomap_dio_simple {
+	struct bio bio;
 } CORE;
 
 /* block/fops.c; like fs/iomap's it begins with the kiocb that it does the I/O for. */

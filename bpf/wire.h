@@ -328,11 +328,12 @@ struct wire_file {
 };
 _Static_assert(sizeof(struct wire_file) == 16, "wire_file");
 
-/* Addresses of functions that a bio's end calls (bi_end_io, and b_end_io of `journal`); 0: this
- * kernel has none, or does not show it. */
+/* Addresses of functions that a bio's end calls (bi_end_io); 0: this kernel has none, or does not
+ * show it. */
 struct wire_file_callbacks {
-	/* iomap_dio_bio_end_io */
+	/* iomap_dio_bio_end_io, iomap_dio_simple_end_io */
 	__u64 iomap_direct;
+	__u64 iomap_simple;
 	/* blkdev_bio_end_io, and its _async and _simple */
 	__u64 device_direct;
 	__u64 device_direct_async;
@@ -340,15 +341,15 @@ struct wire_file_callbacks {
 	/* dio_bio_end_io, dio_bio_end_aio */
 	__u64 direct;
 	__u64 direct_async;
-	/* submit_bio_wait_endio */
+	/* submit_bio_wait_endio, in newer kernels bio_wait_end_io */
 	__u64 wait;
 	/* xlog_bio_end_io */
 	__u64 xfs_log;
-	/* end_bio_bh_io_sync, and of its buffer journal_end_buffer_io_sync */
+	/* end_bio_bh_io_sync, and journal_end_buffer_io_sync, which its buffer (b_end_io) calls */
 	__u64 buffer;
 	__u64 journal;
 };
-_Static_assert(sizeof(struct wire_file_callbacks) == 80, "wire_file_callbacks");
+_Static_assert(sizeof(struct wire_file_callbacks) == 88, "wire_file_callbacks");
 
 /* A group of I/Os; what was not asked for is 0. */
 struct wire_group_key {

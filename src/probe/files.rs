@@ -15,12 +15,13 @@ pub fn callbacks(symbols: &Kallsyms) -> wire_file_callbacks {
     let address = |name: &str| symbols.function(name).unwrap_or(0);
     wire_file_callbacks {
         iomap_direct: address("iomap_dio_bio_end_io"),
+        iomap_simple: address("iomap_dio_simple_end_io"),
         device_direct: address("blkdev_bio_end_io"),
         device_direct_async: address("blkdev_bio_end_io_async"),
         device_direct_simple: address("blkdev_bio_end_io_simple"),
         direct: address("dio_bio_end_io"),
         direct_async: address("dio_bio_end_aio"),
-        wait: address("submit_bio_wait_endio"),
+        wait: symbols.function("submit_bio_wait_endio").unwrap_or_else(|| address("bio_wait_end_io")),
         xfs_log: address("xlog_bio_end_io"),
         buffer: address("end_bio_bh_io_sync"),
         journal: address("journal_end_buffer_io_sync"),
