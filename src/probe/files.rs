@@ -28,6 +28,23 @@ pub fn callbacks(symbols: &Kallsyms) -> wire_file_callbacks {
     }
 }
 
+/// All of them somewhere, for the verifier.
+pub fn any_callbacks() -> wire_file_callbacks {
+    wire_file_callbacks {
+        iomap_direct: 1,
+        iomap_simple: 2,
+        device_direct: 3,
+        device_direct_async: 4,
+        device_direct_simple: 5,
+        direct: 6,
+        direct_async: 7,
+        wait: 8,
+        xfs_log: 9,
+        buffer: 10,
+        journal: 11,
+    }
+}
+
 /// Without the addresses of functions.
 pub fn missing() -> Missing {
     Missing {
