@@ -50,7 +50,7 @@ pub fn missing() -> Missing {
     Missing {
         part: Some("file".to_string()),
         reason: "no-symbols".to_string(),
-        why: "/proc/kallsyms shows no addresses, so that direct I/O is of no file here".to_string(),
+        why: "/proc/kallsyms shows no addresses, so no file is known of direct I/O".to_string(),
         remedy: Some("run as root, or grant CAP_SYSLOG".to_string()),
         ..Missing::default()
     }
