@@ -218,6 +218,8 @@ static __noinline void find_group(struct bio *bio, struct wire_bio_io *fresh,
 	};
 
 	note_submitter(bio, &submitter, origin);
+	if (config.group_by & BY_FILE)
+		find_file(fresh->bio, &all.file);
 	fresh->group = group_of_bio(&all, &submitter);
 	fresh->cpu = submitter.cpu + 1;
 }

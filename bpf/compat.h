@@ -224,6 +224,32 @@ static __always_inline __u32 driver_flag(void)
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_DRV);
 }
 
+/* Set by a file system on I/O of its own structures. */
+static __always_inline __u32 metadata_flag(void)
+{
+	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_META);
+}
+
+/* Set on what is swapped out (not on what is swapped in). */
+static __always_inline __u32 swap_flag(void)
+{
+	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_SWAP);
+}
+
+/* Kernels that renamed what leads from a tail page to its head, and how far a bio is in a bio_vec.
+ */
+struct page___info {
+	unsigned long compound_info;
+} CORE;
+
+struct bvec_iter___offset {
+	unsigned int bi_offset;
+} CORE;
+
+struct bio___offset {
+	struct bvec_iter___offset bi_iter;
+} CORE;
+
 /*
  * The low half of a pointer as a number. The verifier forbids arithmetic on kernel pointers; a
  * 32-bit move makes an unknown scalar of one (for programs that may leak pointers, as all tracing

@@ -10,6 +10,7 @@
 #define BIOPSY_GROUPS_H
 
 #include "bios.h"
+#include "files.h"
 #include "hist.h"
 #include "rows.h"
 #include "wire.h"
@@ -84,12 +85,16 @@ static __always_inline __u32 group_of_bio(const struct wire_group_key *all,
 	return 0;
 }
 #else
-/* Who handed in a bio; NULL: not known. */
-static __always_inline struct wire_submitter *submitter_of(__u64 bio)
+/* Who handed in a request's first bio, and its file as part of the key; NULL: not known. */
+static __always_inline struct wire_submitter *submitter_of(__u64 bio, struct wire_group_key *key)
 {
 	__u32 way, index;
 
-	return find_bio_at(bio, &way, &index) ? submitter_at(index, way) : 0;
+	if (!find_bio_at(bio, &way, &index))
+		return 0;
+	if (config.group_by & BY_FILE)
+		copy_file(&key->file, file_at(index, way));
+	return submitter_at(index, way);
 }
 
 struct known {
@@ -132,6 +137,8 @@ static __always_inline __u32 make_group(const struct wire_group_key *key,
 		return 0;
 	if (submitter && config.group_by & BY_PROCESS)
 		__builtin_memcpy(group.comm, submitter->comm, sizeof(group.comm));
+	if (submitter && config.group_by & BY_FILE)
+		group.opener = submitter->pid;
 	if (!bpf_map_update_elem(&groups, key, &group, BPF_NOEXIST))
 		return group.number;
 	/* Another CPU was faster. */
@@ -156,6 +163,8 @@ static __always_inline __u32 number_of(const struct wire_group_key *all,
 		key.queue = all->queue;
 	if (by & BY_SIZE)
 		key.size = all->size;
+	if (by & BY_FILE)
+		key.file = all->file;
 	if (by & BY_SUBMITTER && submitter) {
 		key.known = GROUP_SUBMITTER;
 		if (by & BY_CPU)
@@ -179,8 +188,8 @@ VERIFIED_ONCE __u32 group_of(struct grouped *request)
 
 	if (!request || !config.most_groups)
 		return 0;
-	if (config.group_by & BY_SUBMITTER && request->bio)
-		submitter = submitter_of(first_bio(request->bio));
+	if (config.group_by & (BY_SUBMITTER | BY_FILE) && request->bio)
+		submitter = submitter_of(first_bio(request->bio), &request->all);
 	if (submitter)
 		request->all.cpu = submitter->cpu + 1;
 	return number_of(&request->all, submitter);

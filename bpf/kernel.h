@@ -40,13 +40,48 @@ struct request_queue {
 
 struct block_device {
 	struct gendisk *bd_disk;
+	__u32 bd_dev;
 } CORE;
 
+struct bio;
 struct bio_list;
+struct buffer_head;
 
 struct bvec_iter {
 	__u64 bi_sector;
 	unsigned int bi_size;
+	unsigned int bi_idx;
+	unsigned int bi_bvec_done;
+} CORE;
+
+/* In a tail page compound_head is the head's address + 1. */
+struct page {
+	unsigned long compound_head;
+	struct address_space *mapping;
+} CORE;
+
+/* Bits of a page's flags. */
+enum pageflags {
+	PG_locked,
+	PG_uptodate,
+	PG_writeback,
+	PG_swapbacked,
+};
+
+/* Of x86. */
+#define PAGE_BITS 12
+
+struct bio_vec {
+	struct page *bv_page;
+	unsigned int bv_len;
+	unsigned int bv_offset;
+} CORE;
+
+typedef void bio_end_io_t(struct bio *bio);
+typedef void bh_end_io_t(struct buffer_head *buffer, int uptodate);
+
+struct buffer_head {
+	bh_end_io_t *b_end_io;
 } CORE;
 
 struct kernfs_node {
@@ -88,11 +123,20 @@ struct bio {
 	struct bio *bi_next;
 	/* Since 309dca309fc3 (5.12). */
 	struct block_device *bi_bdev;
+	bio_end_io_t *bi_end_io;
 	void *bi_private;
 	__u32 bi_opf;
 	struct bvec_iter bi_iter;
+	struct bio_vec *bi_io_vec;
+	/* Where it was allocated from; NULL: it was not. */
+	void *bi_pool;
 	/* With CONFIG_BLK_CGROUP: whose I/O it is for the block controller. */
 	struct blkcg_gq *bi_blkg;
+} CORE;
+
+/* fs/iomap/direct-io.c, of newer kernels; it begins with the kiocb. */
+struct iomap_dio_simple {
+	struct bio bio;
 } CORE;
 
 /* block/fops.c; like fs/iomap's it begins with the kiocb that it does the I/O for. */
@@ -204,9 +248,11 @@ struct request {
 } CORE;
 
 enum req_flag_bits {
+	__REQ_META = 12,
 	__REQ_FUA = 17,
 	__REQ_PREFLUSH = 18,
 	__REQ_DRV = 24,
+	__REQ_SWAP = 25,
 };
 
 /* Request operations, the same numbers from 5.10 to 7.2 (enum req_opf became enum req_op). */
@@ -341,9 +387,34 @@ struct address_space {
 	unsigned long flags;
 } CORE;
 
+struct super_block {
+	__u32 s_dev;
+} CORE;
+
 struct inode {
+	__u16 i_mode;
+	struct super_block *i_sb;
 	struct address_space *i_mapping;
+	unsigned long i_ino;
+	__u32 i_rdev;
 	__s64 i_size;
+} CORE;
+
+/* linux/stat.h: macros, so not in BTF. */
+#define S_IFMT	0170000
+#define S_IFBLK 0060000
+
+struct file {
+	struct inode *f_inode;
+} CORE;
+
+struct kiocb {
+	struct file *ki_filp;
+} CORE;
+
+/* fs/direct-io.c: direct I/O of file systems that do not use iomap. */
+struct dio {
+	struct inode *inode;
 } CORE;
 
 /* What is read ahead of a file, in pages. */

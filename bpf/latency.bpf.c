@@ -124,6 +124,8 @@ int BPF_PROG(bio_queue)
 	set->queued[way] = now;
 	if (config.want_submitter)
 		note_submitter(bio, submitter_at(index, way), origin);
+	if (config.group_by & BY_FILE)
+		find_file(*(volatile __u64 *)&set->bio[way], file_at(index, way));
 	if (config.want_operations)
 		/* The address as a plain number, of which the verifier allows arithmetic. */
 		link_bio(FIELD(bio, bi_private), *(volatile __u64 *)&set->bio[way], owner->layer,
@@ -229,6 +231,8 @@ int BPF_PROG(bio_split)
 	}
 	if (config.want_submitter)
 		copy_submitter(submitter_at(new_index, new), submitter_at(old_index, old));
+	if (config.group_by & BY_FILE)
+		copy_file(file_at(new_index, new), file_at(old_index, old));
 	if (config.want_parts)
 		set_allocation(new_index, new, 0);
 	return 0;

@@ -344,11 +344,56 @@ enum wire_dimension {
 	BY_CPU = 16,
 	BY_PROCESS = 32,
 	BY_CGROUP = 64,
+	BY_FILE = 128,
 };
+
+/* What a bio reads or writes. */
+enum wire_file_kind {
+	FILE_NONE,
+	FILE_REGULAR,
+	/* A block device itself, past its page cache or through it. */
+	FILE_RAW_DEVICE,
+	FILE_SWAP,
+	FILE_METADATA,
+	FILE_JOURNAL,
+};
+
+struct wire_file {
+	/* Of FILE_REGULAR. */
+	__u64 inode;
+	/* The kernel's dev_t: of FILE_REGULAR the file system's, else the block device's. */
+	__u32 device;
+	__u32 kind;
+};
+_Static_assert(sizeof(struct wire_file) == 16, "wire_file");
+
+/* Addresses of functions that a bio's end calls (bi_end_io); 0: this kernel has none, or does not
+ * show it. */
+struct wire_file_callbacks {
+	/* iomap_dio_bio_end_io, iomap_dio_simple_end_io */
+	__u64 iomap_direct;
+	__u64 iomap_simple;
+	/* blkdev_bio_end_io, and its _async and _simple */
+	__u64 device_direct;
+	__u64 device_direct_async;
+	__u64 device_direct_simple;
+	/* dio_bio_end_io, dio_bio_end_aio */
+	__u64 direct;
+	__u64 direct_async;
+	/* submit_bio_wait_endio, in newer kernels bio_wait_end_io */
+	__u64 wait;
+	/* xlog_bio_end_io */
+	__u64 xfs_log;
+	/* end_bio_bh_io_sync, and journal_end_buffer_io_sync, which its buffer (b_end_io) calls */
+	__u64 buffer;
+	__u64 journal;
+};
+_Static_assert(sizeof(struct wire_file_callbacks) == 88, "wire_file_callbacks");
 
 /* A group of I/Os; what was not asked for is 0. */
 struct wire_group_key {
 	__u64 cgroup;
+	struct wire_file file;
 	__u32 device;
 	__u32 queue;
 	/* Of the submitter. */
@@ -360,7 +405,7 @@ struct wire_group_key {
 	/* GROUP_SUBMITTER: cpu, pid and cgroup are known. */
 	__u32 known;
 };
-_Static_assert(sizeof(struct wire_group_key) == 32, "wire_group_key");
+_Static_assert(sizeof(struct wire_group_key) == 48, "wire_group_key");
 
 #define GROUP_SUBMITTER 1
 /* The queue of an I/O of a device without requests. */
@@ -370,7 +415,9 @@ _Static_assert(sizeof(struct wire_group_key) == 32, "wire_group_key");
 struct wire_group {
 	/* Of its rows. Row 0 is that of the I/Os for whose group there was no room. */
 	__u32 number;
-	__u32 pad;
+	/* The process that handed in its first I/O, where groups are made by file: it may have that
+	 * open. 0: not known. */
+	__u32 opener;
 	/* Of the process, as its first I/O named it: any bytes. */
 	char comm[16];
 };

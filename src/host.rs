@@ -31,6 +31,7 @@ pub mod memory_reading;
 pub mod memory_surroundings;
 pub mod mounts;
 pub mod nvme;
+pub mod open_files;
 pub mod pci;
 pub mod pressure;
 pub mod processes;

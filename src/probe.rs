@@ -9,6 +9,7 @@ pub mod btf;
 pub mod cost;
 pub mod cpu;
 pub mod events;
+mod files;
 pub mod filter;
 pub mod generator;
 pub mod groups;

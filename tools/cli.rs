@@ -161,7 +161,7 @@ pub struct Latency {
     #[command(flatten)]
     pub output: Output,
     /// Count I/Os apart by these, in any order, with commas between them. A request of several bios belongs to
-    /// the submitter of the first.
+    /// the submitter and the file of the first.
     #[arg(long, value_name = "WORD,...", value_parser = dimension(), value_delimiter = ',', num_args = 1)]
     pub by: Vec<Dimension>,
     #[command(flatten)]

@@ -9,8 +9,8 @@ use super::stage::Stage;
 use crate::hist::Histogram;
 use crate::host::Host;
 use crate::wire::groups::{
-    BY_CGROUP, BY_CPU, BY_DEVICE, BY_OP, BY_PROCESS, BY_QUEUE, BY_SIZE, GROUP_SUBMITTER, GroupSample,
-    GroupsSample, NO_QUEUE, WireGroupKey,
+    BY_CGROUP, BY_CPU, BY_DEVICE, BY_FILE, BY_OP, BY_PROCESS, BY_QUEUE, BY_SIZE, FILE_JOURNAL, FILE_METADATA,
+    FILE_RAW_DEVICE, FILE_REGULAR, FILE_SWAP, GROUP_SUBMITTER, GroupSample, GroupsSample, NO_QUEUE,
 };
 use crate::wire::reading::Reading;
 
@@ -24,11 +24,12 @@ pub enum Dimension {
     Cpu,
     Process,
     Cgroup,
+    File,
     Stage,
 }
 
 impl Dimension {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Device,
         Self::Op,
         Self::Queue,
@@ -36,6 +37,7 @@ impl Dimension {
         Self::Cpu,
         Self::Process,
         Self::Cgroup,
+        Self::File,
         Self::Stage,
     ];
 
@@ -49,6 +51,7 @@ impl Dimension {
             Self::Cpu => "cpu",
             Self::Process => "process",
             Self::Cgroup => "cgroup",
+            Self::File => "file",
             Self::Stage => "stage",
         }
     }
@@ -63,6 +66,7 @@ impl Dimension {
             Self::Cpu => BY_CPU,
             Self::Process => BY_PROCESS,
             Self::Cgroup => BY_CGROUP,
+            Self::File => BY_FILE,
             Self::Stage => 0,
         }
     }
@@ -92,6 +96,38 @@ pub enum Value {
         id: u64,
         path: Option<String>,
     },
+    File {
+        /// The file system's, or of what is no file the block device's: major and minor number.
+        device: (u32, u32),
+        of: FileKind,
+    },
+}
+
+/// What an I/O reads or writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileKind {
+    /// Without a path where no process had it open when it was looked for.
+    Regular {
+        inode: u64,
+        path: Option<String>,
+    },
+    RawDevice,
+    Swap,
+    Metadata,
+    Journal,
+}
+
+impl FileKind {
+    /// What a table has where there is no path, and with `_` for the blank the word of JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Regular { .. } => "regular",
+            Self::RawDevice => "raw device",
+            Self::Swap => "swap",
+            Self::Metadata => "metadata",
+            Self::Journal => "journal",
+        }
+    }
 }
 
 /// I/Os that are alike in all dimensions.
@@ -164,7 +200,7 @@ pub fn summarize(
             };
             let latency = latency(sample, followed, bio_based)?;
             let value = |dimension: &Dimension| {
-                let value = value(*dimension, &sample.key, &sample.comm, &devices, cgroups)?;
+                let value = value(*dimension, sample, &devices, cgroups)?;
                 Some((*dimension, value))
             };
             let by = if other { Vec::new() } else { by.iter().filter_map(value).collect() };
@@ -205,11 +241,11 @@ fn latency(sample: &GroupSample, followed: bool, bio_based: bool) -> Option<OpLa
 
 fn value(
     dimension: Dimension,
-    key: &WireGroupKey,
-    comm: &str,
+    sample: &GroupSample,
     devices: &[&str],
     cgroups: &BTreeMap<u64, String>,
 ) -> Option<Value> {
+    let key = &sample.key;
     let known = key.known & GROUP_SUBMITTER != 0;
     Some(match dimension {
         Dimension::Device => Value::Device(devices.get(key.device as usize)?.to_string()),
@@ -221,14 +257,26 @@ fn value(
             Value::Size(lower, lower.checked_mul(2)?)
         }
         Dimension::Cpu if known => Value::Cpu(key.cpu),
-        Dimension::Process if known => Value::Process { pid: key.pid, comm: comm.to_string() },
+        Dimension::Process if known => Value::Process { pid: key.pid, comm: sample.comm.clone() },
         Dimension::Cgroup if known && key.cgroup != 0 => {
             Value::Cgroup { id: key.cgroup, path: cgroups.get(&key.cgroup).cloned() }
         }
+        Dimension::File => Value::File { device: key.file.major_minor(), of: file_kind(sample)? },
         Dimension::Queue | Dimension::Cpu | Dimension::Process | Dimension::Cgroup | Dimension::Stage => {
             return None;
         }
     })
+}
+
+fn file_kind(sample: &GroupSample) -> Option<FileKind> {
+    match sample.key.file.kind {
+        FILE_REGULAR => Some(FileKind::Regular { inode: sample.key.file.inode, path: sample.path.clone() }),
+        FILE_RAW_DEVICE => Some(FileKind::RawDevice),
+        FILE_SWAP => Some(FileKind::Swap),
+        FILE_METADATA => Some(FileKind::Metadata),
+        FILE_JOURNAL => Some(FileKind::Journal),
+        _ => None,
+    }
 }
 
 /// The cells of a square that are not 0.
@@ -256,6 +304,7 @@ fn by_node(host: &Host, cpus: &[Pair]) -> Vec<Pair> {
 mod tests {
     use super::*;
     use crate::host::NumaNode;
+    use crate::wire::groups::{WireFile, WireGroupKey};
     use crate::wire::reading::DeviceSample;
     use crate::wire::rows::Row;
 
@@ -332,6 +381,25 @@ mod tests {
     }
 
     #[test]
+    fn a_file_has_its_name_and_what_is_none_says_what_it_is() {
+        let of = |kind, path: Option<&str>| {
+            let file = WireFile { inode: 9, device: 8 << 20 | 1, kind };
+            let key = WireGroupKey { file, ..WireGroupKey::default() };
+            let sample = GroupSample { path: path.map(str::to_string), ..sample(1, key, &[5]) };
+            summary(&[Dimension::File], &reading(vec![sample], &[])).groups[0].by.clone()
+        };
+        let file = |of| vec![(Dimension::File, Value::File { device: (8, 1), of })];
+        let regular = |path: Option<&str>| FileKind::Regular { inode: 9, path: path.map(str::to_string) };
+        assert_eq!(of(FILE_REGULAR, Some("/a")), file(regular(Some("/a"))));
+        assert_eq!(of(FILE_REGULAR, None), file(regular(None)));
+        assert_eq!(of(FILE_RAW_DEVICE, None), file(FileKind::RawDevice));
+        assert_eq!(of(FILE_SWAP, None), file(FileKind::Swap));
+        assert_eq!(of(FILE_METADATA, None), file(FileKind::Metadata));
+        assert_eq!(of(FILE_JOURNAL, None), file(FileKind::Journal));
+        assert!(of(0, None).is_empty() && of(99, None).is_empty(), "nothing is said of what is not known");
+    }
+
+    #[test]
     fn the_others_are_marked_and_nothing_else_is_said_of_them() {
         let all = summary(&[Dimension::Op], &reading(vec![sample(0, WireGroupKey::default(), &[5])], &[]));
         assert!(all.groups[0].other && all.groups[0].by.is_empty());
@@ -351,7 +419,7 @@ mod tests {
 
     #[test]
     fn each_dimension_has_a_bit_of_its_own() {
-        assert_eq!(mask(&Dimension::ALL), 127);
+        assert_eq!(mask(&Dimension::ALL), 255);
         assert_eq!(mask(&[Dimension::Stage]), 0);
     }
 }

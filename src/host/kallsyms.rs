@@ -55,6 +55,13 @@ impl Kallsyms {
         found.map(|(at, (begin, ..))| (*begin, end(at, *begin))).collect()
     }
 
+    /// Where the function of this name begins. None where there are several: modules may have one each.
+    pub fn function(&self, name: &str) -> Option<u64> {
+        let mut found = self.all.iter().filter(|(_, kind, other)| matches!(kind, 't' | 'T') && other == name);
+        let address = found.next()?.0;
+        found.next().is_none().then_some(address)
+    }
+
     /// Whether there is a function of this name.
     pub fn has_function(&self, name: &str) -> bool {
         self.all.iter().any(|(_, kind, other)| matches!(kind, 't' | 'T') && other == name)

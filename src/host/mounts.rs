@@ -1,5 +1,6 @@
 //! What is mounted where, and what is swapped to.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::attribute::{device_number, file};
@@ -47,6 +48,13 @@ pub fn mounts(root: &Path) -> Vec<Mount> {
 /// The mounts of a mountinfo file.
 pub fn parse(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(mount).collect()
+}
+
+/// The mounts of a mountinfo file by their ids, which `statx` tells as well.
+pub fn by_id(mountinfo: &[u8]) -> BTreeMap<u64, Mount> {
+    let text = String::from_utf8_lossy(mountinfo);
+    let one = |line: &str| Some((line.split(' ').next()?.parse().ok()?, mount(line)?));
+    text.lines().filter_map(one).collect()
 }
 
 /// All swap areas.
@@ -116,6 +124,7 @@ mod tests {
         assert_eq!(mount.point, "/mnt/two words\\\t");
         assert_eq!((mount.kind.as_str(), mount.source.as_str()), ("ext4", "/dev/sda1"));
         assert_eq!(mount.options, "rw");
+        assert_eq!(by_id(line.as_bytes()).get(&36), Some(&mount));
     }
 
     #[test]

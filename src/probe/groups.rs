@@ -9,7 +9,7 @@ use super::skel::latency::types::wire_latency_config;
 use super::skel::latency::{LatencySkel, OpenLatencySkel};
 use crate::refusal::Refusal;
 use crate::wire::COVERS;
-use crate::wire::groups::{BY_CPU, GroupSample, GroupsSample, WireGroup, WireGroupKey};
+use crate::wire::groups::{BY_CPU, GroupSample, GroupsSample, WireFile, WireGroup, WireGroupKey};
 use crate::wire::rows::{OperationRow, Row, WireOperationRow, WireRow};
 
 const LEAST_GROUPS: u64 = 64;
@@ -64,6 +64,17 @@ impl Grouping {
         config.most_groups = self.most;
         config.group_by = self.by;
         config.matrix_cpus = self.matrix_cpus;
+    }
+
+    /// The files that have groups, and who handed in the first I/O of each.
+    pub fn openers(&self, skel: &LatencySkel<'_>) -> Result<Vec<(WireFile, u32)>> {
+        let groups = &skel.maps.groups;
+        let mut openers = Vec::new();
+        for key in groups.keys() {
+            let Some(value) = groups.lookup(&key, MapFlags::ANY)? else { continue };
+            openers.push((WireGroupKey::decode(&key)?.file, WireGroup::decode(&value)?.opener));
+        }
+        Ok(openers)
     }
 
     /// The groups now.

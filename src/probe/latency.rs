@@ -8,6 +8,7 @@ mod reading;
 pub mod submits;
 mod wanted;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use self::wanted::{Wanted, nvme_sq};
 use super::btf::{self, BY_FILE, KernelBtf};
 use super::cost::{self, CostMeter};
 use super::events::{Rings, Taken};
+use super::files::{self, FileNames};
 use super::filter::Filter;
 use super::generator::{self, Generators};
 use super::groups::Grouping;
@@ -33,12 +35,14 @@ use super::skel::{self, latency::LatencySkel};
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::cgroups::Hierarchy;
+use crate::host::kallsyms::Kallsyms;
 use crate::host::rights::Rights;
 use crate::host::throttle;
 use crate::host::{BlockDevice, Host};
 use crate::refusal::Refusal;
 use crate::wire::WireDevice;
 use crate::wire::events::{Emitted, Event};
+use crate::wire::groups;
 use crate::wire::reading::Reading;
 use crate::wire::submits::Submits;
 
@@ -67,6 +71,8 @@ pub struct LatencyProbe {
     rings: Option<Rings>,
     flags: BTreeMap<u32, String>,
     grouping: Option<Grouping>,
+    /// Where groups are made by file.
+    file_names: Option<RefCell<FileNames>>,
     filtered: bool,
     /// Bios are counted by process.
     processes: bool,
@@ -128,6 +134,11 @@ impl LatencyProbe {
         let bio_complete = if plan.has_bios() { Some(btf.bio_complete()?) } else { None };
         let counted_at_start = plan.has_bios() && btf.counts_bios_at_start();
         let limited = throttled(root, host, &plan);
+        let by_file = options.group_by.is_some_and(|by| by & groups::BY_FILE != 0);
+        let symbols = if by_file { Kallsyms::read(root) } else { Kallsyms::default() };
+        if by_file && symbols.is_empty() {
+            missing.push(files::missing());
+        }
         let mut wanted = Wanted {
             nvme: nvme.ok(),
             queue: options.queue_stage || bio_complete.is_some(),
@@ -141,6 +152,7 @@ impl LatencyProbe {
             stacks: options.stacks.clone().filter(|_| options.events.is_some()),
             cpus: host.cpus_possible,
             grouping,
+            file_callbacks: by_file.then(|| files::callbacks(&symbols)),
             filter: options.filter.clone(),
             processes: options.processes && options.queue_stage,
             unified_cgroups: Hierarchy::read(root).is_some_and(|hierarchy| hierarchy.unified),
@@ -208,6 +220,7 @@ impl LatencyProbe {
             flags: if rings.is_some() { btf.request_flags() } else { BTreeMap::new() },
             rings,
             grouping: wanted.grouping,
+            file_names: by_file.then(|| RefCell::new(FileNames::new(root))),
             filtered: !wanted.filter.is_empty(),
             processes: wanted.processes,
             unlimited: if wanted.ring.is_some() && !wanted.throttle {
@@ -339,13 +352,28 @@ impl LatencyProbe {
         })
     }
 
-    /// Moves the cost slices on; called several times a second while the window is open.
+    /// Moves the cost slices on, and looks for the names of new files; called several times a second while the window is
+    /// open.
     pub fn tick(&mut self) {
+        self.look_for_names();
         let Some(mut meter) = self.meter.take() else { return };
         if Instant::now() >= meter.due() {
             meter.tick(&self.metered(), &|| self.completed());
         }
         self.meter = Some(meter);
+    }
+
+    /// What cannot be read now is looked for when the groups are read.
+    fn look_for_names(&mut self) {
+        let (Some(names), Some(grouping)) = (&mut self.file_names, &self.grouping) else { return };
+        let names = names.get_mut();
+        let made = self.skel.maps.bss_data.as_ref().map_or(0, |data| data.groups_made);
+        if !names.is_behind(made) {
+            return;
+        }
+        if let Ok(openers) = grouping.openers(&self.skel) {
+            names.look(made, &openers);
+        }
     }
 
     /// The state now, with the kernel's counters around it.

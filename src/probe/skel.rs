@@ -50,7 +50,7 @@ use crate::wire::blocked::{
 };
 use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 use crate::wire::generator::WireGenerator;
-use crate::wire::groups::{WireGroup, WireGroupKey};
+use crate::wire::groups::{WireFile, WireGroup, WireGroupKey};
 use crate::wire::interrupts::{WireCompletions, WireQueue, WireSoftirq, WireVector};
 use crate::wire::locks::stacks::{WireLockStack, WireLockStackKey, WireLockWho, WireLockWhoKey};
 use crate::wire::locks::{
@@ -192,7 +192,7 @@ same_layout!(WireDevice, latency::types::wire_device:
 same_layout!(WireCounters, latency::types::wire_counters:
     splits merges requeues retries negative out_of_range stale no_queue_start evicted evicted_ended held_unknown
     too_many_bios);
-same_layout!(latency_old::types::rodata, latency::types::rodata: config arguments syscall_kinds);
+same_layout!(latency_old::types::rodata, latency::types::rodata: config arguments file_callbacks syscall_kinds);
 same_layout!(latency_old::types::bss, latency::types::bss: running over unlearned unfollowed event_floor_ns groups_made);
 same_layout!(WireSubmitter, latency::types::wire_submitter:
     cgroup pid tid cpu flags stands_for plugged took comm sector bytes stack);
@@ -216,7 +216,8 @@ same_layout!(WireStamps, latency::types::stamps: queued issued reaped ended devi
 same_layout!(WirePlace, latency::types::operation: request entered next parts stamps);
 same_layout!(WireBioIo, latency::types::wire_bio_io: bio queued proof link device bytes op parts
     flush_ahead group cpu place);
-same_layout!(WireGroupKey, latency::types::wire_group_key: cgroup device queue cpu pid op size known);
+same_layout!(WireFile, latency::types::wire_file: inode device kind);
+same_layout!(WireGroupKey, latency::types::wire_group_key: cgroup file device queue cpu pid op size known);
 same_layout!(WireProcessKey, latency::types::wire_process_key: device pid selected);
 same_layout!(WireProcessIos, latency::types::wire_process_ios: bios bytes comm relation);
 same_layout!(WireGenerator, latency::types::wire_generator: handed looked entered returned tid);
@@ -226,7 +227,7 @@ same_layout!(WireVector, interrupts::types::wire_vector: action interrupts insid
 same_layout!(WireQueue, interrupts::types::wire_queue: place kind single elsewhere);
 same_layout!(WireCompletions, interrupts::types::wire_completions: ios contexts);
 same_layout!(WireSoftirq, interrupts::types::wire_softirq: runs deferred next_timed time timed others);
-same_layout!(WireGroup, latency::types::wire_group: number comm);
+same_layout!(WireGroup, latency::types::wire_group: number opener comm);
 same_layout!(WireLock, locks::types::wire_lock: not_min max lock failed reads flags waits);
 same_layout!(WireWaits, locks::types::wire_waits: count sum);
 same_layout!(WireLockCpu, locks::types::wire_lock_cpu: begins repeats filtered contentions wait_ns spin_contentions

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use libbpf_rs::{AsRawLibbpf, Object, ObjectBuilder, OpenObject, libbpf_sys};
 
 use super::btf::KernelBtf;
+use super::files;
 use super::libbpf;
 use super::skel::{self, blocked, interrupts, latency, locks, pagecache, paths, reclaim, stacks, threads};
 use super::trial::{self, Loaded, Refused};
@@ -222,6 +223,8 @@ fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Res
         constants.config.event_ops = u32::MAX;
         constants.config.most_groups = 2 * wanted;
         constants.config.group_by = u32::MAX;
+        // Any address: what is not there is not looked at.
+        constants.file_callbacks = files::any_callbacks();
         constants.config.matrix_cpus = 2 * wanted;
         constants.config.want_filter = u32::MAX * wanted;
         constants.config.count_processes = wanted;

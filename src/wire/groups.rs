@@ -13,6 +13,7 @@ pub const BY_SIZE: u32 = 8;
 pub const BY_CPU: u32 = 16;
 pub const BY_PROCESS: u32 = 32;
 pub const BY_CGROUP: u32 = 64;
+pub const BY_FILE: u32 = 128;
 
 /// `enum wire_filter`.
 pub const FILTER_PID: u32 = 1;
@@ -25,11 +26,37 @@ pub const GROUP_SUBMITTER: u32 = 1;
 /// The queue of an I/O of a device without requests.
 pub const NO_QUEUE: u32 = u32::MAX;
 
+/// `enum wire_file_kind`.
+pub const FILE_REGULAR: u32 = 1;
+pub const FILE_RAW_DEVICE: u32 = 2;
+pub const FILE_SWAP: u32 = 3;
+pub const FILE_METADATA: u32 = 4;
+pub const FILE_JOURNAL: u32 = 5;
+
+/// `struct wire_file`.
+#[repr(C)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct WireFile {
+    pub inode: u64,
+    pub device: u32,
+    pub kind: u32,
+}
+
+impl WireFile {
+    /// Major and minor number, of the kernel's own encoding (MINORBITS is 20).
+    pub fn major_minor(&self) -> (u32, u32) {
+        (self.device >> 20, self.device & 0xf_ffff)
+    }
+}
+
 /// `struct wire_group_key`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct WireGroupKey {
     pub cgroup: u64,
+    pub file: WireFile,
     pub device: u32,
     pub queue: u32,
     pub cpu: u32,
@@ -44,11 +71,12 @@ pub struct WireGroupKey {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct WireGroup {
     pub number: u32,
-    pub pad: u32,
+    pub opener: u32,
     pub comm: [u8; 16],
 }
 
-const _: () = assert!(size_of::<WireGroupKey>() == 32);
+const _: () = assert!(size_of::<WireFile>() == 16);
+const _: () = assert!(size_of::<WireGroupKey>() == 48);
 const _: () = assert!(size_of::<WireGroup>() == 24);
 
 impl WireGroupKey {
@@ -75,6 +103,8 @@ pub struct GroupSample {
     pub number: u32,
     pub key: WireGroupKey,
     pub comm: String,
+    /// Of a file, where one was found.
+    pub path: Option<String>,
     pub row: Row,
     /// By `enum wire_cover`; all empty where operations are not followed.
     pub operations: [OperationRow; COVERS],
@@ -131,7 +161,7 @@ mod tests {
         assert_eq!(WireGroup::decode(&bytes).unwrap().comm(), "dd");
         bytes[8..].copy_from_slice(b"sixteen bytes !\xff");
         assert_eq!(WireGroup::decode(&bytes).unwrap().comm(), "sixteen bytes !\u{fffd}");
-        assert!(WireGroup::decode(&bytes[..23]).is_err() && WireGroupKey::decode(&[0; 31]).is_err());
+        assert!(WireGroup::decode(&bytes[..23]).is_err() && WireGroupKey::decode(&[0; 47]).is_err());
     }
 
     #[test]

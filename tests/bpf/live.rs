@@ -11,6 +11,7 @@ pub mod cgroup;
 pub mod disk;
 pub mod events;
 pub mod folded;
+pub mod mounted;
 pub mod ring;
 pub mod view;
 pub mod zram;

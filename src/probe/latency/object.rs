@@ -65,6 +65,9 @@ pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut Wanted) -> Result<Lat
     if let Some(grouping) = &wanted.grouping {
         grouping.tell(config);
     }
+    if let Some(callbacks) = wanted.file_callbacks {
+        told.file_callbacks = callbacks;
+    }
     if let Some(asked) = &wanted.events {
         events::prepare(&mut open, asked, wanted.cpus)?;
     }
@@ -106,6 +109,9 @@ fn size(open: &mut OpenLatencySkel<'_>, plan: &mut Plan, wanted: &mut Wanted) ->
             .submitters
             .set_max_entries(plan.bio_sets())
             .map_err(|e| refusal("sizing the table of submitters", &e))?;
+    }
+    if wanted.file_callbacks.is_some() {
+        resize([(&mut open.maps.files, plan.bio_sets())], "sizing the table of files")?;
     }
     if wanted.ring.is_some() {
         open.maps

@@ -3,16 +3,27 @@
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags};
 
+use super::super::files::FileNames;
 use super::super::libbpf::element;
 use super::super::process_ios;
 use super::LatencyProbe;
 use crate::clock::now_ns;
 use crate::host::counters::Counters;
+use crate::wire::groups::{GroupsSample, WireFile};
 use crate::wire::parts::{PART_UNITS, PartRow};
 use crate::wire::places::WirePlace;
 use crate::wire::reading::{DeviceSample, Reading};
 use crate::wire::rows::{OperationRow, Row};
 use crate::wire::{COVERS, OPS, OPS_SHARDED, WireBioIo, WireCounters, WireSlot};
+
+/// Gives the groups the names of their files.
+fn name_files(groups: &mut GroupsSample, names: &mut FileNames) {
+    let files: Vec<WireFile> = groups.groups.iter().map(|group| group.key.file).collect();
+    names.look_everywhere(&files);
+    for group in &mut groups.groups {
+        group.path = names.name(&group.key.file);
+    }
+}
 
 impl LatencyProbe {
     /// I/Os counted so far, over all devices.
@@ -34,13 +45,16 @@ impl LatencyProbe {
         let at_ns = now_ns();
         let with_operations = self.attached.contains("ring_complete");
         let mut devices = self.samples(with_operations)?;
-        let groups = self.grouping.map(|all| all.read(&self.skel, with_operations)).transpose()?;
         if self.processes {
             for (device, rows) in
                 devices.iter_mut().zip(process_ios::read(&self.skel, self.plan.devices.len())?)
             {
                 device.processes = Some(rows);
             }
+        }
+        let mut groups = self.grouping.map(|all| all.read(&self.skel, with_operations)).transpose()?;
+        if let (Some(groups), Some(names)) = (&mut groups, &self.file_names) {
+            name_files(groups, &mut names.borrow_mut());
         }
         let after = self.kernel_counters();
         for ((device, before), after) in devices.iter_mut().zip(before).zip(after) {

@@ -4,6 +4,7 @@ use super::super::btf::{self, EventHome, KernelBtf, RingSubmit};
 use super::super::events::EventOptions;
 use super::super::filter::Filter;
 use super::super::groups::Grouping;
+use super::super::skel::latency::types::wire_file_callbacks;
 use super::submits::StackOptions;
 use crate::host::rights::Rights;
 
@@ -26,6 +27,8 @@ pub struct Wanted {
     pub stacks: Option<StackOptions>,
     pub cpus: u32,
     pub grouping: Option<Grouping>,
+    /// Groups are made by file: the functions by which bios of direct I/O are recognised.
+    pub file_callbacks: Option<wire_file_callbacks>,
     pub filter: Filter,
     /// Bios are counted by process.
     pub processes: bool,

@@ -1,7 +1,7 @@
 //! Groups of I/Os as tables.
 
 use super::{bytes, clean, count, counted, figure, table, time_unit};
-use crate::analyze::groups::{Dimension, Group, Groups, Pair, Value};
+use crate::analyze::groups::{Dimension, FileKind, Group, Groups, Pair, Value};
 use crate::analyze::latency::{LatencySummary, Unit};
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
@@ -128,6 +128,11 @@ fn name(group: &Group, dimension: Dimension) -> String {
         Some(Value::Process { pid, comm }) => format!("{} {pid}", clean(comm)),
         Some(Value::Cgroup { path: Some(path), .. }) => clean(path),
         Some(Value::Cgroup { id, path: None }) => format!("(gone) {id}"),
+        Some(Value::File { of: FileKind::Regular { path: Some(path), .. }, .. }) => clean(path),
+        Some(Value::File { of: FileKind::Regular { inode, path: None }, device: (major, minor) }) => {
+            format!("[inode {inode}] {major}:{minor}")
+        }
+        Some(Value::File { of, device: (major, minor) }) => format!("[{}] {major}:{minor}", of.name()),
     }
 }
 
@@ -147,6 +152,10 @@ fn remarks(groups: &Groups) -> String {
             "-: not known, as of flushes of the device, of what began before, and of commands of the driver's own \
              without data or that another task issues\n",
         );
+    }
+    let nameless = |group: &Group| !group.other && group.value(Dimension::File).is_none();
+    if groups.by.contains(&Dimension::File) && groups.groups.iter().any(nameless) {
+        out.push_str("file -: not known, as of discards, flushes, encrypted and compressed pages\n");
     }
     if groups.groups.iter().any(|group| group.other) {
         out.push_str("(others): I/Os for whose group there was no room: name fewer words with --by, or devices with -d\n");
@@ -239,6 +248,27 @@ mod tests {
         assert!(text.lines().any(|line| line.starts_with("-  ")), "{text}");
         assert!(text.contains("(others)  ") && text.contains("no room"), "{text}");
         assert!(text.contains("not known"), "{text}");
+    }
+
+    #[test]
+    fn a_file_is_shown_by_its_name_else_by_what_it_is() {
+        let of = |of: Option<FileKind>| {
+            let value = |of| (Dimension::File, Value::File { device: (8, 1), of });
+            Group { by: of.map(value).into_iter().collect(), ..group(7, 8_000) }
+        };
+        let regular = |path: Option<&str>| FileKind::Regular { inode: 12, path: path.map(str::to_string) };
+        let all = [
+            Some(regular(Some("/a\x1b[31m"))),
+            Some(regular(None)),
+            Some(FileKind::RawDevice),
+            Some(FileKind::Swap),
+            None,
+        ];
+        let text = render(&groups(&[Dimension::File], all.map(of).to_vec()), false);
+        for expected in ["/a\\u{1b}[31m", "[inode 12] 8:1", "[raw device] 8:1", "[swap] 8:1", "\n-  "] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert!(text.contains("file -: not known") && !text.contains('\x1b'), "{text}");
     }
 
     #[test]

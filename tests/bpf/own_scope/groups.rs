@@ -1,11 +1,17 @@
 //! `--by` and the filters: I/Os by who handed them in, and by what they are. Root, loop devices.
 
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::ptr;
 use std::time::Duration;
 
 use crate::live::cgroup::Group;
 use crate::live::disk::Disk;
-use crate::live::view::{begun, brief, during_script, number};
+use crate::live::mounted::Mounted;
+use crate::live::view::{begun, brief, during_script, during_work_with, number};
 use crate::support::patience::Patience;
 use crate::support::skip::skipped;
 use crate::support::tool::{biopsy, finish, go, object, prepared, quiet, refused, run, signal, stderr};
@@ -115,12 +121,13 @@ fn every_word_tells_ios_apart() {
     assert_eq!(counts(group(&devices, &json!({"device": other.name, "op": "write"}))).0, 50);
     let queues = by("queue");
     assert!(queues.iter().all(|group| group["by"]["queue"].is_u64()));
-    let every = by("device,op,queue,size,cpu,process,cgroup");
-    let known = every.iter().filter(|group| group["by"].as_object().unwrap().len() == 7);
+    let every = by("device,op,queue,size,cpu,process,cgroup,file");
+    let known = every.iter().filter(|group| group["by"].as_object().unwrap().len() == 8);
     let of_known: u64 = known.map(|group| number(&group["ios"])).sum();
     // The flushes of sync are of the device itself.
     assert!((450..=453).contains(&of_known), "{every:?}");
-    let view = during_script(&disks, &["--by", "stage,cgroup,process,cpu,size,queue,op,device"], &script);
+    let view =
+        during_script(&disks, &["--by", "stage,file,cgroup,process,cpu,size,queue,op,device"], &script);
     let all = view.json["groups"].as_array().unwrap();
     let of_stage = |stage: Value| -> u64 {
         all.iter().filter(|group| group["by"]["stage"] == stage).map(|group| number(&group["ios"])).sum()
@@ -405,4 +412,107 @@ fn the_maps_of_groups_keep_to_their_bound() {
         let bytes = number(&view["cost"]["map_bytes"]);
         assert!(bytes <= 64 << 20, "{words:?}: {bytes} for {} groups", view["groups_max"]);
     }
+}
+
+/// What JSON has of a file.
+fn by_file(path: &Path, name: &str) -> Value {
+    let data = std::fs::metadata(path).unwrap();
+    let device = format!("{}:{}", libc::major(data.dev()), libc::minor(data.dev()));
+    json!({"file": {"kind": "regular", "device": device, "inode": data.ino(), "path": name}})
+}
+
+fn of_disk(disk: &Disk, kind: &str) -> Value {
+    let device = std::fs::metadata(&disk.path).unwrap().rdev();
+    let device = format!("{}:{}", libc::major(device), libc::minor(device));
+    json!({"file": {"kind": kind, "device": device}})
+}
+
+/// Direct reads of two files, a buffered one of a third, and reads of the device itself: each has its own count and
+/// its own name, also where no process has it open any more, and where it was deleted.
+#[test]
+fn each_file_has_its_own_ios() {
+    let Some(disk) = Disk::new(64) else { return };
+    let Some(mounted) = Mounted::new(&disk) else { return };
+    let names = ["direct one", "direct\u{1b}two", "buffered", "deleted"];
+    let paths = names.map(|name| mounted.file(name, 1 << 20));
+    mounted.again();
+    let deleted = File::open(&paths[3]).unwrap();
+    let by_deleted = by_file(&paths[3], &format!("{} (deleted)", paths[3].display()));
+    std::fs::remove_file(&paths[3]).unwrap();
+    let read = |path: &str, words: &str| format!("dd if='{path}' of=/dev/null status=none {words}");
+    let text = |path: &PathBuf| path.to_str().unwrap().to_string();
+    let script = [
+        read(&text(&paths[0]), "iflag=direct bs=4k count=200"),
+        read(&text(&paths[1]), "iflag=direct bs=16k count=40"),
+        read(&text(&paths[2]), "bs=64k"),
+        read(
+            &format!("/proc/{}/fd/{}", std::process::id(), deleted.as_raw_fd()),
+            "iflag=direct bs=4k count=30",
+        ),
+        reads(&disk, "4k", 100),
+    ]
+    .join("; ");
+    let view = during_script(&[&disk], &["--by", "file"], &script);
+    view.exact(&disk);
+    let groups = groups(&view.json);
+    let of = |path: &PathBuf| group(&groups, &by_file(path, &text(path)));
+    assert_eq!(counts(of(&paths[0])), (200, 200));
+    assert_eq!(counts(of(&paths[1])), (40, 40));
+    assert_eq!(number(&of(&paths[2])["bytes"]), 1 << 20);
+    assert_eq!(counts(group(&groups, &by_deleted)), (30, 30));
+    assert_eq!(number(&group(&groups, &of_disk(&disk, "raw_device"))["operations"]), 100);
+    let sum: u64 =
+        groups.iter().filter(|group| group["by"] == json!({})).map(|one| number(&one["ios"])).sum();
+    assert!(sum <= 4, "{sum} of no file: {groups:?}");
+    // A name may hold anything.
+    let words = ["latency", "-d", &disk.name, "--all", "--by", "file", "--", "sh", "-c", &script];
+    let text = String::from_utf8(run(&words).stdout).unwrap();
+    assert!(text.contains("direct\\u{1b}two") && !text.contains('\u{1b}'), "{text}");
+    assert!(text.contains("[raw device]"), "{text}");
+}
+
+/// A buffer of direct I/O may be mapped from another file: the I/O is of the file that is read. And what is written
+/// back is of the file that was written.
+#[test]
+fn a_buffer_is_no_file_of_its_io() {
+    let Some(disk) = Disk::new(64) else { return };
+    let Some(mounted) = Mounted::new(&disk) else { return };
+    let (read, mapped) = (mounted.file("read", 1 << 20), mounted.file("mapped", 1 << 20));
+    let written = mounted.file("written", 4096);
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&read).unwrap();
+    let raw = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&disk.path).unwrap();
+    let buffer = OpenOptions::new().read(true).write(true).open(&mapped).unwrap();
+    let view = during_work_with(&disk, &["--by", "file,op"], || {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of a file that is long enough, written to by the kernel alone, and gone at the end.
+        unsafe {
+            let at =
+                libc::mmap(ptr::null_mut(), 1 << 20, protection, libc::MAP_SHARED, buffer.as_raw_fd(), 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            for n in 0..50 {
+                for from in [&file, &raw] {
+                    assert_eq!(libc::pread(from.as_raw_fd(), at, 4096, n * 4096), 4096);
+                }
+            }
+            libc::munmap(at, 1 << 20);
+        }
+        std::fs::write(&written, vec![8; 1 << 20]).unwrap();
+        File::open(&written).unwrap().sync_all().unwrap();
+    });
+    let groups = groups(&view.json);
+    let of = |mut by: Value, op: &str| {
+        by["op"] = json!(op);
+        group(&groups, &by).clone()
+    };
+    let name = |path: &PathBuf| by_file(path, path.to_str().unwrap());
+    assert_eq!(counts(&of(name(&read), "read")), (50, 50));
+    assert_eq!(number(&of(of_disk(&disk, "raw_device"), "read")["operations"]), 50);
+    assert_eq!(number(&of(name(&written), "write")["bytes"]), 1 << 20);
+    // A file that grew has its new blocks in the journal.
+    assert!(number(&of(of_disk(&disk, "journal"), "write")["ios"]) > 0);
+    let reads_of_buffer = groups.iter().filter(|group| {
+        group["by"]["op"] == "read" && group["by"]["file"]["inode"] == name(&mapped)["file"]["inode"]
+    });
+    // Its own first page fault, with read-ahead.
+    assert!(reads_of_buffer.map(|group| number(&group["ios"])).sum::<u64>() <= 8, "{groups:?}");
 }

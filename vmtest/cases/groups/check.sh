@@ -43,3 +43,19 @@ expect layer.json '([.cpus[].ios] | add) == 800'
 # A device without requests has no hardware queue.
 expect layered-dd.json '[.groups[] | select(.by.device == $disk) | .by | has("queue")] == [false]' disk "\"$upper\""
 expect layered-dd.json '[.groups[] | select(.by.device == "nvme0n1") | .by | has("queue")] | all'
+
+# ext4 may do I/O of its own before and after.
+exited files 0
+expect files.json '.lost.ios == 0 and .devices[0].kernel_check == "ok"'
+for key in ios bytes operations; do
+    expect files.json '([.groups[].'$key'] | add) == ([.devices[].'$key'] | add)'
+done
+expect files.json '[.groups[] | select(.by.file.path == "/tmp/mounted/one") | .ios, .operations] == [200, 200]'
+expect files.json '[.groups[] | select(.by.file.path == "/tmp/mounted/two") | .ios, .operations] == [50, 50]'
+for name in three four; do
+    expect files.json '[.groups[] | select(.by.file.path == $name) | .bytes] == [1048576]' name "\"/tmp/mounted/$name\""
+done
+expect files.json '[.groups[] | select(.by.file.kind == "raw_device" and .by.op == "read") | .operations] == [100]'
+expect files.json '[.groups[] | select(.by.file.kind == "journal") | .ios] | add > 0'
+# Only flushes are of no file.
+expect files.json 'all(.groups[] | select(.by.file == null); .by.op == "flush" or .by.op == "empty_flush")'

@@ -26,3 +26,19 @@ echo "dd if=/dev/$upper_disk of=/dev/null bs=4096 count=300 iflag=direct & dd if
 traced layer "$upper_disk" --by device,process,cpu -- sh layer.sh
 traced layered-dd "$upper_disk" --by device,queue --comm dd -- sh layer.sh
 traced layered "$upper_disk" --by device,queue --comm cat -- sh layer.sh
+
+# Files of an ext4: read past the page cache and through it, written, and the disk itself.
+no_layers
+mounted_ext4 nvme0n1 /tmp/mounted
+for name in one two three; do dd if=/dev/zero of=/tmp/mounted/$name bs=64k count=16 conv=fsync; done
+umount /tmp/mounted
+mount -t ext4 /dev/nvme0n1 /tmp/mounted
+cat >files.sh <<EOF
+dd if=/tmp/mounted/one of=/dev/null bs=4096 count=200 iflag=direct
+dd if=/tmp/mounted/two of=/dev/null bs=16k count=50 iflag=direct
+dd if=/tmp/mounted/three of=/dev/null bs=64k
+dd if=/dev/zero of=/tmp/mounted/four bs=64k count=16 conv=fsync
+dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=100 iflag=direct
+EOF
+traced files nvme0n1 --by file,op -- sh files.sh
+umount /tmp/mounted

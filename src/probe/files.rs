@@ -1,0 +1,195 @@
+//! Groups by file: what the programs have to know of this kernel, and the names of the files that they found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::skel::latency::types::wire_file_callbacks;
+use crate::envelope::Missing;
+use crate::host::kallsyms::Kallsyms;
+use crate::host::mounts;
+use crate::host::open_files::{self, DELETED, FileId};
+use crate::wire::groups::{FILE_REGULAR, WireFile};
+
+/// The functions by which a bio tells what it belongs to.
+pub fn callbacks(symbols: &Kallsyms) -> wire_file_callbacks {
+    let address = |name: &str| symbols.function(name).unwrap_or(0);
+    wire_file_callbacks {
+        iomap_direct: address("iomap_dio_bio_end_io"),
+        iomap_simple: address("iomap_dio_simple_end_io"),
+        device_direct: address("blkdev_bio_end_io"),
+        device_direct_async: address("blkdev_bio_end_io_async"),
+        device_direct_simple: address("blkdev_bio_end_io_simple"),
+        direct: address("dio_bio_end_io"),
+        direct_async: address("dio_bio_end_aio"),
+        wait: symbols.function("submit_bio_wait_endio").unwrap_or_else(|| address("bio_wait_end_io")),
+        xfs_log: address("xlog_bio_end_io"),
+        buffer: address("end_bio_bh_io_sync"),
+        journal: address("journal_end_buffer_io_sync"),
+    }
+}
+
+/// All of them somewhere, for the verifier.
+pub fn any_callbacks() -> wire_file_callbacks {
+    wire_file_callbacks {
+        iomap_direct: 1,
+        iomap_simple: 2,
+        device_direct: 3,
+        device_direct_async: 4,
+        device_direct_simple: 5,
+        direct: 6,
+        direct_async: 7,
+        wait: 8,
+        xfs_log: 9,
+        buffer: 10,
+        journal: 11,
+    }
+}
+
+/// Without the addresses of functions.
+pub fn missing() -> Missing {
+    Missing {
+        part: Some("file".to_string()),
+        reason: "no-symbols".to_string(),
+        why: "/proc/kallsyms shows no addresses, so no file is known of direct I/O".to_string(),
+        remedy: Some("run as root, or grant CAP_SYSLOG".to_string()),
+        ..Missing::default()
+    }
+}
+
+/// Names of files by what the programs found. They are looked up as soon as a file has its first I/O: the process may
+/// end or close it.
+#[derive(Debug, Default)]
+pub struct FileNames {
+    root: PathBuf,
+    names: BTreeMap<FileId, Name>,
+    /// Looked up everywhere, and not found.
+    unnamed: BTreeSet<FileId>,
+    /// Groups at the last look.
+    groups: u64,
+}
+
+#[derive(Debug)]
+struct Name {
+    text: String,
+    /// It led to the file from here when it was found: where it does not any more, the file was removed or replaced.
+    leads: bool,
+}
+
+impl FileNames {
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.to_path_buf(), ..Self::default() }
+    }
+
+    /// Whether there are groups that were not there at the last look.
+    pub fn is_behind(&self, groups: u64) -> bool {
+        groups != self.groups
+    }
+
+    /// Looks for the names of new files in the processes that handed in their first I/Os.
+    pub fn look(&mut self, groups: u64, openers: &[(WireFile, u32)]) {
+        self.groups = groups;
+        let mut by_process: BTreeMap<u32, BTreeSet<FileId>> = BTreeMap::new();
+        for (file, pid) in openers {
+            if let Some(id) = id(file).filter(|id| !self.names.contains_key(id)) {
+                by_process.entry(*pid).or_default().insert(id);
+            }
+        }
+        for (pid, wanted) in by_process {
+            let found = open_files::of_process(&self.root, pid, &wanted);
+            self.keep(found);
+        }
+    }
+
+    /// Looks everywhere for the names of these files, once for each.
+    pub fn look_everywhere(&mut self, files: &[WireFile]) {
+        let is_new = |id: &FileId| !self.names.contains_key(id) && !self.unnamed.contains(id);
+        let mut wanted: BTreeSet<FileId> = files.iter().filter_map(id).filter(is_new).collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let mounts = mounts::mounts(&self.root);
+        let of_file_system = |id: &FileId| Some((*id, open_files::of_file_system(&mounts, *id)?));
+        self.keep(wanted.iter().filter_map(of_file_system).collect());
+        wanted.retain(|id| !self.names.contains_key(id));
+        if !wanted.is_empty() {
+            self.keep(open_files::of_all(&self.root, &wanted));
+        }
+        wanted.retain(|id| !self.names.contains_key(id));
+        self.unnamed.extend(wanted);
+    }
+
+    /// The name of a file now; None: it is no file, or none was found.
+    pub fn name(&self, file: &WireFile) -> Option<String> {
+        let id = id(file)?;
+        let name = self.names.get(&id)?;
+        let gone = name.leads && open_files::has_moved(&self.root, id, &name.text);
+        Some(if gone { format!("{}{DELETED}", name.text) } else { name.text.clone() })
+    }
+
+    fn keep(&mut self, found: BTreeMap<FileId, String>) {
+        for (id, text) in found {
+            let leads = open_files::leads_to(&self.root, id, &text);
+            self.names.insert(id, Name { text, leads });
+        }
+    }
+}
+
+fn id(file: &WireFile) -> Option<FileId> {
+    let (major, minor) = file.major_minor();
+    (file.kind == FILE_REGULAR).then_some(FileId { major, minor, inode: file.inode })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use crate::wire::groups::FILE_SWAP;
+
+    fn wire(path: &Path) -> WireFile {
+        let data = fs::metadata(path).unwrap();
+        let device = libc::major(data.dev()) << 20 | libc::minor(data.dev());
+        WireFile { inode: data.ino(), device, kind: FILE_REGULAR }
+    }
+
+    #[test]
+    fn a_name_outlives_the_process_and_the_file() {
+        let path = std::env::temp_dir().join(format!("biopsy-file-names-{}", std::process::id()));
+        let open = fs::File::create(&path).unwrap();
+        let file = wire(&path);
+        let mut names = FileNames::new(Path::new("/"));
+        assert!(names.is_behind(1) && !names.is_behind(0));
+        names.look(1, &[(file, std::process::id()), (WireFile { kind: FILE_SWAP, ..file }, 1)]);
+        assert!(!names.is_behind(1));
+        drop(open);
+        let text = path.to_str().unwrap().to_string();
+        assert_eq!(names.name(&file), Some(text.clone()));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(names.name(&file), Some(format!("{text} (deleted)")));
+        assert_eq!(names.name(&WireFile { kind: FILE_SWAP, ..file }), None);
+    }
+
+    #[test]
+    fn what_is_nowhere_is_looked_for_once() {
+        let nowhere = WireFile { inode: 1 << 60, device: 1 << 20, kind: FILE_REGULAR };
+        let mut names = FileNames::new(Path::new("/"));
+        names.look_everywhere(&[nowhere]);
+        assert_eq!((names.name(&nowhere), names.unnamed.len()), (None, 1));
+        names.look_everywhere(&[nowhere]);
+        assert_eq!(names.unnamed.len(), 1);
+    }
+
+    #[test]
+    fn callbacks_are_0_where_a_kernel_has_none() {
+        let symbols = Kallsyms::parse(
+            "ffffffff81000000 t iomap_dio_bio_end_io\nffffffff81000100 t blkdev_bio_end_io_async",
+        );
+        let known = callbacks(&symbols);
+        assert_eq!(
+            (known.iomap_direct, known.device_direct_async),
+            (0xffff_ffff_8100_0000, 0xffff_ffff_8100_0100)
+        );
+        assert_eq!((known.device_direct, known.wait), (0, 0));
+    }
+}
