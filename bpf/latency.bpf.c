@@ -59,7 +59,8 @@ static __always_inline int is_left_out(struct bio *bio, __u64 address, struct ow
  * Who handed in a bio that blk-throttle's worker brings, which is not who brings it; NULL: it is
  * the current task, or nobody knows, which is counted.
  */
-static __always_inline struct origin *origin_of(struct bio *bio, __u64 address, struct owner *owner)
+static __always_inline struct origin *origin_of(struct bio *bio, __u64 address, struct owner *owner,
+						int counts)
 {
 	struct brought brought = {.bio = address};
 	__u32 held;
@@ -72,7 +73,7 @@ static __always_inline struct origin *origin_of(struct bio *bio, __u64 address, 
 #endif
 	brought.private = (__u64)BPF_CORE_READ(bio, bi_private);
 	held = held_operation(&brought);
-	if (!held && running && is_throttle_worker())
+	if (!held && counts && running && is_throttle_worker())
 		COUNT(owner, held_unknown);
 	return origin_at(held);
 }
@@ -88,6 +89,25 @@ static __noinline int look_at_route(void *ctx)
 	return take_route(ctx);
 }
 
+/* Counts a bio by process. Apart from all else, for its stack: bio_queue has nearly used up its
+ * own. */
+static __noinline int count_bio(void *ctx)
+{
+	struct bio *bio = argument(ctx, arguments.bio_queue);
+	struct origin *origin = 0;
+	struct owner *owner;
+
+	if (!running)
+		return 0;
+	owner = owner_of_bio(bio);
+	if (!owner)
+		return 0;
+	if (config.want_throttle)
+		origin = origin_of(bio, argument_address(ctx, arguments.bio_queue), owner, 0);
+	count_process_io(bio, owner->device, origin, !config.want_filter || is_wanted(bio, origin));
+	return 0;
+}
+
 EVENT("block_bio_queue")
 int BPF_PROG(bio_queue)
 {
@@ -97,8 +117,9 @@ int BPF_PROG(bio_queue)
 	struct bio *bio;
 	__u64 now;
 	__u32 way, index;
-	int left_out = 0;
 
+	if (config.count_processes)
+		count_bio(ctx);
 	if (config.want_stacks)
 		look_at_route(ctx);
 	bio = argument(ctx, arguments.bio_queue);
@@ -106,13 +127,9 @@ int BPF_PROG(bio_queue)
 	if (!owner)
 		return 0;
 	if (config.want_throttle)
-		origin = origin_of(bio, argument_address(ctx, arguments.bio_queue), owner);
-	if (config.want_filter)
-		left_out =
-		    is_left_out(bio, argument_address(ctx, arguments.bio_queue), owner, origin);
-	if (config.count_processes && running)
-		count_process_io(bio, owner->device, origin, !left_out);
-	if (left_out)
+		origin = origin_of(bio, argument_address(ctx, arguments.bio_queue), owner, 1);
+	if (config.want_filter &&
+	    is_left_out(bio, argument_address(ctx, arguments.bio_queue), owner, origin))
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (is_bio_based(owner))

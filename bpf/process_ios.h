@@ -47,28 +47,31 @@ static __always_inline __u32 relation_of_current(void)
 	return RELATION_OTHER;
 }
 
-static __noinline struct wire_process_ios *add_process(const struct wire_process_key *key,
+/* Of a new row, never written: on the stack, which bio_queue has nearly used up, it has no room. */
+struct wire_process_ios new_row = {};
+
+static __noinline struct wire_process_ios *add_process(struct wire_process_key *key,
 						       const struct origin *origin)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	struct wire_process_key others = {};
-	struct wire_process_ios row = {}, *added;
+	struct wire_process_ios *row;
 
 	if (!key)
 		return 0;
-	if (origin) {
-		__builtin_memcpy(row.comm, origin->by.comm, sizeof(row.comm));
-	} else {
-		BPF_CORE_READ_STR_INTO(&row.comm, task, group_leader, comm);
-		row.relation = relation_of_current();
+	bpf_map_update_elem(&process_ios, key, &new_row, BPF_NOEXIST);
+	row = bpf_map_lookup_elem(&process_ios, key);
+	if (!row) {
+		key->pid = NO_PROCESS;
+		key->selected = 0;
+		return bpf_map_lookup_elem(&process_ios, key);
 	}
-	bpf_map_update_elem(&process_ios, key, &row, BPF_NOEXIST);
-	added = bpf_map_lookup_elem(&process_ios, key);
-	if (added)
-		return added;
-	others.device = key->device;
-	others.pid = NO_PROCESS;
-	return bpf_map_lookup_elem(&process_ios, &others);
+	if (origin) {
+		__builtin_memcpy(row->comm, origin->by.comm, sizeof(row->comm));
+	} else {
+		BPF_CORE_READ_STR_INTO(&row->comm, task, group_leader, comm);
+		row->relation = relation_of_current();
+	}
+	return row;
 }
 
 /* A process submits a bio: the current one, or the one that `origin` names. */

@@ -13,9 +13,11 @@ use super::skel::{self, blocked, interrupts, latency, locks, pagecache, paths, r
 use super::trial::{self, Loaded, Refused};
 use crate::host::abilities::VerifiedProgram;
 
-/// The log holds the verifier's totals only (BPF_LOG_STATS), which are a few lines.
+/// The log holds the verifier's totals (BPF_LOG_STATS), which are a few lines, and on 6.1 also a line for each call of
+/// a static function whose argument has no type, on each path. A log that is full fails the load before 6.4
+/// (121664093803).
 const LOG_STATS: u32 = 4;
-const LOG_BYTES: usize = 64 * 1024;
+const LOG_BYTES: usize = 1 << 20;
 
 /// Name and bytes of every object that the executable holds.
 pub fn objects() -> impl Iterator<Item = (&'static str, &'static [u8])> {
@@ -85,15 +87,17 @@ fn verify(bytes: &[u8], of: &str, names: &[String], view: View, btf: &KernelBtf)
     let loaded = object.load();
     let log_of = |name: &str| {
         let at = names.iter().position(|other| other == name);
-        at.map_or_else(String::new, |at| String::from_utf8_lossy(&logs[at]).into_owned())
+        at.map_or_else(String::new, |at| {
+            let end = logs[at].iter().position(|byte| *byte == 0).unwrap_or(LOG_BYTES);
+            String::from_utf8_lossy(&logs[at][..end]).into_owned()
+        })
     };
     let loaded: Object = loaded.map_err(|error| {
         let program = libbpf::refused_program();
         // The verifier's own reason is in the program's log and not in libbpf's warnings; its last lines are totals.
         let log = program.as_deref().map(log_of).unwrap_or_default();
         let totals = ["processed", "stack depth", "verification time"];
-        let text =
-            log.trim_end_matches('\0').lines().rfind(|line| !totals.iter().any(|t| line.starts_with(t)));
+        let text = log.lines().rfind(|line| !totals.iter().any(|t| line.starts_with(t)));
         let reason = text.map_or_else(|| libbpf::last_words().unwrap_or(error.to_string()), str::to_string);
         let before = names.iter().take_while(|name| Some(*name) != program.as_ref());
         let before = before.map_while(|name| processed(&log_of(name))).collect();
