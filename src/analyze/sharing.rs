@@ -1,7 +1,8 @@
 //! Which processes share a device: who submitted what part of its bios, and which devices a command used.
 
 use super::latency::{DeviceLatency, LatencySummary};
-use crate::wire::process_ios::{ProcessIos, Relation};
+// Rules and renderers know the rows as a part of the summary, not of the wire.
+pub use crate::wire::process_ios::{ProcessIos, Relation};
 
 /// The most bytes first, and the most bios where none have any.
 pub fn sorted(mut rows: Vec<ProcessIos>) -> Vec<ProcessIos> {

@@ -1,9 +1,9 @@
 //! The bios of each process on a device, as rows for text and HTML.
 
 use crate::analyze::latency::DeviceLatency;
+use crate::analyze::sharing::Relation;
 use crate::analyze::sharing::{Share, shares};
 use crate::units::{bytes, count, in_percent};
-use crate::wire::process_ios::Relation;
 
 /// What the columns are.
 pub const HEADER: [&str; 6] = ["process", "pid", "whose", "I/Os", "bytes", "share"];
@@ -43,7 +43,7 @@ fn whose(relation: Relation) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::process_ios::ProcessIos;
+    use crate::analyze::sharing::ProcessIos;
 
     #[test]
     fn the_largest_come_first_and_the_rest_is_counted() {

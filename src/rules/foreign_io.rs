@@ -220,9 +220,9 @@ mod tests {
     use crate::analyze::counting::Bracket;
     use crate::analyze::latency::OpLatency;
     use crate::analyze::op::Op;
+    use crate::analyze::sharing::{ProcessIos, Relation};
     use crate::load::Pattern;
     use crate::rules::literal::{Case, SECOND};
-    use crate::wire::process_ios::{ProcessIos, Relation};
 
     /// A load of 10,000 reads, and I/Os of others.
     fn case(others: &[(Op, u64)]) -> Case {

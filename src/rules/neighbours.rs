@@ -4,10 +4,10 @@ use super::Summaries;
 use super::facts;
 use crate::analyze::latency::{DeviceLatency, OpLatency};
 use crate::analyze::op::Op;
+use crate::analyze::sharing::Relation;
 use crate::analyze::sharing::{Share, shares};
 use crate::load::{Direction, LoadSummary};
 use crate::units::in_percent;
-use crate::wire::process_ios::Relation;
 
 /// Processes that are named.
 const MOST_NAMED: usize = 3;

@@ -24,10 +24,10 @@ const RATE_VARIATION_PERCENT: Number = Number::new("rate_variation_percent", "va
 pub const RULE: Rule = Rule { id: "volume-cap", page: PAGE, find };
 
 const PAGE: &str = "\
-The rate stands still at a round number: a limit of the volume or the hypervisor is possible.
+A limit of the volume or the hypervisor is possible.
 
-Cloud volumes and virtual disks have limits of IOPS and of bytes per second. The kernel does not
-know them; I/Os beyond the limit wait inside the device.
+The rate stays at a round number. Cloud volumes and virtual disks have limits of IOPS and of bytes
+per second. The kernel does not know them; I/Os beyond the limit wait inside the device.
 
 How it is computed
   The kernel's counters are sampled ten times a second. Found if, over at least 20 samples:

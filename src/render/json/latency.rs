@@ -11,10 +11,10 @@ use crate::analyze::layers::{self, Layer};
 use crate::analyze::op::{KernelClass, Op};
 use crate::analyze::operations::TotalClass;
 use crate::analyze::parts::Parts;
+use crate::analyze::sharing::ProcessIos;
 use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
-use crate::wire::process_ios::ProcessIos;
 
 /// The view as one line. `command_status` is there when a command was measured.
 pub fn render(envelope: &Envelope, summary: &LatencySummary, command_status: Option<i32>) -> Vec<u8> {
