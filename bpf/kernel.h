@@ -73,7 +73,6 @@ enum pageflags {
 
 struct bio_vec {
 	struct page *bv_page;
-	unsigned int bv_len;
 	unsigned int bv_offset;
 } CORE;
 
