@@ -12,6 +12,10 @@ use crate::units::{count, in_percent};
 /// From here on I/Os wait for each other in the device.
 const WAITING: f64 = 4.0;
 
+/// A load that waits for results keeps what is in flight as steady as this. With a pace of its own it does not, and its
+/// rate is a round number because a user chose one.
+const STEADY_IN_FLIGHT: f64 = 0.05;
+
 /// So far a rate may be from a round number.
 const OFF: f64 = 0.01;
 
@@ -34,6 +38,7 @@ How it is computed
   - IOPS or bytes per second vary by at most 2 % (half of the range of the middle 80 %);
   - the median is within 1 % of a round number (1, 1.2, 1.25, 1.5, 1.6, 2, 2.5, 3, 4, 5, 6 or 7.5
     times a power of ten, in IOPS, MB or MiB);
+  - the I/Os in flight vary by at most 5 %: the load waits for results (else see offered-load);
   - the device stage has at least 50 % of an I/O's time and its median is at least 4 times the
     fastest: I/Os wait inside the device;
   - with biopsy's own load, twice the depth does not give more than 25 % more IOPS.
@@ -59,7 +64,8 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let samples = rates::of(s, p)?;
     let crowding = p.crowding()?;
-    if crowding < WAITING || p.share(Stage::Device)? < 0.5 || p.is_loop() {
+    let waits_for_results = samples.in_flight()?.variation <= STEADY_IN_FLIGHT;
+    if !waits_for_results || crowding < WAITING || p.share(Stage::Device)? < 0.5 || p.is_loop() {
         return None;
     }
     let iops = rates::steady_iops(samples)
@@ -147,5 +153,9 @@ mod tests {
             .enumerate()
             .for_each(|(n, window)| window.ios = 250 + 10 * (n as u64 % 10));
         assert!(find(&case.summaries()).is_empty(), "it varies");
+        for (n, window) in case.rates[0].windows.iter_mut().enumerate() {
+            *window = Window { ios: 300, in_flight: 3.0 + (n % 7) as f64, ..*window };
+        }
+        assert!(find(&case.summaries()).is_empty(), "a pace of the load's own");
     }
 }
