@@ -85,7 +85,7 @@ static __always_inline __u32 group_of_bio(const struct wire_group_key *all,
 	return 0;
 }
 #else
-/* Who handed in a request's first bio, and its file as part of the key; NULL: not known. */
+/* The submitter of a request's first bio, whose file goes into the key; NULL: not known. */
 static __always_inline struct wire_submitter *submitter_of(__u64 bio, struct wire_group_key *key)
 {
 	__u32 way, index;

@@ -415,7 +415,7 @@ _Static_assert(sizeof(struct wire_group_key) == 48, "wire_group_key");
 struct wire_group {
 	/* Of its rows. Row 0 is that of the I/Os for whose group there was no room. */
 	__u32 number;
-	/* The process that handed in its first I/O, where groups are made by file: it may have that
+	/* The process that submitted its first I/O, where groups are made by file: it may have that
 	 * open. 0: not known. */
 	__u32 opener;
 	/* Of the process, as its first I/O named it: any bytes. */

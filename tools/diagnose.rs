@@ -30,7 +30,7 @@ use serde_json::Value;
 
 use self::probes::{Prepared as Others, Probes, Seen};
 use self::rates::RateSampler;
-use self::timeline::Sampler;
+use self::timeline::TimelineSampler;
 use crate::child::Running;
 use crate::cli::{Color, Diagnose, FailOn};
 use crate::output::{Sink, warn};
@@ -45,7 +45,7 @@ const SCALING_LEAST: Duration = Duration::from_secs(1);
 /// What is sampled while the load, the command or the interval runs.
 struct Samplers<'a> {
     rates: RateSampler,
-    timeline: Sampler<'a>,
+    timeline: TimelineSampler<'a>,
 }
 
 impl Samplers<'_> {
@@ -128,7 +128,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     probe.begin()?;
     service::ready();
     let mut envelope = clock::envelope();
-    let mut samplers = Samplers { rates: RateSampler::new(probe.devices()), timeline: Sampler::new(&host) };
+    let mut samplers =
+        Samplers { rates: RateSampler::new(probe.devices()), timeline: TimelineSampler::new(&host) };
     let outcome = measure(
         args,
         prepared.as_mut(),

@@ -149,7 +149,7 @@ pub fn of_file_system(mounts: &[Mount], id: FileId) -> Option<String> {
     let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     stat(&link).filter(|stat| stat.id == id)?;
     let name = fs::read_link(&link).ok()?.to_str()?.to_string();
-    // One that nobody has opened by its name has no path.
+    // A file that no process has opened by name has no path.
     (name.ends_with(DELETED) || leads_to(Path::new("/"), id, &name)).then_some(name)
 }
 
@@ -218,8 +218,8 @@ mod tests {
         assert_eq!(found.get(&id(&kept)), Some(&kept.to_string_lossy().into_owned()));
         assert_eq!(found.get(&gone_id), Some(&format!("{} (deleted)", gone.display())));
         assert_eq!(of_all(root, &wanted), found);
-        let nobody = BTreeSet::from([FileId { major: 0, minor: 0, inode: 1 << 60 }]);
-        assert!(of_process(root, std::process::id(), &nobody).is_empty());
+        let absent = BTreeSet::from([FileId { major: 0, minor: 0, inode: 1 << 60 }]);
+        assert!(of_process(root, std::process::id(), &absent).is_empty());
         assert!(of_process(root, u32::MAX, &wanted).is_empty());
         fs::remove_dir_all(&folder).unwrap();
     }

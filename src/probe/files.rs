@@ -85,7 +85,7 @@ impl FileNames {
         groups != self.groups
     }
 
-    /// Looks for the names of new files in the processes that handed in their first I/Os.
+    /// Looks for the names of new files in the processes that submitted their first I/Os.
     pub fn look(&mut self, groups: u64, openers: &[(WireFile, u32)]) {
         self.groups = groups;
         let mut by_process: BTreeMap<u32, BTreeSet<FileId>> = BTreeMap::new();

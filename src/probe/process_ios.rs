@@ -31,9 +31,7 @@ pub fn fill(skel: &LatencySkel<'_>, devices: usize) -> Result<()> {
 /// The rows of each device now.
 pub fn read(skel: &LatencySkel<'_>, devices: usize) -> Result<Vec<Vec<ProcessIos>>> {
     let mut all = vec![Vec::new(); devices];
-    let map = &skel.maps.process_ios;
-    for key in map.keys() {
-        let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
+    for (key, value) in skel.maps.process_ios.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
         let (device, row) = ProcessIos::decode(&key, &value)?;
         if let Some(rows) = all.get_mut(device as usize) {
             rows.push(row);

@@ -30,6 +30,7 @@ pub const OPERATIONS: Number = Number::new("operations", "operations");
 pub const POLL_QUEUES: Number = Number::new("poll_queues", "poll queues");
 pub const QUEUE_MEAN_NS: Number = Number::new("queue_mean_ns", "mean of the queue stage");
 pub const QUEUE_SHARE_PERCENT: Number = Number::new("queue_share_percent", "queue stage's share of the I/O");
+pub const RATE_VARIATION_PERCENT: Number = Number::new("rate_variation_percent", "variation of the rate");
 pub const RAW_BYTES_PER_SECOND: Number =
     Number::new("raw_bytes_per_second", "line rate, in bytes per second");
 pub const READ_BYTES_PER_SECOND: Number = Number::new("read_bytes_per_second", "bytes read per second");

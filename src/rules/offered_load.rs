@@ -15,7 +15,6 @@ const STEADIER: f64 = 2.0;
 /// second a virtio disk was at 5.
 const WAITING: f64 = 10.0;
 
-const RATE_VARIATION_PERCENT: Number = Number::new("rate_variation_percent", "variation of the rate");
 const IN_FLIGHT_VARIATION_PERCENT: Number =
     Number::new("in_flight_variation_percent", "variation of the I/Os in flight");
 
@@ -76,7 +75,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         ),
         numbers: Numbers::from([
             (numbers::IOS_PER_SECOND, iops),
-            (RATE_VARIATION_PERCENT, percent(variation)),
+            (numbers::RATE_VARIATION_PERCENT, percent(variation)),
             (IN_FLIGHT_VARIATION_PERCENT, percent(in_flight.variation)),
             (numbers::DEVICE_P50_TO_MIN_RATIO, crowding),
         ]),

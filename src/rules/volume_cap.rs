@@ -23,7 +23,6 @@ const OFF: f64 = 0.01;
 const ROUND: [f64; 12] = [1.0, 1.2, 1.25, 1.5, 1.6, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.5];
 
 const CAP_PER_SECOND: Number = Number::new("cap_per_second", "round rate next to the measured one");
-const RATE_VARIATION_PERCENT: Number = Number::new("rate_variation_percent", "variation of the rate");
 
 pub const RULE: Rule = Rule { id: "volume-cap", page: PAGE, find };
 
@@ -89,7 +88,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         numbers: Numbers::from([
             (numbers::IOS_PER_SECOND, p.rate()),
             (CAP_PER_SECOND, cap),
-            (RATE_VARIATION_PERCENT, percent(variation)),
+            (numbers::RATE_VARIATION_PERCENT, percent(variation)),
             (numbers::DEVICE_P50_TO_MIN_RATIO, crowding),
         ]),
         evidence: vec![

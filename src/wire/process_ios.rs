@@ -1,5 +1,7 @@
 //! Bios by device and process, as the latency programs count them.
 
+use std::collections::HashMap;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Damaged, task_name};
@@ -107,9 +109,10 @@ impl ProcessIos {
 
     /// Each of `now` without what was counted before.
     pub fn since(now: &[Self], earlier: &[Self]) -> Vec<Self> {
-        let same = |a: &Self, b: &Self| a.pid == b.pid && a.selected == b.selected;
+        let key = |row: &Self| (row.pid, row.selected);
+        let earlier: HashMap<_, &Self> = earlier.iter().map(|row| (key(row), row)).collect();
         let delta = |row: &Self| {
-            let then = earlier.iter().find(|then| same(then, row));
+            let then = earlier.get(&key(row));
             let [bios, bytes] = then.map_or([0, 0], |then| [then.bios, then.bytes]);
             Self {
                 bios: row.bios.saturating_sub(bios),

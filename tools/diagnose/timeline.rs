@@ -12,7 +12,7 @@ use biopsy::wire::reading::Reading;
 const LEAST_PAUSE: u32 = 500;
 
 /// The timeline so far, and the reading at which its last interval ends.
-pub struct Sampler<'a> {
+pub struct TimelineSampler<'a> {
     host: &'a Host,
     timeline: Timeline,
     last: Option<Reading>,
@@ -21,7 +21,7 @@ pub struct Sampler<'a> {
     cost: Duration,
 }
 
-impl<'a> Sampler<'a> {
+impl<'a> TimelineSampler<'a> {
     pub fn new(host: &'a Host) -> Self {
         Self { host, timeline: Timeline::default(), last: None, due: None, cost: Duration::MAX }
     }

@@ -131,11 +131,12 @@ fn of_layered_op(summary: &LatencySummary, of: &DeviceLatency, op: Op, latency: 
 /// The bios of one process; those of all that had no room have no pid.
 fn process(row: &ProcessIos) -> Value {
     let mut one = json!({
-        "relation": row.relation.name(), "selected": row.selected, "bios": row.bios, "bytes": row.bytes,
+        "relation": row.relation.name(), "bios": row.bios, "bytes": row.bytes,
     });
     if let (Some(pid), Value::Object(map)) = (row.pid, &mut one) {
         map.insert("pid".to_string(), json!(pid));
         map.insert("comm".to_string(), json!(row.comm));
+        map.insert("selected".to_string(), json!(row.selected));
     }
     one
 }
