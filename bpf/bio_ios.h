@@ -42,8 +42,9 @@ struct bio_event {
 	struct wire_submitter by;
 	__u32 cmd_flags;
 	__u32 pad;
+	struct wire_file file;
 };
-_Static_assert(sizeof(struct bio_event) == 64, "bio_event");
+_Static_assert(sizeof(struct bio_event) == 80, "bio_event");
 
 /* Of each bio in `bio_ios`, in the same place, where `config.want_events`; as many, then. */
 struct {
@@ -225,7 +226,8 @@ static __noinline void find_group(struct bio *bio, struct wire_bio_io *fresh,
 }
 
 /* Whose the bio is, for its event. */
-static __always_inline void note_event(struct bio *bio, __u32 place, const struct origin *origin)
+static __always_inline void note_event(struct bio *bio, __u64 address, __u32 place,
+				       const struct origin *origin)
 {
 	struct bio_event *event = bpf_map_lookup_elem(&bio_events, &place);
 
@@ -233,6 +235,8 @@ static __always_inline void note_event(struct bio *bio, __u32 place, const struc
 		return;
 	event->cmd_flags = bio->bi_opf;
 	note_submitter(bio, &event->by, origin);
+	if (config.want_files & FILES_EACH)
+		find_file(address, &event->file);
 }
 
 static __always_inline int begin_bio_io(struct bio *bio, __u64 address, struct owner *owner,
@@ -254,7 +258,7 @@ static __always_inline int begin_bio_io(struct bio *bio, __u64 address, struct o
 		find_group(bio, &fresh, origin);
 	place = keep_bio_io(&fresh, (__u64)BPF_CORE_READ(bio, bi_private), owner->layer);
 	if (config.want_events && place > 0)
-		note_event(bio, place - 1, origin);
+		note_event(bio, address, place - 1, origin);
 	return 0;
 }
 
@@ -376,6 +380,7 @@ VERIFIED_ONCE int emit_bio(const struct wire_bio_io *bio, const struct bio_event
 			io.sector = event->by.sector;
 		io.cmd_flags = event->cmd_flags;
 		io.by = event->by;
+		io.file = event->file;
 	}
 	facts = facts_of(bio->link, bio->proof);
 	if (facts) {

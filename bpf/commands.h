@@ -44,7 +44,7 @@ static __always_inline int begin_command(struct wire_slot *slot, struct request 
 	slot->link = LINK_IN_TABLE;
 	if (config.want_submitter)
 		note_submitter(bio, submitter_at(index, way), 0);
-	if (config.group_by & BY_FILE)
+	if (config.want_files & FILES_EACH)
 		clear_file(file_at(index, way));
 	return 1;
 }

@@ -9,6 +9,7 @@
 #include "bios.h"
 #include "compat.h"
 #include "emit.h"
+#include "files.h"
 #include "joins.h"
 #include "owner.h"
 #include "submitter.h"
@@ -248,6 +249,7 @@ VERIFIED_ONCE int emit_io(struct counted *counted)
 			io->marks |= IO_HAS_SUBMITTER;
 			io->by = *by;
 		}
+		copy_file(&io->file, file_at(index, way));
 		finishing.bio = counted->bio;
 		finishing.io = io->io;
 		meet(set, way, &finishing);

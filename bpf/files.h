@@ -18,7 +18,8 @@
 /* Told once, before the programs are loaded, like `config`. */
 const volatile struct wire_file_callbacks file_callbacks = {};
 
-/* Of each bio of the set with the same number, where groups are made by file; as many, then. */
+/* Of each bio of the set with the same number, where `config.want_files` has FILES_EACH; as many,
+ * then. */
 struct bio_files {
 	struct wire_file of[BIO_WAYS];
 };
@@ -42,12 +43,12 @@ static __always_inline int find_file(__u64 bio, struct wire_file *file)
 	return 0;
 }
 #else
-/* The file of the bio that stands in a way of a set; NULL: groups are not made by file. */
+/* The file of the bio that stands in a way of a set; NULL: it is not found. */
 static __always_inline struct wire_file *file_at(__u32 index, __u32 way)
 {
 	struct bio_files *set;
 
-	if (!(config.group_by & BY_FILE))
+	if (!(config.want_files & FILES_EACH))
 		return 0;
 	set = bpf_map_lookup_elem(&files, &index);
 	return set ? &set->of[way & (BIO_WAYS - 1)] : 0;
@@ -226,7 +227,7 @@ VERIFIED_ONCE int find_file(__u64 bio, struct wire_file *file)
 	__u64 callback, private;
 	__u32 flags, op;
 
-	if (!(config.group_by & BY_FILE) || !file)
+	if (!config.want_files || !file)
 		return 0;
 	file->inode = 0;
 	file->device = 0;

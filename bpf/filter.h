@@ -7,6 +7,7 @@
 #define BIOPSY_FILTER_H
 
 #include "bios.h"
+#include "command.h"
 #include "submitter.h"
 #include "wanted.h"
 #include "wire.h"
@@ -40,7 +41,22 @@ static __noinline int is_wanted(struct bio *bio, const struct origin *origin)
 		if (!bpf_map_lookup_elem(&wanted_cgroups, &cgroup))
 			return 0;
 	}
+	if (config.want_filter & FILTER_COMMAND) {
+		if (origin)
+			return is_of_command(origin->by.pid);
+		/* Write-back, journals and layers may work for the command, and nothing says for
+		 * whom they do. */
+		return current_is_kernel_thread() ||
+		       is_of_command(bpf_get_current_pid_tgid() >> 32);
+	}
 	return 1;
+}
+
+/* No process submits a device flush. On the devices of a command it counts like the I/O of kernel
+ * threads. */
+static __always_inline int hides_flushes(void)
+{
+	return config.want_filter && !(config.want_filter & FILTER_COMMAND);
 }
 
 /* Whether a bio that is in the block layer passed the filter. */

@@ -339,6 +339,13 @@ struct blk_plug {
 	unsigned short rq_count;
 } CORE;
 
+struct signal_struct {
+	/* Threads that have not begun to exit. */
+	struct {
+		int counter;
+	} live;
+} CORE;
+
 struct task_struct {
 	struct thread_info thread_info;
 	struct sched_entity se;
@@ -358,7 +365,7 @@ struct task_struct {
 	struct css_set *cgroups;
 	/* By which a process has its threads. */
 	struct list_head thread_node;
-	void *signal;
+	struct signal_struct *signal;
 	int tgid;
 	int pid;
 	struct task_struct *real_parent;

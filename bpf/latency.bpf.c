@@ -28,6 +28,7 @@ const volatile struct wire_latency_config config = {};
 #include "slots.h"
 #include "bios.h"
 #include "submitter.h"
+#include "command.h"
 #include "filter.h"
 #include "groups.h"
 #include "operations.h"
@@ -38,6 +39,7 @@ const volatile struct wire_latency_config config = {};
 #include "events.h"
 #include "bio_ios.h"
 #include "process_ios.h"
+#include "file_ios.h"
 
 /*
  * Whether a bio of a traced device is to be left alone. Its address may be that of one that was
@@ -95,6 +97,7 @@ static __noinline int count_bio(void *ctx)
 {
 	struct bio *bio = argument(ctx, arguments.bio_queue);
 	struct origin *origin = 0;
+	struct counted_bio of = {};
 	struct owner *owner;
 
 	if (!running)
@@ -104,7 +107,11 @@ static __noinline int count_bio(void *ctx)
 		return 0;
 	if (config.want_throttle)
 		origin = origin_of(bio, argument_address(ctx, arguments.bio_queue), owner, 0);
-	count_process_io(bio, owner->device, origin, !config.want_filter || is_wanted(bio, origin));
+	of.device = owner->device;
+	of.selected = !config.want_filter || is_wanted(bio, origin);
+	of.before = count_process_io(bio, of.device, origin, of.selected);
+	if (config.want_files & FILES_COUNTED)
+		count_file_io(argument_address(ctx, arguments.bio_queue), &of, origin);
 	return 0;
 }
 
@@ -141,7 +148,7 @@ int BPF_PROG(bio_queue)
 	set->queued[way] = now;
 	if (config.want_submitter)
 		note_submitter(bio, submitter_at(index, way), origin);
-	if (config.group_by & BY_FILE)
+	if (config.want_files & FILES_EACH)
 		find_file(*(volatile __u64 *)&set->bio[way], file_at(index, way));
 	if (config.want_operations)
 		/* The address as a plain number, of which the verifier allows arithmetic. */
@@ -248,7 +255,7 @@ int BPF_PROG(bio_split)
 	}
 	if (config.want_submitter)
 		copy_submitter(submitter_at(new_index, new), submitter_at(old_index, old));
-	if (config.group_by & BY_FILE)
+	if (config.want_files & FILES_EACH)
 		copy_file(file_at(new_index, new), file_at(old_index, old));
 	if (config.want_parts)
 		set_allocation(new_index, new, 0);
@@ -517,7 +524,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	row = row_of(owner, op);
 	if (!row)
 		return 0;
-	if (config.want_filter && op == OP_FLUSH) {
+	if (hides_flushes() && op == OP_FLUSH) {
 		if (slot)
 			slot->request = 0;
 		return 0;
@@ -777,5 +784,19 @@ SEC("?tp_btf/sched_switch")
 int BPF_PROG(task_switch, int preempted, struct task_struct *from, struct task_struct *to)
 {
 	task_runs(to->pid);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_fork")
+int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	process_forked(parent, child);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(process_exit, struct task_struct *task)
+{
+	thread_exited(task);
 	return 0;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Counts the bios of each process on each device, and notes which processes belong to the measured
- * command. For the latency programs, whose `config` must stand before it.
+ * Counts the bios of each process on each device, and notes how each process relates to biopsy.
+ * For the latency programs, whose `config` must stand before it.
  */
 #ifndef BIOPSY_PROCESS_IOS_H
 #define BIOPSY_PROCESS_IOS_H
 
+#include "command.h"
 #include "compat.h"
 #include "rows.h"
 #include "submitter.h"
@@ -19,32 +20,17 @@ struct {
 	__type(value, struct wire_process_ios);
 } process_ios SEC(".maps");
 
-/* Shells in shells in containers stay below this. */
-#define MOST_ANCESTORS 16
-
-/*
- * Parents are read without a lock: a parent that exits meanwhile costs at most a relation that is
- * too weak, since its children then go to biopsy, which is a subreaper, or to init.
- */
 static __always_inline __u32 relation_of_current(void)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	int i;
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 
-	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
+	if (current_is_kernel_thread())
 		return RELATION_KERNEL;
 	if (!config.own_process)
 		return RELATION_UNKNOWN;
-	for (i = 0; i < MOST_ANCESTORS; i++) {
-		__u32 tgid = BPF_CORE_READ(task, tgid);
-
-		if (tgid == config.own_process)
-			return i ? RELATION_DESCENDANT : RELATION_OWN;
-		if (tgid <= 1)
-			break;
-		task = BPF_CORE_READ(task, real_parent);
-	}
-	return RELATION_OTHER;
+	if (pid == config.own_process)
+		return RELATION_OWN;
+	return is_of_command(pid) ? RELATION_COMMAND : RELATION_OTHER;
 }
 
 /* Of a new row, never written: on the stack, which bio_queue has nearly used up, it has no room. */
@@ -74,9 +60,10 @@ static __noinline struct wire_process_ios *add_process(struct wire_process_key *
 	return row;
 }
 
-/* A process submits a bio: the current one, or the one that `origin` names. */
-static __always_inline void count_process_io(struct bio *bio, __u32 device,
-					     const struct origin *origin, __u32 selected)
+/* A process submits a bio: the current one, or the one that `origin` names. Returns how many it has
+ * submitted to the device before. */
+static __always_inline __u64 count_process_io(struct bio *bio, __u32 device,
+					      const struct origin *origin, __u32 selected)
 {
 	struct wire_process_key key = {
 	    .device = device,
@@ -84,18 +71,21 @@ static __always_inline void count_process_io(struct bio *bio, __u32 device,
 	    .selected = selected,
 	};
 	struct wire_process_ios *row = bpf_map_lookup_elem(&process_ios, &key);
+	__u64 before;
 	__u32 op;
 
 	if (!row)
 		row = add_process(&key, origin);
 	if (!row)
-		return;
+		return 0;
+	before = row->bios;
 	__sync_fetch_and_add(&row->bios, 1);
 	op = classify(FIELD(bio, bi_opf));
 	if (op == OP_READ || op == OP_WRITE || op == OP_FUA)
 		__sync_fetch_and_add(&row->bytes, FIELD(bio, bi_iter.bi_size));
 	if (!origin && row->relation == RELATION_UNKNOWN)
 		row->relation = relation_of_current();
+	return before;
 }
 
 #endif

@@ -274,7 +274,8 @@ struct wire_latency_config {
 	__u32 count_processes;
 	/* biopsy's own process, as the kernel numbers it; 0: not known. */
 	__u32 own_process;
-	__u32 pad;
+	/* FILES_*: of which bios the file is found; 0: of none. */
+	__u32 want_files;
 };
 _Static_assert(sizeof(struct wire_latency_config) == 120, "wire_latency_config");
 
@@ -283,8 +284,8 @@ enum wire_relation {
 	/* Only workers have submitted bios for it so far. */
 	RELATION_UNKNOWN,
 	RELATION_OWN,
-	/* Its parent, or a parent of that, is biopsy: it belongs to the measured command. */
-	RELATION_DESCENDANT,
+	/* It belongs to the measured command. */
+	RELATION_COMMAND,
 	RELATION_KERNEL,
 	RELATION_OTHER,
 };
@@ -300,6 +301,16 @@ struct wire_process_key {
 _Static_assert(sizeof(struct wire_process_key) == 12, "wire_process_key");
 
 #define NO_PROCESS (~0u)
+
+/* The file is found of every bio, for groups or events. */
+#define FILES_EACH 1
+/* Bios are counted by device and file; see FILE_SAMPLED_FROM. */
+#define FILES_COUNTED 2
+
+/* Bios of a process on a device of which each one's file is found; behind them of one in so many,
+ * which is counted as that many. */
+#define FILE_SAMPLED_FROM  256
+#define FILE_SAMPLED_EVERY 16
 
 struct wire_process_ios {
 	__u64 bios;
@@ -356,6 +367,8 @@ enum wire_file_kind {
 	FILE_SWAP,
 	FILE_METADATA,
 	FILE_JOURNAL,
+	/* All files for which the table had no room. */
+	FILE_OTHERS,
 };
 
 struct wire_file {
@@ -389,6 +402,27 @@ struct wire_file_callbacks {
 	__u64 journal;
 };
 _Static_assert(sizeof(struct wire_file_callbacks) == 88, "wire_file_callbacks");
+
+/* Bios are counted by device and file. */
+struct wire_file_key {
+	struct wire_file file;
+	__u32 device;
+	/* The bios passed the filter; without one all do. */
+	__u32 selected;
+};
+_Static_assert(sizeof(struct wire_file_key) == 24, "wire_file_key");
+
+struct wire_file_ios {
+	/* Scaled up, see FILE_SAMPLED_FROM. */
+	__u64 bios;
+	__u64 bytes;
+	/* As they are. */
+	__u64 sampled;
+	/* The process that submitted the first of them. */
+	__u32 opener;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct wire_file_ios) == 32, "wire_file_ios");
 
 /* A group of I/Os; what was not asked for is 0. */
 struct wire_group_key {
@@ -428,6 +462,8 @@ enum wire_filter {
 	FILTER_PID = 1,
 	FILTER_COMM = 2,
 	FILTER_CGROUP = 4,
+	/* Of the measured command, or of a kernel thread. */
+	FILTER_COMMAND = 8,
 };
 
 /* Who handed in a bio: the task that was running when it entered the block layer. */
@@ -511,8 +547,9 @@ struct wire_io {
 	/* Where it completed. */
 	__u32 cpu;
 	struct wire_submitter by;
+	struct wire_file file;
 };
-_Static_assert(sizeof(struct wire_io) == 88 + 56, "wire_io");
+_Static_assert(sizeof(struct wire_io) == 88 + 56 + 16, "wire_io");
 
 /* An operation that was counted, of whose I/Os at least one has an event. */
 struct wire_operation {

@@ -1,6 +1,7 @@
 //! Summaries and findings to bytes: one format per file. Pure: no clock, no file system.
 
 pub mod experiment;
+mod files;
 pub mod flame;
 pub mod flame_diff;
 pub mod folded;

@@ -457,7 +457,7 @@ mod tests {
         states("device-outlier", &limits);
         assert!(explain("device-outlier").unwrap().contains(&format!("at least {} of", outlier::LEAST)));
         use foreign_io as foreign;
-        states("foreign-io", &[foreign::SOME, foreign::MUCH, foreign::LEAST as f64]);
+        states("foreign-io", &[facts::FOREIGN, foreign::MUCH, foreign::LEAST as f64]);
         states("not-enough-io", &[facts::BUSY, not_enough_io::QUEUE_SHARE]);
         states("throttled", &[throttled::NEAR, throttled::HELD_SHARE, throttled::WRITEBACK_SHARE]);
         let storm = [pagecache::SHARE, pagecache::KERNEL_FULL, pagecache::FREE, pagecache_storm::OF_WAITS];

@@ -7,6 +7,7 @@
 pub mod births;
 pub mod blocked;
 pub mod events;
+pub mod files;
 pub mod generator;
 pub mod groups;
 pub mod interrupts;

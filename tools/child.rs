@@ -29,10 +29,6 @@ impl Running {
             let stderr = std::io::stderr();
             start.stdout(Stdio::from(std::os::fd::AsFd::as_fd(&stderr).try_clone_to_owned()?));
         }
-        // What the command leaves behind when a shell of it exits stays below us, where the probes tell its I/O from
-        // others'. It changes nothing but whose child that is, and ends with us.
-        // SAFETY: sets a flag of this process and reads no memory.
-        unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
         let child = start.spawn().map_err(|error| {
             Refusal::Refused(format!(
                 "cannot run '{}': {}; check the name after --",

@@ -323,6 +323,9 @@ pub struct Trace {
     /// Of those that are asked for the N slowest, at the end, the slowest first.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub top: Option<u32>,
+    /// Show the file of each I/O.
+    #[arg(long)]
+    pub files: bool,
     /// Bytes of each CPU's ring buffer, to test what a full one does.
     #[arg(long, value_name = "BYTES", hide = true)]
     pub fault_ring_bytes: Option<u32>,

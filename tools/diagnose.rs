@@ -77,7 +77,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let root = Path::new("/");
     let mut host = Host::read(root)?;
     host.read_limits(root);
-    let mut devices = window::resolve(&host, &args.window)?;
+    let mut devices = window::resolve_stacks(&host, &args.window)?;
     let chosen = Chosen::new(&args.submitters)?;
     let path = args.output.clone().or_else(|| (!args.json).then(|| report_name(args, &devices)));
     let mut sink = path.as_deref().map(|p| Sink::open(Some(p))).transpose()?;
@@ -107,14 +107,18 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             ))
         })?;
         // What -d names comes on top of what the load drives.
-        window::add(&mut devices, &select::stack(&host, disk)?);
+        window::add(&mut devices, &select::stack(&host, disk, LatencyProbe::sees_bios())?);
     }
 
     let options = Options {
         generator: own_load,
         parts: args.detail,
         processes: true,
+        files: true,
+        layers: true,
+        only_named: true,
         filter: chosen.filter.clone(),
+        command: !args.command.is_empty(),
         ..window::options(devices.clone(), &args.window)
     };
     let beside = probes::Options {
@@ -402,7 +406,7 @@ fn measure(
     }
     let mut child = match args.command.is_empty() {
         true => None,
-        false => Some(Running::start(&args.command, args.json)?),
+        false => Some(probe.start_command(|| Running::start(&args.command, args.json))?),
     };
     let deadline = args.window.length.map(|length| Instant::now() + length);
     if output::progress() && child.is_none() {

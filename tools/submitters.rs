@@ -38,7 +38,7 @@ impl Chosen {
                 folders.push(folder);
             }
         }
-        let filter = Filter { pids, comms: named.comms.clone(), cgroups };
+        let filter = Filter { pids, comms: named.comms.clone(), cgroups, command: false };
         Ok(Self { filter, folders, looked: Cell::new(Instant::now()) })
     }
 

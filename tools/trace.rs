@@ -17,6 +17,7 @@ use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::host::cgroups::Hierarchy;
 use biopsy::probe::events::{EventOptions, Taken};
+use biopsy::probe::files::FileNames;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::refusal::Refusal;
@@ -51,6 +52,7 @@ pub fn run(args: &Trace) -> Result<()> {
     let chosen = Chosen::new(&args.submitters)?;
     let options = Options {
         events: Some(events(args)),
+        event_files: args.files,
         filter: chosen.filter.clone(),
         // What lies below has I/Os of its own: whoever wants their lines names it.
         layers: true,
@@ -147,6 +149,8 @@ fn events(args: &Trace) -> EventOptions {
 /// From events to lines.
 struct Page {
     json: bool,
+    /// Where the file of each I/O is shown.
+    names: Option<FileNames>,
     join: Join,
     scene: Scene,
     slowest: Option<Slowest>,
@@ -159,11 +163,12 @@ impl Page {
         let json = args.output.json;
         Self {
             json,
+            names: args.files.then(|| FileNames::new(Path::new("/"))),
             join: Join::new(&scene),
             scene,
             slowest: args.top.map(|most| Slowest::new(most as usize)),
             looked: Instant::now(),
-            bytes: if json { Vec::new() } else { render::text::trace::header().into_bytes() },
+            bytes: if json { Vec::new() } else { render::text::trace::header(args.files).into_bytes() },
         }
     }
 
@@ -179,6 +184,10 @@ impl Page {
     }
 
     fn show_or_keep(&mut self, ios: Vec<TracedIo>) {
+        if let Some(names) = &mut self.names {
+            let openers = ios.iter().filter_map(|io| Some((io.file?, io.owner.map_or(0, |owner| owner.pid))));
+            self.scene.files.extend(names.learn(openers));
+        }
         match &mut self.slowest {
             Some(slowest) => ios.into_iter().for_each(|io| slowest.add(io)),
             None => ios.iter().for_each(|io| self.show(io)),
@@ -189,7 +198,7 @@ impl Page {
         if self.json {
             render::json::trace::io(&mut self.bytes, &self.scene, io);
         } else {
-            self.bytes.extend(render::text::trace::io(&self.scene, io).into_bytes());
+            self.bytes.extend(render::text::trace::io(&self.scene, io, self.names.is_some()).into_bytes());
         }
     }
 

@@ -33,6 +33,17 @@ pub fn resolve_layers(host: &Host, window: &Window) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// The same, and what lies below a disk without requests: its bios have no stages.
+pub fn resolve_stacks(host: &Host, window: &Window) -> Result<Vec<String>> {
+    let mut names = resolve_layers(host, window)?;
+    for name in names.clone() {
+        if host.device(&name).is_some_and(|disk| !disk.request_based) {
+            add(&mut names, &select::stack(host, &name, true)?);
+        }
+    }
+    Ok(names)
+}
+
 /// Adds the names that are not there yet.
 pub fn add(names: &mut Vec<String>, disks: &[&BlockDevice]) {
     for disk in disks {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::files::File;
 use super::latency::{OpLatency, io_row};
 use super::op::Op;
 use super::operations;
@@ -9,8 +10,8 @@ use super::stage::Stage;
 use crate::hist::Histogram;
 use crate::host::Host;
 use crate::wire::groups::{
-    BY_CGROUP, BY_CPU, BY_DEVICE, BY_FILE, BY_OP, BY_PROCESS, BY_QUEUE, BY_SIZE, FILE_JOURNAL, FILE_METADATA,
-    FILE_RAW_DEVICE, FILE_REGULAR, FILE_SWAP, GROUP_SUBMITTER, GroupSample, GroupsSample, NO_QUEUE,
+    BY_CGROUP, BY_CPU, BY_DEVICE, BY_FILE, BY_OP, BY_PROCESS, BY_QUEUE, BY_SIZE, GROUP_SUBMITTER,
+    GroupSample, GroupsSample, NO_QUEUE,
 };
 use crate::wire::reading::Reading;
 
@@ -96,38 +97,7 @@ pub enum Value {
         id: u64,
         path: Option<String>,
     },
-    File {
-        /// The file system's, or of what is no file the block device's: major and minor number.
-        device: (u32, u32),
-        of: FileKind,
-    },
-}
-
-/// What an I/O reads or writes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FileKind {
-    /// Without a path where no process had it open when it was looked for.
-    Regular {
-        inode: u64,
-        path: Option<String>,
-    },
-    RawDevice,
-    Swap,
-    Metadata,
-    Journal,
-}
-
-impl FileKind {
-    /// What a table has where there is no path, and with `_` for the blank the word of JSON.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Regular { .. } => "regular",
-            Self::RawDevice => "raw device",
-            Self::Swap => "swap",
-            Self::Metadata => "metadata",
-            Self::Journal => "journal",
-        }
-    }
+    File(File),
 }
 
 /// I/Os that are alike in all dimensions.
@@ -261,22 +231,11 @@ fn value(
         Dimension::Cgroup if known && key.cgroup != 0 => {
             Value::Cgroup { id: key.cgroup, path: cgroups.get(&key.cgroup).cloned() }
         }
-        Dimension::File => Value::File { device: key.file.major_minor(), of: file_kind(sample)? },
+        Dimension::File => Value::File(File::new(&key.file, sample.path.as_deref())?),
         Dimension::Queue | Dimension::Cpu | Dimension::Process | Dimension::Cgroup | Dimension::Stage => {
             return None;
         }
     })
-}
-
-fn file_kind(sample: &GroupSample) -> Option<FileKind> {
-    match sample.key.file.kind {
-        FILE_REGULAR => Some(FileKind::Regular { inode: sample.key.file.inode, path: sample.path.clone() }),
-        FILE_RAW_DEVICE => Some(FileKind::RawDevice),
-        FILE_SWAP => Some(FileKind::Swap),
-        FILE_METADATA => Some(FileKind::Metadata),
-        FILE_JOURNAL => Some(FileKind::Journal),
-        _ => None,
-    }
 }
 
 /// The cells of a square that are not 0.
@@ -304,7 +263,7 @@ fn by_node(host: &Host, cpus: &[Pair]) -> Vec<Pair> {
 mod tests {
     use super::*;
     use crate::host::NumaNode;
-    use crate::wire::groups::{WireFile, WireGroupKey};
+    use crate::wire::groups::WireGroupKey;
     use crate::wire::reading::DeviceSample;
     use crate::wire::rows::Row;
 
@@ -378,25 +337,6 @@ mod tests {
         let all = summary(&by, &reading(vec![sample(1, idle, &[5])], &[]));
         assert_eq!(all.groups[0].by.len(), 3);
         assert_eq!(all.groups[0].value(Dimension::Cpu), Some(&Value::Cpu(0)));
-    }
-
-    #[test]
-    fn a_file_has_its_name_and_what_is_none_says_what_it_is() {
-        let of = |kind, path: Option<&str>| {
-            let file = WireFile { inode: 9, device: 8 << 20 | 1, kind };
-            let key = WireGroupKey { file, ..WireGroupKey::default() };
-            let sample = GroupSample { path: path.map(str::to_string), ..sample(1, key, &[5]) };
-            summary(&[Dimension::File], &reading(vec![sample], &[])).groups[0].by.clone()
-        };
-        let file = |of| vec![(Dimension::File, Value::File { device: (8, 1), of })];
-        let regular = |path: Option<&str>| FileKind::Regular { inode: 9, path: path.map(str::to_string) };
-        assert_eq!(of(FILE_REGULAR, Some("/a")), file(regular(Some("/a"))));
-        assert_eq!(of(FILE_REGULAR, None), file(regular(None)));
-        assert_eq!(of(FILE_RAW_DEVICE, None), file(FileKind::RawDevice));
-        assert_eq!(of(FILE_SWAP, None), file(FileKind::Swap));
-        assert_eq!(of(FILE_METADATA, None), file(FileKind::Metadata));
-        assert_eq!(of(FILE_JOURNAL, None), file(FileKind::Journal));
-        assert!(of(0, None).is_empty() && of(99, None).is_empty(), "nothing is said of what is not known");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::counting::{Bracket, Counting, in_flight, kernel_brackets};
+use super::files::{self, FileIos};
 use super::groups::Groups;
 use super::loss::unseen;
 use super::op::{KernelClass, Op};
@@ -94,6 +95,8 @@ pub struct DeviceLatency {
     pub added_for: Vec<String>,
     /// Bios by process, the most bytes first; None: they were not counted.
     pub processes: Option<Vec<ProcessIos>>,
+    /// The measured bios by file, the most bytes first; None: they were not counted.
+    pub files: Option<Vec<FileIos>>,
     /// It has no requests: `bio` stands for the stages.
     pub bio_based: bool,
     pub counting: Counting,
@@ -317,6 +320,7 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         layers: facts.map(|d| layers_of(host, d)).unwrap_or_default(),
         added_for: last.added_for.clone(),
         processes: delta.processes.clone().map(sharing::sorted),
+        files: delta.files.as_deref().map(files::by_file),
         bio_based: last.bio_based,
         counting,
         queues: (0..last.hw_queues).map(|queue| queue_facts(facts, queue)).collect(),

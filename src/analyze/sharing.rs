@@ -31,7 +31,6 @@ pub fn shares(device: &DeviceLatency) -> Vec<Share<'_>> {
     let rows = device.processes.as_deref().unwrap_or_default();
     let bytes: u64 = rows.iter().map(|row| row.bytes).sum();
     let bios: u64 = rows.iter().map(|row| row.bios).sum();
-    let part = |of: u64, all: u64| of as f64 / all.max(1) as f64;
     rows.iter()
         .map(|process| Share {
             process,
@@ -39,6 +38,11 @@ pub fn shares(device: &DeviceLatency) -> Vec<Share<'_>> {
             of_bios: part(process.bios, bios),
         })
         .collect()
+}
+
+/// A part of a whole, which may be 0.
+pub(super) fn part(of: u64, all: u64) -> f64 {
+    of as f64 / all.max(1) as f64
 }
 
 /// The devices that the measured command used, with those above and below them. Where none of its processes submitted

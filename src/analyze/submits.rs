@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::blocked::watched;
+use super::files::File;
 use super::latency::LatencySummary;
 use super::op::Op;
 use super::scatter::widest;
@@ -17,6 +18,7 @@ use super::trace::operation::Kind;
 use super::unwinding::ending;
 use crate::symbols::{Addresses, Names};
 use crate::wire::events::NO_ROOM;
+use crate::wire::files::WireFile;
 use crate::wire::stacks::{KTHREAD, Sample};
 use crate::wire::submits::Submits;
 
@@ -63,11 +65,20 @@ struct Class {
     part: Part,
 }
 
+/// What tells stacks apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Origin {
+    /// The number of the stack.
+    stack: u32,
+    /// Where files are frames.
+    file: Option<WireFile>,
+}
+
 /// The I/Os that have a stack, as they come.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// By class and stack: ns × I/Os that an I/O stands for.
-    times: HashMap<Class, HashMap<u32, u128>>,
+    times: HashMap<Class, HashMap<Origin, u128>>,
     /// By how much taking stacks made something later, ns, by what that is: operations behind it in the same call and the
     /// one that it was taken of; requests that waited in the plug.
     later: BTreeMap<Class, u64>,
@@ -77,7 +88,7 @@ pub struct Tally {
     /// Of `ios`: those whose stack found no room.
     no_room: u64,
     /// Of what the I/Os of each stack stand for, ns: the sum, and that of the squares.
-    weights: HashMap<u32, (f64, f64)>,
+    weights: HashMap<Origin, (f64, f64)>,
     /// I/Os whose stack was taken, and whose event was lost.
     lost: u64,
 }
@@ -91,11 +102,12 @@ impl Tally {
     /// Takes in an I/O of the device of this name; one without a stack, or without times, is nothing.
     pub fn add(&mut self, device: &str, io: &TracedIo) {
         let (Some(route), Some(op)) = (io.route, io.op) else { return };
+        let origin = Origin { stack: route.stack, file: io.file };
         let mut all = None;
         let mut add = |op: Option<Op>, part: Part, ns: u64| {
             *all.get_or_insert(0.0) += ns as f64 * route.stands_for as f64;
             let class = Class { device: device.to_string(), op, part };
-            let sum = self.times.entry(class).or_default().entry(route.stack).or_default();
+            let sum = self.times.entry(class).or_default().entry(origin).or_default();
             *sum += u128::from(ns) * u128::from(route.stands_for);
         };
         match io.queue {
@@ -126,7 +138,7 @@ impl Tally {
             self.ios += 1;
             self.bios += u64::from(!route.part);
             self.no_room += u64::from(route.stack == NO_ROOM);
-            let (sum, squares) = self.weights.entry(route.stack).or_default();
+            let (sum, squares) = self.weights.entry(origin).or_default();
             *sum += all;
             *squares += all * all;
         }
@@ -215,9 +227,9 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
         let total = counted - stacks_ns;
         *summary.parts.entry(class.part).or_default() += total;
         let times = tally.times.get(&class).unwrap_or(&none);
-        let is_known = |stack: &u32| *stack == NO_ROOM || submits.stacks.contains_key(stack);
-        let known = times.iter().filter(|(stack, _)| is_known(stack));
-        let shares: BTreeMap<u32, u128> = known.map(|(stack, ns)| (*stack, *ns)).collect();
+        let is_known = |stack: u32| stack == NO_ROOM || submits.stacks.contains_key(&stack);
+        let known = times.iter().filter(|(origin, _)| is_known(origin.stack));
+        let shares: BTreeMap<Origin, u128> = known.map(|(origin, ns)| (*origin, *ns)).collect();
         let frame = class.part.frame();
         let mut add = |key: String, ns: u64| {
             if ns > 0 {
@@ -230,7 +242,7 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
             summary.no_stack_ns += total;
             continue;
         }
-        for (stack, ns) in shared_out(total, &shares) {
+        for (Origin { stack, file }, ns) in shared_out(total, &shares) {
             if stack == NO_ROOM {
                 add(format!("[{op}: no room for the stack];{frame}"), ns);
                 continue;
@@ -239,13 +251,31 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
                 let sample = &submits.stacks[&stack];
                 Way::of(sample, submits.leaders.get(&sample.pid), names)
             });
-            add(format!("{};{frame}", way.key(&class.device, &disks)), ns);
+            let key = with_file(way.key(&class.device, &disks), file, submits);
+            add(format!("{key};{frame}"), ns);
             if way.is_cut {
                 summary.cut_ns += ns;
             }
         }
     }
     summary
+}
+
+/// The stack with a frame for the file above the task.
+fn with_file(key: String, file: Option<WireFile>, submits: &Submits) -> String {
+    let label = file.and_then(|file| {
+        let path = submits.files.get(&file).map(String::as_str);
+        File::new(&file, path).map(|file| file.label())
+    });
+    let Some(label) = label else { return key };
+    let (task, frames) = key.split_once(';').unwrap_or((&key, ""));
+    let mut out = format!("{task};");
+    escape(label.as_bytes(), &mut out);
+    if !frames.is_empty() {
+        out.push(';');
+        out.push_str(frames);
+    }
+    out
 }
 
 /// A stack with names.
@@ -318,16 +348,16 @@ fn exact(latency: &LatencySummary) -> BTreeMap<Class, u64> {
 }
 
 /// `total` in proportion to the shares, of which one at least is above 0: to the last nanosecond.
-fn shared_out(total: u64, shares: &BTreeMap<u32, u128>) -> Vec<(u32, u64)> {
+fn shared_out<K: Copy>(total: u64, shares: &BTreeMap<K, u128>) -> Vec<(K, u64)> {
     let sum: u128 = shares.values().sum();
     let (mut seen, mut given) = (0u128, 0u64);
     let mut out = Vec::with_capacity(shares.len());
-    for (stack, share) in shares {
+    for (key, share) in shares {
         seen += share;
         // Products of 2^64 and 2^84 are too large for whole numbers; the last one is exact by itself.
         let until = if seen == sum { total } else { (total as f64 * (seen as f64 / sum as f64)) as u64 };
         let until = until.clamp(given, total);
-        out.push((*stack, until - given));
+        out.push((*key, until - given));
         given = until;
     }
     out

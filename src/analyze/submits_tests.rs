@@ -4,6 +4,7 @@ use super::super::trace::io::Route as TracedRoute;
 use super::super::trace::operation::{Kind, OperationEnd, TracedOperation};
 use super::*;
 use crate::hist::Histogram;
+use crate::wire::files::FILE_REGULAR;
 use crate::wire::stacks::WORK;
 
 fn names(all: &[(u64, &str)]) -> Names {
@@ -372,4 +373,25 @@ fn what_a_stack_held_up_is_left_out() {
         assert_eq!(part(Stage::Device), 500);
         assert_eq!(summary.stacks_ns, 35_000 - part(Stage::Submit) - part(Stage::Queue));
     }
+}
+
+#[test]
+fn a_file_is_a_frame_above_the_task() {
+    let latency =
+        LatencySummary { devices: vec![device("sda", &[30], &[300], &[])], ..LatencySummary::default() };
+    let file = |inode| Some(WireFile { inode, device: 8 << 20, kind: FILE_REGULAR });
+    let mut tally = Tally::default();
+    tally.add("sda", &TracedIo { file: file(1), ..io(1, 1, 10, 100, None) });
+    tally.add("sda", &TracedIo { file: file(2), ..io(1, 1, 20, 100, None) });
+    tally.add("sda", &io(1, 1, 0, 100, None));
+    let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
+    let files = BTreeMap::from([(file(1).unwrap(), "/x;y".to_string())]);
+    let summary = summarize(&latency, &tally, &Submits { files, ..routes }, &names(&[(10, "one")]));
+    let folded = |key: &str| summary.folded.get(key).copied();
+    assert_eq!(
+        (folded("a;/x\\x3by;one_[k];[queue]"), folded("a;/x\\x3by;one_[k];[device]")),
+        (Some(10), Some(100))
+    );
+    assert_eq!(folded("a;[inode 2] 8:0;one_[k];[device]"), Some(100));
+    assert_eq!(folded("a;one_[k];[device]"), Some(100), "its file is not known");
 }

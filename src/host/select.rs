@@ -66,11 +66,12 @@ pub fn is_head(host: &Host, device: &BlockDevice) -> bool {
     !device.request_based && requests_of(host, device).is_some()
 }
 
-/// A disk and all disks below it, as far as they have requests; a refusal where none has.
-pub fn stack<'a>(host: &'a Host, disk: &str) -> Result<Vec<&'a BlockDevice>> {
+/// A disk and all disks below it, as far as they have requests, or with `bios` without; a refusal where that is none.
+pub fn stack<'a>(host: &'a Host, disk: &str, bios: bool) -> Result<Vec<&'a BlockDevice>> {
     let device = host.device(disk).ok_or_else(|| unknown(disk))?;
-    let all = with_layers(host, device);
-    let traced: Vec<&BlockDevice> = all.into_iter().filter(|lower| lower.request_based).collect();
+    let all = with_layers(host, device).into_iter();
+    let traced: Vec<&BlockDevice> =
+        all.filter(|lower| lower.request_based || bios && !is_head(host, lower)).collect();
     if traced.is_empty() { Err(bio_based(host, device)) } else { Ok(traced) }
 }
 

@@ -8,7 +8,7 @@ use crate::envelope::Missing;
 use crate::host::kallsyms::Kallsyms;
 use crate::host::mounts;
 use crate::host::open_files::{self, DELETED, FileId};
-use crate::wire::groups::{FILE_REGULAR, WireFile};
+use crate::wire::files::{FILE_REGULAR, WireFile};
 
 /// The functions by which a bio tells what it belongs to.
 pub fn callbacks(symbols: &Kallsyms) -> wire_file_callbacks {
@@ -64,8 +64,8 @@ pub struct FileNames {
     names: BTreeMap<FileId, Name>,
     /// Looked up everywhere, and not found.
     unnamed: BTreeSet<FileId>,
-    /// Groups at the last look.
-    groups: u64,
+    /// Files at the last look.
+    files: u64,
 }
 
 #[derive(Debug)]
@@ -80,17 +80,17 @@ impl FileNames {
         Self { root: root.to_path_buf(), ..Self::default() }
     }
 
-    /// Whether there are groups that were not there at the last look.
-    pub fn is_behind(&self, groups: u64) -> bool {
-        groups != self.groups
+    /// Whether there are files that were not there at the last look; the count of both is the caller's.
+    pub fn is_behind(&self, files: u64) -> bool {
+        files != self.files
     }
 
     /// Looks for the names of new files in the processes that submitted their first I/Os.
-    pub fn look(&mut self, groups: u64, openers: &[(WireFile, u32)]) {
-        self.groups = groups;
+    pub fn look(&mut self, files: u64, openers: &[(WireFile, u32)]) {
+        self.files = files;
         let mut by_process: BTreeMap<u32, BTreeSet<FileId>> = BTreeMap::new();
         for (file, pid) in openers {
-            if let Some(id) = id(file).filter(|id| !self.names.contains_key(id)) {
+            if let Some(id) = id(file).filter(|id| self.is_new(id)) {
                 by_process.entry(*pid).or_default().insert(id);
             }
         }
@@ -102,8 +102,7 @@ impl FileNames {
 
     /// Looks everywhere for the names of these files, once for each.
     pub fn look_everywhere(&mut self, files: &[WireFile]) {
-        let is_new = |id: &FileId| !self.names.contains_key(id) && !self.unnamed.contains(id);
-        let mut wanted: BTreeSet<FileId> = files.iter().filter_map(id).filter(is_new).collect();
+        let mut wanted: BTreeSet<FileId> = files.iter().filter_map(id).filter(|id| self.is_new(id)).collect();
         if wanted.is_empty() {
             return;
         }
@@ -116,6 +115,25 @@ impl FileNames {
         }
         wanted.retain(|id| !self.names.contains_key(id));
         self.unnamed.extend(wanted);
+    }
+
+    /// Looks for the names of the files that were not looked for before, with the processes that submitted their I/Os;
+    /// those that were found.
+    pub fn learn(&mut self, openers: impl Iterator<Item = (WireFile, u32)>) -> Vec<(WireFile, String)> {
+        let is_new = |(file, _): &(WireFile, u32)| id(file).is_some_and(|id| self.is_new(&id));
+        let openers: BTreeMap<WireFile, u32> = openers.filter(is_new).collect();
+        if openers.is_empty() {
+            return Vec::new();
+        }
+        let openers: Vec<(WireFile, u32)> = openers.into_iter().collect();
+        self.look(0, &openers);
+        let files: Vec<WireFile> = openers.iter().map(|(file, _)| *file).collect();
+        self.look_everywhere(&files);
+        files.into_iter().filter_map(|file| Some((file, self.name(&file)?))).collect()
+    }
+
+    fn is_new(&self, id: &FileId) -> bool {
+        !self.names.contains_key(id) && !self.unnamed.contains(id)
     }
 
     /// The name of a file now; None: it is no file, or none was found.
@@ -145,7 +163,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
-    use crate::wire::groups::FILE_SWAP;
+    use crate::wire::files::FILE_SWAP;
 
     fn wire(path: &Path) -> WireFile {
         let data = fs::metadata(path).unwrap();

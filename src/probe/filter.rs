@@ -5,7 +5,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use super::skel::latency::OpenLatencySkel;
 use crate::envelope::Missing;
-use crate::wire::groups::{FILTER_CGROUP, FILTER_COMM, FILTER_PID};
+use crate::wire::groups::{FILTER_CGROUP, FILTER_COMM, FILTER_COMMAND, FILTER_PID};
 
 /// A thread's name in the kernel has this many bytes, the last of which is 0.
 pub const COMM_BYTES: usize = 16;
@@ -18,6 +18,8 @@ pub struct Filter {
     pub comms: Vec<String>,
     /// Ids, with those of all descendants.
     pub cgroups: Vec<u64>,
+    /// Only processes of the measured command, and kernel threads.
+    pub command: bool,
 }
 
 impl Filter {
@@ -27,6 +29,7 @@ impl Filter {
             (FILTER_PID, self.pids.is_empty()),
             (FILTER_COMM, self.comms.is_empty()),
             (FILTER_CGROUP, self.cgroups.is_empty()),
+            (FILTER_COMMAND, !self.command),
         ];
         kinds.iter().filter(|(_, empty)| !empty).map(|(kind, _)| kind).sum()
     }
@@ -85,18 +88,25 @@ impl Filter {
             why: why.to_string(),
             ..Missing::default()
         };
+        let unsubmitted = match self.command {
+            true => gap(
+                "passthrough",
+                "the submitter is not known of driver commands that have no data or that another task issues: they are \
+                 left out; kernel threads' I/O and device flushes count as the command's",
+            ),
+            false => gap(
+                "flush, passthrough",
+                "the submitter is not known of device flushes, and of driver commands that have no data or that \
+                 another task issues: they are left out",
+            ),
+        };
         vec![
             gap(
                 "kernel_ios",
-                "the kernel's counters do not tell submitters apart, so the count of those that were asked for cannot \
-                 be held against them",
+                "the kernel's counters do not tell processes apart, so the counts cannot be checked against them",
             ),
-            gap(
-                "flush, passthrough",
-                "no submitter is known of the device's flushes, and of commands of the driver's own that have no \
-                 data or that another task issues, so a filter leaves them out",
-            ),
-            gap("started_before", "whose I/Os were in the driver when the window began is not known"),
+            unsubmitted,
+            gap("started_before", "the submitter is not known of I/Os that were in the driver at the start"),
         ]
     }
 }

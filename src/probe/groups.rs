@@ -9,7 +9,8 @@ use super::skel::latency::types::wire_latency_config;
 use super::skel::latency::{LatencySkel, OpenLatencySkel};
 use crate::refusal::Refusal;
 use crate::wire::COVERS;
-use crate::wire::groups::{BY_CPU, GroupSample, GroupsSample, WireFile, WireGroup, WireGroupKey};
+use crate::wire::files::WireFile;
+use crate::wire::groups::{BY_CPU, GroupSample, GroupsSample, WireGroup, WireGroupKey};
 use crate::wire::rows::{OperationRow, Row, WireOperationRow, WireRow};
 
 const LEAST_GROUPS: u64 = 64;

@@ -22,6 +22,7 @@ use self::wanted::{Wanted, nvme_sq};
 use super::btf::{self, BY_FILE, KernelBtf};
 use super::cost::{self, CostMeter};
 use super::events::{Rings, Taken};
+use super::file_ios;
 use super::files::{self, FileNames};
 use super::filter::Filter;
 use super::generator::{self, Generators};
@@ -31,6 +32,7 @@ use super::libbpf;
 use super::multipath;
 use super::plan::{self, Plan};
 use super::preflight;
+use super::process_ios;
 use super::skel::{self, latency::LatencySkel};
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
@@ -39,9 +41,10 @@ use crate::host::kallsyms::Kallsyms;
 use crate::host::rights::Rights;
 use crate::host::throttle;
 use crate::host::{BlockDevice, Host};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, plain};
 use crate::wire::WireDevice;
 use crate::wire::events::{Emitted, Event};
+use crate::wire::files::{FILES_COUNTED, FILES_EACH};
 use crate::wire::groups;
 use crate::wire::reading::Reading;
 use crate::wire::submits::Submits;
@@ -71,8 +74,10 @@ pub struct LatencyProbe {
     rings: Option<Rings>,
     flags: BTreeMap<u32, String>,
     grouping: Option<Grouping>,
-    /// Where groups are made by file.
+    /// Where groups are made by file, or bios are counted by file.
     file_names: Option<RefCell<FileNames>>,
+    /// Bios are counted by file.
+    files: bool,
     filtered: bool,
     /// Bios are counted by process.
     processes: bool,
@@ -111,8 +116,17 @@ impl LatencyProbe {
             return Err(Refusal::Refused(what.to_string()).into());
         }
         let btf = KernelBtf::read()?;
-        if options.group_by.is_some() || !options.filter.is_empty() {
-            knows_submitters(host, &plan, &options.filter)?;
+        let mut filter = options.filter.clone();
+        if options.group_by.is_some() || !filter.is_empty() {
+            knows_submitters(host, &plan, &filter)?;
+        }
+        let mut missing = plan::left_out(left_out);
+        if options.command && filter.is_empty() {
+            filter.command = true;
+            if let Err(why) = knows_command(root, host, &plan, &filter) {
+                filter.command = false;
+                missing.push(process_ios::missing_command(plain(&why.to_string())));
+            }
         }
         let grouping = options.group_by.map(|by| Grouping::new(by, host.cpus_possible)).transpose()?;
         if !btf.skips_nested_runs() {
@@ -120,7 +134,6 @@ impl LatencyProbe {
         }
         plan.counts_passthrough = btf.counts_passthrough();
         let meter = if options.cost && btf::file().is_none() { CostMeter::new() } else { None };
-        let mut missing = plan::left_out(left_out);
         if options.cost && meter.is_none() {
             missing.push(cost::missing());
         }
@@ -134,9 +147,18 @@ impl LatencyProbe {
         let bio_complete = if plan.has_bios() { Some(btf.bio_complete()?) } else { None };
         let counted_at_start = plan.has_bios() && btf.counts_bios_at_start();
         let limited = throttled(root, host, &plan);
-        let by_file = options.group_by.is_some_and(|by| by & groups::BY_FILE != 0);
-        let symbols = if by_file { Kallsyms::read(root) } else { Kallsyms::default() };
-        if by_file && symbols.is_empty() {
+        let mut wanted_files = 0;
+        if options.group_by.is_some_and(|by| by & groups::BY_FILE != 0) || options.event_files {
+            wanted_files |= FILES_EACH;
+        }
+        if options.files && options.processes && options.queue_stage {
+            wanted_files |= FILES_COUNTED;
+        }
+        if !skel::is_usual() {
+            wanted_files = 0;
+        }
+        let symbols = if wanted_files == 0 { Kallsyms::default() } else { Kallsyms::read(root) };
+        if wanted_files != 0 && symbols.is_empty() {
             missing.push(files::missing());
         }
         let mut wanted = Wanted {
@@ -152,9 +174,11 @@ impl LatencyProbe {
             stacks: options.stacks.clone().filter(|_| options.events.is_some()),
             cpus: host.cpus_possible,
             grouping,
-            file_callbacks: by_file.then(|| files::callbacks(&symbols)),
-            filter: options.filter.clone(),
+            files: wanted_files,
+            file_callbacks: files::callbacks(&symbols),
+            filter,
             processes: options.processes && options.queue_stage,
+            command: options.command && options.processes && options.queue_stage && btf::file().is_none(),
             unified_cgroups: Hierarchy::read(root).is_some_and(|hierarchy| hierarchy.unified),
             drop_issue: options.drop_issue,
         };
@@ -209,6 +233,7 @@ impl LatencyProbe {
             Rings::new(&maps.event_rings, emitters, asked, wanted.cpus)
         };
         let rings = options.events.as_ref().map(rings).transpose()?;
+        let names_files = wanted.files & FILES_COUNTED != 0 || wanted.grouping.is_some() && wanted.files != 0;
         let mut probe = Self {
             skel,
             links: BTreeMap::new(),
@@ -220,7 +245,8 @@ impl LatencyProbe {
             flags: if rings.is_some() { btf.request_flags() } else { BTreeMap::new() },
             rings,
             grouping: wanted.grouping,
-            file_names: by_file.then(|| RefCell::new(FileNames::new(root))),
+            file_names: names_files.then(|| RefCell::new(FileNames::new(root))),
+            files: wanted.files & FILES_COUNTED != 0,
             filtered: !wanted.filter.is_empty(),
             processes: wanted.processes,
             unlimited: if wanted.ring.is_some() && !wanted.throttle {
@@ -333,6 +359,19 @@ impl LatencyProbe {
         self.plan.devices.iter().map(|d| d.name.as_str())
     }
 
+    /// Runs what starts the command: what this process forks meanwhile, and all that descends from it, is the command's.
+    pub fn start_command<T>(&mut self, start: impl FnOnce() -> T) -> T {
+        let starts = |probe: &mut Self, yes: bool| {
+            if let Some(data) = probe.skel.maps.bss_data.as_mut() {
+                data.starts_command = yes.into();
+            }
+        };
+        starts(self, true);
+        let started = start();
+        starts(self, false);
+        started
+    }
+
     /// Waits until `deadline` or until `stop` says so, and keeps the cost slices going; true when the
     /// deadline was reached.
     pub fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
@@ -365,13 +404,16 @@ impl LatencyProbe {
 
     /// What cannot be read now is looked for when the groups are read.
     fn look_for_names(&mut self) {
-        let (Some(names), Some(grouping)) = (&mut self.file_names, &self.grouping) else { return };
+        let Some(names) = &mut self.file_names else { return };
         let names = names.get_mut();
-        let made = self.skel.maps.bss_data.as_ref().map_or(0, |data| data.groups_made);
+        let made = self.skel.maps.bss_data.as_ref().map_or(0, |data| data.groups_made + data.files_found);
         if !names.is_behind(made) {
             return;
         }
-        if let Ok(openers) = grouping.openers(&self.skel) {
+        let of_groups = self.grouping.map_or(Ok(Vec::new()), |grouping| grouping.openers(&self.skel));
+        let counted = if self.files { file_ios::read(&self.skel) } else { Ok(Vec::new()) };
+        if let (Ok(mut openers), Ok(counted)) = (of_groups, counted) {
+            openers.extend(counted.iter().map(|(_, row)| (row.file, row.opener)));
             names.look(made, &openers);
         }
     }
@@ -399,6 +441,10 @@ impl LatencyProbe {
         reading.missed = missed;
         if !self.unlimited.is_empty() {
             self.missing.extend(missing::throttled(&throttle::throttles(&self.root, &self.unlimited)));
+        }
+        let untracked = self.skel.maps.bss_data.as_ref().map_or(0, |data| data.untracked_processes);
+        if untracked > 0 {
+            self.missing.push(process_ios::missing_processes(untracked));
         }
         let held = self.held(end_ns.saturating_sub(LONG_NS), end_ns)?;
         for (device, held) in reading.devices.iter_mut().zip(held) {
@@ -448,6 +494,18 @@ fn knows_submitters(host: &Host, plan: &Plan, filter: &Filter) -> Result<()> {
         return Err(Refusal::Refused(why).into());
     }
     Ok(())
+}
+
+/// Refused where the I/O of a command cannot be told from others'.
+fn knows_command(root: &Path, host: &Host, plan: &Plan, filter: &Filter) -> Result<()> {
+    knows_submitters(host, plan, filter)?;
+    match generator::knows_its_threads(root) {
+        true => Ok(()),
+        false => {
+            Err(Refusal::Refused("in this container processes have other ids than the kernel's".to_string())
+                .into())
+        }
+    }
 }
 
 /// Whether a cgroup's limit on one of the traced devices is set now.

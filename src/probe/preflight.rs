@@ -128,6 +128,14 @@ const DETAIL: &[Program] = &[
     optional(Object::Latency, "task_switch", "sched_switch", "no wake part of reap"),
 ];
 
+const FOLLOWS_COMMAND: &str = "the processes of a command count as other processes";
+
+/// What only `diagnose -- COMMAND` attaches.
+const COMMAND: &[Program] = &[
+    optional(Object::Latency, "process_fork", "sched_process_fork", FOLLOWS_COMMAND),
+    optional(Object::Latency, "process_exit", "sched_process_exit", FOLLOWS_COMMAND),
+];
+
 /// What only `interrupts` attaches; it counts completions by the events of `latency`.
 const INTERRUPTS: &[Program] = &[
     optional(Object::Interrupts, "irq_entry", "irq_handler_entry", "interrupts are not counted"),
@@ -206,7 +214,7 @@ const LOCKED: &str = "this kernel is locked down (confidentiality), which forbid
 const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown=integrity is no hindrance";
 
 /// All programs of the views.
-const ALL: [&[Program]; 6] = [LATENCY, DETAIL, INTERRUPTS, LOCKS, PAGECACHE, WAITS];
+const ALL: [&[Program]; 7] = [LATENCY, DETAIL, COMMAND, INTERRUPTS, LOCKS, PAGECACHE, WAITS];
 
 /// Refuses what cannot work, before anything is made or attached.
 pub fn permit(root: &Path) -> Result<()> {

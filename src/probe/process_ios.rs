@@ -5,14 +5,43 @@ use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::IntoBytes as _;
 
 use super::skel::latency::{LatencySkel, OpenLatencySkel};
+use crate::envelope::Missing;
 use crate::wire::process_ios::{NO_PROCESS, ProcessIos, WireProcessIos, WireProcessKey};
 
 /// Processes per run with a row of their own: with 40 bytes each, 250 KiB with the kernel's overhead.
 const MOST: u32 = 2048;
 
+/// Live processes of the measured command: more than a parallel build has.
+const MOST_OF_COMMAND: u32 = 8192;
+
 /// Makes room for the processes, and for one row of all others for each device.
-pub fn size(open: &mut OpenLatencySkel<'_>, devices: usize) -> libbpf_rs::Result<()> {
+pub fn size(open: &mut OpenLatencySkel<'_>, devices: usize, command: bool) -> libbpf_rs::Result<()> {
+    if command {
+        open.maps.command_processes.set_max_entries(MOST_OF_COMMAND)?;
+    }
     open.maps.process_ios.set_max_entries(MOST + devices as u32)
+}
+
+/// Whose I/O was measured where a command was to be, and why.
+pub fn missing_command(why: String) -> Missing {
+    Missing {
+        part: Some("command".to_string()),
+        reason: "not-available".to_string(),
+        why: format!("the stages are of all I/O on the devices that the command used: {why}"),
+        ..Missing::default()
+    }
+}
+
+/// Processes that the command had at once beyond the room for them.
+pub fn missing_processes(untracked: u64) -> Missing {
+    Missing {
+        part: Some("command".to_string()),
+        reason: "no-room".to_string(),
+        why: format!(
+            "the command had more than {MOST_OF_COMMAND} processes at once: {untracked} of them count as other processes"
+        ),
+        ..Missing::default()
+    }
 }
 
 /// Adds the rows of all others, before anything is attached.

@@ -49,8 +49,9 @@ use crate::wire::blocked::{
     Sum, Waits, WireAsleep, WireSleeper, WireWaitProcess, WireWaitStack, WireWaiter, WireWaitsRow,
 };
 use crate::wire::events::{WireEmitter, WireIo, WireOperation, WireSubmitter};
+use crate::wire::files::{WireFile, WireFileIos, WireFileKey};
 use crate::wire::generator::WireGenerator;
-use crate::wire::groups::{WireFile, WireGroup, WireGroupKey};
+use crate::wire::groups::{WireGroup, WireGroupKey};
 use crate::wire::interrupts::{WireCompletions, WireQueue, WireSoftirq, WireVector};
 use crate::wire::locks::stacks::{WireLockStack, WireLockStackKey, WireLockWho, WireLockWhoKey};
 use crate::wire::locks::{
@@ -205,7 +206,7 @@ same_layout!(WireSubmitStack, latency::types::wire_submit_stack: number stack);
 same_layout!(WireSubmitRow, latency::types::wire_submit_row: full over nested period_began
     period_ns raise_at bio stack stands_for plugged took skip one_in numbered busy);
 same_layout!(WireIo, latency::types::wire_io:
-    kind marks io operation queued issued reaped ended sector bytes cmd_flags device slot_base op cpu by);
+    kind marks io operation queued issued reaped ended sector bytes cmd_flags device slot_base op cpu by file);
 same_layout!(WireOperation, latency::types::wire_operation:
     kind opcode operation user_data entered queued issued reaped ended io leader seen from parts fused);
 same_layout!(WireEmitter, latency::types::wire_emitter: matched skip numbers lost_ios lost_operations
@@ -217,6 +218,8 @@ same_layout!(WirePlace, latency::types::operation: request entered next parts st
 same_layout!(WireBioIo, latency::types::wire_bio_io: bio queued proof link device bytes op parts
     flush_ahead group cpu place);
 same_layout!(WireFile, latency::types::wire_file: inode device kind);
+same_layout!(WireFileKey, latency::types::wire_file_key: file device selected);
+same_layout!(WireFileIos, latency::types::wire_file_ios: bios bytes sampled opener pad);
 same_layout!(WireGroupKey, latency::types::wire_group_key: cgroup file device queue cpu pid op size known);
 same_layout!(WireProcessKey, latency::types::wire_process_key: device pid selected);
 same_layout!(WireProcessIos, latency::types::wire_process_ios: bios bytes comm relation);

@@ -233,6 +233,7 @@ fn tell(object: &mut OpenObject, name: &str, view: View, btf: &KernelBtf) -> Res
         constants.config.want_filter = u32::MAX * wanted;
         constants.config.count_processes = wanted;
         constants.config.own_process = wanted;
+        constants.config.want_files = u32::MAX * wanted;
     }
     Ok(())
 }

@@ -11,9 +11,9 @@ mod locks;
 mod over_time;
 mod pagecache;
 mod percentiles;
-mod processes;
 mod scaling;
 mod setting;
+mod sharing;
 mod tables;
 mod threads;
 mod waterfall;
@@ -77,7 +77,8 @@ pub fn render(report: &Report<'_>) -> String {
         ("Other depths", experiment::depths(s)),
         ("Where the time goes", waterfall::stages(s, report.diagnosis)),
         ("Over time", over_time::over_time(s, report.timeline)),
-        ("I/O by process", processes::processes(s)),
+        ("I/O by process", sharing::processes(s)),
+        ("I/O by file", sharing::files(s)),
         ("Distributions", charts::distributions(s)),
         ("Percentiles", percentiles::percentiles(s)),
         ("Hardware queues", tables::queues(s)),

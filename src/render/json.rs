@@ -5,6 +5,7 @@ pub mod devices;
 pub mod diagnose;
 pub mod drive;
 pub mod experiment;
+mod files;
 pub mod fio;
 pub mod flame;
 pub mod groups;

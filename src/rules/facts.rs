@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Summaries;
+use crate::analyze::counting::Bracket;
 use crate::analyze::latency::DeviceLatency;
 use crate::analyze::op::Op;
 use crate::analyze::parts::Part;
@@ -33,6 +34,9 @@ const MIN_COVERED: f64 = 0.99;
 
 /// A device with this share of its tags in use is full: what waits in the queue waits for it.
 pub const FULL: f64 = 0.80;
+
+/// Share of a device's I/Os from which on those of other processes matter: one of twenty.
+pub const FOREIGN: f64 = 0.05;
 
 /// Up to here no device with internal parallelism is busy, whatever its latency looks like.
 pub const SHALLOW: f64 = 4.0;
@@ -204,19 +208,26 @@ pub fn driven<'a>(s: &Summaries<'a>, name: &str) -> Option<&'a LoadSummary> {
 /// itself has no requests (dm, md); without a load of our own, every device with I/O.
 pub fn pictures<'a>(s: &Summaries<'a>) -> Vec<Picture<'a>> {
     let Some(load) = s.load else {
-        return s.latency.devices.iter().map(|d| picture(s, d)).collect();
+        let devices = s.latency.devices.iter().filter(|device| !is_layer(s, device));
+        return devices.map(|d| picture(s, d)).collect();
     };
     let Some(target) = &load.device else {
         return Vec::new();
     };
-    if let Some(device) = s.latency.device(target) {
+    if let Some(device) = s.latency.device(target).filter(|device| !is_layer(s, device)) {
         return vec![picture(s, device)];
     }
     let lower = below(s, target);
     s.latency.devices.iter().filter(|d| lower.contains(&d.name)).map(|d| picture(s, d)).collect()
 }
 
-/// One device as the rules see it.
+/// Whether all that it does is done by traced devices below it, which have the stages: a bio has none.
+fn is_layer(s: &Summaries<'_>, device: &DeviceLatency) -> bool {
+    let is_traced = |lower: &String| s.latency.device(lower).is_some_and(|lower| lower.ios > 0);
+    device.bio_based && below(s, &device.name).iter().any(is_traced)
+}
+
+/// One device as the rules see it. The whole of a bio, where there are no requests, is its device stage.
 pub fn picture<'a>(s: &Summaries<'a>, device: &'a DeviceLatency) -> Picture<'a> {
     let ours = |op: &Op| s.load.is_none() || *op == Op::Read;
     let mut stages: BTreeMap<Stage, Histogram> = BTreeMap::new();
@@ -227,6 +238,9 @@ pub fn picture<'a>(s: &Summaries<'a>, device: &'a DeviceLatency) -> Picture<'a> 
         for (stage, hist) in &latency.request_stages {
             stages.entry(*stage).or_default().merge(hist);
         }
+        if let Some(bio) = &latency.bio {
+            stages.entry(Stage::Device).or_default().merge(bio);
+        }
     }
     let duration_ns = s.load.map_or(s.latency.duration_ns, |load| load.duration_ns);
     Picture { device, disk: disk(s, &device.name), ios, bytes, stages, duration_ns }
@@ -236,6 +250,13 @@ pub fn picture<'a>(s: &Summaries<'a>, device: &'a DeviceLatency) -> Picture<'a> 
 pub fn has_parts(s: &Summaries<'_>) -> bool {
     let ops = s.latency.devices.iter().flat_map(|device| device.ops.values());
     ops.into_iter().any(|of| !of.parts.is_empty() || !of.request_parts.is_empty())
+}
+
+/// Whether (nearly) all I/Os of the device were measured: without a filter, or where other processes had few. Only then
+/// what the kernel counts of the device says something of them.
+pub fn has_all_ios(s: &Summaries<'_>, device: &DeviceLatency) -> bool {
+    let nearly_all = |all: &Bracket| device.ios as f64 >= all.max as f64 * (1.0 - FOREIGN);
+    !s.latency.filtered || device.all_ios.as_ref().is_some_and(nearly_all)
 }
 
 /// Why they were not: the reason where they were to be, else how to ask for it.

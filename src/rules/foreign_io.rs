@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::{self, percent};
+use super::facts::{self, FOREIGN, percent};
 use super::numbers;
 use super::{Rule, Summaries, neighbours};
 use crate::analyze::latency::DeviceLatency;
 use crate::analyze::sharing::Share;
 use crate::findings::{Finding, Number, Severity};
 use crate::units::{bytes, count, counted, in_percent};
-
-/// Share of the device's I/Os that are not the load's from which on it is worth a word: one of twenty.
-pub const SOME: f64 = 0.05;
 
 /// From half on the device works for others more than for the load.
 pub const MUCH: f64 = 0.50;
@@ -79,7 +76,7 @@ fn next_to_command(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding>
     let bios: u64 = others.iter().map(|share| share.process.bios).sum();
     let share: f64 = others.iter().map(Share::largest_known).sum();
     let all: u64 = device.processes.iter().flatten().map(|row| row.bios).sum();
-    if bios < LEAST || share < SOME || device.ios < facts::MIN_IOS {
+    if bios < LEAST || share < FOREIGN || device.ios < facts::MIN_IOS {
         return None;
     }
     let name = &device.name;
@@ -113,7 +110,7 @@ fn outside(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
     let (ios, all) = neighbours::outside_the_filter(device)?;
     let share = ios as f64 / all.max(1) as f64;
     // A device that the chosen processes do not use is not what the run is about.
-    if ios < LEAST || share < SOME || device.ios < facts::MIN_IOS {
+    if ios < LEAST || share < FOREIGN || device.ios < facts::MIN_IOS {
         return None;
     }
     let name = &device.name;
@@ -161,8 +158,8 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let of_bytes = beyond.map_or(0.0, |beyond| beyond as f64 / neighbours::moved(device).max(1) as f64);
     // As many bytes as that many operations of the load have.
     let enough = beyond.is_some_and(|beyond| beyond >= LEAST * load.bytes() / load.operations().max(1));
-    let by_bytes = enough && of_bytes >= SOME && of_bytes >= of_ios;
-    if !by_bytes && (ios < LEAST || of_ios < SOME) {
+    let by_bytes = enough && of_bytes >= FOREIGN && of_bytes >= of_ios;
+    if !by_bytes && (ios < LEAST || of_ios < FOREIGN) {
         return None;
     }
     let share = if by_bytes { of_bytes } else { of_ios };

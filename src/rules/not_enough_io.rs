@@ -121,9 +121,9 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Fin
         severity: Severity::Warning,
         confidence: if p.ios >= facts::MIN_IOS { 0.8 } else { 0.6 },
         sentence: if s.latency.filtered {
+            let (whose, them) = if s.command { ("The command does", "it") } else { ("The chosen processes do", "them") };
             format!(
-                "The chosen processes do little I/O: {name}, their busiest device, works for them for at most {} of the \
-                 time.",
+                "{whose} little I/O: {name}, the busiest device, works for {them} for at most {} of the time.",
                 in_percent(busy)
             )
         } else { format!(

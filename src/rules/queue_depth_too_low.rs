@@ -81,7 +81,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         Some(Regime::Saturated | Regime::NearTheKnee) => None,
         None if s.load.is_some() => with_load(s, p).filter(|_| is_suspected(s, p)),
         // Neighbours may fill the device, and the rates of one that vanished are too low.
-        None if s.latency.filtered || p.device.vanished => None,
+        None if !facts::has_all_ios(s, p.device) || p.device.vanished => None,
         None => without_load(p),
     }
 }

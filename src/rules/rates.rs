@@ -1,7 +1,7 @@
 //! What the samples of a device's rate say: facts for several rules.
 
 use super::Summaries;
-use super::facts::Picture;
+use super::facts::{self, Picture};
 use crate::analyze::rates::{DeviceRates, Following};
 use crate::units::count;
 
@@ -11,7 +11,7 @@ const STEADY: f64 = 0.02;
 /// The samples of a device, where they say something: they count the I/O of all processes.
 pub fn of<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<&'a DeviceRates> {
     let rates = s.rates.iter().find(|rates| rates.device == p.device.name)?;
-    (rates.is_enough() && !s.latency.filtered && !p.device.vanished).then_some(rates)
+    (rates.is_enough() && facts::has_all_ios(s, p.device) && !p.device.vanished).then_some(rates)
 }
 
 /// I/Os per second, and its variation, where that is steady.

@@ -3,6 +3,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Damaged;
+use super::files::WireFile;
 
 /// `enum wire_event`.
 const EVENT_IO: u32 = 1;
@@ -67,6 +68,7 @@ pub struct WireIo {
     pub op: u32,
     pub cpu: u32,
     pub by: WireSubmitter,
+    pub file: WireFile,
 }
 
 /// `struct wire_operation`.
@@ -105,7 +107,7 @@ pub struct WireEmitter {
 }
 
 const _: () = assert!(size_of::<WireSubmitter>() == 56);
-const _: () = assert!(size_of::<WireIo>() == 88 + 56);
+const _: () = assert!(size_of::<WireIo>() == 88 + 56 + 16);
 const _: () = assert!(size_of::<WireOperation>() == 104);
 const _: () = assert!(size_of::<WireEmitter>() == 64);
 
@@ -181,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_record_is_what_its_kind_and_length_say() {
-        let mut bytes = record(EVENT_IO, 144);
+        let mut bytes = record(EVENT_IO, 160);
         bytes[8..16].copy_from_slice(&7u64.to_ne_bytes());
         let Ok(Event::Io(io)) = Event::decode(&bytes) else { panic!("no I/O") };
         assert_eq!((io.io, io.by), (7, WireSubmitter::default()));
@@ -193,7 +195,7 @@ mod tests {
     #[test]
     fn every_other_length_is_an_error_value() {
         for kind in 0..4 {
-            let good = [None, Some(144), Some(104), None][kind as usize];
+            let good = [None, Some(160), Some(104), None][kind as usize];
             for length in (4..300).filter(|length| Some(*length) != good) {
                 let error = Event::decode(&record(kind, length)).unwrap_err();
                 assert_eq!(error.found, length);

@@ -2,6 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::files::WireFile;
 use super::rows::{OperationRow, Row};
 use super::{COVERS, Damaged, task_name};
 
@@ -19,37 +20,13 @@ pub const BY_FILE: u32 = 128;
 pub const FILTER_PID: u32 = 1;
 pub const FILTER_COMM: u32 = 2;
 pub const FILTER_CGROUP: u32 = 4;
+pub const FILTER_COMMAND: u32 = 8;
 
 /// CPU, process and cgroup of a group are known.
 pub const GROUP_SUBMITTER: u32 = 1;
 
 /// The queue of an I/O of a device without requests.
 pub const NO_QUEUE: u32 = u32::MAX;
-
-/// `enum wire_file_kind`.
-pub const FILE_REGULAR: u32 = 1;
-pub const FILE_RAW_DEVICE: u32 = 2;
-pub const FILE_SWAP: u32 = 3;
-pub const FILE_METADATA: u32 = 4;
-pub const FILE_JOURNAL: u32 = 5;
-
-/// `struct wire_file`.
-#[repr(C)]
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
-)]
-pub struct WireFile {
-    pub inode: u64,
-    pub device: u32,
-    pub kind: u32,
-}
-
-impl WireFile {
-    /// Major and minor number, of the kernel's own encoding (MINORBITS is 20).
-    pub fn major_minor(&self) -> (u32, u32) {
-        (self.device >> 20, self.device & 0xf_ffff)
-    }
-}
 
 /// `struct wire_group_key`.
 #[repr(C)]
@@ -75,7 +52,6 @@ pub struct WireGroup {
     pub comm: [u8; 16],
 }
 
-const _: () = assert!(size_of::<WireFile>() == 16);
 const _: () = assert!(size_of::<WireGroupKey>() == 48);
 const _: () = assert!(size_of::<WireGroup>() == 24);
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::files::FileSample;
 use super::groups::GroupsSample;
 use super::parts::PartRow;
 use super::process_ios::ProcessIos;
@@ -84,6 +85,8 @@ pub struct DeviceSample {
     pub added_for: Vec<String>,
     /// Bios by process; None: they were not counted.
     pub processes: Option<Vec<ProcessIos>>,
+    /// Bios by file; None: they were not counted.
+    pub files: Option<Vec<FileSample>>,
 }
 
 impl DeviceSample {
@@ -144,6 +147,10 @@ impl DeviceSample {
                 .processes
                 .as_deref()
                 .map(|now| ProcessIos::since(now, earlier.processes.as_deref().unwrap_or_default())),
+            files: self
+                .files
+                .as_ref()
+                .map(|now| FileSample::since(now, earlier.files.as_deref().unwrap_or_default())),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! By which ways I/Os were handed in: the mirror of `struct wire_submit_stack` and `struct wire_submit_row`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Damaged;
+use super::files::WireFile;
 use super::stacks::{MAX_FRAMES, Sample, WireStackKey, WireTaskStack};
 use crate::host::mapped::Mapped;
 
@@ -65,6 +66,8 @@ pub struct Submits {
     pub maps: Mapped,
     /// What processes are called whose rings workers of io_uring served: any bytes.
     pub leaders: HashMap<u32, Vec<u8>>,
+    /// Paths of the files that I/Os read and write.
+    pub files: BTreeMap<WireFile, String>,
     /// Those that should have been and were not: the table was full; the budget was spent (bios that such would have stood
     /// for); an interrupt came between.
     pub full: u64,

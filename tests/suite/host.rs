@@ -217,8 +217,8 @@ fn what_is_traced_has_requests() {
     assert!(refusal(traced("nosuch")).contains("`biopsy devices` lists them"));
 
     // Under a load of ours everything below the target is traced as well.
-    assert_eq!(select::stack(&host, "loop0").map(names).unwrap(), ["loop0", "nvme0c0n1"]);
-    assert_eq!(select::stack(&host, "nvme1n1").map(names).unwrap(), ["nvme1c1n1", "nvme1c2n1"]);
+    assert_eq!(select::stack(&host, "loop0", false).map(names).unwrap(), ["loop0", "nvme0c0n1"]);
+    assert_eq!(select::stack(&host, "nvme1n1", true).map(names).unwrap(), ["nvme1c1n1", "nvme1c2n1"]);
 
     // A head whose paths are all gone, and memory that plays a disk.
     let (ground, virtio) = machine("virtio");
@@ -228,7 +228,7 @@ fn what_is_traced_has_requests() {
     bare.devices.iter_mut().find(|disk| disk.name == "nvme1n1").unwrap().layers.clear();
     let why = refusal(select::traceable(&bare, scratch.path(), "nvme1n1").map(names));
     assert!(why.contains("no disk below it has: name another device"), "{why}");
-    assert!(refusal(select::stack(&bare, "nvme1n1").map(names)).contains("bio-based"));
+    assert!(refusal(select::stack(&bare, "nvme1n1", false).map(names)).contains("bio-based"));
 }
 
 #[test]

@@ -47,6 +47,9 @@ pub struct Flame {
     /// With --io: only this device: name, /dev path, major:minor or a by-id path. Can be repeated.
     #[arg(short, long = "device", value_name = "DEV")]
     pub devices: Vec<String>,
+    /// With --io: a frame for the file that the I/O reads or writes, above the process.
+    #[arg(long, requires = "io")]
+    pub files: bool,
     /// How long memory is reclaimed, by who has to.
     #[arg(long)]
     pub reclaim: bool,

@@ -18,6 +18,7 @@ use biopsy::clock::now_ns;
 use biopsy::host::{Host, processes, select};
 use biopsy::probe::births::Births;
 use biopsy::probe::events::EventOptions;
+use biopsy::probe::files::FileNames;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::probe::latency::submits::StackOptions;
@@ -42,6 +43,7 @@ pub fn follow(
     let devices = devices(args, host)?;
     let options = Options {
         events: Some(EventOptions::default()),
+        event_files: args.files,
         stacks: Some(StackOptions { max_cost: args.max_cost, ..StackOptions::default() }),
         filter: chosen.filter.clone(),
         // Each layer has its own time: together they would count twice. Whoever names one has that one.
@@ -53,7 +55,10 @@ pub fn follow(
     };
     let mut probe = LatencyProbe::attach(host, root, &options)?;
     let first = probe.start().clone();
-    let mut looker = Looker::new(Scene::new(host, probe.planned(), probe.request_flags(), first.at_ns));
+    let mut looker = Looker::new(
+        Scene::new(host, probe.planned(), probe.request_flags(), first.at_ns),
+        args.files.then(|| FileNames::new(root)),
+    );
     window(&mut |left| {
         probe.tick();
         if let Some(mut taken) = probe.events(Some(left))? {
@@ -77,7 +82,8 @@ pub fn follow(
     let emitted = probe.emitted()?;
     let lost = trace::lost(loss::lost(&latency, &first, &end), &emitted);
     looker.tally.lose(emitted.lost_ios + emitted.damaged);
-    let submits = Submits { maps: looker.mapped, leaders: looker.leaders, ..probe.submits()? };
+    let files = looker.scene.files;
+    let submits = Submits { maps: looker.mapped, leaders: looker.leaders, files, ..probe.submits()? };
     let names = Symbolizer::new(Helper::own()).names(&submits::addresses(&submits));
     let summary = submits::summarize(&latency, &looker.tally, &submits, &names);
     let doubt = loss::distrust(&latency, &lost, args.max_loss);
@@ -163,6 +169,8 @@ impl Look {
 /// What is made of events while the window is open.
 struct Looker {
     scene: Scene,
+    /// Where the files of I/Os are frames.
+    names: Option<FileNames>,
     join: Join,
     tally: Tally,
     mapped: Mapped,
@@ -176,10 +184,11 @@ struct Looker {
 }
 
 impl Looker {
-    fn new(scene: Scene) -> Self {
+    fn new(scene: Scene, names: Option<FileNames>) -> Self {
         let join = Join::new(&scene);
         Self {
             scene,
+            names,
             join,
             tally: Tally::default(),
             mapped: Mapped::default(),
@@ -192,6 +201,10 @@ impl Looker {
     }
 
     fn look(&mut self, ios: &[TracedIo]) {
+        if let Some(names) = &mut self.names {
+            let openers = ios.iter().filter_map(|io| Some((io.file?, io.owner.map_or(0, |owner| owner.pid))));
+            self.scene.files.extend(names.learn(openers));
+        }
         for io in ios {
             self.tally.add(self.scene.name(io), io);
             let owner = io.owner.filter(|owner| !owner.kernel);

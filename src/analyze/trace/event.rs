@@ -78,6 +78,7 @@ pub fn traced(devices: &[TracedDevice], io: &WireIo, operation: Option<&WireOper
             took_ns: u64::from(by.took) << STACK_TOOK_BITS,
             part: by.flags & SUBMITTER_PART != 0,
         }),
+        file: (io.file.kind != 0).then_some(io.file),
         completion_cpu: io.cpu,
         operation: end.or((io.operation != 0).then_some(TracedOperation { id: io.operation, end: None })),
         merged: Vec::new(),

@@ -3,6 +3,7 @@
 use super::super::op::Op;
 use super::super::stage::Stage;
 use super::operation::TracedOperation;
+use crate::wire::files::WireFile;
 use crate::wire::task_name;
 
 /// One I/O.
@@ -38,6 +39,8 @@ pub struct TracedIo {
     /// After its data it waited for a flush, which `total_ns` has and no stage.
     pub flushed: bool,
     pub owner: Option<Owner>,
+    /// What its first bio reads or writes, where that was asked for and found.
+    pub file: Option<WireFile>,
     /// By which way it was handed in, where that was noted.
     pub route: Option<Route>,
     pub completion_cpu: u32,

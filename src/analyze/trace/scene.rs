@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::super::files::File;
 use super::io::TracedIo;
 use crate::host::{BlockDevice, Host};
 use crate::wire::WireDevice;
+use crate::wire::files::WireFile;
 
 /// What the numbers in events mean on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub struct Scene {
     pub flags: BTreeMap<u32, String>,
     /// Paths of control groups by the kernel's id.
     pub cgroups: BTreeMap<u64, String>,
+    /// Paths of files, as they were when they had their first I/O.
+    pub files: BTreeMap<WireFile, String>,
 }
 
 impl Scene {
@@ -41,6 +45,7 @@ impl Scene {
             nodes: nodes.collect(),
             flags: flags.clone(),
             cgroups: BTreeMap::new(),
+            files: BTreeMap::new(),
         }
     }
 
@@ -69,6 +74,12 @@ impl Scene {
     pub fn flag_names(&self, io: &TracedIo) -> impl Iterator<Item = &str> {
         let bits = io.flags;
         self.flags.iter().filter(move |(bit, _)| bits >> **bit & 1 == 1).map(|(_, name)| name.as_str())
+    }
+
+    /// What an I/O reads or writes; None: it is not known.
+    pub fn file(&self, io: &TracedIo) -> Option<File> {
+        let file = io.file?;
+        File::new(&file, self.files.get(&file).map(String::as_str))
     }
 
     /// Path of a group.

@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 
 use super::super::btf::KernelBtf;
 use super::super::events;
+use super::super::file_ios;
 use super::super::generator;
 use super::super::libbpf::{self, refusal};
 use super::super::plan::{MOST_BYTES, Plan};
@@ -19,6 +20,7 @@ use super::super::syscalls;
 use super::programs;
 use super::submits;
 use super::wanted::Wanted;
+use crate::wire::files::{FILES_COUNTED, FILES_EACH};
 use crate::wire::generator::GENERATOR_PLACES;
 
 /// Places of the map `stack_owners`: the programs hash into as many.
@@ -61,13 +63,12 @@ pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut Wanted) -> Result<Lat
     config.unified_cgroups = wanted.unified_cgroups.into();
     config.generator = if wanted.generator { std::process::id() } else { 0 };
     config.count_processes = wanted.processes.into();
+    config.want_files = wanted.files;
     config.own_process = if generator::knows_its_threads(Path::new("/")) { std::process::id() } else { 0 };
     if let Some(grouping) = &wanted.grouping {
         grouping.tell(config);
     }
-    if let Some(callbacks) = wanted.file_callbacks {
-        told.file_callbacks = callbacks;
-    }
+    told.file_callbacks = wanted.file_callbacks;
     if let Some(asked) = &wanted.events {
         events::prepare(&mut open, asked, wanted.cpus)?;
     }
@@ -84,6 +85,9 @@ pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut Wanted) -> Result<Lat
     }
     if wanted.processes {
         process_ios::fill(&skel, plan.devices.len())?;
+    }
+    if wanted.files & FILES_COUNTED != 0 {
+        file_ios::fill(&skel, plan.devices.len())?;
     }
     let maps = &skel.maps;
     (wanted.filter.fill(&maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups))
@@ -110,7 +114,7 @@ fn size(open: &mut OpenLatencySkel<'_>, plan: &mut Plan, wanted: &mut Wanted) ->
             .set_max_entries(plan.bio_sets())
             .map_err(|e| refusal("sizing the table of submitters", &e))?;
     }
-    if wanted.file_callbacks.is_some() {
+    if wanted.files & FILES_EACH != 0 {
         resize([(&mut open.maps.files, plan.bio_sets())], "sizing the table of files")?;
     }
     if wanted.ring.is_some() {
@@ -140,8 +144,11 @@ fn size(open: &mut OpenLatencySkel<'_>, plan: &mut Plan, wanted: &mut Wanted) ->
         size_parts(open, plan)?;
     }
     if wanted.processes {
-        process_ios::size(open, plan.devices.len())
+        process_ios::size(open, plan.devices.len(), wanted.command)
             .map_err(|e| refusal("sizing the table of processes", &e))?;
+    }
+    if wanted.files & FILES_COUNTED != 0 {
+        file_ios::size(open, plan.devices.len()).map_err(|e| refusal("sizing the table of files", &e))?;
     }
     wanted.filter.size(open).map_err(|e| refusal("sizing the filter", &e))?;
     open.maps.rows.set_max_entries(plan.rows).map_err(|e| refusal("sizing the rows", &e))?;

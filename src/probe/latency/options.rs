@@ -27,8 +27,15 @@ pub struct Options {
     pub group_by: Option<u32>,
     /// Count bios by process.
     pub processes: bool,
+    /// Count bios by file, by samples. Needs `processes`.
+    pub files: bool,
+    /// Find the file of each event. Needs `events`.
+    pub event_files: bool,
     /// Whose I/O is followed.
     pub filter: Filter,
+    /// Tell the processes of a command from others, and follow only its I/O where `filter` is empty; see
+    /// [`LatencyProbe::start_command`](super::LatencyProbe::start_command). Needs `processes`.
+    pub command: bool,
     /// The load generator runs in this process and tells when it hands in and when it looks; see
     /// [`LatencyProbe::generators`](super::LatencyProbe::generators). Needs `operations`.
     pub generator: bool,
@@ -51,7 +58,10 @@ impl Default for Options {
             stacks: None,
             group_by: None,
             processes: false,
+            files: false,
+            event_files: false,
             filter: Filter::default(),
+            command: false,
             generator: false,
             cost: true,
             drop_issue: 0,

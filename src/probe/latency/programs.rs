@@ -45,6 +45,9 @@ pub fn choose(open: &mut OpenLatencySkel<'_>, wanted: &Wanted) {
         program.set_autoload(wanted.parts);
     }
     open.progs.io_done.set_autoload(wanted.parts && wanted.io_done);
+    for program in [&mut open.progs.process_fork, &mut open.progs.process_exit] {
+        program.set_autoload(wanted.command);
+    }
 }
 
 impl LatencyProbe {
@@ -52,7 +55,7 @@ impl LatencyProbe {
     /// before what begins it.
     pub(super) fn attach_programs(&mut self) -> Result<()> {
         let progs = &mut self.skel.progs;
-        let order: [(&'static str, &mut ProgramMut<'_>); 23] = [
+        let order: [(&'static str, &mut ProgramMut<'_>); 25] = [
             ("rq_complete", &mut progs.rq_complete),
             ("bio_complete", &mut progs.bio_complete),
             ("rq_merge", &mut progs.rq_merge),
@@ -76,6 +79,8 @@ impl LatencyProbe {
             ("rq_insert", &mut progs.rq_insert),
             ("bio_getrq", &mut progs.bio_getrq),
             ("rq_issue", &mut progs.rq_issue),
+            ("process_exit", &mut progs.process_exit),
+            ("process_fork", &mut progs.process_fork),
         ];
         for (name, program) in order.into_iter().filter(|(_, program)| program.autoload()) {
             let link = program.attach().map_err(|e| refusal(&format!("attaching {name}"), &e))?;
@@ -112,6 +117,8 @@ impl LatencyProbe {
             metered("ring_queue_work", &progs.ring_queue_work),
             metered("task_waking", &progs.task_waking),
             metered("task_switch", &progs.task_switch),
+            metered("process_fork", &progs.process_fork),
+            metered("process_exit", &progs.process_exit),
         ];
         all.into_iter().filter(|program| self.attached.contains(program.name)).collect()
     }

@@ -3,13 +3,15 @@
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags};
 
+use super::super::file_ios;
 use super::super::files::FileNames;
 use super::super::libbpf::element;
 use super::super::process_ios;
 use super::LatencyProbe;
 use crate::clock::now_ns;
 use crate::host::counters::Counters;
-use crate::wire::groups::{GroupsSample, WireFile};
+use crate::wire::files::{FileSample, WireFile};
+use crate::wire::groups::GroupsSample;
 use crate::wire::parts::{PART_UNITS, PartRow};
 use crate::wire::places::WirePlace;
 use crate::wire::reading::{DeviceSample, Reading};
@@ -52,6 +54,17 @@ impl LatencyProbe {
                 device.processes = Some(rows);
             }
         }
+        if self.files {
+            for device in &mut devices {
+                device.files = Some(Vec::new());
+            }
+            for (device, row) in self.named_files()? {
+                if let Some(rows) = devices.get_mut(device as usize).and_then(|device| device.files.as_mut())
+                {
+                    rows.push(row);
+                }
+            }
+        }
         let mut groups = self.grouping.map(|all| all.read(&self.skel, with_operations)).transpose()?;
         if let (Some(groups), Some(names)) = (&mut groups, &self.file_names) {
             name_files(groups, &mut names.borrow_mut());
@@ -65,6 +78,20 @@ impl LatencyProbe {
         }
         let unfollowed = self.skel.maps.bss_data.as_ref().map_or(0, |bss| bss.unfollowed);
         Ok(Reading { at_ns, devices, missed: self.missed(), unfollowed, groups, filtered: self.filtered })
+    }
+
+    /// The rows of files, with their names.
+    fn named_files(&self) -> Result<Vec<(u32, FileSample)>> {
+        let mut rows = file_ios::read(&self.skel)?;
+        if let Some(names) = &self.file_names {
+            let mut names = names.borrow_mut();
+            let all: Vec<WireFile> = rows.iter().map(|(_, row)| row.file).collect();
+            names.look_everywhere(&all);
+            for (_, row) in &mut rows {
+                row.path = names.name(&row.file);
+            }
+        }
+        Ok(rows)
     }
 
     /// Requests that were issued before `before_ns`, and from there to `until_ns`, and have not been seen to complete,

@@ -27,11 +27,15 @@ pub struct Wanted {
     pub stacks: Option<StackOptions>,
     pub cpus: u32,
     pub grouping: Option<Grouping>,
-    /// Groups are made by file: the functions by which bios of direct I/O are recognised.
-    pub file_callbacks: Option<wire_file_callbacks>,
+    /// `FILES_*`: what files are found for.
+    pub files: u32,
+    /// Where they are: the functions by which bios of direct I/O are recognised.
+    pub file_callbacks: wire_file_callbacks,
     pub filter: Filter,
     /// Bios are counted by process.
     pub processes: bool,
+    /// The processes of a command are told from others.
+    pub command: bool,
     pub unified_cgroups: bool,
     pub drop_issue: u32,
 }

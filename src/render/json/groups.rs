@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value as Json, json};
 
+use super::files::file;
 use super::latency::of_op;
-use crate::analyze::groups::{Dimension, FileKind, Group, Groups, Pair, Value};
+use crate::analyze::groups::{Dimension, Group, Groups, Pair, Value};
 use crate::analyze::stage::Stage;
 
 /// Adds the keys.
@@ -80,18 +81,7 @@ fn value(of: &Value) -> Json {
         Value::Process { pid, comm } => json!({"pid": pid, "comm": comm}),
         Value::Cgroup { path: Some(path), .. } => json!(path),
         Value::Cgroup { id, path: None } => json!(id),
-        Value::File { device: (major, minor), of } => {
-            let mut file = Map::new();
-            file.insert("kind".to_string(), json!(of.name().replace(' ', "_")));
-            file.insert("device".to_string(), json!(format!("{major}:{minor}")));
-            if let FileKind::Regular { inode, path } = of {
-                file.insert("inode".to_string(), json!(inode));
-                if let Some(path) = path {
-                    file.insert("path".to_string(), json!(path));
-                }
-            }
-            Json::Object(file)
-        }
+        Value::File(of) => file(of),
     }
 }
 
@@ -137,18 +127,6 @@ mod tests {
         assert_eq!(all["by"], json!(["size", "cpu"]));
         assert_eq!(all["cpus"], json!([{"submit_cpu": 0, "completion_cpu": 1, "ios": 1}]));
         assert!(group.get("other").is_none() && group.get("operations").is_none());
-    }
-
-    #[test]
-    fn a_file_has_an_inode_and_a_path_where_it_has_them() {
-        let file = |of| value(&Value::File { device: (8, 1), of });
-        let regular = |path: Option<&str>| FileKind::Regular { inode: 9, path: path.map(str::to_string) };
-        assert_eq!(
-            file(regular(Some("/a"))),
-            json!({"kind": "regular", "device": "8:1", "inode": 9, "path": "/a"})
-        );
-        assert_eq!(file(regular(None)), json!({"kind": "regular", "device": "8:1", "inode": 9}));
-        assert_eq!(file(FileKind::RawDevice), json!({"kind": "raw_device", "device": "8:1"}));
     }
 
     #[test]

@@ -205,6 +205,9 @@ pub(super) fn device(summary: &LatencySummary, device: &DeviceLatency) -> Value 
     if let Some(rows) = &device.processes {
         map.insert("processes".to_string(), rows.iter().map(process).collect());
     }
+    if let Some(rows) = &device.files {
+        map.insert("files".to_string(), rows.iter().map(super::files::ios).collect());
+    }
     if let Some(of_all) = device.all_ios {
         map.insert("all_ios_min".to_string(), json!(of_all.min));
         map.insert("all_ios_max".to_string(), json!(of_all.max));

@@ -67,6 +67,10 @@ pub fn io(out: &mut Vec<u8>, scene: &Scene, io: &TracedIo) {
         inner.optional("cgroup_id", owner.cgroup);
         inner.end();
     }
+    if let Some(file) = scene.file(io) {
+        object.key("file");
+        object.out.extend(super::files::file(&file).to_string().into_bytes());
+    }
     if let Some(of) = &io.operation {
         object.key("operation");
         operation(object.out, of);
@@ -247,6 +251,7 @@ mod tests {
             nodes: BTreeMap::from([(3, 1)]),
             flags: BTreeMap::from([(11, "sync".into()), (12, "meta".into())]),
             cgroups: BTreeMap::from([(7, "/a\"b".into())]),
+            ..Scene::default()
         }
     }
 

@@ -255,9 +255,13 @@ fn target(load: &LoadSummary) -> String {
 /// The I/O of others: a line for each of the classes that most of it is of.
 fn of_others(page: &Page<'_>, device: Option<&DeviceLatency>) -> Vec<String> {
     let latency = page.summaries.latency;
-    let during = page.command_status.map(|status| format!(" while the command ran (status {status})"));
+    let during = page.command_status.map(|status| match page.summaries.command && latency.filtered {
+        true => format!(" (status {status})"),
+        false => format!(" while the command ran (status {status})"),
+    });
     let what = match (device, &during) {
         (None, _) => "no I/O",
+        (Some(_), _) if page.summaries.command && latency.filtered => "the command's I/O",
         (Some(_), _) if latency.filtered => "I/O of the chosen processes",
         (Some(_), Some(_)) => "all I/O",
         (Some(_), None) => "I/O of all processes",

@@ -9,7 +9,7 @@ use crate::analyze::stage::Stage;
 use crate::experiment::Curve;
 use crate::findings::{Diagnosis, Finding, NotExamined, Severity};
 use crate::hist::Histogram;
-use crate::render::{experiment, numbers, parts, processes};
+use crate::render::{experiment, files, numbers, parts, processes};
 use crate::rules::{self, Summaries};
 use crate::units::{count, in_percent};
 
@@ -20,7 +20,7 @@ const MOST_FINDINGS: usize = 5;
 const MOST_DEVICES: usize = 4;
 
 /// Of each device.
-const MOST_PROCESSES: usize = 5;
+const MOST_ROWS: usize = 5;
 
 /// Text is wrapped here: it must be readable in a ticket.
 const WIDTH: usize = 100;
@@ -95,7 +95,10 @@ fn details(page: &Page<'_>) -> String {
         out.push_str("Nothing else stood out.\n\n");
     }
     out.push_str(&stages(s, &bold));
-    out.push_str(&by_process(s, &bold));
+    let process = |device: &str| bold(&format!("I/O by process on {device}"));
+    out.push_str(&by_device(s, &process, &processes::HEADER, |device| processes::rows(device, MOST_ROWS)));
+    let file = |device: &str| bold(&format!("I/O by file on {device}"));
+    out.push_str(&by_device(s, &file, &files::HEADER, |device| files::rows(device, MOST_ROWS)));
     out.push_str(&cpu(s, &bold));
     if let Some(curve) = s.experiment {
         out.push_str(&format!(
@@ -124,18 +127,23 @@ fn details(page: &Page<'_>) -> String {
     out
 }
 
-/// The largest processes of each device.
-fn by_process(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
+/// The largest rows of each device.
+fn by_device<const N: usize>(
+    s: &Summaries<'_>,
+    title: &dyn Fn(&str) -> String,
+    header: &[&str; N],
+    rows: impl Fn(&DeviceLatency) -> (Vec<[String; N]>, usize),
+) -> String {
     let mut out = String::new();
     for device in s.latency.devices.iter().filter(|device| device.ios > 0).take(MOST_DEVICES) {
-        let (rows, left) = processes::rows(device, MOST_PROCESSES);
+        let (rows, left) = rows(device);
         if rows.is_empty() {
             continue;
         }
-        out.push_str(&format!("{}\n", bold(&format!("I/O by process on {}", clean(&device.name)))));
+        out.push_str(&format!("{}\n", title(&clean(&device.name))));
         let rows: Vec<Vec<String>> =
             rows.into_iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
-        out.push_str(&table(&processes::HEADER, &rows));
+        out.push_str(&table(header, &rows));
         if left > 0 {
             out.push_str(&format!("{left} more are in the report and in --json.\n"));
         }

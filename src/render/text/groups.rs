@@ -1,7 +1,7 @@
 //! Groups of I/Os as tables.
 
 use super::{bytes, clean, count, counted, figure, table, time_unit};
-use crate::analyze::groups::{Dimension, FileKind, Group, Groups, Pair, Value};
+use crate::analyze::groups::{Dimension, Group, Groups, Pair, Value};
 use crate::analyze::latency::{LatencySummary, Unit};
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
@@ -128,11 +128,7 @@ fn name(group: &Group, dimension: Dimension) -> String {
         Some(Value::Process { pid, comm }) => format!("{} {pid}", clean(comm)),
         Some(Value::Cgroup { path: Some(path), .. }) => clean(path),
         Some(Value::Cgroup { id, path: None }) => format!("(gone) {id}"),
-        Some(Value::File { of: FileKind::Regular { path: Some(path), .. }, .. }) => clean(path),
-        Some(Value::File { of: FileKind::Regular { inode, path: None }, device: (major, minor) }) => {
-            format!("[inode {inode}] {major}:{minor}")
-        }
-        Some(Value::File { of, device: (major, minor) }) => format!("[{}] {major}:{minor}", of.name()),
+        Some(Value::File(file)) => clean(&file.label()),
     }
 }
 
@@ -214,6 +210,7 @@ fn matrix(what: &str, pairs: &[Pair]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::analyze::files::{File, FileKind};
     use std::collections::BTreeMap;
 
     use super::*;
@@ -253,7 +250,7 @@ mod tests {
     #[test]
     fn a_file_is_shown_by_its_name_else_by_what_it_is() {
         let of = |of: Option<FileKind>| {
-            let value = |of| (Dimension::File, Value::File { device: (8, 1), of });
+            let value = |kind| (Dimension::File, Value::File(File { device: (8, 1), kind }));
             Group { by: of.map(value).into_iter().collect(), ..group(7, 8_000) }
         };
         let regular = |path: Option<&str>| FileKind::Regular { inode: 12, path: path.map(str::to_string) };

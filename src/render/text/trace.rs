@@ -8,10 +8,10 @@ use crate::analyze::trace::io::TracedIo;
 use crate::analyze::trace::scene::Scene;
 use crate::envelope::Envelope;
 
-/// What the columns are, once.
-pub fn header() -> String {
-    format!(
-        "{:>11} {:<9} {:>3} {:<6} {:>13} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>8} {:<15} {:<18} {}\n",
+/// What the columns are, once; with that of files.
+pub fn header(files: bool) -> String {
+    let header = format!(
+        "{:>11} {:<9} {:>3} {:<6} {:>13} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>8} {:<15} {:<18} {:<FLAGS$}",
         "at s",
         "disk",
         "q",
@@ -29,11 +29,15 @@ pub fn header() -> String {
         "comm",
         "user_data",
         "flags"
-    )
+    );
+    format!("{}\n", if files { format!("{header} file") } else { header.trim_end().to_string() })
 }
 
-/// One I/O: the stages of its operation where it ended that, else its own.
-pub fn io(scene: &Scene, io: &TracedIo) -> String {
+/// The flags of most I/Os, in front of a file.
+const FLAGS: usize = 16;
+
+/// One I/O: the stages of its operation where it ended that, else its own; with what it reads or writes.
+pub fn io(scene: &Scene, io: &TracedIo, files: bool) -> String {
     let end = io.operation.and_then(|operation| operation.end);
     let ended = end.filter(|end| end.last);
     let stages = ended.and_then(|end| end.stages).unwrap_or(io.stages);
@@ -46,7 +50,7 @@ pub fn io(scene: &Scene, io: &TracedIo) -> String {
     let flags: Vec<&str> = scene.flag_names(io).collect();
     let user_data = end.and_then(|end| end.user_data);
     let line = format!(
-        "{:>11.6} {:<9} {:>3} {:<6} {:>13} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>8} {:<15} {:<18} {}",
+        "{:>11.6} {:<9} {:>3} {:<6} {:>13} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>8} {:<15} {:<18} {:<FLAGS$}",
         scene.at_ns(io) as f64 / 1e9,
         clean(scene.name(io)),
         or_dash(io.queue),
@@ -65,7 +69,13 @@ pub fn io(scene: &Scene, io: &TracedIo) -> String {
         user_data.map_or("-".to_string(), |data| format!("{data:#x}")),
         flags.join(",")
     );
-    format!("{}\n", line.trim_end())
+    match files {
+        true => {
+            let file = scene.file(io).map_or("-".to_string(), |file| clean(&file.label()));
+            format!("{line} {file}\n")
+        }
+        false => format!("{}\n", line.trim_end()),
+    }
 }
 
 fn micros(ns: Option<u64>) -> String {

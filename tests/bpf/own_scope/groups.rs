@@ -18,6 +18,7 @@ use crate::support::tool::{biopsy, finish, go, object, prepared, quiet, refused,
 use serde_json::{Value, json};
 
 const LATENCY: &str = "biopsy.latency/1";
+const DIAGNOSE: &str = "biopsy.diagnose/1";
 
 /// So many reads of so many bytes, each an operation of its own.
 fn reads(disk: &Disk, bytes: &str, count: u32) -> String {
@@ -464,6 +465,27 @@ fn each_file_has_its_own_ios() {
     let sum: u64 =
         groups.iter().filter(|group| group["by"] == json!({})).map(|one| number(&one["ios"])).sum();
     assert!(sum <= 4, "{sum} of no file: {groups:?}");
+    // The same files by the bios of each process, which are few enough to be counted one by one.
+    let value =
+        object(&run(&["diagnose", "--json", "-o", "/dev/null", "--", "sh", "-ec", &script]), DIAGNOSE);
+    let devices = value["latency"]["devices"].as_array().unwrap();
+    let device = devices.iter().find(|device| device["name"] == disk.name.as_str()).unwrap();
+    let rows = device["files"].as_array().unwrap();
+    let row = |file: &Value| {
+        rows.iter().find(|row| row["file"] == file["file"]).unwrap_or_else(|| panic!("{rows:?}"))
+    };
+    let bios = |file: &Value| (number(&row(file)["bios"]), number(&row(file)["sampled_bios"]));
+    let named = |path: &PathBuf| by_file(path, &text(path));
+    assert_eq!(bios(&named(&paths[0])), (200, 200));
+    assert_eq!((bios(&named(&paths[1])), bios(&by_deleted)), ((40, 40), (30, 30)));
+    assert_eq!(bios(&of_disk(&disk, "raw_device")), (100, 100));
+    // And by event.
+    let lines = run(&["trace", "--json", "--files", "-d", &disk.name, "--", "sh", "-ec", &script]).stdout;
+    let lines: Vec<Value> =
+        String::from_utf8(lines).unwrap().lines().map(|line| line.parse().unwrap()).collect();
+    let of = |file: &Value| lines.iter().filter(|line| line["file"] == file["file"]).count();
+    assert_eq!((of(&named(&paths[0])), of(&named(&paths[1])), of(&by_deleted)), (200, 40, 30));
+    assert_eq!(of(&of_disk(&disk, "raw_device")), 100);
     // A name may hold anything.
     let words = ["latency", "-d", &disk.name, "--all", "--by", "file", "--", "sh", "-c", &script];
     let text = String::from_utf8(run(&words).stdout).unwrap();

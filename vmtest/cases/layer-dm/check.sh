@@ -32,3 +32,6 @@ case $(cat release) in
 7.*) device journal "$upper" '.ops.fua | .bio.count == .ios and .ios > 0' ;;
 *) device journal "$upper" '.ops.fua | .bio.count * 2 == .ios and .ios > 0' ;;
 esac
+# The layer is driven, and its disk has the stages that the answer is about.
+expect diagnose.json '.verdict.id != "inconclusive"'
+expect diagnose.json '[.latency.devices[] | select(.ios > 0) | .name] | sort == ["dm-0", "nvme0n1"]'

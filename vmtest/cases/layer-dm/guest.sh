@@ -12,6 +12,7 @@ trap 'echo "$usual" >"$limit"' EXIT
 traced reads "$upper" -- dd if="/dev/$upper" of=/dev/null bs=4096 count=300 iflag=direct
 case $(cat release) in 5.10.*) exit 0 ;; esac
 traced ring "$upper" -- biopsy load --no-drive-check "/dev/$upper" --iodepth 8 --runtime 1s --json -o load.json
+biopsy diagnose "/dev/$upper" --runtime 1s --max-loss 100 --json -o /dev/null >diagnose.json 2>diagnose.err || true
 # Two pieces of dm's own, which splits at its targets' borders: half the disk, and half the disk.
 half=$(($(cat /sys/block/nvme0n1/size) / 2))
 printf '0 %d linear /dev/nvme0n1 0\n%d %d linear /dev/nvme0n1 %d\n' $half $half $half $half |

@@ -1,0 +1,146 @@
+//! What I/Os read and write: files, and what is none.
+
+use super::sharing::part;
+use crate::wire::files::{
+    FILE_JOURNAL, FILE_METADATA, FILE_OTHERS, FILE_RAW_DEVICE, FILE_REGULAR, FILE_SWAP, FileSample, WireFile,
+};
+
+/// What an I/O reads or writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// The file system's, or of what is no file the block device's: major and minor number.
+    pub device: (u32, u32),
+    pub kind: FileKind,
+}
+
+/// Whether it is a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileKind {
+    /// Without a path where no process had it open when it was looked for.
+    Regular {
+        inode: u64,
+        path: Option<String>,
+    },
+    RawDevice,
+    Swap,
+    Metadata,
+    Journal,
+}
+
+impl FileKind {
+    /// What a table has where there is no path, and with `_` for the blank the word of JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Regular { .. } => "regular",
+            Self::RawDevice => "raw device",
+            Self::Swap => "swap",
+            Self::Metadata => "metadata",
+            Self::Journal => "journal",
+        }
+    }
+}
+
+impl File {
+    /// With the path that was found. None: what the I/O belongs to is not known.
+    pub fn new(file: &WireFile, path: Option<&str>) -> Option<Self> {
+        let kind = match file.kind {
+            FILE_REGULAR => FileKind::Regular { inode: file.inode, path: path.map(str::to_string) },
+            FILE_RAW_DEVICE => FileKind::RawDevice,
+            FILE_SWAP => FileKind::Swap,
+            FILE_METADATA => FileKind::Metadata,
+            FILE_JOURNAL => FileKind::Journal,
+            _ => return None,
+        };
+        Some(Self { device: file.major_minor(), kind })
+    }
+
+    /// The path, else what it is and where: `[swap] 254:0`. Not escaped.
+    pub fn label(&self) -> String {
+        let (major, minor) = self.device;
+        match &self.kind {
+            FileKind::Regular { path: Some(path), .. } => path.clone(),
+            FileKind::Regular { inode, path: None } => format!("[inode {inode}] {major}:{minor}"),
+            kind => format!("[{}] {major}:{minor}", kind.name()),
+        }
+    }
+}
+
+/// The bios of a file on a device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileIos {
+    /// None: it is not known, as of discards and flushes.
+    pub file: Option<File>,
+    /// All files for which the table had no room.
+    pub others: bool,
+    /// Scaled up from `sampled`.
+    pub bios: u64,
+    /// Of reads and writes, likewise.
+    pub bytes: u64,
+    /// Bios whose file was found.
+    pub sampled: u64,
+    /// Its part of the bytes of all rows, or of their bios where none has any.
+    pub share: f64,
+}
+
+/// The measured bios by file, the most bytes first.
+pub fn by_file(samples: &[FileSample]) -> Vec<FileIos> {
+    let measured = || samples.iter().filter(|row| row.selected || row.file.kind == FILE_OTHERS);
+    let (bytes, bios) = measured().fold((0, 0), |(bytes, bios), row| (bytes + row.bytes, bios + row.bios));
+    let mut rows: Vec<FileIos> = measured()
+        .map(|row| FileIos {
+            file: File::new(&row.file, row.path.as_deref()),
+            others: row.file.kind == FILE_OTHERS,
+            bios: row.bios,
+            bytes: row.bytes,
+            sampled: row.sampled,
+            share: if bytes > 0 { part(row.bytes, bytes) } else { part(row.bios, bios) },
+        })
+        .collect();
+    let label = |row: &FileIos| row.file.as_ref().map(File::label);
+    rows.sort_by(|a, b| (b.bytes, b.bios, label(a)).cmp(&(a.bytes, a.bios, label(b))));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(kind: u32, path: Option<&str>) -> Option<File> {
+        File::new(&WireFile { inode: 9, device: 8 << 20 | 1, kind }, path)
+    }
+
+    #[test]
+    fn a_file_has_its_name_and_what_is_none_says_what_it_is() {
+        let label = |kind, path| file(kind, path).map(|file| file.label());
+        assert_eq!(label(FILE_REGULAR, Some("/a")).as_deref(), Some("/a"));
+        assert_eq!(label(FILE_REGULAR, None).as_deref(), Some("[inode 9] 8:1"));
+        assert_eq!(label(FILE_RAW_DEVICE, None).as_deref(), Some("[raw device] 8:1"));
+        assert_eq!(label(FILE_SWAP, None).as_deref(), Some("[swap] 8:1"));
+        assert_eq!(label(FILE_METADATA, None).as_deref(), Some("[metadata] 8:1"));
+        assert_eq!(label(FILE_JOURNAL, None).as_deref(), Some("[journal] 8:1"));
+        assert_eq!((label(0, None), label(FILE_OTHERS, None)), (None, None));
+    }
+
+    #[test]
+    fn shares_are_of_the_measured_bios_alone() {
+        let row = |kind, inode, bytes, selected| FileSample {
+            file: WireFile { inode, device: 1, kind },
+            bios: 1,
+            bytes,
+            sampled: 1,
+            selected,
+            ..FileSample::default()
+        };
+        let all = [
+            row(FILE_REGULAR, 1, 1_000, true),
+            row(FILE_REGULAR, 2, 9_000, false),
+            row(FILE_OTHERS, 0, 3_000, false),
+            row(0, 0, 0, true),
+        ];
+        let shown: Vec<_> = by_file(&all).iter().map(|row| (row.others, row.bytes, row.share)).collect();
+        assert_eq!(shown, [(true, 3_000, 0.75), (false, 1_000, 0.25), (false, 0, 0.0)]);
+        let flushes = by_file(&[row(0, 0, 0, true), row(FILE_REGULAR, 1, 0, true)]);
+        assert_eq!(flushes[0].share, 0.5, "of the bios, where there are no bytes");
+        assert!(by_file(&[]).is_empty());
+    }
+}

@@ -1,0 +1,161 @@
+//! What bios read or write, and bios by device and file, as the latency programs find and count them.
+
+use std::collections::HashMap;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::Damaged;
+
+/// `enum wire_file_kind`.
+pub const FILE_REGULAR: u32 = 1;
+pub const FILE_RAW_DEVICE: u32 = 2;
+pub const FILE_SWAP: u32 = 3;
+pub const FILE_METADATA: u32 = 4;
+pub const FILE_JOURNAL: u32 = 5;
+/// All files for which the table had no room.
+pub const FILE_OTHERS: u32 = 6;
+
+/// The file is found of every bio, for groups or events.
+pub const FILES_EACH: u32 = 1;
+/// Bios are counted by device and file.
+pub const FILES_COUNTED: u32 = 2;
+
+/// `struct wire_file`.
+#[repr(C)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+)]
+pub struct WireFile {
+    pub inode: u64,
+    pub device: u32,
+    pub kind: u32,
+}
+
+impl WireFile {
+    /// Major and minor number, of the kernel's own encoding (MINORBITS is 20).
+    pub fn major_minor(&self) -> (u32, u32) {
+        (self.device >> 20, self.device & 0xf_ffff)
+    }
+}
+
+/// `struct wire_file_key`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireFileKey {
+    pub file: WireFile,
+    pub device: u32,
+    pub selected: u32,
+}
+
+/// `struct wire_file_ios`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WireFileIos {
+    pub bios: u64,
+    pub bytes: u64,
+    pub sampled: u64,
+    pub opener: u32,
+    pub pad: u32,
+}
+
+const _: () = assert!(size_of::<WireFile>() == 16);
+const _: () = assert!(size_of::<WireFileKey>() == 24);
+const _: () = assert!(size_of::<WireFileIos>() == 32);
+
+/// The bios of one file on one device so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileSample {
+    pub file: WireFile,
+    /// Where one was found; any text.
+    pub path: Option<String>,
+    /// They passed the filter; true without one.
+    pub selected: bool,
+    /// Scaled up from `sampled`.
+    pub bios: u64,
+    /// Of reads and writes, likewise.
+    pub bytes: u64,
+    pub sampled: u64,
+    /// The process that submitted the first of them.
+    pub opener: u32,
+}
+
+impl FileSample {
+    /// The device's number, and its row.
+    ///
+    /// # Errors
+    /// When either is not as long as its struct.
+    pub fn decode(key: &[u8], value: &[u8]) -> Result<(u32, Self), Damaged> {
+        let key = WireFileKey::read_from_bytes(key)
+            .map_err(|_| Damaged::of::<WireFileKey>("wire_file_key", key))?;
+        let row = WireFileIos::read_from_bytes(value)
+            .map_err(|_| Damaged::of::<WireFileIos>("wire_file_ios", value))?;
+        let decoded = Self {
+            file: key.file,
+            path: None,
+            selected: key.selected != 0,
+            bios: row.bios,
+            bytes: row.bytes,
+            sampled: row.sampled,
+            opener: row.opener,
+        };
+        Ok((key.device, decoded))
+    }
+
+    /// Each of `now` without what was counted before.
+    pub fn since(now: &[Self], earlier: &[Self]) -> Vec<Self> {
+        let key = |row: &Self| (row.file, row.selected);
+        let earlier: HashMap<_, &Self> = earlier.iter().map(|row| (key(row), row)).collect();
+        let delta = |row: &Self| {
+            let then = earlier.get(&key(row));
+            let [bios, bytes, sampled] = then.map_or([0; 3], |then| [then.bios, then.bytes, then.sampled]);
+            Self {
+                bios: row.bios.saturating_sub(bios),
+                bytes: row.bytes.saturating_sub(bytes),
+                sampled: row.sampled.saturating_sub(sampled),
+                ..row.clone()
+            }
+        };
+        now.iter().map(delta).filter(|row| row.bios > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_decoded_and_damage_is_an_error() {
+        let file = WireFile { inode: 12, device: 8 << 20 | 1, kind: FILE_REGULAR };
+        let key = WireFileKey { file, device: 3, selected: 1 };
+        let row = WireFileIos { bios: 272, bytes: 272 << 12, sampled: 257, opener: 7, pad: 0 };
+        let (device, decoded) = FileSample::decode(key.as_bytes(), row.as_bytes()).unwrap();
+        assert_eq!((device, decoded.file.major_minor(), decoded.opener), (3, (8, 1), 7));
+        assert_eq!((decoded.bios, decoded.sampled, decoded.selected), (272, 257, true));
+        assert!(FileSample::decode(&key.as_bytes()[1..], row.as_bytes()).is_err());
+        assert!(FileSample::decode(key.as_bytes(), &row.as_bytes()[1..]).is_err());
+    }
+
+    #[test]
+    fn what_came_before_is_left_out() {
+        let row = |inode, bios| FileSample {
+            file: WireFile { inode, device: 1, kind: FILE_REGULAR },
+            bios,
+            sampled: bios,
+            ..FileSample::default()
+        };
+        let delta = FileSample::since(&[row(1, 5), row(2, 7), row(3, 4)], &[row(1, 5), row(2, 3)]);
+        assert_eq!(delta, [row(2, 4), row(3, 4)]);
+    }
+}
