@@ -40,7 +40,7 @@ mod pagecache_storm;
 mod polling_not_active;
 mod polling_would_help;
 #[cfg(test)]
-mod properties;
+pub(crate) mod properties;
 mod queue_depth_too_low;
 mod rates;
 mod readahead;

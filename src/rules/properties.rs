@@ -13,7 +13,7 @@ use crate::analyze::sharing::{ProcessIos, Relation};
 use crate::analyze::stage::Stage;
 use crate::load::random::below;
 
-const CASES: u64 = 10_000;
+pub const CASES: u64 = 10_000;
 
 /// Findings that are about the noise itself: adding noise may make them. So is any about all CPUs together.
 const OF_THE_NOISE: [&str; 6] =
@@ -93,6 +93,11 @@ fn case_of(random: &mut Random, parts: u64) -> Case {
 
 fn case(random: &mut Random) -> Case {
     case_of(random, 10)
+}
+
+/// The run of a second that belongs to that number.
+pub fn random_case(seed: u64) -> Case {
+    case(&mut Random(seed))
 }
 
 /// What only a run without a load of our own has: samples of the rate, processes, flushes.
