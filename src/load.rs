@@ -41,6 +41,7 @@ mod unsupported;
 mod worker;
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::io;
 
 pub use drive::Drive;
@@ -185,6 +186,11 @@ pub struct JobResult {
 }
 
 impl JobResult {
+    /// CPU time of its thread.
+    pub fn cpu_ns(&self) -> u64 {
+        self.user_ns + self.system_ns
+    }
+
     pub fn operations(&self) -> u64 {
         self.transfers.iter().map(|transfer| transfer.operations).sum()
     }
@@ -389,6 +395,20 @@ impl LoadSummary {
         all
     }
 
+    /// CPU time of a thread and of all that are pinned to the same CPU: together they cannot use more than that CPU.
+    pub fn used_on_cpu_of(&self, job: &JobResult) -> u64 {
+        match job.cpu {
+            Some(cpu) => self.jobs.iter().filter(|other| other.cpu == Some(cpu)).map(JobResult::cpu_ns).sum(),
+            None => job.cpu_ns(),
+        }
+    }
+
+    /// CPUs that the threads can use: those that some are pinned to, and one for each of the others.
+    pub fn cpus(&self) -> usize {
+        let pinned: BTreeSet<u32> = self.jobs.iter().filter_map(|job| job.cpu).collect();
+        pinned.len() + self.jobs.iter().filter(|job| job.cpu.is_none()).count()
+    }
+
     /// None where the threads had time left, or were busy by looking for results.
     pub fn own_limit(&self) -> Option<OwnLimit> {
         // Those are busy all the time whatever the device does.
@@ -396,12 +416,12 @@ impl LoadSummary {
         if looks || self.jobs.is_empty() {
             return None;
         }
-        let used = |job: &JobResult| job.user_ns + job.system_ns;
         let busy = |job: &&JobResult| {
-            job.duration_ns > 0 && used(job) as f64 >= WORKER_SATURATED * job.duration_ns as f64
+            job.duration_ns > 0
+                && self.used_on_cpu_of(job) as f64 >= WORKER_SATURATED * job.duration_ns as f64
         };
         let saturated = self.jobs.iter().filter(busy).count();
-        let all: u64 = self.jobs.iter().map(used).sum();
+        let all: u64 = self.jobs.iter().map(JobResult::cpu_ns).sum();
         (2 * saturated >= self.jobs.len() && all > 0)
             .then(|| OwnLimit { saturated, user_share: self.user_ns() as f64 / all as f64 })
     }

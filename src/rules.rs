@@ -1,5 +1,7 @@
 //! One pure function per finding id, listed in [`TABLE`], which decides what is the answer.
 
+#[cfg(test)]
+mod cases;
 mod command;
 mod complete_cpu_bound;
 mod cpu;
@@ -38,7 +40,7 @@ mod pagecache_storm;
 mod polling_not_active;
 mod polling_would_help;
 #[cfg(test)]
-mod properties;
+pub(crate) mod properties;
 mod queue_depth_too_low;
 mod rates;
 mod readahead;
@@ -183,7 +185,7 @@ pub fn class_ns(s: &Summaries<'_>, profile: &ProfileSummary, class: CpuClass) ->
 
 #[cfg(test)]
 mod tests {
-    use super::literal::{Case, profile};
+    use super::literal::Case;
     use super::*;
     use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary};
     use crate::analyze::stage::Stage;
@@ -247,27 +249,17 @@ mod tests {
         let found = diagnose(&link.summaries()).findings;
         assert_eq!(found.iter().map(|f| f.id).collect::<Vec<_>>(), ["link-bound"]);
 
+        // A link that could be faster is named before that it is full.
+        let hop = &mut link.disk().hops[0].link;
+        (hop.max_speed_gts, hop.port_max_speed_gts) = (Some(16.0), Some(16.0));
+        let found = diagnose(&link.summaries()).findings;
+        let found: Vec<_> = found.iter().map(|one| (one.id, one.severity)).collect();
+        assert_eq!(found, [("link-degraded", Severity::Warning), ("link-bound", Severity::Note)]);
+
         let mut unwritten = Case::new(1_040_000, 32);
         unwritten.worker(30, 69);
         unwritten.latency.devices.clear();
         assert_eq!(verdict(&unwritten), "deallocated-read");
-    }
-
-    #[test]
-    fn the_scheduler_is_named_before_the_cpu_that_it_uses_up() {
-        let mut case = Case::new(525_000, 32);
-        case.disk().scheduler = Some("mq-deadline".into());
-        case.worker(15, 83);
-        case.stage(Stage::Queue, 24_000, 1_000);
-        case.stage(Stage::Device, 36_000, 9_000);
-        let mut seen = profile(&[(CpuClass::System, 500)]);
-        seen.folded.insert("biopsy;dd_insert_requests_[k]".into(), 500);
-        case.profile = Some(seen);
-        let found = diagnose(&case.summaries()).findings;
-        assert_eq!(
-            found.iter().map(|f| f.id).collect::<Vec<_>>(),
-            ["scheduler-overhead", "submit-cpu-bound"]
-        );
     }
 
     /// What was tried decides, whatever the share of the device.
@@ -448,6 +440,7 @@ mod tests {
         use tag_starvation as tags;
         states("tag-starvation", &[tags::QUEUE_SHARE, tags::WAIT_SHARE, facts::FULL, facts::CROWDED]);
         states("link-bound", &[links::FULL]);
+        states("volume-cap", &[volume_cap::ALONE]);
         states("link-degraded", &[link_degraded::LOADED]);
         states("numa-remote", &[numa_remote::SOME, numa_remote::MOST]);
         states("thermal-throttle", &[thermal_throttle::SLOWED]);
@@ -481,6 +474,7 @@ mod tests {
         use driver_queue_full as driver;
         states("driver-queue-full", &[driver::REFUSED, facts::MIN_IOS as f64]);
         states("cpu-contention", &[cpu::MACHINE_SATURATED, cpu::IO_SHARE, cpu::IO_THREAD]);
+        states("cpu-contention", &[cpu_contention::OF_ONE_CPU]);
         states("cpu-steal", &[cpu_steal::SOME, cpu_steal::FULL]);
         states("largest-stage", &[largest_stage::SHARE, experiment::LATENCY_BOUND]);
         states("flush-bound", &[flush_bound::BUSY, flush_bound::OF_WRITES, facts::MIN_IOS as f64]);

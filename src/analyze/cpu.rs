@@ -48,6 +48,12 @@ impl CpuRow {
         times.chain([("unaccounted", share(self.unaccounted_ns as f64))]).collect()
     }
 
+    /// One of these shares, by the name of [`TIMES`].
+    pub fn share(&self, time: &str) -> f64 {
+        let at = TIMES.iter().position(|name| *name == time);
+        at.map_or(0.0, |at| self.times[at] as f64 / self.wall_ns.max(1) as f64)
+    }
+
     fn sum(rows: &[&CpuRow]) -> Option<CpuRow> {
         let first = rows.first()?;
         let all = |pick: fn(&CpuRow) -> Option<u64>| {

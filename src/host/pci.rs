@@ -1,7 +1,7 @@
 //! The PCI function behind a device, and the way from there to memory.
 
 mod config;
-mod link;
+pub(crate) mod link;
 mod path;
 pub mod sharing;
 

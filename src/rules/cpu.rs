@@ -186,13 +186,15 @@ pub fn leaves(profile: &ProfileSummary, matches: impl Fn(&str) -> bool) -> f64 {
     folded_share(profile, |stack| stack.contains(';') && leaf(stack))
 }
 
-/// What the load's workers used, in shares of one CPU each.
+/// What the load's workers used of their CPUs. Workers that are pinned to one CPU share it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Workers {
     pub count: usize,
-    /// Mean of user + system time over the run.
+    /// CPUs that they can use: fewer than workers where some are pinned to the same one.
+    pub cpus: usize,
+    /// User + system time over the run, as a share of those CPUs.
     pub busy: f64,
-    /// How many used at least `WORKER_SATURATED`.
+    /// How many run on a CPU of which the workers there use at least `WORKER_SATURATED`.
     pub saturated: usize,
     /// User time's share of the workers' CPU time.
     pub user: f64,
@@ -223,13 +225,15 @@ pub fn per_operation(load: &LoadSummary, operations: u64) -> String {
 pub fn workers(s: &Summaries<'_>) -> Option<Workers> {
     let load = s.load.filter(|l| l.duration_ns > 0 && !l.jobs.is_empty())?;
     let duration = load.duration_ns as f64;
-    let busy = |j: &crate::load::JobResult| (j.user_ns + j.system_ns) as f64 / duration;
+    let cpus = load.cpus();
+    let of_cpu = |j: &&crate::load::JobResult| load.used_on_cpu_of(j) as f64 / duration;
     let rings = load.ring_workers.map_or(0, |rings| rings.system_ns);
     let used = load.user_ns() + load.system_ns() - rings;
     Some(Workers {
         count: load.jobs.len(),
-        busy: load.jobs.iter().map(busy).sum::<f64>() / load.jobs.len() as f64,
-        saturated: load.jobs.iter().filter(|j| busy(j) >= WORKER_SATURATED).count(),
+        cpus,
+        busy: load.jobs.iter().map(|j| j.cpu_ns()).sum::<u64>() as f64 / duration / cpus as f64,
+        saturated: load.jobs.iter().filter(|j| of_cpu(j) >= WORKER_SATURATED).count(),
         user: if used == 0 { 0.0 } else { load.user_ns() as f64 / used as f64 },
         rings: rings as f64 / duration,
     })
@@ -267,7 +271,7 @@ pub fn saturation(s: &Summaries<'_>) -> Option<Saturation> {
         if workers.limited() {
             return Some(Saturation::Workers(workers));
         }
-        let interrupts = profile.map_or(0.0, interrupt_cpus) / workers.count as f64;
+        let interrupts = profile.map_or(0.0, interrupt_cpus) / workers.cpus as f64;
         if workers.busy >= WORKER_BUSY && workers.busy + interrupts >= WORKER_SATURATED {
             return Some(Saturation::WithInterrupts(workers, interrupts));
         }
@@ -328,7 +332,7 @@ fn io_share(s: &Summaries<'_>, profile: &ProfileSummary) -> f64 {
     }
     let kernel = cpus(profile, &[CpuClass::Kthread, CpuClass::Irq, CpuClass::Softirq]);
     match workers(s) {
-        Some(workers) => ((workers.busy * workers.count as f64 + workers.rings + kernel) / busy).min(1.0),
+        Some(workers) => ((workers.busy * workers.cpus as f64 + workers.rings + kernel) / busy).min(1.0),
         None => folded_share(profile, |stack| kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES))),
     }
 }

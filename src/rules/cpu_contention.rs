@@ -5,11 +5,16 @@ use super::cpu;
 use super::facts::percent;
 use super::numbers;
 use super::{Rule, Summaries, facts};
+use crate::analyze::cpu::CpuRow;
+use crate::analyze::stacks::CpuClass;
 use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::units::in_percent;
 
 const OTHERS_CPU_PERCENT: Number =
     Number::new("others_cpu_percent", "CPU time of other processes, of the busy CPU time");
+
+const OTHERS_OF_ONE_CPU_PERCENT: Number =
+    Number::new("others_of_one_cpu_percent", "CPU time of other processes on the load's CPU");
 
 pub const RULE: Rule = Rule { id: "cpu-contention", page: PAGE, find };
 
@@ -25,10 +30,14 @@ How it is computed
   kernel threads and interrupts; else all CPU time of threads that spend at least 5 % of it in the
   block layer or in file I/O. From 70 % on see submit-cpu-bound.
   Confidence 0.75, or 0.6 if half of the CPU time or more is this I/O's.
-  From: the profile's classes, folded stacks and threads; load.jobs[].
+  Also found, with confidence 0.75, for a CPU that threads of biopsy's own load are pinned to, if it
+  is idle for less than 5 %, and others have at least 50 % of it: its user and system time without
+  these threads, and without all CPU time of kernel threads and interrupts.
+  From: the profile's classes, folded stacks and threads; load.jobs[]; cpu.cpus[].
 
 When it is wrong
-  - A real-time or pinned process can take one CPU while others idle: that is missed.
+  - Without biopsy's own load, a real-time or pinned process that takes one CPU while others idle is
+    missed.
   - CPU time that the hypervisor takes away is not in the profile: see cpu-steal.
   - The device may be full as well, and be the next limit.
 
@@ -37,8 +46,48 @@ What to do
   If they have to run, give the I/O threads more weight (cpu.weight) or CPUs of their own.
 ";
 
+/// Others have at least this much of a CPU that the load is pinned to: a thread that wants all of it gets less than half.
+pub const OF_ONE_CPU: f64 = 0.50;
+
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    judge(s).into_iter().collect()
+    judge(s).or_else(|| on_the_loads_cpu(s)).into_iter().collect()
+}
+
+/// The fullest CPU that threads of the load are pinned to, where others use it.
+fn on_the_loads_cpu(s: &Summaries<'_>) -> Option<Finding> {
+    let (load, cpu) = (s.load?, s.cpu?);
+    if cpu::saturation(s).is_some() || super::ios(s) < facts::MIN_IOS {
+        return None;
+    }
+    // They may have run there: the kernel's own work for this I/O is none of others'.
+    let kernel = [CpuClass::Kthread, CpuClass::Irq, CpuClass::Softirq];
+    let kernel = cpu::cpus(cpu::profile(s)?, &kernel);
+    let of_cpu = |row: &CpuRow| {
+        let number = *row.cpus.first()?;
+        let own = load.jobs.iter().find(|job| job.cpu == Some(number)).map(|job| load.used_on_cpu_of(job))?;
+        let own = own as f64 / load.duration_ns.max(1) as f64;
+        let idle = row.share("idle");
+        let others = row.share("user") + row.share("nice") + row.share("system") - own - kernel;
+        (1.0 - idle > cpu::MACHINE_SATURATED && others >= OF_ONE_CPU).then_some((number, own, others))
+    };
+    let (number, own, others) = cpu.cpus.iter().filter_map(of_cpu).max_by(|a, b| a.2.total_cmp(&b.2))?;
+    let mut evidence = vec![format!("the load's threads get {} of it", in_percent(own))];
+    evidence.extend(cpu::others_line(s));
+    Some(Finding {
+        id: RULE.id,
+        subject: format!("CPU {number}"),
+        severity: Severity::Warning,
+        confidence: 0.75,
+        sentence: format!(
+            "Other processes use {} of CPU {number}, to which threads of the load are pinned, and it is never idle.",
+            in_percent(others)
+        ),
+        numbers: Numbers::from([(OTHERS_OF_ONE_CPU_PERCENT, percent(others))]),
+        evidence,
+        advice: "Stop the named processes or move them to other CPUs, or the load (--cpus).".to_string(),
+        check: command::load(load, load.job.iodepth, load.job.numjobs),
+        worth: None,
+    })
 }
 
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
@@ -86,8 +135,8 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::stacks::CpuClass;
-    use crate::rules::literal::{Case, profile};
+    use crate::analyze::cpu::CpuSummary;
+    use crate::rules::literal::{Case, SECOND, profile};
 
     /// A profile of two CPUs: so many samples of a thread that does I/O, of a thousand.
     fn crowded(own: u64, others: u64) -> Case {
@@ -131,6 +180,32 @@ mod tests {
         seen.folded.insert("make;cc1;asm_common_interrupt_[k];blk_mq_complete_request_[k]".into(), 100);
         seen.classes = profile(&[(CpuClass::User, 1_000)]).classes;
         assert_eq!(find(&case.summaries()).len(), 1);
+    }
+
+    /// A real-time thread on the load's CPU, and another CPU that idles.
+    #[test]
+    fn a_cpu_that_the_load_is_pinned_to_is_looked_at_alone() {
+        let found_with = |at: u32, others: u64, idle: u64| {
+            let mut case = Case::new(50_000, 32);
+            let job = &mut case.load.as_mut().unwrap().jobs[0];
+            (job.cpu, job.user_ns, job.system_ns) = (Some(at), SECOND / 50, SECOND / 50);
+            case.profile = Some(profile(&[(CpuClass::User, 400)]));
+            let row = |cpu, [user, idle]: [u64; 2]| CpuRow {
+                cpus: vec![cpu],
+                wall_ns: 100,
+                times: [user, 0, 0, 0, 0, 0, idle],
+                ..CpuRow::default()
+            };
+            let cpus = vec![row(0, [others + 4, idle]), row(1, [5, 95])];
+            case.cpu = Some(CpuSummary { cpus, ..CpuSummary::default() });
+            find(&case.summaries())
+        };
+        let found = found_with(0, 96, 0);
+        assert_eq!((found.len(), found[0].subject.as_str()), (1, "CPU 0"));
+        assert!(found[0].sentence.contains("96 % of CPU 0"), "{}", found[0].sentence);
+        assert!(found_with(1, 96, 0).is_empty(), "it runs elsewhere");
+        assert_eq!((found_with(0, 50, 4).len(), found_with(0, 49, 4).len()), (1, 0));
+        assert!(found_with(0, 91, 5).is_empty(), "5 % are idle");
     }
 
     #[test]

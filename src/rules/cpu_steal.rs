@@ -3,7 +3,6 @@
 use super::command;
 use super::facts::percent;
 use super::{Rule, Summaries, facts};
-use crate::analyze::cpu::{CpuRow, TIMES};
 use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::units::in_percent;
 
@@ -43,30 +42,25 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     judge(s).into_iter().collect()
 }
 
-fn share(row: &CpuRow, time: &str) -> f64 {
-    let at = TIMES.iter().position(|name| *name == time);
-    at.map_or(0.0, |at| row.times[at] as f64 / row.wall_ns.max(1) as f64)
-}
-
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let cpu = s.cpu?;
     // Ticks are too coarse for a short interval.
     let precise = cpu.cpus.iter().filter(|row| row.error_ns as f64 <= row.wall_ns as f64 * SOME);
-    let most = precise.max_by(|a, b| share(a, "steal").total_cmp(&share(b, "steal")))?;
-    let (stolen, idle) = (share(most, "steal"), share(most, "idle"));
+    let most = precise.max_by(|a, b| a.share("steal").total_cmp(&b.share("steal")))?;
+    let (stolen, idle) = (most.share("steal"), most.share("idle"));
     if stolen < SOME || super::ios(s) < facts::MIN_IOS {
         return None;
     }
     let number = most.cpus.first().copied().unwrap_or(0);
     let full =
-        cpu.all.as_ref().is_some_and(|all| 1.0 - share(all, "idle") >= FULL && share(all, "steal") >= SOME);
+        cpu.all.as_ref().is_some_and(|all| 1.0 - all.share("idle") >= FULL && all.share("steal") >= SOME);
     let mut evidence = vec![format!(
         "CPU {number}: {} stolen, {} idle, the rest used",
         in_percent(stolen),
         in_percent(idle)
     )];
     evidence
-        .extend(cpu.all.as_ref().map(|all| format!("all CPUs: {} stolen", in_percent(share(all, "steal")))));
+        .extend(cpu.all.as_ref().map(|all| format!("all CPUs: {} stolen", in_percent(all.share("steal")))));
     Some(Finding {
         id: RULE.id,
         subject: format!("CPU {number}"),
@@ -91,7 +85,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::cpu::CpuSummary;
+    use crate::analyze::cpu::{CpuRow, CpuSummary, TIMES};
     use crate::rules::literal::Case;
 
     /// A second of two CPUs; of CPU 1 so much is stolen and so much idle, in percent.

@@ -21,9 +21,10 @@ const PAGE: &str = "\
 The load generator is the bottleneck, not the device.
 
 How it is computed
-  A worker is saturated if its user and system time reach 90 % of the run. Found if at least half of
-  the workers are saturated and user time is more than 50 % of the workers' CPU time. With less user
-  time the kernel's work per operation is the limit: see submit-cpu-bound.
+  A worker is saturated if its user and system time reach 90 % of the run; workers that are pinned
+  to the same CPU are added up. Found if at least half of the workers are saturated and user time is
+  more than 50 % of the workers' CPU time. With less user time the kernel's work per operation is
+  the limit: see submit-cpu-bound.
   Also found, with confidence 0.6 instead of 0.9, if the workers use at least 70 % of their CPUs,
   and 90 % together with the interrupts, as if these ran on the workers' CPUs. Needs 100 operations.
   From: load.jobs[].user_ns, .system_ns; the profile's interrupt time. The CPU time per operation
@@ -54,7 +55,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     let idle = cpu::profile(s).map(|p| 1.0 - cpu::machine_busy(p));
     let mut evidence = vec![
         format!(
-            "at least 90 % of a CPU each: {} of {}",
+            "{} of {} run on a CPU that the load uses for at least 90 %",
             workers.saturated,
             counted(workers.count as u64, "worker")
         ),

@@ -32,7 +32,7 @@ How it is computed
   A warning if the traced devices below transfer 70 % or more of what the link can carry now: from
   there on, a transfer waits for others longer than it takes itself. If the packet size is not
   known, 70 % of what the largest usual packets (512 bytes) allow. Else a note: nothing shows that
-  this run suffered.
+  this run suffered. If the link is also full, link-bound becomes a note.
   Only links above traced devices with I/O are examined. biopsy devices warns of all links below the
   drive's own maximum, even if the port supports no more.
   From: devices[].links[].link: speed_gts, width, max_speed_gts, max_width, port_max_speed_gts,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Summaries;
 use super::observed::{Locks, PageCache, Threads};
+use crate::analyze::cpu::CpuSummary;
 use crate::analyze::interrupts::{Busiest, Carried, DeviceInterrupts, InterruptSummary, VectorSummary};
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use crate::analyze::op::Op;
@@ -29,6 +30,7 @@ pub struct Case {
     pub load: Option<LoadSummary>,
     pub scaling: Option<Scaling>,
     pub experiment: Option<Curve>,
+    pub cpu: Option<CpuSummary>,
     pub profile: Option<ProfileSummary>,
     pub interrupts: Option<InterruptSummary>,
     pub locks: Option<Locks>,
@@ -116,6 +118,7 @@ impl Case {
                 clock: None,
                 missing: Vec::new(),
             }),
+            cpu: None,
             profile: Some(profile(&[(CpuClass::System, 100), (CpuClass::User, 50), (CpuClass::Irq, 50)])),
             interrupts: None,
             scaling: None,
@@ -146,7 +149,7 @@ impl Case {
             load: self.load.as_ref(),
             scaling: self.scaling.as_ref(),
             experiment: self.experiment.as_ref(),
-            cpu: None,
+            cpu: self.cpu.as_ref(),
             profile: self.profile.as_ref(),
             locks: self.locks.as_ref(),
             pagecache: self.pagecache.as_ref(),

@@ -83,6 +83,17 @@ pub fn by_process<'a>(s: &Summaries<'_>, device: &'a DeviceLatency) -> Vec<Share
     shares(device).into_iter().filter(is_neighbour).collect()
 }
 
+/// The part of the device's I/O that is known to be others': of the load's device by what is not the load's, else by
+/// process.
+pub fn share(s: &Summaries<'_>, device: &DeviceLatency) -> f64 {
+    match s.load {
+        Some(_) => ios(s).map_or(0.0, |ios| ios as f64 / device.ios.max(1) as f64),
+        // Without a command or a filter all of it is what the run is about.
+        None if !s.command && !s.latency.filtered => 0.0,
+        None => by_process(s, device).iter().map(Share::largest_known).sum(),
+    }
+}
+
 /// `fio (4711) 24 %, dd (812) 2 %`; None where no process has a part worth naming.
 pub fn names(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
     let all = by_process(s, device);

@@ -1,12 +1,19 @@
 //! Properties of the diagnosis over random runs: there is always an answer, and noise never makes another one surer.
 
-use super::literal::{Case, profile};
+use std::collections::BTreeMap;
+
+use super::literal::{Case, SECOND, hist, profile};
 use super::*;
+use crate::analyze::counting::Bracket;
+use crate::analyze::cpu::{CpuRow, TIMES};
+use crate::analyze::latency::OpLatency;
 use crate::analyze::op::Op;
+use crate::analyze::rates::Window;
+use crate::analyze::sharing::{ProcessIos, Relation};
 use crate::analyze::stage::Stage;
 use crate::load::random::below;
 
-const CASES: u64 = 10_000;
+pub const CASES: u64 = 10_000;
 
 /// Findings that are about the noise itself: adding noise may make them. So is any about all CPUs together.
 const OF_THE_NOISE: [&str; 6] =
@@ -29,25 +36,32 @@ impl Random {
     }
 }
 
-/// A run of one second on one disk. The stages fit the depth and the rate, the rest is independent.
-fn case(random: &mut Random) -> Case {
+/// A run on one disk. The stages fit the depth and the rate, the rest is independent. `parts` of ten of a second long:
+/// with fewer, all counts and times are as many times smaller.
+fn case_of(random: &mut Random, parts: u64) -> Case {
     let depth = random.one_of(&[1, 2, 4, 8, 16, 32, 64, 128]);
-    let ios = random.one_of(&[120, 1_000, 20_000, 60_000, 300_000]);
+    let per_second = random.one_of(&[1_000, 20_000, 60_000, 300_000]);
+    let (ios, part) = (per_second * parts / 10, SECOND * parts / 10);
     let mut case = Case::new(ios, depth);
-    let total = 1_000_000_000 * u64::from(depth) / ios;
+    let total = SECOND * u64::from(depth) / per_second;
+    (case.envelope.duration_ns, case.latency.duration_ns) = (part, part);
+    case.load.as_mut().unwrap().duration_ns = part;
+    case.loaded().lat = hist(ios, total, total / 5);
     let queue = random.below(100);
     let crowding = random.one_of(&[1, 3, 10]);
     case.stage(Stage::Queue, total * queue / 100, total * queue / 200);
     case.stage(Stage::Device, total * (100 - queue) / 100, total * (100 - queue) / 100 / crowding);
-    let (user, system) = (random.below(50), random.below(50));
-    case.worker(user, system);
+    let job = &mut case.load.as_mut().unwrap().jobs[0];
+    (job.user_ns, job.system_ns) = (random.below(50) * part / 100, random.below(50) * part / 100);
     let busy = random.below(800);
-    case.profile = Some(profile(&[
+    let mut seen = profile(&[
         (CpuClass::System, busy / 2),
         (CpuClass::User, busy / 4),
         (CpuClass::Irq, busy / 8),
         (CpuClass::Softirq, busy / 8),
-    ]));
+    ]);
+    seen.duration_ns = part;
+    case.profile = Some(seen);
     if random.is_one_in(3) {
         case.profile = None;
     }
@@ -55,16 +69,118 @@ fn case(random: &mut Random) -> Case {
         case.disk().scheduler = Some("mq-deadline".into());
     }
     if random.is_one_in(8) {
-        case.latency.devices[0].requeues = random.below(ios);
+        case.latency.devices[0].requeues = random.below(per_second) * parts / 10;
     }
     if random.is_one_in(2) {
         case.at_twice_the_depth(0.95 + random.below(100) as f64 / 100.0);
     }
-    if random.is_one_in(4) {
+    // Of fewer I/Os too few interrupts are timed to say anything.
+    if random.is_one_in(3) && per_second >= 20_000 {
+        interrupts(random, &mut case, parts);
+    }
+    if random.is_one_in(3) {
+        case.cpu = Some(cpus(random.below(20), random.below(100), part));
+    }
+    if random.is_one_in(2) {
         case.load = None;
         case.experiment = None;
+        case.command = random.is_one_in(2);
+        case.latency.filtered = !case.command && random.is_one_in(2);
+        others_or_none(random, &mut case, parts);
     }
     case
+}
+
+fn case(random: &mut Random) -> Case {
+    case_of(random, 10)
+}
+
+/// The run of a second that belongs to that number.
+pub fn random_case(seed: u64) -> Case {
+    case(&mut Random(seed))
+}
+
+/// What only a run without a load of our own has: samples of the rate, processes, flushes.
+fn others_or_none(random: &mut Random, case: &mut Case, parts: u64) {
+    let device = &case.latency.devices[0];
+    let (ios, bytes) = (device.ios, device.ops[&Op::Read].bytes);
+    let (spread, follows) = (random.one_of(&[0, 1, 5, 30]), random.is_one_in(2));
+    if random.is_one_in(2) {
+        // 30 samples a second: enough for the rules.
+        let each = ios / (3 * parts);
+        let window = |at: u64| {
+            let share = 1.0 + (at % 5) as f64 * spread as f64 / 400.0;
+            Window {
+                seconds: 1.0 / 30.0,
+                ios: if follows { (each as f64 * share) as u64 } else { each },
+                bytes: if follows { (each as f64 * share) as u64 * 4096 } else { each * 4096 },
+                in_flight: 8.0 * share * share,
+            }
+        };
+        let windows = (0..3 * parts).map(window).collect();
+        case.rates = vec![DeviceRates { device: "vda".into(), windows }];
+    }
+    let own = ProcessIos {
+        pid: Some(1),
+        comm: "own".into(),
+        relation: if case.command { Relation::Command } else { Relation::Other },
+        selected: true,
+        bios: ios,
+        bytes,
+    };
+    if case.command || random.is_one_in(2) {
+        case.latency.devices[0].processes = Some(vec![own]);
+    }
+    if case.latency.filtered {
+        case.latency.devices[0].all_ios = Some(Bracket { min: ios, max: ios });
+    }
+    if random.is_one_in(3) {
+        let flushes = random.one_of(&[200, 2_000, 20_000]) * parts / 10;
+        let each = SECOND * parts / 10 * random.below(100) / 100 / flushes;
+        let of = |ios: u64, bytes: u64| OpLatency {
+            ios,
+            bytes,
+            request_stages: BTreeMap::from([(Stage::Device, hist(ios, each, each))]),
+            ..OpLatency::default()
+        };
+        let device = &mut case.latency.devices[0];
+        device.ops.insert(Op::Flush, of(flushes, 0));
+        device.ops.insert(Op::Write, of(flushes, flushes * 4096));
+        device.ios += 2 * flushes;
+    }
+}
+
+/// One vector with a share of one CPU, and softirqs or none.
+fn interrupts(random: &mut Random, case: &mut Case, parts: u64) {
+    let ios = case.latency.devices[0].ios;
+    let carried = random.one_of(&[1, 2, 10]);
+    let count = (ios / carried).max(1);
+    let handler = SECOND * parts / 10 * random.below(90) / 100 / count;
+    case.interrupt(41, &[(0, count)], handler, carried);
+    let soft = random.below(90) as f64;
+    if random.is_one_in(2) {
+        case.soft(soft, ios / 2);
+    }
+    case.interrupts.as_mut().unwrap().duration_ns = SECOND * parts / 10;
+}
+
+/// Two CPUs of which the hypervisor took so much, in percent, and that are idle for so much of the rest.
+fn cpus(stolen: u64, idle: u64, wall_ns: u64) -> CpuSummary {
+    let row = |cpus: Vec<u32>| {
+        let wall_ns = wall_ns * cpus.len() as u64;
+        let at = |name: &str| TIMES.iter().position(|time| *time == name).unwrap();
+        let mut times = [0; 7];
+        times[at("steal")] = wall_ns * stolen / 100;
+        times[at("idle")] = (wall_ns - times[at("steal")]) * idle / 100;
+        times[at("user")] = wall_ns - times[at("steal")] - times[at("idle")];
+        CpuRow { cpus, wall_ns, times, ..CpuRow::default() }
+    };
+    CpuSummary {
+        duration_ns: wall_ns,
+        cpus: vec![row(vec![0]), row(vec![1])],
+        all: Some(row(vec![0, 1])),
+        ..CpuSummary::default()
+    }
 }
 
 /// Confidence of each limit that is more than a note, by id and subject.
@@ -78,8 +194,13 @@ fn limits(case: &Case) -> Vec<(&'static str, String, f64)> {
 }
 
 fn never_surer(what: &str, seed: u64, before: &Case, after: &Case) {
+    never_surer_but(&[], what, seed, before, after);
+}
+
+/// `but`: findings that may become surer.
+fn never_surer_but(but: &[&str], what: &str, seed: u64, before: &Case, after: &Case) {
     let (was, is) = (limits(before), limits(after));
-    for (id, subject, confidence) in &is {
+    for (id, subject, confidence) in is.iter().filter(|(id, _, _)| !but.contains(id)) {
         let then = was.iter().find(|(of, about, _)| of == id && about == subject).map_or(0.0, |one| one.2);
         assert!(*confidence <= then + 1e-9, "seed {seed}: {what} makes {id} surer: {then} to {confidence}");
     }
@@ -109,27 +230,53 @@ fn there_is_always_an_answer() {
     }
 }
 
-/// Others write to the device: the load's own reads are as they were.
+/// Others write to the device: the I/O that the diagnosis is about is as it was.
 #[test]
 fn the_io_of_others_makes_no_other_limit_surer() {
     for seed in 0..CASES {
         let random = &mut Random(seed);
         let before = case(random);
-        // Without a load of our own all I/O is what the diagnosis is about.
-        if before.load.is_none() {
+        let mut after = case(&mut Random(seed));
+        let ios = 1 + random.below(after.latency.devices[0].ios);
+        let (bytes, command) = (ios * 4096, after.command);
+        let device = &mut after.latency.devices[0];
+        let other = |selected| ProcessIos {
+            pid: Some(4711),
+            comm: "other".into(),
+            relation: Relation::Other,
+            selected,
+            bios: ios,
+            bytes,
+        };
+        if after.latency.filtered {
+            // They are not among what is measured.
+            device.all_ios = device.all_ios.map(|all| Bracket { min: all.min + ios, max: all.max + ios });
+            device.processes.iter_mut().for_each(|rows| rows.push(other(false)));
+        } else if before.load.is_some() || command {
+            let mut of = device.ops[&Op::Read].clone();
+            (of.ios, of.bytes) = (ios, bytes);
+            of.request_stages.clear();
+            // The driver refuses the others' requests as often.
+            let requeues = device.requeues as f64 / device.ios as f64;
+            device.ios += ios;
+            device.queues[0].ios += ios;
+            device.requeues = (requeues * device.ios as f64).ceil() as u64;
+            device.ops.entry(Op::Discard).or_insert(of);
+            device.processes.iter_mut().for_each(|rows| rows.push(other(true)));
+            // Samples of the rate count them too.
+            for window in after.rates.iter_mut().flat_map(|rates| &mut rates.windows) {
+                window.ios += ios / 30;
+                window.bytes += bytes / 30;
+                window.in_flight += 4.0;
+            }
+        } else {
+            // Without a load or a command all I/O is what the diagnosis is about.
             continue;
         }
-        let mut after = case(&mut Random(seed));
-        let mut of = after.latency.devices[0].ops[&Op::Read].clone();
-        of.ios = 1 + random.below(after.latency.devices[0].ios);
-        of.bytes = of.ios * 4096;
-        after.latency.devices[0].ios += of.ios;
-        after.latency.devices[0].queues[0].ios += of.ios;
-        // The driver refuses the others' requests as often.
-        let requeues = before.latency.devices[0].requeues as f64 / before.latency.devices[0].ios as f64;
-        after.latency.devices[0].requeues = (requeues * after.latency.devices[0].ios as f64).ceil() as u64;
-        after.latency.devices[0].ops.insert(Op::Write, of);
-        never_surer("the I/O of others", seed, &before, &after);
+        // That the rate followed the I/Os in flight is a reason against device-bound. The samples are of all processes,
+        // so that others can hide it.
+        let but: &[&str] = if before.rates.is_empty() { &[] } else { &["device-bound"] };
+        never_surer_but(but, "the I/O of others", seed, &before, &after);
     }
 }
 
@@ -157,5 +304,58 @@ fn lost_ios_make_no_limit_surer() {
         let mut after = case(&mut Random(seed));
         after.latency.devices[0].lost_ios = random.below(after.latency.devices[0].ios);
         never_surer("loss", seed, &before, &after);
+    }
+}
+
+#[test]
+fn stolen_time_makes_no_other_limit_surer() {
+    for seed in 0..CASES {
+        let random = &mut Random(seed);
+        let before = case(random);
+        let mut after = case(&mut Random(seed));
+        let percent = |time: &str| {
+            let at = TIMES.iter().position(|name| *name == time).unwrap();
+            before.cpu.as_ref().map(|cpu| cpu.cpus[0].times[at] * 100 / SECOND)
+        };
+        let stolen = (percent("steal").unwrap_or(0) + random.below(50)).min(99);
+        // No more of the rest is idle than before.
+        let idle = percent("idle").unwrap_or(100).min(100 - stolen) * random.below(100) / 100;
+        after.cpu = Some(cpus(stolen, idle, SECOND));
+        never_surer("stolen time", seed, &before, &after);
+    }
+}
+
+#[test]
+fn half_of_the_interval_makes_no_limit_surer() {
+    for seed in 0..CASES {
+        // Half of a second has too few samples of the rate for what speaks against a limit.
+        let (before, after) = (case_of(&mut Random(seed), 20), case(&mut Random(seed)));
+        never_surer("half of the interval", seed, &before, &after);
+    }
+}
+
+/// The cases in which there is none: no I/O, too little, too much missed.
+#[test]
+fn too_little_io_is_the_only_reason_for_no_answer() {
+    for seed in 0..CASES {
+        let random = &mut Random(seed);
+        let mut case = case(random);
+        let few = random.below(facts::MIN_IOS);
+        let device = &mut case.latency.devices[0];
+        device.ops.retain(|op, _| *op == Op::Read);
+        device.ios = few;
+        device.requeues = 0;
+        let read = device.ops.get_mut(&Op::Read).unwrap();
+        (read.ios, read.bytes) = (few, few * 4096);
+        read.request_stages.values_mut().for_each(|times| *times = hist(few.max(1), 100_000, 100_000));
+        if let Some(load) = &mut case.load {
+            load.jobs[0].transfers[0].operations = few;
+            load.jobs[0].transfers[0].lat = hist(few.max(1), 100_000, 100_000);
+        }
+        (case.interrupts, case.experiment) = (None, None);
+        case.rates.clear();
+        let found = diagnose(&case.summaries()).findings;
+        let limits = ["inconclusive", "not-enough-io", "cpu-contention", "cpu-steal"];
+        assert!(limits.contains(&found[0].id), "seed {seed}: {few} I/Os: {found:?}");
     }
 }

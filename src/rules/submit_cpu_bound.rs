@@ -30,8 +30,8 @@ limits the I/Os per second. A software device (loop) also does its own work on t
 
 How it is computed
   Found if I/O work saturates a CPU; these are tried in order:
-  - at least half of the load's workers use 90 % of their CPU, with at most 50 % of it in user space
-    (else see generator-bound);
+  - at least half of the load's workers use 90 % of their CPU (added up for workers pinned to the
+    same one), with at most 50 % of it in user space (else see generator-bound);
   - the workers use at least 70 %, and 90 % together with the interrupts, if those come to the same
     CPUs (with per-CPU queues they do);
   - the target is a loop device and kernel threads use 90 % of a CPU: the driver serves a cgroup

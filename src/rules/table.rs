@@ -73,6 +73,8 @@ const BEFORE: &[(&str, &str, Of, Left)] = &[
     (offered_load::RULE.id, not_enough_io::RULE.id, Of::Any, Left::Nothing),
     (offered_load::RULE.id, device_bound::RULE.id, Of::OneSubject, Left::Nothing),
     (offered_load::RULE.id, queue_depth_too_low::RULE.id, Of::OneSubject, Left::Nothing),
+    // A link that could do more is full too early.
+    (link_degraded::RULE.id, link_bound::RULE.id, Of::OneSubject, Left::Note("link-degraded is the reason")),
     // How fast the device answers does not matter below a limit that was set.
     (throttled::RULE.id, deallocated_read::RULE.id, Of::OneSubject, Left::Note("throttled limits the load")),
     (not_enough_io::RULE.id, cpu_contention::RULE.id, Of::Any, Left::Note("there is little I/O to wait")),

@@ -2,6 +2,7 @@
 
 use super::command;
 use super::facts::{self, Picture, percent};
+use super::neighbours;
 use super::numbers;
 use super::{Rule, Summaries, rates, regime};
 use crate::analyze::stage::Stage;
@@ -18,6 +19,9 @@ const STEADY_IN_FLIGHT: f64 = 0.05;
 
 /// So far a rate may be from a round number.
 const OFF: f64 = 0.01;
+
+/// Other processes have less than this of the device's I/O: their part moves the rate by less than [`OFF`].
+pub const ALONE: f64 = 0.01;
 
 /// Leading digits of the limits that are sold. About one rate of ten is as near to one of them by chance.
 const ROUND: [f64; 12] = [1.0, 1.2, 1.25, 1.5, 1.6, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.5];
@@ -40,13 +44,14 @@ How it is computed
   - the I/Os in flight vary by at most 5 %: the load waits for results (else see offered-load);
   - the device stage has at least 50 % of an I/O's time and its median is at least 4 times the
     fastest: I/Os wait inside the device;
-  - with biopsy's own load, twice the depth does not give more than 25 % more IOPS.
+  - with biopsy's own load, twice the depth does not give more than 25 % more IOPS;
+  - other processes, if they are known, have less than 1 % of the device's I/O.
   Confidence 0.5: a device's own limit may be as steady, and one rate of ten is as round by chance.
   From: /sys/block/DEV/stat; latency.devices[].ops.*.request_stages; experiment.
 
 When it is wrong
   - Burst credits hide a limit until they are used up.
-  - The counters contain the I/O of all processes.
+  - The counters contain the I/O of all processes, and not all are known.
 
 What to do
   Compare with the limit of the volume type and of the instance type. If it is the limit: larger
@@ -61,6 +66,10 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 }
 
 fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+    // A rate is round and steady by chance where others add to it.
+    if neighbours::share(s, p.device) >= ALONE {
+        return None;
+    }
     let samples = rates::of(s, p)?;
     let crowding = p.crowding()?;
     let waits_for_results = samples.in_flight()?.variation <= STEADY_IN_FLIGHT;

@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "another test program uses the rest")]
 mod support;
 
+mod cases;
 mod cli;
 mod command;
 mod cpu;

@@ -6,6 +6,7 @@ use super::*;
 use crate::analyze::operations::OperationLatency;
 use crate::findings::{Diagnosis, Worth};
 use crate::rules::literal::{Case, hist};
+use crate::rules::properties::{CASES, random_case};
 use crate::rules::{self, TABLE};
 
 const HOSTILE: &str = "a\x1b[2J\n\u{202e}b";
@@ -308,6 +309,29 @@ fn the_rows_have_the_denominator_of_the_verdict() {
     let text = brief(&case);
     assert_eq!(rows(&text)[0], ("device".to_string(), "67 %".to_string()), "{text}");
     assert!(!text.contains("block layer only"), "{text}");
+}
+
+/// The same of random runs: a share of a stage in the sentence is the one in its row.
+#[test]
+fn the_denominator_is_the_verdicts_in_any_run() {
+    let mut said = 0;
+    for seed in 0..CASES {
+        let mut case = random_case(seed);
+        if seed % 3 == 0 {
+            operations(&mut case, [47_000, 73_000, 353_000, 51_000, 9_000].map(|mean| mean * (1 + seed % 7)));
+        }
+        let diagnosis = rules::diagnose(&case.summaries());
+        let (text, verdict) = (text_of(&case, &diagnosis), &diagnosis.findings[0]);
+        for (stage, shown) in rows(&text) {
+            let named = verdict.numbers.get(format!("{stage}_share_percent").as_str());
+            let Some(named) = named.map(|percent| in_percent(percent / 100.0)) else { continue };
+            if verdict.sentence.contains(&named) {
+                assert_eq!(named, shown, "seed {seed}: {text}");
+                said += 1;
+            }
+        }
+    }
+    assert!(said > CASES / 100, "{said} sentences with a share");
 }
 
 /// Words of any length, some without a space, and some that no terminal may get.
