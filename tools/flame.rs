@@ -421,8 +421,9 @@ mod tests {
         &["none", "on-cpu", "off-cpu", "io-wait", "both", "lock-wait", "io", "reclaim", "diff", "input"];
 
     /// All other options, and what each goes with.
-    const OPTIONS: [(&[&str], &[&str]); 23] = [
+    const OPTIONS: [(&[&str], &[&str]); 24] = [
         (&["--device", "sda"], &["io"]),
+        (&["--files"], &["io"]),
         (&["--ios", "1", "2"], &["diff"]),
         (&["--durations", "1s", "1s"], &["diff"]),
         (&["--unit", "samples"], &["diff", "input"]),
