@@ -77,7 +77,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let root = Path::new("/");
     let mut host = Host::read(root)?;
     host.read_limits(root);
-    let mut devices = window::resolve(&host, &args.window)?;
+    let mut devices = window::resolve_parts(&host, &args.window.devices, false)?;
+    let mut disks = window::resolve(&host, &args.window.devices, "tags, queues, interrupts and locks")?;
     let chosen = Chosen::new(&args.submitters)?;
     let path = args.output.clone().or_else(|| (!args.json).then(|| report_name(args, &devices)));
     let mut sink = path.as_deref().map(|p| Sink::open(Some(p))).transpose()?;
@@ -107,7 +108,10 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             ))
         })?;
         // What -d names comes on top of what the load drives.
-        window::add(&mut devices, &select::stack(&host, disk)?);
+        let stack = select::stack(&host, disk)?;
+        window::add(&mut devices, &stack);
+        window::add(&mut disks, &stack);
+        select::disjoint(&host, &devices)?;
     }
 
     let options = Options {
@@ -118,7 +122,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         ..window::options(devices.clone(), &args.window)
     };
     let beside = probes::Options {
-        devices: devices.clone(),
+        devices: disks,
         filter: chosen.filter.clone(),
         frequency: args.freq,
         cost: !args.window.no_cost,
@@ -150,6 +154,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     line.clear();
     let (start, end) = (probe.start().clone(), end?);
     let timeline = samplers.timeline.end(&start, &end);
+    envelope.missing.extend(of_disk(&host, &devices));
     envelope.missing.splice(..0, probe.missing().iter().cloned());
     // After the window: what the command still does is not measured.
     let command_status = outcome.child.and_then(Running::status);
@@ -263,6 +268,18 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         Some(why) => Err(Refusal::Found(why).into()),
         None => Ok(()),
     }
+}
+
+/// Of a named partition: what is that of its disk.
+fn of_disk(host: &Host, names: &[String]) -> impl Iterator<Item = Missing> {
+    let partitions = names.iter().filter_map(|name| Some((name, &host.device(name)?.name)));
+    partitions.filter(|(name, disk)| name != disk).map(|(name, disk)| Missing {
+        device: Some(name.clone()),
+        part: Some("tags, queues, interrupts, locks".to_string()),
+        reason: "partition".to_string(),
+        why: format!("these have no partitions: they are those of the whole disk {disk}"),
+        ..Missing::default()
+    })
 }
 
 /// The finding that `--fail-on` asks for: they are in the order of their severity.

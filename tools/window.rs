@@ -5,32 +5,54 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use biopsy::host::{BlockDevice, Host, select};
+use biopsy::host::select::{self, Device};
+use biopsy::host::{BlockDevice, Host, block};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 
 use crate::cli::Window;
 use crate::{output, service, stop};
 
-/// The disks to trace for what `-d` names, each once; empty: all.
-pub fn resolve(host: &Host, window: &Window) -> Result<Vec<String>> {
+/// The disks to trace for what `-d` names, each once; empty: all. `figures` are those of a partition's disk, which is
+/// said.
+pub fn resolve(host: &Host, devices: &[String], figures: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for text in &window.devices {
+    for text in devices {
         add(&mut names, &select::traceable(host, Path::new("/"), text)?);
+        note_disk(select::find(host, Path::new("/"), text)?, figures);
     }
     Ok(names)
 }
 
-/// The same for views that see bios too.
-pub fn resolve_layers(host: &Host, window: &Window) -> Result<Vec<String>> {
-    if !LatencyProbe::sees_bios() {
-        return resolve(host, window);
+/// The disks and partitions to measure for what `-d` names. `sees_bios`: bio-based disks too.
+pub fn resolve_parts(host: &Host, devices: &[String], sees_bios: bool) -> Result<Vec<String>> {
+    let mut names: Vec<String> = Vec::new();
+    for text in devices {
+        let device = select::find(host, Path::new("/"), text)?;
+        if select::is_head(host, device.disk) {
+            note_disk(device, "I/Os");
+        }
+        for name in select::measured(host, device, sees_bios)? {
+            if !names.iter().any(|other| other == name) {
+                names.push(name.to_string());
+            }
+        }
     }
-    let mut names = Vec::new();
-    for text in &window.devices {
-        add(&mut names, &select::observable(host, Path::new("/"), text)?);
-    }
+    select::disjoint(host, &names)?;
     Ok(names)
+}
+
+/// The same for views of the latency probe: with bio-based disks where it sees bios.
+pub fn resolve_layers(host: &Host, devices: &[String]) -> Result<Vec<String>> {
+    resolve_parts(host, devices, LatencyProbe::sees_bios())
+}
+
+/// Says of a partition that these figures are its disk's.
+pub fn note_disk(device: Device<'_>, figures: &str) {
+    if let Some(partition) = device.partition {
+        let (part, disk) = (&partition.name, &device.disk.name);
+        output::warn(&format!("{part} is a partition of {disk}: {figures} are those of the whole disk"));
+    }
 }
 
 /// Adds the names that are not there yet.
@@ -78,5 +100,10 @@ pub fn over(named: &[String]) -> bool {
         return false;
     }
     LOOKED.set(Some(Instant::now()));
-    named.iter().all(|name| !Path::new("/sys/block").join(name).exists())
+    are_gone(named)
+}
+
+/// None of these disks and partitions is there any more.
+pub fn are_gone(named: &[String]) -> bool {
+    named.iter().all(|name| !block::is_there(Path::new("/"), name))
 }

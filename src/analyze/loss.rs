@@ -93,11 +93,12 @@ pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<
     summary.devices.iter().find(above).map(|device| {
         format!(
             "{}: {} I/Os were seen that the kernel did not count ({:.2} % of {}): its counters were off for a part of \
-             the run, or the figures are wrong: echo 1 > /sys/block/{0}/queue/iostats, and run again",
+             the run, or the figures are wrong: echo 1 > /sys/block/{}/queue/iostats, and run again",
             device.name,
             device.excess(),
             share(device.excess(), device.comparable()),
-            device.comparable()
+            device.comparable(),
+            device.disk_name()
         )
     })
 }

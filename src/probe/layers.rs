@@ -26,6 +26,7 @@ const OLD_MULTIPATH: &str = "this kernel does not tell which path of a multipath
 /// Everything that is traced for these options: disks with requests first, each once. With how many that
 /// nobody uses were left out.
 pub fn plan(host: &Host, options: &Options) -> Result<(Plan, usize)> {
+    select::disjoint(host, &options.devices)?;
     let (mut chosen, left_out) =
         if options.devices.is_empty() { in_use(host, options) } else { (named(host, options), 0) };
     if !sees_bios() {
@@ -39,8 +40,10 @@ pub fn plan(host: &Host, options: &Options) -> Result<(Plan, usize)> {
     // Stable: a disk whose slots are looked for by their number has some.
     chosen.sort_by_key(|(device, _)| !device.request_based);
     let mut plan = Plan::new(chosen.iter().map(|(device, _)| *device), host.cpus_possible)?;
-    for (planned, (_, added_for)) in plan.devices.iter_mut().zip(&chosen) {
+    for (planned, (device, added_for)) in plan.devices.iter_mut().zip(&chosen) {
         planned.added_for = added_for.clone();
+        let partition = device.partitions.iter().find(|partition| options.devices.contains(&partition.name));
+        partition.into_iter().for_each(|partition| planned.narrow(partition));
     }
     let is_above = |head: &BlockDevice| chosen.iter().any(|(path, _)| head.layers.contains(&path.name));
     for head in host.devices.iter().filter(|device| is_above(device) && select::is_head(host, device)) {
@@ -50,7 +53,7 @@ pub fn plan(host: &Host, options: &Options) -> Result<(Plan, usize)> {
         chosen.iter().map(|(device, _)| *device).filter(|device| !device.request_based).collect();
     let lower: Vec<&str> =
         uppers.iter().flat_map(|upper| select::below(host, upper)).map(|disk| disk.name.as_str()).collect();
-    for planned in plan.devices.iter_mut().chain(&mut plan.heads).filter(|d| lower.contains(&d.name.as_str()))
+    for planned in plan.devices.iter_mut().chain(&mut plan.heads).filter(|d| lower.contains(&d.disk.as_str()))
     {
         planned.wire.flags |= BELOW;
     }
@@ -73,9 +76,12 @@ fn in_use<'a>(host: &'a Host, options: &Options) -> (Chosen<'a>, usize) {
     (all.into_iter().map(|device| (device, Vec::new())).collect(), left_out)
 }
 
-/// The named disks, and with layers all below them, each with the names that it is there for.
+/// The named disks and those of the named partitions, and with layers all below them, each with the names that it is there for.
 fn named<'a>(host: &'a Host, options: &Options) -> Chosen<'a> {
-    let is_named = |device: &BlockDevice| options.devices.contains(&device.name);
+    let is_named = |device: &BlockDevice| {
+        let partitions = device.partitions.iter().map(|partition| &partition.name);
+        std::iter::once(&device.name).chain(partitions).any(|name| options.devices.contains(name))
+    };
     let mut all: Chosen<'_> = host
         .devices
         .iter()
