@@ -272,3 +272,81 @@ fn wrong_kind(text: &str, kind: &fs::FileType) -> anyhow::Error {
     let name = text.escape_debug();
     Refusal::Refused(format!("'{name}' is {kind}, not a block device: `biopsy devices` lists them")).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk(name: &str, minor: u32, partitions: &[&str]) -> BlockDevice {
+        let partition = |(number, name): (u32, &&str)| Partition {
+            name: name.to_string(),
+            major: 252,
+            minor: minor + number,
+            ..Partition::default()
+        };
+        BlockDevice {
+            name: name.to_string(),
+            major: 252,
+            minor,
+            request_based: true,
+            partitions: (1..).zip(partitions).map(partition).collect(),
+            ..BlockDevice::default()
+        }
+    }
+
+    /// A disk, an array with a partition, and a multipath drive with one path.
+    fn host() -> Host {
+        let array = BlockDevice { request_based: false, ..disk("md0", 64, &["md0p1"]) };
+        let path = BlockDevice { hidden: true, ..disk("nvme0c0n1", 96, &[]) };
+        let head = BlockDevice {
+            request_based: false,
+            layers: vec!["nvme0c0n1".into()],
+            ..disk("nvme0n1", 128, &["nvme0n1p1"])
+        };
+        Host { devices: vec![disk("vda", 0, &["vda1", "vda2"]), array, path, head], ..Host::default() }
+    }
+
+    fn measured(text: &str, sees_bios: bool) -> Result<Vec<String>> {
+        let host = host();
+        let device = find(&host, Path::new("/nowhere"), text)?;
+        Ok(super::measured(&host, device, sees_bios)?.into_iter().map(str::to_string).collect())
+    }
+
+    #[test]
+    fn a_partition_is_measured_under_its_own_name() {
+        for (text, name) in [
+            ("vda", "vda"),
+            ("vda2", "vda2"),
+            ("/dev/vda2", "vda2"),
+            ("252:2", "vda2"),
+            ("252:0", "vda"),
+            ("md0p1", "md0p1"),
+            ("nvme0n1p1", "nvme0c0n1"),
+        ] {
+            assert_eq!(measured(text, true).unwrap(), [name], "{text}");
+        }
+        assert_eq!(measured("vda1", false).unwrap(), ["vda1"]);
+        assert!(measured("md0p1", false).unwrap_err().to_string().starts_with("md0 has no requests"));
+        for text in ["vda3", "vda1 ", "252:9", "/dev/vda99", "vda1/../vda2"] {
+            let why = measured(text, true).unwrap_err().to_string();
+            assert!(why.starts_with(&format!("no block device '{text}'")), "{why}");
+        }
+        assert_eq!(host().device("vda2").map(|disk| disk.name.clone()).as_deref(), Some("vda"));
+    }
+
+    #[test]
+    fn what_overlaps_is_refused() {
+        let refused = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+            disjoint(&host(), &names).err().map(|error| error.to_string())
+        };
+        for names in [["vda", "vda1"], ["vda2", "vda"], ["vda1", "vda2"]] {
+            let [one, other] = names;
+            let why = format!("{one} and {other} are both of vda: name vda, or one of its partitions");
+            assert_eq!(refused(&names).as_deref(), Some(&*why));
+        }
+        for names in [&["vda1", "vda1"][..], &["vda1", "md0p1"], &["vda", "md0"], &[]] {
+            assert_eq!(refused(names), None, "{names:?}");
+        }
+    }
+}

@@ -129,6 +129,7 @@ pub fn missing_stages(plan: &Plan) -> Vec<Missing> {
 mod tests {
     use super::super::plan::PlannedDevice;
     use super::*;
+    use crate::host::Partition;
 
     fn disk(name: &str, driver: &str, layers: &[&str]) -> BlockDevice {
         BlockDevice {
@@ -227,5 +228,36 @@ mod tests {
         assert_eq!(stages, ["queue", "device", "complete"]);
         assert!(missing.iter().all(|m| m.device.as_deref() == Some("md0")));
         assert!(missing.iter().all(|m| m.why.starts_with("it is not seen of I/Os")), "operations have them");
+    }
+
+    #[test]
+    fn a_partition_stands_in_the_place_of_its_disk() {
+        let mut host = host();
+        let partition = Partition {
+            name: "sda2".into(),
+            major: 8,
+            minor: 2,
+            start_bytes: 1 << 20,
+            size_bytes: 1 << 30,
+            ..Default::default()
+        };
+        let sda = host.devices.iter_mut().find(|disk| disk.name == "sda").unwrap();
+        sda.partitions.push(partition);
+        let of = |devices: &[&str]| {
+            let devices = devices.iter().map(|name| name.to_string()).collect();
+            plan(&host, &Options { devices, layers: true, ..Options::default() })
+        };
+        let (one, _) = of(&["sda2"]).unwrap();
+        let [device] = one.devices.as_slice() else { panic!("{one:?}") };
+        assert_eq!((device.name.as_str(), device.disk.as_str()), ("sda2", "sda"));
+        let wire = device.wire;
+        assert_eq!((wire.partition, wire.first_sector, wire.sectors), (8 << 20 | 2, 2048, 1 << 21));
+        assert!(device.is_partition());
+        // The array lies on sda: that is there already, as its partition.
+        let (both, _) = of(&["md0", "sda2"]).unwrap();
+        let names: Vec<(&str, bool)> =
+            both.devices.iter().map(|d| (d.name.as_str(), d.added_for.is_empty())).collect();
+        assert_eq!(names, [("sda2", true), ("sdb", false), ("md0", true)]);
+        assert!(of(&["sda", "sda2"]).is_err());
     }
 }
