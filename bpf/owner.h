@@ -228,6 +228,7 @@ static __noinline struct owner *other_owner_of_bio(struct bio *bio, __u64 home, 
 	return find_owner(home, place);
 }
 
+#ifdef NO_SWAP
 /* Whether a sector of the disk is one of the traced partition. */
 static __noinline int has_sector(__u32 device, __u64 sector)
 {
@@ -235,6 +236,7 @@ static __noinline int has_sector(__u32 device, __u64 sector)
 
 	return of && sector >= of->first_sector && sector - of->first_sector < of->sectors;
 }
+#endif
 
 /* The owner of a bio's block device (each partition is one), likewise. */
 static __always_inline struct owner *owner_of_bio(struct bio *bio)
@@ -247,9 +249,12 @@ static __always_inline struct owner *owner_of_bio(struct bio *bio)
 		owner = other_owner_of_bio(bio, (__u64)home, place);
 	if (!owner || !owner->traced)
 		return 0;
+#ifdef NO_SWAP
+	/* Kernels with compare-and-swap have the block device too. */
 	if (partitions && owner->layer & PARTITION && !bio_has_bdev() &&
 	    !has_sector(owner->device, FIELD(bio, bi_iter.bi_sector)))
 		return 0;
+#endif
 	return owner;
 }
 
@@ -266,8 +271,10 @@ static __noinline int is_in_partition(struct request *rq, __u32 device)
 
 	if ((BPF_CORE_READ(rq, cmd_flags) & REQ_OP_MASK) == REQ_OP_FLUSH)
 		return 1;
+#ifdef NO_SWAP
 	if (!bio_has_bdev())
 		return has_sector(device, BPF_CORE_READ(rq, __sector));
+#endif
 	home = bio ? (__u64)BPF_CORE_READ(bio, bi_bdev) : 0;
 	/* A command of the driver's own: the disk's. */
 	if (!home)
