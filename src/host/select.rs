@@ -95,7 +95,7 @@ pub fn disjoint(host: &Host, names: &[String]) -> Result<()> {
         let other = by_disk.insert(&disk.name, name).filter(|other| other != name);
         if let Some(other) = other {
             let why = format!(
-                "{} and {} are both of {disk}: name {disk}, or one of its partitions",
+                "{} and {} are on the same disk: name {disk}, or one of its partitions",
                 other.escape_debug(),
                 name.escape_debug(),
                 disk = disk.name.escape_debug()
@@ -342,7 +342,7 @@ mod tests {
         };
         for names in [["vda", "vda1"], ["vda2", "vda"], ["vda1", "vda2"]] {
             let [one, other] = names;
-            let why = format!("{one} and {other} are both of vda: name vda, or one of its partitions");
+            let why = format!("{one} and {other} are on the same disk: name vda, or one of its partitions");
             assert_eq!(refused(&names).as_deref(), Some(&*why));
         }
         for names in [&["vda1", "vda1"][..], &["vda1", "md0p1"], &["vda", "md0"], &[]] {

@@ -138,7 +138,8 @@ fn buffered_and_merged_ios_are_the_partitions_too() {
     );
     let (row, stat) = exact(&all.names[0], &["-d", &first], &script);
     assert!(stat.reads > 0 && stat.writes > 0, "{stat:?}");
-    assert_eq!(number(&row["ops"]["read"]["bytes"]), 1500 << 12, "{}", brief(&row));
+    // Read-ahead goes on behind the end.
+    assert!(number(&row["ops"]["read"]["bytes"]) >= 1500 << 12, "{}", brief(&row));
     let (_, of_disk) = exact(&all.disk.name, &["-d", &all.disk.name], &script);
     assert!(of_disk.ios() > stat.ios());
 }
@@ -177,7 +178,7 @@ fn a_trace_has_the_lines_of_the_partition() {
     let begin = Partitioned::FIRST_SECTOR + Partitioned::SECTORS;
     for line in &lines {
         assert_eq!(line["device"], all.names[1].as_str());
-        assert!(number(&line["sector"]) >= begin, "sectors are the disk's: {line}");
+        assert!(number(&line["offset"]) >= begin << 9, "offsets are the disk's: {line}");
     }
     assert_eq!(summary["devices"][0]["disk"], all.disk.name.as_str());
 }
@@ -213,9 +214,9 @@ fn what_overlaps_or_is_not_there_is_refused() {
     let Some(all) = Partitioned::new() else { return };
     let (disk, [first, second]) = (&all.disk.name, &all.names);
     let remedy = format!("name {disk}, or one of its partitions");
-    for verb in ["latency", "trace", "top", "diagnose"] {
+    for verb in [&["latency"][..], &["trace"], &["top", "--plain"], &["flame", "--io"], &["diagnose"]] {
         for pair in [[disk, first], [first, disk], [first, second]] {
-            let output = run(&[verb, "-d", pair[0], "-d", pair[1], "--for", "1s"]);
+            let output = run(&[verb, &["-d", pair[0], "-d", pair[1], "--for", "1s"]].concat());
             one_error(&output, 2, &[&remedy]);
         }
     }
