@@ -518,7 +518,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	if (!row)
 		return 0;
 	/* A flush is the drive's, and nobody's in particular. */
-	if (op == OP_FLUSH && (config.want_filter || (partitions && owner->layer & PARTITION))) {
+	if ((config.want_filter || (partitions && owner->layer & PARTITION)) && op == OP_FLUSH) {
 		if (slot)
 			slot->request = 0;
 		return 0;
