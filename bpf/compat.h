@@ -127,9 +127,21 @@ static __always_inline struct gendisk *request_disk(struct request *rq)
 	return BPF_CORE_READ((struct request___disk *)rq, rq_disk);
 }
 
+/* Since 309dca309fc3 (5.12) a bio points to its block device, which may be a partition. */
+static __always_inline int bio_has_bdev(void)
+{
+	return bpf_core_field_exists(struct bio, bi_bdev);
+}
+
+/* The number of a bio's block device; 0: only its disk is known. */
+static __always_inline __u32 bio_device_number(struct bio *bio)
+{
+	return bio_has_bdev() ? BPF_CORE_READ(bio, bi_bdev, bd_dev) : 0;
+}
+
 static __always_inline struct gendisk *bio_disk(struct bio *bio)
 {
-	if (bpf_core_field_exists(struct bio, bi_bdev))
+	if (bio_has_bdev())
 		return BPF_CORE_READ(bio, bi_bdev, bd_disk);
 	return BPF_CORE_READ((struct bio___disk *)bio, bi_disk);
 }
@@ -137,7 +149,7 @@ static __always_inline struct gendisk *bio_disk(struct bio *bio)
 /* The address that tells bios of different block devices apart. */
 static __always_inline const void *bio_home(struct bio *bio)
 {
-	if (bpf_core_field_exists(struct bio, bi_bdev))
+	if (bio_has_bdev())
 		return FIELD(bio, bi_bdev);
 	return FIELD((struct bio___disk *)bio, bi_disk);
 }

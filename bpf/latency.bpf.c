@@ -524,7 +524,8 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	row = row_of(owner, op);
 	if (!row)
 		return 0;
-	if (hides_flushes() && op == OP_FLUSH) {
+	/* A flush is the drive's, and nobody's in particular. */
+	if ((hides_flushes() || (partitions && owner->layer & PARTITION)) && op == OP_FLUSH) {
 		if (slot)
 			slot->request = 0;
 		return 0;
@@ -755,7 +756,8 @@ int BPF_PROG(rq_insert, struct request *rq)
 SEC("?tp_btf/block_io_done")
 int BPF_PROG(io_done, struct request *rq)
 {
-	struct owner *owner = owner_of_request(rq);
+	/* Its bios are gone, and with them its partition: the slot knows. */
+	struct owner *owner = owner_of_queue(rq);
 	__u32 index;
 
 	if (owner && slot_of(rq, owner, op_of(rq), &index))

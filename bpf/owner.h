@@ -2,6 +2,10 @@
 /*
  * Whose request or bio it is: from the address of its hardware queue or block device to the numbers
  * of the traced device. For programs whose `config`, with the number of devices, stands before it.
+ *
+ * A partition is a device of its own, in the place of its disk: I/O of the rest of the disk has no
+ * owner. The kernel counts a request for the partition of its first bio (0b6e522cdc4a, 5.12; before
+ * for the one that its first sector lies in), and so do these programs.
  */
 #ifndef BIOPSY_OWNER_H
 #define BIOPSY_OWNER_H
@@ -44,7 +48,7 @@ struct owner {
 	__u32 shared;
 	/* Without compare-and-swap: how many CPUs wanted this place. */
 	__u64 claims;
-	/* BIO_BASED, BELOW, FLUSHES_APART. */
+	/* BIO_BASED, BELOW, FLUSHES_APART, PARTITION. */
 	__u32 layer;
 	__u32 pad[3];
 };
@@ -60,6 +64,9 @@ struct {
 	__type(key, __u32);
 	__type(value, struct owner);
 } owners SEC(".maps");
+
+/* 1: a traced device is a partition. Set before the programs are loaded. */
+const volatile __u32 partitions = 0;
 
 /* Addresses that found no place in `owners`: their events are lost. */
 __u64 unlearned = 0;
@@ -94,11 +101,22 @@ static __always_inline int claim(struct owner *owner)
 #endif
 }
 
+static __always_inline __u32 device_number(__u32 major, __u32 minor)
+{
+	return major << 20 | minor;
+}
+
+static __always_inline __u32 disk_number(struct gendisk *disk)
+{
+	return device_number(BPF_CORE_READ(disk, major), BPF_CORE_READ(disk, first_minor));
+}
+
 /*
  * First sight of an address: find its device by number. Several CPUs may do this at once; each
- * claims a place of its own, they all write the same, and `key` last.
+ * claims a place of its own, they all write the same, and `key` last. `disk` and `block_device` are
+ * numbers as the kernel has them; 0 for a queue, which serves all partitions of its disk.
  */
-static __noinline int learn(__u64 key, __u32 place, __u32 major, __u32 minor, __u32 queue)
+static __noinline int learn(__u64 key, __u32 place, __u32 disk, __u32 block_device, __u32 queue)
 {
 	struct owner *owner = 0;
 
@@ -118,17 +136,20 @@ static __noinline int learn(__u64 key, __u32 place, __u32 major, __u32 minor, __
 		__u32 at = i;
 		struct wire_device *device = bpf_map_lookup_elem(&devices, &at);
 
-		if (!device || device->major != major || device->first_minor != minor)
+		if (!device || device_number(device->major, device->first_minor) != disk)
 			continue;
 		owner->device = i;
 		owner->traced = queue < device->hw_queues;
+		if (partitions && block_device && device->flags & PARTITION &&
+		    device->partition != block_device)
+			owner->traced = 0;
 		owner->slots = device->slots_per_queue;
 		owner->slot_base = device->slot_base + queue * device->slots_per_queue;
 		owner->row_base = device->row_base + queue * device->shards * OPS_SHARDED;
 		owner->rare_row_base = device->rare_row_base;
 		owner->shards = device->shards;
 		owner->shared = device->flags & SHARED_ROWS;
-		owner->layer = device->flags & (BIO_BASED | BELOW | FLUSHES_APART);
+		owner->layer = device->flags & (BIO_BASED | BELOW | FLUSHES_APART | PARTITION);
 		break;
 	}
 	barrier();
@@ -173,14 +194,13 @@ static __noinline struct owner *other_owner_of_request(struct request *rq, __u32
 	/* An NVMe admin queue has no disk. */
 	if (!disk)
 		return 0;
-	if (learn((__u64)hctx, place, BPF_CORE_READ(disk, major), BPF_CORE_READ(disk, first_minor),
-		  BPF_CORE_READ(hctx, queue_num)))
+	if (learn((__u64)hctx, place, disk_number(disk), 0, BPF_CORE_READ(hctx, queue_num)))
 		__sync_fetch_and_add(&unlearned, 1);
 	return find_owner((__u64)hctx, place);
 }
 
 /* The owner of a request's hardware queue where the device is traced, else NULL. */
-static __always_inline struct owner *owner_of_request(struct request *rq)
+static __always_inline struct owner *owner_of_queue(struct request *rq)
 {
 	struct blk_mq_hw_ctx *hctx = FIELD(rq, mq_hctx);
 	__u32 place = owner_place(low_half(hctx));
@@ -197,15 +217,26 @@ static __always_inline struct owner *owner_of_request(struct request *rq)
 static __noinline struct owner *other_owner_of_bio(struct bio *bio, __u64 home, __u32 place)
 {
 	struct owner *owner = find_owner(home, place);
-	struct gendisk *disk;
+	__u32 number = 0;
 
 	if (owner)
 		return owner;
-	disk = bio_disk(bio);
-	if (learn(home, place, BPF_CORE_READ(disk, major), BPF_CORE_READ(disk, first_minor), 0))
+	if (partitions)
+		number = bio_device_number(bio);
+	if (learn(home, place, disk_number(bio_disk(bio)), number, 0))
 		__sync_fetch_and_add(&unlearned, 1);
 	return find_owner(home, place);
 }
+
+#ifdef NO_SWAP
+/* Whether a sector of the disk is one of the traced partition. */
+static __noinline int has_sector(__u32 device, __u64 sector)
+{
+	struct wire_device *of = bpf_map_lookup_elem(&devices, &device);
+
+	return of && sector >= of->first_sector && sector - of->first_sector < of->sectors;
+}
+#endif
 
 /* The owner of a bio's block device (each partition is one), likewise. */
 static __always_inline struct owner *owner_of_bio(struct bio *bio)
@@ -216,7 +247,53 @@ static __always_inline struct owner *owner_of_bio(struct bio *bio)
 
 	if (unlikely(!owner || owner->key != (__u64)home))
 		owner = other_owner_of_bio(bio, (__u64)home, place);
-	return owner && owner->traced ? owner : 0;
+	if (!owner || !owner->traced)
+		return 0;
+#ifdef NO_SWAP
+	/* Kernels with compare-and-swap have the block device too. */
+	if (partitions && owner->layer & PARTITION && !bio_has_bdev() &&
+	    !has_sector(owner->device, FIELD(bio, bi_iter.bi_sector)))
+		return 0;
+#endif
+	return owner;
+}
+
+/*
+ * Whether a request of the disk is one of the traced partition. A flush of the drive passes, since
+ * requests of the partition wait for it.
+ */
+static __noinline int is_in_partition(struct request *rq, __u32 device)
+{
+	struct bio *bio = BPF_CORE_READ(rq, bio);
+	struct owner *owner;
+	__u64 home;
+	__u32 place;
+
+	if ((BPF_CORE_READ(rq, cmd_flags) & REQ_OP_MASK) == REQ_OP_FLUSH)
+		return 1;
+#ifdef NO_SWAP
+	if (!bio_has_bdev())
+		return has_sector(device, BPF_CORE_READ(rq, __sector));
+#endif
+	home = bio ? (__u64)BPF_CORE_READ(bio, bi_bdev) : 0;
+	/* A command of the driver's own: the disk's. */
+	if (!home)
+		return 0;
+	place = owner_place((__u32)home);
+	owner = owner_at(place);
+	if (!owner || owner->key != home)
+		owner = other_owner_of_bio(bio, home, place);
+	return owner && owner->traced;
+}
+
+/* The owner of a request: that of its queue, unless a partition is traced and this is not its. */
+static __always_inline struct owner *owner_of_request(struct request *rq)
+{
+	struct owner *owner = owner_of_queue(rq);
+
+	if (partitions && owner && owner->layer & PARTITION && !is_in_partition(rq, owner->device))
+		return 0;
+	return owner;
 }
 
 #endif

@@ -94,6 +94,8 @@ _Static_assert(sizeof(struct wire_row) == 192 + 3 * 8 * 592, "wire_row");
  * two I/Os (dm). */
 #define FLUSHES_APART	    16
 #define SHARED_UNOWNED_ROWS 32
+/* Only one partition of the disk is traced. */
+#define PARTITION 64
 
 /* Stages of an operation, and their sum. */
 enum wire_operation_stage {
@@ -212,7 +214,7 @@ struct wire_device {
 	__u32 shards;
 	__u32 rare_row_base;
 	/* SHARED_ROWS, SHARED_OPERATION_ROWS, SHARED_UNOWNED_ROWS: several CPUs add to one row;
-	 * BIO_BASED, BELOW, FLUSHES_APART. */
+	 * BIO_BASED, BELOW, FLUSHES_APART, PARTITION. */
 	__u32 flags;
 	/* Its first row of operations, and how many CPUs have rows of their own. */
 	__u32 operation_row_base;
@@ -220,9 +222,12 @@ struct wire_device {
 	/* The same of its I/Os of no operation; theirs lie among the rows of I/Os. */
 	__u32 unowned_row_base;
 	__u32 unowned_shards;
-	__u32 pad;
+	/* Of a PARTITION: its number as the kernel has it, and where it lies on the disk. */
+	__u32 partition;
+	__u64 first_sector;
+	__u64 sectors;
 };
-_Static_assert(sizeof(struct wire_device) == 56, "wire_device");
+_Static_assert(sizeof(struct wire_device) == 72, "wire_device");
 
 /* What the latency programs are told, once, before they are loaded. */
 struct wire_latency_config {

@@ -130,9 +130,12 @@ impl Host {
         self.limits_told
     }
 
-    /// The disk of this name.
+    /// The disk of this name, or the disk of the partition of this name.
     pub fn device(&self, name: &str) -> Option<&BlockDevice> {
-        self.devices.iter().find(|device| device.name == name)
+        let has_partition =
+            |device: &&BlockDevice| device.partitions.iter().any(|partition| partition.name == name);
+        let disk = self.devices.iter().find(|device| device.name == name);
+        disk.or_else(|| self.devices.iter().find(has_partition))
     }
 }
 

@@ -46,6 +46,8 @@ pub const BELOW: u32 = 8;
 pub const FLUSHES_APART: u32 = 16;
 /// Several CPUs add to one row of I/Os of no operation.
 pub const SHARED_UNOWNED_ROWS: u32 = 32;
+/// Only one partition of the disk is traced.
+pub const PARTITION: u32 = 64;
 /// Stages of an operation in the order of `enum wire_operation_stage`; their sum, the total, comes last.
 pub const OPERATION_STAGES: usize = 6;
 /// Which stages an operation has, `enum wire_cover`: all, all but reap, all but complete.
@@ -86,7 +88,10 @@ pub struct WireDevice {
     pub operation_shards: u32,
     pub unowned_row_base: u32,
     pub unowned_shards: u32,
-    pub pad: u32,
+    /// Of a [`PARTITION`]: its number as the kernel has it, and where it lies on the disk.
+    pub partition: u32,
+    pub first_sector: u64,
+    pub sectors: u64,
 }
 
 /// `struct wire_counters`.
@@ -148,7 +153,7 @@ pub struct WireSlot {
 
 const _: () = assert!(size_of::<WireSlot>() == 64);
 const _: () = assert!(size_of::<WireExtent>() == 24);
-const _: () = assert!(size_of::<WireDevice>() == 56);
+const _: () = assert!(size_of::<WireDevice>() == 72);
 const _: () = assert!(size_of::<WireCounters>() == 96);
 const _: () = assert!(size_of::<WireBioIo>() == 64);
 

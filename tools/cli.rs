@@ -104,7 +104,7 @@ pub struct Output {
 /// Which devices, and for how long.
 #[derive(Debug, Clone, Args)]
 pub struct Window {
-    /// Only this device: name, /dev path, major:minor or a by-id path. Can be repeated.
+    /// Only this disk or partition (name, path, MAJ:MIN). Can be repeated.
     #[arg(short, long = "device", value_name = "DEV")]
     pub devices: Vec<String>,
     /// Measure for this long (10s, 500ms, 2m).
@@ -344,7 +344,7 @@ pub struct Top {
     /// One line per interval, for a terminal or a file.
     #[arg(long)]
     pub plain: bool,
-    /// Only this device: name, /dev path, major:minor or a by-id path. Can be repeated.
+    /// Only this disk or partition (name, path, MAJ:MIN). Can be repeated.
     #[arg(short, long = "device", value_name = "DEV")]
     pub devices: Vec<String>,
     /// Watch for this long (10s, 500ms, 2m).

@@ -77,7 +77,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let root = Path::new("/");
     let mut host = Host::read(root)?;
     host.read_limits(root);
-    let mut devices = window::resolve_stacks(&host, &args.window)?;
+    let mut devices = window::resolve_stacks(&host, &args.window.devices)?;
+    let mut disks = window::disks_of(&host, &devices, "tags, queues, interrupts and locks");
     let chosen = Chosen::new(&args.submitters)?;
     let path = args.output.clone().or_else(|| (!args.json).then(|| report_name(args, &devices)));
     let mut sink = path.as_deref().map(|p| Sink::open(Some(p))).transpose()?;
@@ -107,7 +108,10 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             ))
         })?;
         // What -d names comes on top of what the load drives.
-        window::add(&mut devices, &select::stack(&host, disk, LatencyProbe::sees_bios())?);
+        let stack = select::stack(&host, disk, LatencyProbe::sees_bios())?;
+        window::add(&mut devices, &stack);
+        window::add(&mut disks, &stack);
+        select::disjoint(&host, &devices)?;
     }
 
     let options = Options {
@@ -122,7 +126,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         ..window::options(devices.clone(), &args.window)
     };
     let beside = probes::Options {
-        devices: devices.clone(),
+        devices: disks,
         filter: chosen.filter.clone(),
         frequency: args.freq,
         cost: !args.window.no_cost,
@@ -154,11 +158,15 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     line.clear();
     let (start, end) = (probe.start().clone(), end?);
     let timeline = samplers.timeline.end(&start, &end);
+    envelope.missing.extend(of_disk(&host, &devices));
     envelope.missing.splice(..0, probe.missing().iter().cloned());
     // After the window: what the command still does is not measured.
     let command_status = outcome.child.and_then(Running::status);
 
-    let mut latency = summarize(&host, &start, &end);
+    let all = summarize(&host, &start, &end);
+    // What happens on devices that a command does not use is not what the run is about.
+    let of_command = !args.command.is_empty();
+    let mut latency = if of_command { sharing::of_command(&all) } else { all.clone() };
     if let Some(load) = &outcome.load {
         if let Some(device) = latency.devices.iter_mut().find(|d| Some(&d.name) == load.device.as_ref()) {
             device.operations = Some(load.operations());
@@ -181,19 +189,18 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     });
     envelope.duration_ns = latency.duration_ns;
     envelope.lost = loss::lost(&latency, &start, &end);
-    envelope.cost = probe.cost(latency.ios_per_second());
+    envelope.cost = probe.cost(all.ios_per_second());
     drop(probe);
     let seen = others.summarize(&host, &latency, &mut envelope);
     let locks = seen.pressure.locks.as_ref().map(|locks| observed::Locks::of(locks, host.cpus_online));
     let pagecache = seen.pressure.pagecache.as_ref().map(observed::PageCache::from);
     let threads = seen.threads.as_ref().map(|threads| observed::Threads::from(&threads.summary));
 
-    let scoped = (!args.command.is_empty()).then(|| sharing::of_command(&latency));
     let summaries = Summaries {
         envelope: &envelope,
         host: &host,
-        latency: scoped.as_ref().unwrap_or(&latency),
-        command: scoped.is_some(),
+        latency: &latency,
+        command: of_command,
         rates: &rates,
         interrupts: seen.interrupts.as_ref(),
         load: outcome.load.as_ref(),
@@ -267,6 +274,18 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         Some(why) => Err(Refusal::Found(why).into()),
         None => Ok(()),
     }
+}
+
+/// Of a named partition: what is that of its disk.
+fn of_disk(host: &Host, names: &[String]) -> impl Iterator<Item = Missing> {
+    let partitions = names.iter().filter_map(|name| Some((name, &host.device(name)?.name)));
+    partitions.filter(|(name, disk)| name != disk).map(|(name, disk)| Missing {
+        device: Some(name.clone()),
+        part: Some("tags, queues, interrupts, locks".to_string()),
+        reason: "partition".to_string(),
+        why: format!("these have no partitions: they are those of the whole disk {disk}"),
+        ..Missing::default()
+    })
 }
 
 /// The finding that `--fail-on` asks for: they are in the order of their severity.

@@ -19,7 +19,7 @@ use crate::{clock, output, stop, window};
 
 pub fn run(args: &Interrupts, color: Color) -> Result<()> {
     let mut host = Host::read(Path::new("/"))?;
-    let devices = window::resolve(&host, &args.window)?;
+    let devices = window::resolve(&host, &args.window.devices, "interrupts")?;
     // Whether the drives hold interrupts back; who may not ask them has no answer, and devices says why.
     let names: Vec<String> = match devices.is_empty() {
         true => host.devices.iter().map(|device| device.name.clone()).collect(),

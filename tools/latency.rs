@@ -43,7 +43,7 @@ impl Cgroups {
 
 pub fn run(args: &Latency, color: Color) -> Result<()> {
     let host = Host::read(Path::new("/"))?;
-    let devices = window::resolve_layers(&host, &args.window)?;
+    let devices = window::resolve_layers(&host, &args.window.devices)?;
     let named = devices.clone();
     let chosen = Chosen::new(&args.submitters)?;
     let mut cgroups = Cgroups::new(&args.by)?;

@@ -20,7 +20,7 @@ use crate::{clock, output, stop, window};
 
 pub fn run(args: &Locks, color: Color) -> Result<()> {
     let host = Host::read(Path::new("/"))?;
-    let devices = window::resolve(&host, &args.window)?;
+    let devices = window::resolve(&host, &args.window.devices, "locks and page cache")?;
     let chosen = Chosen::new(&args.submitters)?;
     let mut sink = Sink::open(args.output.output.as_deref())?;
     stop::install();

@@ -31,7 +31,9 @@ const DEPTH: u32 = 32;
 pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<()> {
     let root = Path::new("/");
     let host = Host::read(root)?;
-    let disk = select::resolve(&host, root, device)?;
+    let found = select::find(&host, root, device)?;
+    let disk = found.disk;
+    window::note_disk(found, "the I/Os of the self-test");
     let mut names = Vec::new();
     window::add(&mut names, &select::traceable(&host, root, device)?);
     preflight::permit(root)?;

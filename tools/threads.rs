@@ -28,7 +28,9 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
     let host = Host::read(root)?;
     let mut devices: Vec<String> = Vec::new();
     for text in &args.window.devices {
-        window::add(&mut devices, &[select::resolve(&host, root, text)?]);
+        let device = select::find(&host, root, text)?;
+        window::note_disk(device, "threads");
+        window::add(&mut devices, &[device.disk]);
     }
     if matches!(args.stacks, Some(Stacks::Flame)) && args.interval.interval.is_some() {
         let why = "--stacks flame draws one picture of the whole window: leave the interval out, or take --stacks folded";

@@ -117,9 +117,13 @@ impl Disks {
         let present = activity::disk_names(root);
         let host = Host::read(root)?;
         let mut named = Vec::new();
-        for device in devices {
-            window::add(&mut named, &[select::resolve(&host, root, device)?]);
+        for text in devices {
+            let name = select::find(&host, root, text)?.name().to_string();
+            if !named.contains(&name) {
+                named.push(name);
+            }
         }
+        select::disjoint(&host, &named)?;
         let all = if named.is_empty() { activity::whole_disks(&host) } else { named.clone() };
         let total = activity::without_upper(&host, &all);
         Ok(Self { named, all, total, present })
@@ -138,6 +142,6 @@ impl Disks {
     }
 
     fn are_gone(&self) -> bool {
-        self.named.iter().all(|name| !Path::new("/sys/block").join(name).exists())
+        window::are_gone(&self.named)
     }
 }

@@ -45,7 +45,7 @@ fn cgroups() -> BTreeMap<u64, String> {
 pub fn run(args: &Trace) -> Result<()> {
     let root = Path::new("/");
     let host = Host::read(root)?;
-    let devices = window::resolve_layers(&host, &args.window)?;
+    let devices = window::resolve_layers(&host, &args.window.devices)?;
     let named = devices.clone();
     let stream = Stream::start(Sink::open(args.output.output.as_deref())?)?;
     stop::install();

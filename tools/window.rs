@@ -5,43 +5,80 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use biopsy::host::{BlockDevice, Host, select};
+use biopsy::host::select::{self, Device};
+use biopsy::host::{BlockDevice, Host, block};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 
 use crate::cli::Window;
 use crate::{output, service, stop};
 
-/// The disks to trace for what `-d` names, each once; empty: all.
-pub fn resolve(host: &Host, window: &Window) -> Result<Vec<String>> {
+/// The disks to trace for what `-d` names, each once; empty: all. `figures` are those of a partition's disk, which is
+/// said.
+pub fn resolve(host: &Host, devices: &[String], figures: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for text in &window.devices {
+    for text in devices {
         add(&mut names, &select::traceable(host, Path::new("/"), text)?);
+        note_disk(select::find(host, Path::new("/"), text)?, figures);
     }
     Ok(names)
 }
 
-/// The same for views that see bios too.
-pub fn resolve_layers(host: &Host, window: &Window) -> Result<Vec<String>> {
-    if !LatencyProbe::sees_bios() {
-        return resolve(host, window);
+/// The disks and partitions to measure for what `-d` names. `sees_bios`: bio-based disks too.
+pub fn resolve_parts(host: &Host, devices: &[String], sees_bios: bool) -> Result<Vec<String>> {
+    let mut names: Vec<String> = Vec::new();
+    for text in devices {
+        let device = select::find(host, Path::new("/"), text)?;
+        if select::is_head(host, device.disk) {
+            note_disk(device, "I/Os");
+        }
+        for name in select::measured(host, device, sees_bios)? {
+            if !names.iter().any(|other| other == name) {
+                names.push(name.to_string());
+            }
+        }
     }
-    let mut names = Vec::new();
-    for text in &window.devices {
-        add(&mut names, &select::observable(host, Path::new("/"), text)?);
-    }
+    select::disjoint(host, &names)?;
     Ok(names)
+}
+
+/// The same for views of the latency probe: with bio-based disks where it sees bios.
+pub fn resolve_layers(host: &Host, devices: &[String]) -> Result<Vec<String>> {
+    resolve_parts(host, devices, LatencyProbe::sees_bios())
 }
 
 /// The same, and what lies below a disk without requests: its bios have no stages.
-pub fn resolve_stacks(host: &Host, window: &Window) -> Result<Vec<String>> {
-    let mut names = resolve_layers(host, window)?;
+pub fn resolve_stacks(host: &Host, devices: &[String]) -> Result<Vec<String>> {
+    let mut names = resolve_layers(host, devices)?;
     for name in names.clone() {
         if host.device(&name).is_some_and(|disk| !disk.request_based) {
             add(&mut names, &select::stack(host, &name, true)?);
         }
     }
+    select::disjoint(host, &names)?;
     Ok(names)
+}
+
+/// The disks of what is measured, whose figures the rest has; which is said of a partition.
+pub fn disks_of(host: &Host, names: &[String], figures: &str) -> Vec<String> {
+    let mut disks = Vec::new();
+    for disk in names.iter().filter_map(|name| host.device(name)) {
+        add(&mut disks, &[disk]);
+    }
+    for name in names {
+        if let Ok(device) = select::find(host, Path::new("/"), name) {
+            note_disk(device, figures);
+        }
+    }
+    disks
+}
+
+/// Says of a partition that these figures are its disk's.
+pub fn note_disk(device: Device<'_>, figures: &str) {
+    if let Some(partition) = device.partition {
+        let (part, disk) = (&partition.name, &device.disk.name);
+        output::warn(&format!("{part} is a partition of {disk}: {figures} are those of the whole disk"));
+    }
 }
 
 /// Adds the names that are not there yet.
@@ -89,5 +126,10 @@ pub fn over(named: &[String]) -> bool {
         return false;
     }
     LOOKED.set(Some(Instant::now()));
-    named.iter().all(|name| !Path::new("/sys/block").join(name).exists())
+    are_gone(named)
+}
+
+/// None of these disks and partitions is there any more.
+pub fn are_gone(named: &[String]) -> bool {
+    named.iter().all(|name| !block::is_there(Path::new("/"), name))
 }

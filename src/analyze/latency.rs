@@ -52,6 +52,8 @@ impl LatencySummary {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceLatency {
     pub name: String,
+    /// Of a partition: its disk.
+    pub disk: Option<String>,
     /// I/Os (requests; on a bio-based device bios, counted as the kernel counts them) that completed in
     /// the window and are not in `lost`: timed ones and those
     /// that had started before the trace.
@@ -206,6 +208,11 @@ impl OpLatency {
 }
 
 impl DeviceLatency {
+    /// The disk whose queue serves it: itself, or of a partition the disk that it lies on.
+    pub fn disk_name(&self) -> &str {
+        self.disk.as_deref().unwrap_or(&self.name)
+    }
+
     /// All operations' histograms of one stage together; none where the stage has no key.
     pub fn stage(&self, stage: Stage) -> Option<Histogram> {
         let mut all: Option<Histogram> = None;
@@ -306,6 +313,7 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
     let unseen = unseen(counting, last, &delta);
     let mut out = DeviceLatency {
         name: last.name.clone(),
+        disk: last.disk.clone(),
         kernel: first.and_then(|first| kernel_brackets(counting, first, last)),
         in_flight_start: first.and_then(|d| d.kernel_after.as_ref()).map(in_flight),
         in_flight_end: last.kernel_after.as_ref().map(in_flight),

@@ -7,7 +7,7 @@ use super::latency::{DeviceLatency, LatencySummary};
 use crate::envelope::Lost;
 use crate::wire::reading::{DeviceSample, Reading};
 
-/// What was lost in the window, by kind.
+/// What was lost in the window on the devices of the summary, by kind.
 ///
 /// `ios` holds what completed without stages although it should have them, issues whose completion was
 /// never seen, and what only the kernel's counters know of (`uncounted`). Requests that were in flight when the
@@ -15,7 +15,8 @@ use crate::wire::reading::{DeviceSample, Reading};
 pub fn lost(summary: &LatencySummary, start: &Reading, end: &Reading) -> Lost {
     let mut kinds = BTreeMap::new();
     let mut add = |kind: &str, n: u64| *kinds.entry(kind.to_string()).or_insert(0) += n;
-    for (last, delta) in end.since(start) {
+    let summarized = |device: &DeviceSample| summary.device(&device.name).is_some();
+    for (last, delta) in end.since(start).filter(|(last, _)| summarized(last)) {
         add("no_start", delta.each().map(|(_, _, row)| row.no_start).sum());
         add("slot", delta.counters.out_of_range);
         add("unseen_completion", summary.device(&last.name).map_or(0, |device| device.unseen));
@@ -93,11 +94,12 @@ pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<
     summary.devices.iter().find(above).map(|device| {
         format!(
             "{}: {} I/Os were seen that the kernel did not count ({:.2} % of {}): its counters were off for a part of \
-             the run, or the figures are wrong: echo 1 > /sys/block/{0}/queue/iostats, and run again",
+             the run, or the figures are wrong: echo 1 > /sys/block/{}/queue/iostats, and run again",
             device.name,
             device.excess(),
             share(device.excess(), device.comparable()),
-            device.comparable()
+            device.comparable(),
+            device.disk_name()
         )
     })
 }

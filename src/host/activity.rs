@@ -116,11 +116,13 @@ pub fn whole_disks(host: &Host) -> Vec<String> {
     host.devices.iter().filter(bottom).map(|device| device.name.clone()).collect()
 }
 
-/// Of these disks, those that stand on none of the others, directly or not.
+/// Of these disks and partitions, those that stand on none of the others, directly or not.
 pub fn without_upper(host: &Host, disks: &[String]) -> Vec<String> {
     let stands_on_another = |name: &String| {
         let Some(device) = host.device(name) else { return false };
-        super::select::below(host, device).iter().any(|lower| disks.contains(&lower.name))
+        let below = super::select::below(host, device);
+        let slaves = std::iter::once(device).chain(below.iter().copied()).flat_map(|disk| &disk.slaves);
+        below.iter().map(|lower| &lower.name).chain(slaves).any(|lower| disks.contains(lower))
     };
     disks.iter().filter(|name| !stands_on_another(name)).cloned().collect()
 }

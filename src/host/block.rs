@@ -9,7 +9,7 @@ use super::{BlockDevice, HardwareQueue, Hop, Partition, Vector, layers, pci, vec
 use crate::refusal::Refusal;
 
 /// sysfs counts sizes and starts in these, whatever the device's block size.
-const SECTOR: u64 = 512;
+pub const SECTOR: u64 = 512;
 
 /// All disks with their layers, holders, mounts and swap areas, in natural order of the names.
 pub fn devices(root: &Path) -> anyhow::Result<Vec<BlockDevice>> {
@@ -30,6 +30,11 @@ pub fn devices(root: &Path) -> anyhow::Result<Vec<BlockDevice>> {
         .collect();
     layers::join(root, &mut devices);
     Ok(devices)
+}
+
+/// Whether the disk or partition of this name is there now. Partitions are listed in the class only.
+pub fn is_there(root: &Path, name: &str) -> bool {
+    ["sys/block", "sys/class/block"].iter().any(|folder| root.join(folder).join(name).exists())
 }
 
 /// Disks and partitions by number: their names, and those of the whole disks.

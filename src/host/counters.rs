@@ -56,8 +56,13 @@ impl Counters {
             counters.in_flight_reads = numbers.next().flatten();
             counters.in_flight_writes = numbers.next().flatten();
         }
-        counters.iostats = flag(&directory.join("queue/iostats"));
-        counters.passthrough = flag(&directory.join("queue/iostats_passthrough"));
+        // A partition's queue is its disk's.
+        let queue = match directory.join("partition").exists() {
+            true => directory.join("../queue"),
+            false => directory.join("queue"),
+        };
+        counters.iostats = flag(&queue.join("iostats"));
+        counters.passthrough = flag(&queue.join("iostats_passthrough"));
         Ok(counters)
     }
 

@@ -1,5 +1,6 @@
 //! From what a user typed, or from a file, to a disk.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -8,15 +9,37 @@ use anyhow::Result;
 
 use super::attribute::device_number;
 use super::mounts::{mount_of, mounts};
-use super::{BlockDevice, Host};
+use super::{BlockDevice, Host, Partition};
 use crate::refusal::Refusal;
 
-/// The disk that a filter names: by kernel name, device-mapper name, `MAJ:MIN`, or a path such as
-/// `/dev/nvme0n1` or `/dev/disk/by-id/...`. A partition stands for its disk, whose requests carry
-/// its I/O.
+/// A disk, or a partition and its disk.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Device<'a> {
+    pub disk: &'a BlockDevice,
+    pub partition: Option<&'a Partition>,
+}
+
+impl<'a> Device<'a> {
+    fn of_disk(disk: &'a BlockDevice) -> Self {
+        Self { disk, partition: None }
+    }
+
+    /// Its own name, not that of the disk.
+    pub fn name(&self) -> &'a str {
+        self.partition.map_or(&self.disk.name, |partition| &partition.name)
+    }
+}
+
+/// The disk that a filter names, as [`find`]. A partition stands for its disk.
+pub fn resolve<'a>(host: &'a Host, root: &Path, text: &str) -> Result<&'a BlockDevice> {
+    Ok(find(host, root, text)?.disk)
+}
+
+/// The disk or partition that a filter names: by kernel name, device-mapper name, `MAJ:MIN`, or a path such as
+/// `/dev/nvme0n1` or `/dev/disk/by-id/...`.
 ///
 /// Anything else is a refusal: exit code 3.
-pub fn resolve<'a>(host: &'a Host, root: &Path, text: &str) -> Result<&'a BlockDevice> {
+pub fn find<'a>(host: &'a Host, root: &Path, text: &str) -> Result<Device<'a>> {
     if let Some(device) = by_name(host, text) {
         return Ok(device);
     }
@@ -49,11 +72,38 @@ pub fn traceable<'a>(host: &'a Host, root: &Path, text: &str) -> Result<Vec<&'a 
     requests_of(host, device).ok_or_else(|| bio_based(host, device))
 }
 
-/// As [`traceable`], for probes that see bios too: every disk stands for itself, but for multipath heads,
-/// whose bios become their paths'.
-pub fn observable<'a>(host: &'a Host, root: &Path, text: &str) -> Result<Vec<&'a BlockDevice>> {
-    let device = resolve(host, root, text)?;
-    Ok(requests_of(host, device).unwrap_or_else(|| vec![device]))
+/// The names of what is measured where a filter names this disk or partition. `sees_bios`: bio-based disks stand for
+/// themselves, but for multipath heads, whose bios become their paths'; else as [`traceable`].
+///
+/// A partition of a multipath head stands for all paths: their requests do not name it.
+pub fn measured<'a>(host: &'a Host, device: Device<'a>, sees_bios: bool) -> Result<Vec<&'a str>> {
+    let disk = device.disk;
+    match requests_of(host, disk) {
+        Some(_) if device.partition.is_some() && !is_head(host, disk) => Ok(vec![device.name()]),
+        Some(all) => Ok(all.iter().map(|disk| disk.name.as_str()).collect()),
+        None if sees_bios => Ok(vec![device.name()]),
+        None => Err(bio_based(host, disk)),
+    }
+}
+
+/// Refuses a disk together with one of its partitions, and two partitions of one disk: a request of the disk would be
+/// of both. Exit code 2.
+pub fn disjoint(host: &Host, names: &[String]) -> Result<()> {
+    let mut by_disk: BTreeMap<&str, &str> = BTreeMap::new();
+    for name in names {
+        let Some(disk) = host.device(name) else { continue };
+        let other = by_disk.insert(&disk.name, name).filter(|other| other != name);
+        if let Some(other) = other {
+            let why = format!(
+                "{} and {} are on the same disk: name {disk}, or one of its partitions",
+                other.escape_debug(),
+                name.escape_debug(),
+                disk = disk.name.escape_debug()
+            );
+            return Err(Refusal::Usage(why).into());
+        }
+    }
+    Ok(())
 }
 
 /// All disks below one, nearest first.
@@ -170,29 +220,36 @@ pub fn disk_of_number(root: &Path, major: u32, minor: u32) -> Option<String> {
     Some(disk.file_name()?.to_string_lossy().into_owned())
 }
 
-fn by_name<'a>(host: &'a Host, name: &str) -> Option<&'a BlockDevice> {
+fn by_name<'a>(host: &'a Host, name: &str) -> Option<Device<'a>> {
     // A device-mapper name is chosen freely: the kernel's names go first.
-    let devices = &host.devices;
-    host.device(name)
-        .or_else(|| devices.iter().find(|device| device.partitions.iter().any(|part| part.name == name)))
-        .or_else(|| devices.iter().find(|device| device.alias.as_deref() == Some(name)))
+    let disks = &host.devices;
+    let disk = disks.iter().find(|disk| disk.name == name).map(Device::of_disk);
+    disk.or_else(|| partition(host, |partition| partition.name == name))
+        .or_else(|| disks.iter().find(|disk| disk.alias.as_deref() == Some(name)).map(Device::of_disk))
 }
 
-fn by_number(host: &Host, major: u32, minor: u32) -> Option<&BlockDevice> {
+fn by_number(host: &Host, major: u32, minor: u32) -> Option<Device<'_>> {
     // A device whose number is not known has 0:0, which is no number.
     if (major, minor) == (0, 0) {
         return None;
     }
-    host.devices.iter().find(|device| {
-        (device.major, device.minor) == (major, minor)
-            || device.partitions.iter().any(|part| (part.major, part.minor) == (major, minor))
+    let disk = host.devices.iter().find(|disk| (disk.major, disk.minor) == (major, minor));
+    disk.map(Device::of_disk)
+        .or_else(|| partition(host, |partition| (partition.major, partition.minor) == (major, minor)))
+}
+
+fn partition(host: &Host, is_it: impl Fn(&Partition) -> bool) -> Option<Device<'_>> {
+    host.devices.iter().find_map(|disk| {
+        let partition = disk.partitions.iter().find(|partition| is_it(partition))?;
+        Some(Device { disk, partition: Some(partition) })
     })
 }
 
 /// By the name that a path in `/dev` ends in, after links where they can be followed.
-fn by_link<'a>(host: &'a Host, path: &Path, text: &str) -> Option<&'a BlockDevice> {
+fn by_link<'a>(host: &'a Host, path: &Path, text: &str) -> Option<Device<'a>> {
     if let Some(alias) = text.strip_prefix("/dev/mapper/") {
-        return host.devices.iter().find(|device| device.alias.as_deref() == Some(alias));
+        let disk = host.devices.iter().find(|device| device.alias.as_deref() == Some(alias));
+        return disk.map(Device::of_disk);
     }
     if !text.starts_with("/dev/") {
         return None;
@@ -215,4 +272,82 @@ fn wrong_kind(text: &str, kind: &fs::FileType) -> anyhow::Error {
     };
     let name = text.escape_debug();
     Refusal::Refused(format!("'{name}' is {kind}, not a block device: `biopsy devices` lists them")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk(name: &str, minor: u32, partitions: &[&str]) -> BlockDevice {
+        let partition = |(number, name): (u32, &&str)| Partition {
+            name: name.to_string(),
+            major: 252,
+            minor: minor + number,
+            ..Partition::default()
+        };
+        BlockDevice {
+            name: name.to_string(),
+            major: 252,
+            minor,
+            request_based: true,
+            partitions: (1..).zip(partitions).map(partition).collect(),
+            ..BlockDevice::default()
+        }
+    }
+
+    /// A disk, an array with a partition, and a multipath drive with one path.
+    fn host() -> Host {
+        let array = BlockDevice { request_based: false, ..disk("md0", 64, &["md0p1"]) };
+        let path = BlockDevice { hidden: true, ..disk("nvme0c0n1", 96, &[]) };
+        let head = BlockDevice {
+            request_based: false,
+            layers: vec!["nvme0c0n1".into()],
+            ..disk("nvme0n1", 128, &["nvme0n1p1"])
+        };
+        Host { devices: vec![disk("vda", 0, &["vda1", "vda2"]), array, path, head], ..Host::default() }
+    }
+
+    fn measured(text: &str, sees_bios: bool) -> Result<Vec<String>> {
+        let host = host();
+        let device = find(&host, Path::new("/nowhere"), text)?;
+        Ok(super::measured(&host, device, sees_bios)?.into_iter().map(str::to_string).collect())
+    }
+
+    #[test]
+    fn a_partition_is_measured_under_its_own_name() {
+        for (text, name) in [
+            ("vda", "vda"),
+            ("vda2", "vda2"),
+            ("/dev/vda2", "vda2"),
+            ("252:2", "vda2"),
+            ("252:0", "vda"),
+            ("md0p1", "md0p1"),
+            ("nvme0n1p1", "nvme0c0n1"),
+        ] {
+            assert_eq!(measured(text, true).unwrap(), [name], "{text}");
+        }
+        assert_eq!(measured("vda1", false).unwrap(), ["vda1"]);
+        assert!(measured("md0p1", false).unwrap_err().to_string().starts_with("md0 has no requests"));
+        for text in ["vda3", "vda1 ", "252:9", "/dev/vda99", "vda1/../vda2"] {
+            let why = measured(text, true).unwrap_err().to_string();
+            assert!(why.starts_with(&format!("no block device '{text}'")), "{why}");
+        }
+        assert_eq!(host().device("vda2").map(|disk| disk.name.clone()).as_deref(), Some("vda"));
+    }
+
+    #[test]
+    fn what_overlaps_is_refused() {
+        let refused = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+            disjoint(&host(), &names).err().map(|error| error.to_string())
+        };
+        for names in [["vda", "vda1"], ["vda2", "vda"], ["vda1", "vda2"]] {
+            let [one, other] = names;
+            let why = format!("{one} and {other} are on the same disk: name vda, or one of its partitions");
+            assert_eq!(refused(&names).as_deref(), Some(&*why));
+        }
+        for names in [&["vda1", "vda1"][..], &["vda1", "md0p1"], &["vda", "md0"], &[]] {
+            assert_eq!(refused(names), None, "{names:?}");
+        }
+    }
 }

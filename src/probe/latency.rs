@@ -140,6 +140,7 @@ impl LatencyProbe {
         let nvme = nvme_sq(&btf, &Rights::read(root));
         missing.extend(missing::complete(host, &plan, nvme.as_ref().err()));
         missing.extend(layers::missing_stages(&plan));
+        missing.extend(plan::missing_of_partitions(&plan));
         let follow = options.operations && options.queue_stage && skel::is_usual();
         let ring = if follow { btf.ring_submit() } else { None };
         let parts = options.parts && ring.is_some();
@@ -250,7 +251,7 @@ impl LatencyProbe {
             filtered: !wanted.filter.is_empty(),
             processes: wanted.processes,
             unlimited: if wanted.ring.is_some() && !wanted.throttle {
-                let planned = |d: &&BlockDevice| plan.devices.iter().any(|planned| planned.name == d.name);
+                let planned = |d: &&BlockDevice| plan.devices.iter().any(|planned| planned.disk == d.name);
                 host.devices.iter().filter(planned).cloned().collect()
             } else {
                 Vec::new()
@@ -511,5 +512,5 @@ fn knows_command(root: &Path, host: &Host, plan: &Plan, filter: &Filter) -> Resu
 /// Whether a cgroup's limit on one of the traced devices is set now.
 fn throttled(root: &Path, host: &Host, plan: &Plan) -> bool {
     let limits = throttle::throttles(root, &host.devices);
-    limits.iter().any(|limit| plan.devices.iter().any(|device| device.name == limit.device))
+    limits.iter().any(|limit| plan.devices.iter().any(|device| device.disk == limit.device))
 }

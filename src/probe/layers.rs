@@ -26,6 +26,7 @@ const OLD_MULTIPATH: &str = "this kernel does not tell which path of a multipath
 /// Everything that is traced for these options: disks with requests first, each once. With how many that
 /// nobody uses were left out.
 pub fn plan(host: &Host, options: &Options) -> Result<(Plan, usize)> {
+    select::disjoint(host, &options.devices)?;
     let (mut chosen, left_out) =
         if options.devices.is_empty() { in_use(host, options) } else { (named(host, options), 0) };
     if !sees_bios() {
@@ -39,8 +40,10 @@ pub fn plan(host: &Host, options: &Options) -> Result<(Plan, usize)> {
     // Stable: a disk whose slots are looked for by their number has some.
     chosen.sort_by_key(|(device, _)| !device.request_based);
     let mut plan = Plan::new(chosen.iter().map(|(device, _)| *device), host.cpus_possible)?;
-    for (planned, (_, added_for)) in plan.devices.iter_mut().zip(&chosen) {
+    for (planned, (device, added_for)) in plan.devices.iter_mut().zip(&chosen) {
         planned.added_for = added_for.clone();
+        let partition = device.partitions.iter().find(|partition| options.devices.contains(&partition.name));
+        partition.into_iter().for_each(|partition| planned.narrow(partition));
     }
     let is_above = |head: &BlockDevice| chosen.iter().any(|(path, _)| head.layers.contains(&path.name));
     for head in host.devices.iter().filter(|device| is_above(device) && select::is_head(host, device)) {
@@ -50,7 +53,7 @@ pub fn plan(host: &Host, options: &Options) -> Result<(Plan, usize)> {
         chosen.iter().map(|(device, _)| *device).filter(|device| !device.request_based).collect();
     let lower: Vec<&str> =
         uppers.iter().flat_map(|upper| select::below(host, upper)).map(|disk| disk.name.as_str()).collect();
-    for planned in plan.devices.iter_mut().chain(&mut plan.heads).filter(|d| lower.contains(&d.name.as_str()))
+    for planned in plan.devices.iter_mut().chain(&mut plan.heads).filter(|d| lower.contains(&d.disk.as_str()))
     {
         planned.wire.flags |= BELOW;
     }
@@ -73,9 +76,12 @@ fn in_use<'a>(host: &'a Host, options: &Options) -> (Chosen<'a>, usize) {
     (all.into_iter().map(|device| (device, Vec::new())).collect(), left_out)
 }
 
-/// The named disks, and with layers all below them, each with the names that it is there for.
+/// The named disks and those of the named partitions, and with layers all below them, each with the names that it is there for.
 fn named<'a>(host: &'a Host, options: &Options) -> Chosen<'a> {
-    let is_named = |device: &BlockDevice| options.devices.contains(&device.name);
+    let is_named = |device: &BlockDevice| {
+        let partitions = device.partitions.iter().map(|partition| &partition.name);
+        std::iter::once(&device.name).chain(partitions).any(|name| options.devices.contains(name))
+    };
     let mut all: Chosen<'_> = host
         .devices
         .iter()
@@ -123,6 +129,7 @@ pub fn missing_stages(plan: &Plan) -> Vec<Missing> {
 mod tests {
     use super::super::plan::PlannedDevice;
     use super::*;
+    use crate::host::Partition;
 
     fn disk(name: &str, driver: &str, layers: &[&str]) -> BlockDevice {
         BlockDevice {
@@ -221,5 +228,36 @@ mod tests {
         assert_eq!(stages, ["queue", "device", "complete"]);
         assert!(missing.iter().all(|m| m.device.as_deref() == Some("md0")));
         assert!(missing.iter().all(|m| m.why.starts_with("it is not seen of I/Os")), "operations have them");
+    }
+
+    #[test]
+    fn a_partition_stands_in_the_place_of_its_disk() {
+        let mut host = host();
+        let partition = Partition {
+            name: "sda2".into(),
+            major: 8,
+            minor: 2,
+            start_bytes: 1 << 20,
+            size_bytes: 1 << 30,
+            ..Default::default()
+        };
+        let sda = host.devices.iter_mut().find(|disk| disk.name == "sda").unwrap();
+        sda.partitions.push(partition);
+        let of = |devices: &[&str]| {
+            let devices = devices.iter().map(|name| name.to_string()).collect();
+            plan(&host, &Options { devices, layers: true, ..Options::default() })
+        };
+        let (one, _) = of(&["sda2"]).unwrap();
+        let [device] = one.devices.as_slice() else { panic!("{one:?}") };
+        assert_eq!((device.name.as_str(), device.disk.as_str()), ("sda2", "sda"));
+        let wire = device.wire;
+        assert_eq!((wire.partition, wire.first_sector, wire.sectors), (8 << 20 | 2, 2048, 1 << 21));
+        assert!(device.is_partition());
+        // The array lies on sda: that is there already, as its partition.
+        let (both, _) = of(&["md0", "sda2"]).unwrap();
+        let names: Vec<(&str, bool)> =
+            both.devices.iter().map(|d| (d.name.as_str(), d.added_for.is_empty())).collect();
+        assert_eq!(names, [("sda2", true), ("sdb", false), ("md0", true)]);
+        assert!(of(&["sda", "sda2"]).is_err());
     }
 }

@@ -5,14 +5,15 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::envelope::Missing;
-use crate::host::BlockDevice;
+use crate::host::block::SECTOR;
 use crate::host::counters::Counters;
+use crate::host::{BlockDevice, Partition};
 use crate::refusal::Refusal;
 use crate::wire::parts::PART_UNITS;
 use crate::wire::rows::{WireOperationRow, WireRow};
 use crate::wire::{
-    BIO_BASED, COVERS, FLUSHES_APART, MAX_DEVICES, OPS, OPS_SHARDED, SHARED_OPERATION_ROWS, SHARED_ROWS,
-    SHARED_UNOWNED_ROWS, WireDevice,
+    BIO_BASED, COVERS, FLUSHES_APART, MAX_DEVICES, OPS, OPS_SHARDED, PARTITION, SHARED_OPERATION_ROWS,
+    SHARED_ROWS, SHARED_UNOWNED_ROWS, WireDevice,
 };
 
 /// The bound on the memory of all maps, within which what can be smaller takes what the rest leaves.
@@ -51,15 +52,35 @@ pub struct Plan {
 /// One device's numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedDevice {
+    /// Of a partition its own name.
     pub name: String,
+    /// The disk that a partition lies on; of a disk its own name.
+    pub disk: String,
     pub wire: WireDevice,
     /// Nobody named it: it is traced as a layer of these.
     pub added_for: Vec<String>,
 }
 
 impl PlannedDevice {
+    fn new(disk: &BlockDevice, wire: WireDevice) -> Self {
+        Self { name: disk.name.clone(), disk: disk.name.clone(), wire, added_for: Vec::new() }
+    }
+
     pub fn is_bio_based(&self) -> bool {
         self.wire.flags & BIO_BASED != 0
+    }
+
+    pub fn is_partition(&self) -> bool {
+        self.wire.flags & PARTITION != 0
+    }
+
+    /// Of the disk, only this partition is traced.
+    pub fn narrow(&mut self, partition: &Partition) {
+        self.name = partition.name.clone();
+        self.wire.flags |= PARTITION;
+        self.wire.partition = partition.major << 20 | partition.minor;
+        self.wire.first_sector = partition.start_bytes / SECTOR;
+        self.wire.sectors = partition.size_bytes / SECTOR;
     }
 }
 
@@ -87,6 +108,22 @@ pub fn left_out(devices: usize) -> Vec<Missing> {
         ..Missing::default()
     };
     (devices > 0).then_some(missing).into_iter().collect()
+}
+
+/// What of a disk is not of its partition.
+pub fn missing_of_partitions(plan: &Plan) -> Vec<Missing> {
+    let partitions = plan.devices.iter().filter(|device| device.is_partition());
+    let gap = |device: &PlannedDevice| Missing {
+        device: Some(device.name.clone()),
+        part: Some("flush, passthrough".to_string()),
+        reason: "partition".to_string(),
+        why: format!(
+            "flushes of the drive and the driver's own commands are of the whole disk {}: name that to count them",
+            device.disk
+        ),
+        ..Missing::default()
+    };
+    partitions.map(gap).collect()
 }
 
 /// Refused where more are traced than there is room for.
@@ -155,7 +192,7 @@ impl Plan {
                 (COVERS * (operation_shards as usize * OPS_SHARDED + OPS - OPS_SHARDED)) as u32;
             plan.slots += slots_per_queue * hw_queues;
             plan.rows = wire.rare_row_base + (OPS - OPS_SHARDED) as u32;
-            plan.devices.push(PlannedDevice { name: device.name.clone(), wire, added_for: Vec::new() });
+            plan.devices.push(PlannedDevice::new(device, wire));
         }
         Ok(plan)
     }
@@ -169,7 +206,7 @@ impl Plan {
                 hw_queues: 1,
                 ..WireDevice::default()
             };
-            self.heads.push(PlannedDevice { name: head.name.clone(), wire, added_for: Vec::new() });
+            self.heads.push(PlannedDevice::new(head, wire));
         }
     }
 

@@ -189,7 +189,7 @@ same_layout!(WireTotal, latency::types::wire_total: operations sums);
 same_layout!(WireOperationRow, latency::types::wire_operation_row: bounds torn bare by_total counts);
 same_layout!(WireDevice, latency::types::wire_device:
     major first_minor slot_base slots_per_queue hw_queues row_base shards rare_row_base flags
-    operation_row_base operation_shards unowned_row_base unowned_shards);
+    operation_row_base operation_shards unowned_row_base unowned_shards partition first_sector sectors);
 same_layout!(WireCounters, latency::types::wire_counters:
     splits merges requeues retries negative out_of_range stale no_queue_start evicted evicted_ended held_unknown
     too_many_bios);

@@ -79,6 +79,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         None => (p.share(Stage::Complete)?, "I/Os"),
     };
     let name = &p.device.name;
+    let disk = p.device.disk_name();
     let held = by_count(s, name).or_else(|| by_profile(s, p))?;
     let waits_for_worker =
         matches!(cpu::saturation(s), Some(Saturation::Workers(_) | Saturation::LoopThread(_)));
@@ -109,7 +110,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         evidence,
         advice: format!(
             "Let more CPUs complete: spread the interrupts of {name}'s queues (/proc/irq/N/smp_affinity_list), or \
-             echo 2 > /sys/block/{name}/queue/rq_affinity, and compare the I/Os per second."
+             echo 2 > /sys/block/{disk}/queue/rq_affinity, and compare the I/Os per second."
         ),
         check: command::latency(name),
         worth: Some(Worth {

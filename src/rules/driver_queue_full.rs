@@ -49,6 +49,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         return None;
     }
     let name = &p.device.name;
+    let disk = p.device.disk_name();
     let mut evidence = vec![format!("{} requeues for {} I/Os", count(requeues), count(ios))];
     let mut numbers = Numbers::from([(REQUEUES, requeues as f64), (REQUEUED_PERCENT, percent(share))]);
     if let Some((queue, mean)) =
@@ -78,7 +79,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         evidence,
         advice: format!(
             "Enlarge the driver's queue (virtio: queue size; SCSI: queue_depth), or set \
-             /sys/block/{name}/queue/nr_requests below what it takes."
+             /sys/block/{disk}/queue/nr_requests below what it takes."
         ),
         check: command::latency(name),
         worth: None,

@@ -52,7 +52,8 @@ When it is wrong
     before the run.
   - If the load reads through the page cache, foreign reads are not counted.
   - For a volume, only the volume is examined, not the disks below, where other volumes may lie.
-  - Another partition of the same disk is the same device: its I/O counts.
+  - Another partition of the same disk is the same device: its I/O counts. With -d PARTITION it
+    does not.
 
 What to do
   Stop the named processes or use an idle device; otherwise read the figures as those of a shared

@@ -145,6 +145,7 @@ fn finding(
     cause: Cause,
 ) -> Finding {
     let (name, cpu) = (&p.device.name, busiest.cpu);
+    let disk = p.device.disk_name();
     let mut numbers = BTreeMap::from([
         (BUSIEST_SHARE_PERCENT, percent(busiest.share)),
         (BUSIEST_CPU, f64::from(cpu)),
@@ -166,7 +167,7 @@ fn finding(
         Cause::Delivery if managed => format!(
             "The kernel manages the vectors of {name}, and they cannot be moved: see whether CPUs are kept out \
              (isolcpus=managed_irq, offline when the driver came), and bind the threads to CPUs of other queues. echo 2 \
-             > /sys/block/{name}/queue/rq_affinity has the rest of the work done where it was submitted."
+             > /sys/block/{disk}/queue/rq_affinity has the rest of the work done where it was submitted."
         ),
         Cause::Delivery => format!(
             "Spread the vectors: run irqbalance, or write other CPUs than {cpu} to /proc/irq/N/smp_affinity_list of those \

@@ -83,6 +83,8 @@ impl Completer {
 /// None where interrupts were not counted, or not well enough.
 pub fn counted<'a>(s: &Summaries<'a>, name: &str) -> Option<Counted<'a>> {
     let all = s.interrupts?;
+    // Those of a partition are its disk's.
+    let name = s.host.device(name).map_or(name, |disk| disk.name.as_str());
     let device = all.devices.iter().find(|device| device.name == name)?;
     let mine = || all.vectors.iter().filter(|vector| vector.devices.iter().any(|of| of == name));
     // Where queues have vectors of their own, others are the admin queue's or the configuration's.

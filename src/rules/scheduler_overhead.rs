@@ -70,6 +70,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         return None;
     }
     let name = &p.device.name;
+    let disk = p.device.disk_name();
     let mean = p.stages.get(&Stage::Queue)?.mean()?;
     let high = (1.0 / (1.0 - share.min(0.9))).min(1.0 / (1.0 - queue.min(0.9)));
     let mut evidence = vec![
@@ -104,7 +105,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         ]),
         evidence,
         advice: format!(
-            "echo none > /sys/block/{name}/queue/scheduler, and compare the I/Os per second before and after."
+            "echo none > /sys/block/{disk}/queue/scheduler, and compare the I/Os per second before and after."
         ),
         check: command::latency(name),
         worth: Some(Worth { metric: "iops_ratio".to_string(), low: 1.0, high }),

@@ -154,6 +154,7 @@ fn without_load(p: &Picture<'_>) -> Option<Finding> {
 /// `size`: bytes of an operation, or of a bio before it was cut.
 fn finding(p: &Picture<'_>, factor: f64, size: f64) -> Finding {
     let name = &p.device.name;
+    let disk = p.device.disk_name();
     let mean = p.bytes as f64 / p.ios.max(1) as f64;
     let limit = p.disk.map_or(Limit::Other, |disk| limit(disk, size, mean));
     let (soft, hard) = p.disk.map_or((0, 0), |d| (d.max_request_bytes, d.max_hw_request_bytes));
@@ -170,7 +171,7 @@ fn finding(p: &Picture<'_>, factor: f64, size: f64) -> Finding {
     let (what, advice, worth) = match limit {
         Limit::Soft(value) => (
             format!("max_sectors_kb is {} there, and the hardware takes {}", soft >> 10, hard >> 10),
-            format!("Raise the soft limit: echo {} > /sys/block/{name}/queue/max_sectors_kb", value >> 10),
+            format!("Raise the soft limit: echo {} > /sys/block/{disk}/queue/max_sectors_kb", value >> 10),
             // At best one I/O per new maximum; at worst another limit stands right behind this one.
             Some(Worth {
                 metric: "ios_per_operation_ratio".to_string(),

@@ -82,6 +82,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         return None;
     }
     let name = &p.device.name;
+    let disk = p.device.disk_name();
     let mean = p.stages.get(&Stage::Queue)?.mean()?;
     let setting = u64::from(p.disk?.requests?);
     let crowded = p.crowding().is_some_and(|crowding| crowding >= facts::CROWDED);
@@ -136,7 +137,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         numbers,
         evidence,
         advice: format!(
-            "echo {} > /sys/block/{name}/queue/nr_requests, and compare the I/Os per second and the queue stage.",
+            "echo {} > /sys/block/{disk}/queue/nr_requests, and compare the I/Os per second and the queue stage.",
             setting.saturating_mul(2)
         ),
         check: command::latency(name),

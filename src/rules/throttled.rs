@@ -253,7 +253,7 @@ fn limits<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Vec<Reached<'a>> {
     };
     let ((read_ios, read_bytes), (write_ios, write_bytes)) = (rates(true), rates(false));
     let of_device =
-        s.host.throttles.iter().filter(|t| t.device == p.device.name && (s.load.is_none() || t.own));
+        s.host.throttles.iter().filter(|t| t.device == p.device.disk_name() && (s.load.is_none() || t.own));
     of_device
         .flat_map(|throttle| {
             [
@@ -295,6 +295,7 @@ fn by_writeback(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         return None;
     }
     let name = &p.device.name;
+    let disk = p.device.disk_name();
     let mean = writes.request_stages.get(&Stage::Queue)?.mean()?;
     Some(Finding {
         id: RULE.id,
@@ -323,7 +324,7 @@ fn by_writeback(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             "no scheduler is active; that the throttle is what they wait for is not measured".to_string(),
         ],
         advice: format!(
-            "echo 0 > /sys/block/{name}/queue/wbt_lat_usec, and compare the queue stage of writes, and the latency of \
+            "echo 0 > /sys/block/{disk}/queue/wbt_lat_usec, and compare the queue stage of writes, and the latency of \
              reads."
         ),
         check: command::latency(name),

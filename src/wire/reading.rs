@@ -45,6 +45,8 @@ impl Reading {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceSample {
     pub name: String,
+    /// Of a partition: its disk.
+    pub disk: Option<String>,
     pub hw_queues: u32,
     pub shards: u32,
     /// `[(queue × shards + shard) × OPS_SHARDED + op]`.
@@ -124,6 +126,7 @@ impl DeviceSample {
         let rows = |now: &[Row], then: &[Row]| now.iter().zip(then).map(|(n, t)| n.since(t)).collect();
         Self {
             name: self.name.clone(),
+            disk: self.disk.clone(),
             hw_queues: self.hw_queues,
             shards: self.shards,
             rows: rows(&self.rows, &earlier.rows),

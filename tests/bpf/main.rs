@@ -17,6 +17,7 @@ mod own_scope {
     mod layers;
     mod no_operation;
     mod operations;
+    mod partition;
     mod parts;
     mod rights;
     mod trace;

@@ -44,7 +44,7 @@ pub struct Flame {
     /// the times of all.
     #[arg(long)]
     pub io: bool,
-    /// With --io: only this device: name, /dev path, major:minor or a by-id path. Can be repeated.
+    /// With --io: only this disk or partition (name, path, MAJ:MIN). Can be repeated.
     #[arg(short, long = "device", value_name = "DEV")]
     pub devices: Vec<String>,
     /// With --io: a frame for the file that the I/O reads or writes, above the process.

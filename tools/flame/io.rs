@@ -15,7 +15,7 @@ use biopsy::analyze::trace::join::Join;
 use biopsy::analyze::trace::scene::Scene;
 use biopsy::analyze::{loss, missing, trace};
 use biopsy::clock::now_ns;
-use biopsy::host::{Host, processes, select};
+use biopsy::host::{Host, processes};
 use biopsy::probe::births::Births;
 use biopsy::probe::events::EventOptions;
 use biopsy::probe::files::FileNames;
@@ -40,7 +40,7 @@ pub fn follow(
     window: impl FnOnce(&mut dyn FnMut(Duration) -> Result<()>) -> Result<()>,
 ) -> Result<Taken> {
     let root = Path::new("/");
-    let devices = devices(args, host)?;
+    let devices = window::resolve_layers(host, &args.devices)?;
     let options = Options {
         events: Some(EventOptions::default()),
         event_files: args.files,
@@ -125,19 +125,6 @@ pub fn follow(
         lost,
         doubt,
     })
-}
-
-/// What `-d` names.
-fn devices(args: &Flame, host: &Host) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for named in &args.devices {
-        let found = match LatencyProbe::sees_bios() {
-            true => select::observable(host, Path::new("/"), named)?,
-            false => select::traceable(host, Path::new("/"), named)?,
-        };
-        window::add(&mut names, &found);
-    }
-    Ok(names)
 }
 
 /// From one look at processes to the next: who ended is known until the look behind the next one, and an I/O comes here

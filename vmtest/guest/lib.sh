@@ -32,9 +32,9 @@ start_latency() {
 # The first of them are not all.
 attached() { [ "$(links)" -gt $((idle + 3)) ]; }
 
-# All I/Os that the kernel counted on a disk: reads, writes, discards and flushes.
+# All I/Os that the kernel counted on a disk or partition: reads, writes, discards and flushes.
 kernel_ios() {
-    set -- $(cat "/sys/block/$1/stat")
+    set -- $(cat "/sys/block/$1/stat" 2>/dev/null || cat "/sys/class/block/$1/stat")
     echo $(($1 + $5 + ${12:-0} + ${16:-0}))
 }
 

@@ -16,7 +16,7 @@ pub fn kernel_counters(m: &Measured<'_>) -> Invariant {
         let Some(brackets) = &device.kernel else {
             let why = format!(
                 "the kernel does not count the I/O of {0}: echo 1 > /sys/block/{0}/queue/iostats",
-                device.name
+                device.disk_name()
             );
             return not_tested(NAME, &why);
         };

@@ -12,7 +12,7 @@ use super::super::events;
 use super::super::file_ios;
 use super::super::generator;
 use super::super::libbpf::{self, refusal};
-use super::super::plan::{MOST_BYTES, Plan};
+use super::super::plan::{MOST_BYTES, Plan, PlannedDevice};
 use super::super::process_ios;
 use super::super::skel;
 use super::super::skel::latency::{LatencySkel, OpenLatencySkel};
@@ -47,6 +47,7 @@ pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut Wanted) -> Result<Lat
     if let Some(place) = wanted.bio_complete {
         told.arguments.bio_complete = place;
     }
+    told.partitions = plan.devices.iter().any(PlannedDevice::is_partition).into();
     let config = &mut told.config;
     config.want_bios = wanted.bio_complete.is_some().into();
     config.rqf_flush_seq = btf.rqf_flush_seq();

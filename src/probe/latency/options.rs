@@ -7,7 +7,7 @@ use super::submits::StackOptions;
 /// What to trace.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Names of disks; empty: every one that is in use.
+    /// Names of disks and partitions, of each disk at most one; empty: every disk that is in use.
     pub devices: Vec<String>,
     /// Trace bio-based disks too, and what lies below the disks that are named.
     pub layers: bool,

@@ -9,6 +9,7 @@ use super::super::libbpf::element;
 use super::super::process_ios;
 use super::LatencyProbe;
 use crate::clock::now_ns;
+use crate::host::block;
 use crate::host::counters::Counters;
 use crate::wire::files::{FileSample, WireFile};
 use crate::wire::groups::GroupsSample;
@@ -74,7 +75,7 @@ impl LatencyProbe {
             device.kernel_before = before;
             device.kernel_after = after;
             // All of the plan were there when the host was read.
-            device.vanished = !self.root.join("sys/block").join(&device.name).exists();
+            device.vanished = !block::is_there(&self.root, &device.name);
         }
         let unfollowed = self.skel.maps.bss_data.as_ref().map_or(0, |bss| bss.unfollowed);
         Ok(Reading { at_ns, devices, missed: self.missed(), unfollowed, groups, filtered: self.filtered })
@@ -175,6 +176,7 @@ impl LatencyProbe {
             let unowned = if with_operations { first..first + unowned } else { 0..0 };
             all.push(DeviceSample {
                 name: device.name.clone(),
+                disk: device.is_partition().then(|| device.disk.clone()),
                 // Before those of all I/Os, where each of these is already.
                 unowned: unowned.map(row).collect::<Result<_>>()?,
                 unowned_shards: wire.unowned_shards,

@@ -193,6 +193,9 @@ pub(super) fn device(summary: &LatencySummary, device: &DeviceLatency) -> Value 
         "ios_without_queue": device.ios_without_queue(),
     });
     let Value::Object(map) = &mut all else { return all };
+    if let Some(disk) = &device.disk {
+        map.insert("disk".to_string(), json!(disk));
+    }
     if let Some(operations) = device.operations {
         map.insert("operations".to_string(), json!(operations));
     }

@@ -64,6 +64,9 @@ fn bold(text: &str, style: Style) -> String {
 /// One line: how much of what.
 fn headline(device: &DeviceLatency, style: Style) -> String {
     let mut out = bold(&clean(&device.name), style);
+    if let Some(disk) = &device.disk {
+        out.push_str(&format!(" (partition of {})", clean(disk)));
+    }
     if !device.layers.is_empty() {
         out.push_str(&format!(" (on {})", clean(&device.layers.join(", "))));
     }

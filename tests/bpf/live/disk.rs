@@ -23,7 +23,7 @@ pub struct Disk {
     settings: Vec<(PathBuf, String)>,
 }
 
-/// `/sys/block/D/stat`, the fields that count I/Os.
+/// `/sys/class/block/D/stat` of a disk or partition, the fields that count I/Os.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     pub reads: u64,
@@ -35,7 +35,7 @@ pub struct Stat {
 
 impl Stat {
     pub fn read(name: &str) -> Self {
-        let text = fs::read_to_string(Path::new("/sys/block").join(name).join("stat")).unwrap();
+        let text = fs::read_to_string(Path::new("/sys/class/block").join(name).join("stat")).unwrap();
         let fields: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
         let field = |index: usize| fields.get(index).copied().unwrap_or(0);
         Self {

@@ -255,7 +255,7 @@ fn a_disk_without_requests_has_a_verdict() {
         assert_ne!(value["verdict"]["id"], "inconclusive", "{:?}", ids(&value));
         let devices = value["latency"]["devices"].as_array().unwrap();
         let device = devices.iter().find(|device| device["name"] == zram.name.as_str()).unwrap();
-        let operations = value["load"]["operations"].as_u64().unwrap_or(8000);
+        let operations = value["load"]["ios"].as_u64().unwrap_or(8000);
         assert_eq!(device["ops"]["read"]["operations"], operations, "{}", device["ops"]);
     }
 }

@@ -180,11 +180,3 @@ fn bios_cost_nothing_where_they_are_not_traced() {
     let names: Vec<&str> = programs.iter().map(|program| program["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"bio_queue") && !names.contains(&"bio_complete"), "{names:?}");
 }
-
-/// A diagnosis is made of requests: the disk below is named.
-#[test]
-fn a_diagnosis_needs_requests() {
-    let Some(zram) = Zram::new(64) else { return };
-    let output = run(&["diagnose", "--no-load", "-d", &zram.name, "--for", "1s"]);
-    refused(&output, 3, &[&zram.name, "bio-based"]);
-}

@@ -1,14 +1,37 @@
-# A load on a partition is counted once, for its disk, beside one on the disk itself.
+# I/O of a partition is counted as the kernel counts it: by itself, and once for its disk.
 . /guest/lib.sh
 
 uname -r >release
 null_disk nullb0 completion_nsec=200000 submit_queues=2
-issue partition /dev/nullb0 1
-wait_for [ -b /dev/nullb0p1 ]
-cat >load.sh <<'END'
-dd if=/dev/nullb0p1 of=/dev/null bs=4096 count=300 iflag=direct &
-dd if=/dev/nullb0 of=/dev/null bs=4096 count=200 iflag=direct
+for drive in nullb0 nvme0n1; do
+    issue partition /dev/$drive 2
+    wait_for [ -b /dev/${drive}p2 ]
+    # The last lies in the range of no partition.
+    cat >load.sh <<END
+dd if=/dev/${drive}p1 of=/dev/null bs=4096 count=300 iflag=direct &
+dd if=/dev/${drive}p2 of=/dev/null bs=4096 count=100 iflag=direct &
+dd if=/dev/$drive of=/dev/null bs=4096 count=200 iflag=direct
 wait
 END
-traced latency nullb0 -- sh load.sh
-traced named nullb0 -d nullb0p1 -- dd if=/dev/nullb0p1 of=/dev/null bs=4096 count=100 iflag=direct
+    # In the range of the first: the disk's by its block device, the partition's (5.10) by its sector.
+    cat >mixed.sh <<END
+dd if=/dev/$drive of=/dev/null bs=4096 count=50 skip=\$((\$(cat /sys/class/block/${drive}p1/start) / 8)) iflag=direct &
+dd if=/dev/zero of=/dev/${drive}p1 bs=4096 count=500 conv=fsync &
+dd if=/dev/${drive}p2 of=/dev/null bs=4096 count=500 &
+dd if=/dev/${drive}p1 of=/dev/null bs=4096 count=800 skip=600
+wait
+END
+    traced $drive $drive -- sh load.sh
+    traced first-$drive ${drive}p1 -- sh load.sh
+    traced second-$drive ${drive}p2 -- sh load.sh
+    sync
+    traced mixed-$drive ${drive}p1 -- sh mixed.sh
+    sync
+    lines lines-$drive ${drive}p2 -- sh load.sh
+done
+status=0
+biopsy latency -d nullb0 -d nullb0p1 --for 1s 2>both.err || status=$?
+echo "$status" >both.exit
+biopsy interrupts -d nvme0n1p1 --for 100ms --json -o interrupts.json 2>interrupts.err
+# The other cases have a drive without partitions.
+blockdev --rereadpt /dev/nvme0n1
