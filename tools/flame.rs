@@ -202,9 +202,10 @@ fn unfit(args: &Flame) -> Option<String> {
         (args.io_wait, "--io-wait"),
     ];
     let kind = kinds.into_iter().find(|(is_named, _)| *is_named).map(|(_, name)| name);
-    let options: [(bool, &str, &[&str]); 6] = [
+    let options: [(bool, &str, &[&str]); 7] = [
         (args.io_wait, "--io-wait", &["--off-cpu", "--io-wait"]),
         (!args.devices.is_empty(), "--device", &["--io"]),
+        (args.files, "--files", &["--io"]),
         (args.min_block.is_some(), "--min-block", &["--off-cpu", "--io-wait"]),
         (!args.ios.is_empty(), "--ios", &["--diff"]),
         (!args.durations.is_empty(), "--durations", &["--diff"]),

@@ -51,6 +51,10 @@ start_guest() {
     if [[ $append == *drive=faulty* ]]; then
         backend=$(faulty_drive "$folder/drive.img")
     fi
+    # A drive that its host holds to so many I/Os a second, for the word iops=600.
+    if [[ $append =~ (^|\ )iops=([0-9]+) ]]; then
+        backend=throttling.iops-total=${BASH_REMATCH[2]},$backend
+    fi
     # A drive of a subsystem says that it may have several paths; the kernel then puts a head above it.
     if [[ $append == *nvme_core.multipath=Y* ]]; then
         drive=(-device 'nvme-subsys,id=subsystem'

@@ -1,4 +1,4 @@
-//! I/Os wait for a request, and the device could take more.
+//! I/Os wait for a request or tag, and the device could take more.
 
 use std::collections::BTreeMap;
 
@@ -44,10 +44,11 @@ How it is computed
   tags. waiting_ios is the rest, a lower bound, because times with few I/Os lower the mean.
   A submitter that sleeps for a request also delays its next submissions. So with biopsy's own load,
   and 95 % of the requests in use, the generator's operations in flight replace in_block_layer_ios.
-  Found if at least 10 % of the I/Os wait so, I/Os spend at least 25 % of their time before the
-  device, and the device is not full (80 % of the driver's tags in use: see device-bound).
-  Confidence 0.85. The gain is at most the ratio of I/Os to requests, that of tags to I/Os in the
-  device, and three doublings.
+  Found if at least 10 % of the I/Os wait so, and I/Os spend at least 25 % of their time before the
+  device. If 80 % of the driver's tags are in use and the median device time is 2 times the fastest
+  or more, the device itself is full: see device-bound. Confidence 0.85. The gain is at most the
+  ratio of I/Os to requests, that of tags to I/Os in the device where tags are free, and three
+  doublings.
   From: latency.devices[].ops.*.request_stages; load.latency; devices[].requests
   (queue/nr_requests), .scheduler, .queues[].tags.
 
@@ -78,14 +79,16 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let present = held_up.unwrap_or(in_layer);
     let waiting = present - requests as f64;
     let before = if held_up.is_some() { 1.0 - in_device / present } else { queue };
-    if !p.sound(s) || before < QUEUE_SHARE || waiting < present * WAIT_SHARE || facts::full(p) {
+    let crowded = p.crowding().is_some_and(|crowding| crowding >= facts::CROWDED);
+    // Where all tags are in use, and I/Os wait for each other behind them, the device is full.
+    let full = facts::full(p);
+    if !p.sound(s) || before < QUEUE_SHARE || waiting < present * WAIT_SHARE || full && crowded {
         return None;
     }
     let name = &p.device.name;
     let disk = p.device.disk_name();
     let mean = p.stages.get(&Stage::Queue)?.mean()?;
     let setting = u64::from(p.disk?.requests?);
-    let crowded = p.crowding().is_some_and(|crowding| crowding >= facts::CROWDED);
     let mut evidence = vec![
         format!(
             "{present:.1} I/Os are {} on average and at most {} have a request: {waiting:.1} wait for one",
@@ -107,6 +110,12 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         evidence
             .push(format!("with the scheduler {scheduler} the limit is nr_requests, {setting} per queue"));
     }
+    if full {
+        evidence.push(
+            "all tags are in use, and the median device time is near the fastest: I/Os do not wait in the device"
+                .to_string(),
+        );
+    }
     if crowded {
         evidence
             .push("I/Os wait for each other inside the device too: the wait may only move there".to_string());
@@ -123,23 +132,33 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         (numbers::IOS_PER_SECOND, p.rate()),
     ]);
     numbers.extend(p.tags().map(|tags| (numbers::TAGS, f64::from(tags))));
-    let room = p.tags().map_or(MAX_WORTH, |tags| f64::from(tags) / in_device.max(1.0));
+    // How many I/Os a device can work on whose tags are all in use is not known.
+    let room = p.tags().filter(|_| !full).map_or(MAX_WORTH, |tags| f64::from(tags) / in_device.max(1.0));
+    let advice = match full {
+        true => format!(
+            "Give the driver of {disk} more tags (a module parameter), or submit fewer I/Os at once: more than {} do \
+             not fit.",
+            count(requests)
+        ),
+        false => format!(
+            "echo {} > /sys/block/{disk}/queue/nr_requests, and compare the I/Os per second and the queue stage.",
+            setting.saturating_mul(2)
+        ),
+    };
+    let what = if full { "tag" } else { "request" };
     Some(Finding {
         id: RULE.id,
         subject: name.clone(),
         severity: Severity::Warning,
         confidence: if crowded { 0.65 } else { 0.85 },
         sentence: format!(
-            "I/Os of {name} wait for a free request: it has {}, {present:.0} I/Os are there on average, and the device \
+            "I/Os of {name} wait for a free {what}: it has {}, {present:.0} I/Os are there on average, and the device \
              holds only {in_device:.0} of them.",
             count(requests)
         ),
         numbers,
         evidence,
-        advice: format!(
-            "echo {} > /sys/block/{disk}/queue/nr_requests, and compare the I/Os per second and the queue stage.",
-            setting.saturating_mul(2)
-        ),
+        advice,
         check: command::latency(name),
         worth: Some(Worth {
             metric: "iops_ratio".to_string(),
@@ -218,10 +237,15 @@ mod tests {
     }
 
     #[test]
-    fn a_full_device_is_the_devices_matter() {
+    fn all_tags_in_use_are_a_limit_unless_the_device_is_crowded() {
         let mut case = case(12);
         case.disk().queues[0].tags = 4;
-        assert!(find(&case.summaries()).is_empty());
+        let found = find(&case.summaries());
+        assert!(found[0].sentence.contains("a free tag: it has 4,"), "{}", found[0].sentence);
+        assert!(found[0].advice.contains("module parameter"), "{}", found[0].advice);
+        assert!((found[0].worth.as_ref().unwrap().high - 4.0).abs() < 0.01);
+        case.stage(Stage::Device, 390_000, 190_000);
+        assert!(find(&case.summaries()).is_empty(), "I/Os wait for each other in the device");
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub struct Flame {
     #[arg(short, long = "device", value_name = "DEV")]
     pub devices: Vec<String>,
     /// With --io: a frame for the file that the I/O reads or writes, above the process.
-    #[arg(long, requires = "io")]
+    #[arg(long)]
     pub files: bool,
     /// How long memory is reclaimed, by who has to.
     #[arg(long)]

@@ -4,7 +4,7 @@ use crate::live::disk::{Disk, Stat};
 use crate::live::view::{brief, during_script, holds, load, number, within_bounds};
 use crate::live::zram::Zram;
 use crate::support::scratch::Scratch;
-use crate::support::tool::{binary, object, refused, run};
+use crate::support::tool::{binary, object, run};
 use serde_json::Value;
 
 fn row<'a>(view: &'a Value, name: &str) -> &'a Value {
