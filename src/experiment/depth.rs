@@ -86,8 +86,16 @@ impl Curve {
     }
 
     /// By what twice the depth gains. None where that was not tried, or was cut short.
+    ///
+    /// A gain of up to twice [`LATENCY_BOUND`] whose interval reaches below that bound is near the knee: runs of one
+    /// device lie on both sides of the bound, and there both ways are named.
     pub fn regime(&self) -> Option<Regime> {
-        Some(Regime::of(self.rate(Arm::TwiceTheDepth)?.estimate))
+        let gain = self.rate(Arm::TwiceTheDepth)?;
+        let is_unsure = gain.estimate <= 1.0 + 2.0 * LATENCY_BOUND && gain.low < 1.0 + LATENCY_BOUND;
+        match Regime::of(gain.estimate) {
+            Regime::LatencyBound if is_unsure => Some(Regime::NearTheKnee),
+            regime => Some(regime),
+        }
     }
 
     /// How many regimes besides that of the estimate the interval of the gain reaches into.
@@ -97,5 +105,37 @@ impl Curve {
         gain.map_or(0, |gain| {
             [SATURATED, LATENCY_BOUND].map(|bound| i32::from(reaches(gain, bound))).iter().sum()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(rates_of_twice: [f64; 6]) -> Curve {
+        let arm = |arm, rates: [f64; 6]| Tried {
+            arm,
+            iodepth: 1,
+            numjobs: 1,
+            blocks: rates
+                .map(|operations_per_second| Point { operations_per_second, mean_ns: None })
+                .to_vec(),
+        };
+        let arms = vec![arm(Arm::TheSame, [100.0; 6]), arm(Arm::TwiceTheDepth, rates_of_twice)];
+        Curve { arms, ..Curve::default() }
+    }
+
+    #[test]
+    fn a_gain_that_may_lie_on_either_side_of_the_bound_is_near_the_knee() {
+        let of = |rates| curve(rates).regime().unwrap();
+        assert_eq!(of([128.0; 6]), Regime::LatencyBound, "there is no doubt");
+        assert_eq!(of([110.0, 146.0, 110.0, 146.0, 112.0, 144.0]), Regime::NearTheKnee);
+        assert_eq!(of([124.0; 6]), Regime::NearTheKnee);
+        assert_eq!(
+            of([120.0, 240.0, 120.0, 240.0, 120.0, 240.0]),
+            Regime::LatencyBound,
+            "beyond doubling the bound"
+        );
+        assert_eq!(of([104.0; 6]), Regime::Saturated);
     }
 }

@@ -37,8 +37,8 @@ The device itself is the bottleneck.
 How it is computed
   - With biopsy's own load, the depth is halved and doubled after the run, in 6 blocks of up to
     150 ms each. If twice the depth gives less than 5 % more IOPS, something is full: the device, if
-    no warning names a limit above it. From 5 to 25 % it is near its limit: confidence x 0.7. Above
-    25 % see queue-depth-too-low.
+    no warning names a limit above it. From 5 to 25 % (to 50 % if the interval reaches below 25 %)
+    it is near its limit: confidence x 0.7. Above that see queue-depth-too-low.
   - If the depth was not varied: the device is full (80 % of its tags in use on average); or its
     stage has at least 75 % of an I/O's time (and, with biopsy's own load and no splits, of the
     operation's), the depth is more than 4 and at least 50 % of it is in the device (without
