@@ -10,7 +10,7 @@ use super::links;
 use super::numbers;
 use super::{Rule, Summaries, regime};
 use crate::analyze::stage::Stage;
-use crate::experiment::Regime;
+use crate::experiment::{self, Arm, Regime};
 use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::units::{bytes, count, in_percent, time};
 
@@ -29,6 +29,9 @@ const DEVICE_MEAN_NS: Number = Number::new("device_mean_ns", "mean of the device
 const DEVICE_OF_OPERATION_PERCENT: Number =
     Number::new("device_of_operation_percent", "device stage's share of the operation");
 
+/// What is left of the confidence where half the depth gave more: what is full may be above the device.
+const OVERLOADED: f64 = 0.5;
+
 pub const RULE: Rule = Rule { id: "device-bound", page: PAGE, find };
 
 const PAGE: &str = "\
@@ -38,7 +41,8 @@ How it is computed
   - With biopsy's own load, the depth is halved and doubled after the run, in 6 blocks of up to
     150 ms each. If twice the depth gives less than 5 % more IOPS, something is full: the device, if
     no warning names a limit above it. From 5 to 25 % (to 50 % if the interval reaches below 25 %)
-    it is near its limit: confidence x 0.7. Above that see queue-depth-too-low.
+    it is near its limit: confidence x 0.7. Above that see queue-depth-too-low. If half the depth
+    gives over 5 % more IOPS, something above the device may be full: confidence x 0.5.
   - If the depth was not varied: the device is full (80 % of its tags in use on average); or its
     stage has at least 75 % of an I/O's time (and, with biopsy's own load and no splits, of the
     operation's), the depth is more than 4 and at least 50 % of it is in the device (without
@@ -178,7 +182,14 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
     evidence.extend(regime::observed(s, p).map(|(_, line)| line));
     confidence *= host_on_time(s, p, &mut numbers, &mut evidence);
     let tried = regime::regime(s).zip(regime::line(s));
-    let sentence = if let Some((Regime::NearTheKnee, line)) = &tried {
+    let overloaded = s
+        .experiment
+        .and_then(|curve| curve.rate(Arm::HalfTheDepth))
+        .filter(|half| half.low > 1.0 + experiment::SATURATED);
+    let sentence = if let Some(half) = &overloaded {
+        confidence *= OVERLOADED;
+        format!("{name} does more with fewer I/Os in flight: half the depth gave {}.", half.change("IOPS"))
+    } else if let Some((Regime::NearTheKnee, line)) = &tried {
         confidence *= NEAR;
         format!("{name} is near its limit: {line}.")
     } else if let Some((_, line)) = &tried {
@@ -201,9 +212,13 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
         sentence,
         numbers,
         evidence,
-        advice: "Compare with the data sheet for this block size and depth. Below it, check the link, the temperature and, \
+        advice: if overloaded.is_some() {
+            "Submit fewer I/Os at once; look at what more of them cost (CPU, workers, requeues)."
+        } else {
+            "Compare with the data sheet for this block size and depth. Below it, check the link, the temperature and, \
                  in a virtual machine, the host. At it, only a faster device or less I/O helps."
-            .to_string(),
+        }
+        .to_string(),
         check: match s.load {
             Some(load) if tried.is_none() => {
                 command::load(load, load.job.iodepth.saturating_mul(2), load.job.numjobs)
