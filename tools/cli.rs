@@ -1,5 +1,6 @@
 //! The command line as data: clap derive only.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use biopsy::load::options::Section;
 use biopsy::probe::interrupts::TIME_EVERY;
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use self::flame::{Flame, FoldedUnit};
 use self::values::{column, comm, cost, dimension, duration, interval, op, percent, size};
@@ -567,6 +569,9 @@ pub struct Diagnose {
     /// Run this command and diagnose the I/O while it runs.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "target", conflicts_with_all = OF_THE_LOAD)]
     pub command: Vec<String>,
+    /// An option of the load is given, with whichever value; see [`parse`].
+    #[arg(skip)]
+    pub describes_load: bool,
 }
 
 impl Diagnose {
@@ -578,11 +583,22 @@ impl Diagnose {
 
     /// Whether words for a load are there, and no load is driven. Words that clap itself refuses are not looked at.
     pub fn has_unused_load_options(&self) -> bool {
-        let Ok(Cli { verb: Verb::Diagnose(plain), .. }) = Cli::try_parse_from(["biopsy", "diagnose"]) else {
-            return false;
-        };
-        !self.drives() && (self.workload != plain.workload || self.no_experiment)
+        !self.drives() && self.describes_load
     }
+}
+
+/// Reads a command line.
+///
+/// # Errors
+/// When clap refuses it.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let matches = Cli::command().try_get_matches_from(words)?;
+    let mut cli = Cli::from_arg_matches(&matches)?;
+    if let (Verb::Diagnose(diagnose), Some((_, given))) = (&mut cli.verb, matches.subcommand()) {
+        let is_given = |word: &&str| given.value_source(word) == Some(ValueSource::CommandLine);
+        diagnose.describes_load = OF_THE_LOAD.iter().any(is_given);
+    }
+    Ok(cli)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

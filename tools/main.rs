@@ -36,10 +36,9 @@ use anyhow::Result;
 use biopsy::probe::btf;
 use biopsy::refusal::{Refusal, plain};
 use biopsy::symbols::Helper;
-use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = match cli::Cli::try_parse_from(words::joined(std::env::args_os())) {
+    let cli = match cli::parse(words::joined(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };

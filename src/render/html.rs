@@ -206,9 +206,9 @@ fn figures(s: &Summaries<'_>) -> String {
     cells.push(("I/Os traced", count(s.latency.ios()), format!("in {}", time(s.latency.duration_ns))));
     let lost = &s.envelope.lost;
     cells.push((
-        "I/Os lost",
+        "I/Os missed",
         count(lost.ios),
-        format!("{} dropped", counted(lost.events + lost.samples, "record")),
+        format!("and {}", counted(lost.events + lost.samples, "other event")),
     ));
     let cost = s.envelope.cost.ns_per_io.map_or("-".into(), |ns| format!("{} ns", significant(ns, 3)));
     let attach = s.envelope.cost.attach_ns_per_io;

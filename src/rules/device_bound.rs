@@ -358,6 +358,19 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_does_more_with_fewer_ios_is_doubted() {
+        let mut case = Case::new(15_000, 32);
+        case.at_twice_the_depth(1.0);
+        let sure = find(&case.summaries())[0].confidence;
+        case.at_twice_the_depth(0.7);
+        let found = find(&case.summaries());
+        assert!(
+            found[0].sentence.starts_with("vda does more with fewer I/Os in flight: half the depth gave +2")
+        );
+        assert!((found[0].confidence - sure * OVERLOADED).abs() < 0.01, "{found:?}");
+    }
+
+    #[test]
     fn a_late_host_is_not_the_device() {
         let mut case = Case::new(15_000, 32);
         case.profile = Some(profile(&[(CpuClass::Softirq, 349)]));

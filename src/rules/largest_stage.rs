@@ -28,9 +28,10 @@ The stage with most of the time, if no limit is found.
 
 How it is computed
   Shares are of the operations' time, or of the I/Os' if operations are not traced.
-  - A warning with biopsy's own load, if twice the depth shows no latency-bound load (see
-    queue-depth-too-low), and submit, complete or reap has at least 40 % of the time and more than any other stage. The limit is then
-    on the host, and device-bound does not hold. Not given if a limit above the device is found.
+  - A warning with biopsy's own load, if twice the depth gives at most 25 % more IOPS (see
+    queue-depth-too-low), and submit, complete or reap has at least 40 % of the time and more than
+    any other stage. The limit is then on the host, and device-bound does not hold. Not given if a
+    limit above the device is found.
   - Else a note, made only if no other finding is more than a note: the largest stage of the device
     with the most I/O time. It may or may not be a limit.
   From: latency.devices[].ops.*.stages, or .request_stages; experiment.

@@ -99,6 +99,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::counting::Bracket;
     use crate::analyze::rates::{DeviceRates, Window};
     use crate::rules::diagnose;
     use crate::rules::literal::Case;
@@ -121,6 +122,15 @@ mod tests {
         assert!(found[0].sentence.contains("offers 20,0"), "{}", found[0].sentence);
         let waiting = case((0..40).map(|n| (2_000 + 20 * (n % 10), 4.0)));
         assert!(find(&waiting.summaries()).is_empty(), "it keeps four in flight");
+        let mut of_some = case((0..40).map(|n| (2_000 + n % 10, 3.0 + (n % 7) as f64 / 3.0)));
+        of_some.latency.filtered = true;
+        let others = |all: u64| Some(Bracket { min: all, max: all });
+        of_some.latency.devices[0].all_ios = others(20_500);
+        assert_eq!(find(&of_some.summaries()).len(), 1, "others have 2 %");
+        of_some.latency.devices[0].all_ios = others(30_000);
+        assert!(find(&of_some.summaries()).is_empty(), "the samples are others' too");
+        of_some.latency.devices[0].all_ios = None;
+        assert!(find(&of_some.summaries()).is_empty(), "nothing says how many others have");
         let mut crowded = paced;
         crowded.stage(crate::analyze::stage::Stage::Device, 190_000, 15_000);
         assert!(find(&crowded.summaries()).is_empty(), "I/Os wait for each other");

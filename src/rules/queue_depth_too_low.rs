@@ -37,7 +37,7 @@ and no CPU is busy, only a greater depth raises the rate.
 
 How it is computed
   - With biopsy's own load, the depth is doubled after the run, in 6 blocks of up to 150 ms each.
-    Found if that gives more than 25 % more IOPS; if the interval reaches below 25 %, more than 50 %.
+    Found if that gives more than 25 % more IOPS, or 50 % if the interval reaches below 25 %.
   - If the depth was not varied: depth = iodepth x numjobs x I/Os per operation. Found if it is at
     most 4, or at most 16 while the median device time is below 2 times the fastest (I/Os do not
     wait for each other in the device); the device stage has at least 50 % of an I/O's time; and the

@@ -93,6 +93,8 @@ fn a_wrong_command_line_is_one_sentence() {
         (&["diagnose", "--freq", "0"], "--freq"),
         (&["diagnose", "--no-load", "."], "cannot be used with"),
         (&["diagnose", "-d", "loop0", "--bs", "8k"], "name what to drive"),
+        // Its value is the default one.
+        (&["diagnose", "-d", "loop0", "--bs", "4k"], "name what to drive"),
         // It would have no effect: how long to look is --for.
         (&["diagnose", "--no-load", "--runtime", "3s"], "cannot be used with"),
         (&["diagnose", "--iodepth", "4", "--", "true"], "cannot be used with"),

@@ -1,7 +1,7 @@
 //! I/O by process and by file.
 
 use super::escape;
-use super::tables::{Cell, table, text};
+use super::tables::{Cell, open_table, text};
 use crate::analyze::latency::DeviceLatency;
 use crate::render::{files, processes};
 use crate::rules::Summaries;
@@ -48,7 +48,7 @@ fn by_device<'a, const N: usize>(
             cells.map(|(cell, (_, is_text))| if is_text { text(&cell) } else { Cell::Number(cell) }).collect()
         };
         out.push_str(&format!("<h3>{}</h3>\n", escape(&device.name)));
-        out.push_str(&table(&names, rows.into_iter().map(cells).collect()));
+        out.push_str(&open_table(&names, rows.into_iter().map(cells).collect()));
         if left > 0 {
             out.push_str(&format!("<p class=\"soft small\">{left} more {what}.</p>\n"));
         }
