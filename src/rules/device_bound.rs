@@ -22,6 +22,9 @@ pub const DEVICE_SHARE: f64 = 0.75;
 /// I/Os back.
 pub const DEPTH_SHARE: f64 = 0.5;
 
+/// What is left of it where nothing tells whether more in flight gives more, and tags are free.
+const UNTRIED: f64 = 0.75;
+
 /// What is left of the confidence where twice the depth gave a little.
 const NEAR: f64 = 0.7;
 
@@ -47,7 +50,7 @@ How it is computed
     stage has at least 75 % of an I/O's time (and, with biopsy's own load and no splits, of the
     operation's), the depth is more than 4 and at least 50 % of it is in the device (without
     biopsy's own load, more than 4 I/Os are). queue-depth-too-low must not hold, and the rate must
-    not have followed the I/Os in flight where these varied.
+    not have followed the I/Os in flight; where these did not vary: confidence x 0.75.
   In both cases all of these must hold:
   - no link above it is known to be full (see link-bound);
   - no CPU is saturated (see submit-cpu-bound, generator-bound);
@@ -179,7 +182,14 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
         numbers.insert(numbers::WORKER_CPU_PERCENT, percent(workers.busy));
         evidence.push(format!("the workers use {} of their CPUs", in_percent(workers.busy)));
     }
-    evidence.extend(regime::observed(s, p).map(|(_, line)| line));
+    match regime::observed(s, p) {
+        Some((_, line)) => evidence.push(line),
+        None if s.load.is_none() && !full => {
+            confidence *= UNTRIED;
+            evidence.push(regime::UNTRIED.to_string());
+        }
+        None => {}
+    }
     confidence *= host_on_time(s, p, &mut numbers, &mut evidence);
     let tried = regime::regime(s).zip(regime::line(s));
     let overloaded = s

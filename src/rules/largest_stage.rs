@@ -116,8 +116,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, severity: Severity, confidence: f
         evidence.push(match s.load {
             Some(_) if regime::line(s).is_some() => regime::line(s).unwrap_or_default(),
             Some(_) => "whether more in flight gives more IOPS was not tried".to_string(),
-            None => "the load is not biopsy's own: whether more in flight gives more IOPS cannot be tried"
-                .to_string(),
+            None => regime::UNTRIED.to_string(),
         });
     }
     evidence.extend(regime::observed(s, p).map(|(_, line)| line));

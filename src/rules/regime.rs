@@ -8,6 +8,10 @@ use crate::findings::{Finding, Number};
 /// What is left of a finding's confidence for each other regime that the interval of the gain reaches into.
 const UNSURE: f64 = 0.8;
 
+/// Without biopsy's own load, and where the I/Os in flight did not vary.
+pub const UNTRIED: &str =
+    "the load is not biopsy's own: whether more in flight gives more IOPS cannot be tried";
+
 const TWICE_THE_DEPTH_PERCENT: Number =
     Number::new("twice_the_depth_percent", "IOPS gained by twice the depth");
 
