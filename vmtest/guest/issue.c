@@ -2,8 +2,8 @@
 /*
  * I/O that neither busybox nor `biopsy load` makes, one by one and as often as told:
  *   issue KIND DEVICE COUNT
- * It prints how long all of them took, in nanoseconds. And up to three partitions, each of a quarter
- * of a disk, behind its first quarter: issue partition DEVICE COUNT
+ * It prints how long all of them took, in nanoseconds. And up to three partitions, each of a
+ * quarter of a disk, behind its first quarter: issue partition DEVICE COUNT
  */
 #define _GNU_SOURCE
 #include <errno.h>
