@@ -36,10 +36,18 @@ static __always_inline __u32 relation_of_current(void)
 /* Of a new row, never written: on the stack, which bio_queue has nearly used up, it has no room. */
 struct wire_process_ios new_row = {};
 
+static __noinline int name_process(struct wire_process_ios *row)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	if (row)
+		BPF_CORE_READ_STR_INTO(&row->comm, task, group_leader, comm);
+	return 0;
+}
+
 static __noinline struct wire_process_ios *add_process(struct wire_process_key *key,
 						       const struct origin *origin)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct wire_process_ios *row;
 
 	if (!key)
@@ -54,7 +62,6 @@ static __noinline struct wire_process_ios *add_process(struct wire_process_key *
 	if (origin) {
 		__builtin_memcpy(row->comm, origin->by.comm, sizeof(row->comm));
 	} else {
-		BPF_CORE_READ_STR_INTO(&row->comm, task, group_leader, comm);
 		row->relation = relation_of_current();
 	}
 	return row;
@@ -80,6 +87,9 @@ static __always_inline __u64 count_process_io(struct bio *bio, __u32 device,
 		return 0;
 	before = row->bios;
 	__sync_fetch_and_add(&row->bios, 1);
+	/* It may have called exec since: another look at the 2nd, 4th, 8th, ... */
+	if (!origin && !(before & (before - 1)))
+		name_process(row);
 	op = classify(FIELD(bio, bi_opf));
 	if (op == OP_READ || op == OP_WRITE || op == OP_FUA)
 		__sync_fetch_and_add(&row->bytes, FIELD(bio, bi_iter.bi_size));

@@ -88,9 +88,13 @@ impl Curve {
     /// By what twice the depth gains. None where that was not tried, or was cut short.
     ///
     /// A gain of up to twice [`LATENCY_BOUND`] whose interval reaches below that bound is near the knee: runs of one
-    /// device lie on both sides of the bound, and there both ways are named.
+    /// device lie on both sides of the bound, and there both ways are named. None as well where the interval holds every
+    /// regime: on a busy machine the blocks differ by more than the depth.
     pub fn regime(&self) -> Option<Regime> {
         let gain = self.rate(Arm::TwiceTheDepth)?;
+        if gain.low < 1.0 + SATURATED && gain.high > 1.0 + 2.0 * LATENCY_BOUND {
+            return None;
+        }
         let is_unsure = gain.estimate <= 1.0 + 2.0 * LATENCY_BOUND && gain.low < 1.0 + LATENCY_BOUND;
         match Regime::of(gain.estimate) {
             Regime::LatencyBound if is_unsure => Some(Regime::NearTheKnee),

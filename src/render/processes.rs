@@ -15,15 +15,20 @@ pub const IS_TEXT: [bool; 6] = [true, false, true, false, false, false];
 /// where none of them has any.
 pub fn rows(device: &DeviceLatency, most: usize) -> (Vec<[String; 6]>, usize) {
     let all = shares(device);
-    (all.iter().take(most).map(row).collect(), all.len().saturating_sub(most))
+    // With a filter by process some bios passed it and others did not.
+    let is_filtered = all.iter().any(|share| !share.process.selected);
+    (all.iter().take(most).map(|share| row(share, is_filtered)).collect(), all.len().saturating_sub(most))
 }
 
-fn row(share: &Share<'_>) -> [String; 6] {
+fn row(share: &Share<'_>, is_filtered: bool) -> [String; 6] {
     let process = share.process;
     [
         process.pid.map_or("(many others)".to_string(), |_| process.comm.clone()),
         process.pid.map_or("-".to_string(), |pid| pid.to_string()),
-        whose(process.relation).to_string(),
+        match process.relation {
+            Relation::Other if is_filtered && process.selected => "chosen".to_string(),
+            relation => whose(relation).to_string(),
+        },
         count(process.bios),
         bytes(process.bytes as f64),
         in_percent(share.largest_known()),

@@ -25,8 +25,9 @@ requeued and waits until the queue runs again.
 
 How it is computed
   requeued_percent = requests that the driver gave back before it started them / I/Os. Found from
-  5 % on, with at least 100 I/Os. A request can be refused more than once: it may exceed 100 %.
-  From: latency.devices[].requeues, .ios.
+  5 % on, with at least 100 I/Os, if at least 0.5 I/Os are in the block layer and the device on
+  average. A request can be refused more than once: it may exceed 100 %.
+  From: latency.devices[].requeues, .ios, .ops.*.request_stages.
 
 When it is wrong
   - Drivers also requeue for other reasons: a reset, a failed path, a quiesced queue.
@@ -45,7 +46,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let (ios, requeues) = (p.device.ios, p.device.requeues);
     let share = requeues as f64 / ios.max(1) as f64;
-    if !p.sound(s) || share < REFUSED {
+    if !p.sound(s) || share < REFUSED || p.in_block_layer().is_none_or(|ios| ios < facts::BUSY) {
         return None;
     }
     let name = &p.device.name;

@@ -141,7 +141,13 @@ impl Picture<'_> {
             shares
         };
         let of_operations = sorted(&|stage| self.operation_share(stage));
-        match of_operations.is_empty() {
+        // A few operations say nothing of I/Os most of which belong to none.
+        let (ios, unowned) = self
+            .device
+            .ops
+            .values()
+            .fold((0, 0), |(ios, unowned), of| (ios + of.ios, unowned + of.unowned.unwrap_or(0)));
+        match of_operations.is_empty() || 2 * unowned >= ios.max(1) {
             true => (sorted(&|stage| self.share(stage)), false),
             false => (of_operations, true),
         }

@@ -31,9 +31,9 @@ Other processes use the device during the measurement.
 They take tags, bandwidth and time, so the load's figures are lower than those of an idle device.
 
 How it is computed
-  With -- COMMAND: bios by the process that submits them; foreign are those of processes that are
-  neither the command's nor kernel threads. With -p, --comm or --cgroup: the I/Os that the kernel
-  counted, without those that were measured.
+  With -- COMMAND, -p, --comm or --cgroup: bios by the process that submits them; foreign are those
+  of processes that are neither measured nor kernel threads. If processes were not counted: the I/Os
+  that the kernel counted, without those that were measured.
   Else only for biopsy's own load, if it only reads, without a ramp, and the trace covers at least
   99 % of it; on the device that it drives. These are foreign:
   - reads beyond the load's operations (including failed ones). If I/Os were split or merged, the
@@ -64,15 +64,21 @@ What to do
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     match s.load {
         Some(_) => judge(s).into_iter().collect(),
-        None if s.command => {
-            s.latency.devices.iter().filter_map(|device| next_to_command(s, device)).collect()
+        None => {
+            let judge = |device: &DeviceLatency| match device.processes {
+                Some(_) => by_bios(s, device),
+                None => outside(s, device),
+            };
+            s.latency.devices.iter().filter_map(judge).collect()
         }
-        None => s.latency.devices.iter().filter_map(|device| outside(s, device)).collect(),
     }
 }
 
-/// By the bios of each process, where those of a command are measured.
-fn next_to_command(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
+/// By the bios of each process, where those of a command or of chosen processes are measured.
+fn by_bios(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
+    if !s.command && !s.latency.filtered {
+        return None;
+    }
     let others = neighbours::by_process(s, device);
     let bios: u64 = others.iter().map(|share| share.process.bios).sum();
     let share: f64 = others.iter().map(Share::largest_known).sum();
@@ -96,9 +102,10 @@ fn next_to_command(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding>
             (numbers::DEVICE_IOS, all as f64),
         ]),
         evidence: vec![format!(
-            "{} of the {} that processes submitted to {name} belong to neither the command nor the kernel",
+            "{} of the {} that processes submitted to {name} belong to neither the {} nor the kernel",
             count(bios),
-            counted(all, "bio")
+            counted(all, "bio"),
+            if s.command { "command" } else { "chosen processes" }
         )],
         advice: "Stop these processes for the measurement, or use a device of its own.".to_string(),
         check: format!("biopsy latency -d {name} --by process --for 5s"),

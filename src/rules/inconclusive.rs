@@ -82,9 +82,7 @@ fn subject(s: &Summaries<'_>) -> String {
 fn finding(s: &Summaries<'_>, subject: String, severity: Severity, why: Vec<String>) -> Finding {
     let advice = match s.load {
         Some(_) => "Run longer (--runtime), while little else runs.",
-        None => {
-            "Run longer, on one device (-d), or with a load of biopsy's own instead of --no-load, while little else runs."
-        }
+        None => "Run longer while there is I/O, or drive a load: biopsy diagnose DIRECTORY.",
     };
     Finding {
         id: RULE.id,

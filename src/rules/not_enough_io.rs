@@ -14,6 +14,9 @@ use crate::units::{bytes, count, counted, in_percent, time};
 /// the device is.
 pub const QUEUE_SHARE: f64 = 0.5;
 
+/// From this share of the time on that an operation is under way, its process waits for I/O and nothing else.
+const ALWAYS: f64 = 0.9;
+
 const BUSY_PERCENT: Number = Number::new("busy_percent", "at most busy");
 const IO_MEAN_NS: Number = Number::new("io_mean_ns", "mean time of an I/O");
 const UNDER_WAY_PERCENT: Number = Number::new("under_way_percent", "operations at most under way");
@@ -33,7 +36,8 @@ How it is computed
   - it is below 50 % on every traced device (the busiest is named);
   - no CPU is saturated by I/O (see submit-cpu-bound), and throttled is not found;
   - on no traced device do operations spend 50 % or more of their time in the queue stage: these
-    wait for the block layer, whatever the reason.
+    wait for the block layer, whatever the reason;
+  - an operation is under way for less than 90 % of the time (under_way_percent).
   Confidence 0.8, or 0.6 below 100 I/Os. Evidence: under_way_percent = sum of the operations' total
   times / interval.
   From: latency.devices[].ops.*.request_stages, .stages, .total; the profile.
@@ -69,7 +73,18 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     if busy(busiest) >= facts::BUSY || pictures.iter().any(|p| p.ios > 0 && p.in_device().is_none()) {
         return Vec::new();
     }
+    // Its process waits for I/O all the time, if not in the block layer.
+    if under_way(busiest) >= ALWAYS {
+        return Vec::new();
+    }
     vec![finding(s, busiest, busy(busiest), pictures.iter().filter(|p| p.ios > 0).count())]
+}
+
+/// The share of the time that an operation is under way, at most; 0 where none is followed.
+fn under_way(p: &Picture<'_>) -> f64 {
+    let operations = p.device.ops.values().filter_map(|of| of.operations.as_ref());
+    let sum: u64 = operations.map(|operations| operations.total.sum()).sum();
+    (sum as f64 / p.duration_ns.max(1) as f64).min(1.0)
 }
 
 fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Finding {
@@ -86,10 +101,8 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Fin
         ),
         format!("an I/O is in the block layer or the device for at most {} of the time", in_percent(busy)),
     ];
-    let operations_ns: u64 =
-        p.device.ops.values().filter_map(|of| Some(of.operations.as_ref()?.total.sum())).sum();
-    let under_way = (operations_ns as f64 / p.duration_ns.max(1) as f64).min(1.0);
-    if operations_ns > 0 {
+    let under_way = under_way(p);
+    if under_way > 0.0 {
         evidence.push(format!(
             "an operation is under way for at most {} of the time, with what the host needs before and after",
             in_percent(under_way)
@@ -104,7 +117,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Fin
         (numbers::IOS_PER_SECOND, p.rate()),
         (IO_MEAN_NS, mean as f64),
     ]);
-    if operations_ns > 0 {
+    if under_way > 0.0 {
         numbers.insert(UNDER_WAY_PERCENT, percent(under_way));
     }
     if let Some(profile) = cpu::profile(s) {

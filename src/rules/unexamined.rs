@@ -23,7 +23,10 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
     }
     if s.load.is_some() && regime::regime(s).is_none() {
         let failed = s.envelope.missing.iter().find(|m| m.part.as_deref() == Some("experiment"));
-        let why = failed.map_or("other depths were not tried, or cut short", |missing| missing.why.as_str());
+        let why = failed.map_or(
+            "other depths were not tried, were cut short, or differ too much from block to block",
+            |missing| missing.why.as_str(),
+        );
         add("whether more in flight gives more", why);
     }
     for stage in Stage::ALL {
