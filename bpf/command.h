@@ -47,9 +47,11 @@ static __always_inline void thread_exited(struct task_struct *task)
 {
 	struct signal_struct *signal = task->signal;
 	__u32 pid = task->tgid;
+	struct atomic live;
 
 	/* The main thread may exit before others. */
-	if (BPF_CORE_READ(signal, live.counter) == 0 && is_of_command(pid))
+	BPF_CORE_READ_INTO(&live, signal, live);
+	if (!live.counter && is_of_command(pid))
 		bpf_map_delete_elem(&command_processes, &pid);
 }
 

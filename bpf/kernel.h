@@ -339,11 +339,14 @@ struct blk_plug {
 	unsigned short rq_count;
 } CORE;
 
+/* atomic_t. */
+struct atomic {
+	int counter;
+};
+
 struct signal_struct {
 	/* Threads that have not begun to exit. */
-	struct {
-		int counter;
-	} live;
+	struct atomic live;
 } CORE;
 
 struct task_struct {
@@ -368,7 +371,6 @@ struct task_struct {
 	struct signal_struct *signal;
 	int tgid;
 	int pid;
-	struct task_struct *real_parent;
 	struct mm_struct *mm;
 	void *stack;
 	/* What it has handed in while it is within a driver that does so; else NULL. */
