@@ -186,7 +186,7 @@ fn a_kernel_without_types_is_refused() {
     assert_eq!(hidden("devices").status.code(), Some(0));
 }
 
-fn rate(block: &Value) -> f64 {
+fn rate(block: &serde_json::Value) -> f64 {
     block["operations_per_second"].as_f64().unwrap()
 }
 
@@ -216,7 +216,7 @@ fn diagnose_ends_in_a_verdict_and_a_report() {
     assert_eq!(depths, [16, 32, 64]);
     assert!(arms.iter().all(|arm| arm["blocks"].as_array().unwrap().len() == 6), "{arms:?}");
     // On a busy machine the blocks of one arm may differ by more than the depth: then nothing is decided.
-    let spread = |arm: &Value| {
+    let spread = |arm: &serde_json::Value| {
         let rates: Vec<f64> = arm["blocks"].as_array().unwrap().iter().map(rate).collect();
         rates.iter().copied().fold(0.0, f64::max) / rates.iter().copied().fold(f64::MAX, f64::min)
     };
