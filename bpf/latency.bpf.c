@@ -524,7 +524,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	row = row_of(owner, op);
 	if (!row)
 		return 0;
-	/* A flush is the drive's, and nobody's in particular. */
+	/* No process submits a device flush, and it is of the whole disk. */
 	if ((hides_flushes() || (partitions && owner->layer & PARTITION)) && op == OP_FLUSH) {
 		if (slot)
 			slot->request = 0;

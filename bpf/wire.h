@@ -6,6 +6,8 @@
 #ifndef BIOPSY_WIRE_H
 #define BIOPSY_WIRE_H
 
+#include "wire/files.h"
+
 #define HIST_SUB_BITS 4
 #define HIST_MAX_BITS 40
 #define HIST_BUCKETS  ((HIST_MAX_BITS - HIST_SUB_BITS + 1) << HIST_SUB_BITS)
@@ -284,51 +286,6 @@ struct wire_latency_config {
 };
 _Static_assert(sizeof(struct wire_latency_config) == 120, "wire_latency_config");
 
-/* How a process relates to biopsy. */
-enum wire_relation {
-	/* Only workers have submitted bios for it so far. */
-	RELATION_UNKNOWN,
-	RELATION_OWN,
-	/* It belongs to the measured command. */
-	RELATION_COMMAND,
-	RELATION_KERNEL,
-	RELATION_OTHER,
-};
-
-/* Bios are counted by device and submitting process. */
-struct wire_process_key {
-	__u32 device;
-	/* NO_PROCESS: all processes for which the table had no room. */
-	__u32 pid;
-	/* The bios passed the filter; without one all do. */
-	__u32 selected;
-};
-_Static_assert(sizeof(struct wire_process_key) == 12, "wire_process_key");
-
-#define NO_PROCESS (~0u)
-
-/* The file is found of every bio, for groups or events. */
-#define FILES_EACH 1
-/* Bios are counted by device and file; see FILE_SAMPLED_FROM. */
-#define FILES_COUNTED 2
-
-/* Bios of a process on a device of which each one's file is found; behind them of one in so many,
- * which is counted as that many. */
-#define FILE_SAMPLED_FROM  256
-#define FILE_SAMPLED_EVERY 16
-
-struct wire_process_ios {
-	__u64 bios;
-	/* Of reads and writes: a discard moves none. */
-	__u64 bytes;
-	/* Of the process, when it submitted its first bio: any bytes. */
-	char comm[16];
-	/* enum wire_relation. */
-	__u32 relation;
-	__u32 pad;
-};
-_Static_assert(sizeof(struct wire_process_ios) == 40, "wire_process_ios");
-
 /* Threads of the generator, found by thread id. */
 #define GENERATOR_BITS 12
 
@@ -362,72 +319,6 @@ enum wire_dimension {
 	BY_CGROUP = 64,
 	BY_FILE = 128,
 };
-
-/* What a bio reads or writes. */
-enum wire_file_kind {
-	FILE_NONE,
-	FILE_REGULAR,
-	/* A block device itself, past its page cache or through it. */
-	FILE_RAW_DEVICE,
-	FILE_SWAP,
-	FILE_METADATA,
-	FILE_JOURNAL,
-	/* All files for which the table had no room. */
-	FILE_OTHERS,
-};
-
-struct wire_file {
-	/* Of FILE_REGULAR. */
-	__u64 inode;
-	/* The kernel's dev_t: of FILE_REGULAR the file system's, else the block device's. */
-	__u32 device;
-	__u32 kind;
-};
-_Static_assert(sizeof(struct wire_file) == 16, "wire_file");
-
-/* Addresses of functions that a bio's end calls (bi_end_io); 0: this kernel has none, or does not
- * show it. */
-struct wire_file_callbacks {
-	/* iomap_dio_bio_end_io, iomap_dio_simple_end_io */
-	__u64 iomap_direct;
-	__u64 iomap_simple;
-	/* blkdev_bio_end_io, and its _async and _simple */
-	__u64 device_direct;
-	__u64 device_direct_async;
-	__u64 device_direct_simple;
-	/* dio_bio_end_io, dio_bio_end_aio */
-	__u64 direct;
-	__u64 direct_async;
-	/* submit_bio_wait_endio, in newer kernels bio_wait_end_io */
-	__u64 wait;
-	/* xlog_bio_end_io */
-	__u64 xfs_log;
-	/* end_bio_bh_io_sync, and journal_end_buffer_io_sync, which its buffer (b_end_io) calls */
-	__u64 buffer;
-	__u64 journal;
-};
-_Static_assert(sizeof(struct wire_file_callbacks) == 88, "wire_file_callbacks");
-
-/* Bios are counted by device and file. */
-struct wire_file_key {
-	struct wire_file file;
-	__u32 device;
-	/* The bios passed the filter; without one all do. */
-	__u32 selected;
-};
-_Static_assert(sizeof(struct wire_file_key) == 24, "wire_file_key");
-
-struct wire_file_ios {
-	/* Scaled up, see FILE_SAMPLED_FROM. */
-	__u64 bios;
-	__u64 bytes;
-	/* As they are. */
-	__u64 sampled;
-	/* The process that submitted the first of them. */
-	__u32 opener;
-	__u32 pad;
-};
-_Static_assert(sizeof(struct wire_file_ios) == 32, "wire_file_ios");
 
 /* A group of I/Os; what was not asked for is 0. */
 struct wire_group_key {
@@ -831,6 +722,7 @@ struct wire_softirq {
 };
 _Static_assert(sizeof(struct wire_softirq) == 64, "wire_softirq");
 
+#include "wire/process_ios.h"
 #include "wire/stacks.h"
 #include "wire/locks.h"
 #include "wire/pagecache.h"

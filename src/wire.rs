@@ -22,6 +22,9 @@ pub mod stacks;
 pub mod submits;
 pub mod threads;
 
+use std::collections::HashMap;
+use std::hash::Hash;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::hist::{BUCKETS, Histogram, MAX_BITS as HIST_MAX_BITS};
@@ -193,6 +196,17 @@ fn histograms<const N: usize>(extents: &[WireExtent; N], counts: &[u64]) -> [His
 /// The name of a task: any bytes, up to the first zero.
 pub fn task_name(comm: &[u8]) -> &[u8] {
     comm.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// Each of `now` less what `earlier` has under the same key; one that is new stays as it is.
+fn since_by_key<T: Clone, K: Eq + Hash>(
+    now: &[T],
+    earlier: &[T],
+    key: impl Fn(&T) -> K,
+    less: impl Fn(&T, &T) -> T,
+) -> Vec<T> {
+    let earlier: HashMap<K, &T> = earlier.iter().map(|row| (key(row), row)).collect();
+    now.iter().map(|row| earlier.get(&key(row)).map_or_else(|| row.clone(), |then| less(row, then))).collect()
 }
 
 impl WireSlot {

@@ -78,7 +78,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let mut host = Host::read(root)?;
     host.read_limits(root);
     let mut devices = window::resolve_stacks(&host, &args.window.devices)?;
-    let mut disks = window::disks_of(&host, &devices, "tags, queues, interrupts and locks");
+    let mut disks = window::disks_of(&host, &devices, "tags, queues, interrupts and locks")?;
     let chosen = Chosen::new(&args.submitters)?;
     let path = args.output.clone().or_else(|| (!args.json).then(|| report_name(args, &devices)));
     let mut sink = path.as_deref().map(|p| Sink::open(Some(p))).transpose()?;
@@ -163,10 +163,13 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     // After the window: what the command still does is not measured.
     let command_status = outcome.child.and_then(Running::status);
 
-    let all = summarize(&host, &start, &end);
-    // What happens on devices that a command does not use is not what the run is about.
+    let mut latency = summarize(&host, &start, &end);
+    let ios_per_second = latency.ios_per_second();
     let of_command = !args.command.is_empty();
-    let mut latency = if of_command { sharing::of_command(&all) } else { all.clone() };
+    if of_command {
+        // What happens on devices that it does not use is not what the run is about.
+        latency = sharing::of_command(&latency);
+    }
     if let Some(load) = &outcome.load {
         if let Some(device) = latency.devices.iter_mut().find(|d| Some(&d.name) == load.device.as_ref()) {
             device.operations = Some(load.operations());
@@ -189,7 +192,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     });
     envelope.duration_ns = latency.duration_ns;
     envelope.lost = loss::lost(&latency, &start, &end);
-    envelope.cost = probe.cost(all.ios_per_second());
+    envelope.cost = probe.cost(ios_per_second);
     drop(probe);
     let seen = others.summarize(&host, &latency, &mut envelope);
     let locks = seen.pressure.locks.as_ref().map(|locks| observed::Locks::of(locks, host.cpus_online));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use biopsy::analyze::latency::summarize;
-use biopsy::analyze::trace::io::TracedIo;
+use biopsy::analyze::trace::io::{TracedIo, openers};
 use biopsy::analyze::trace::join::Join;
 use biopsy::analyze::trace::scene::Scene;
 use biopsy::analyze::trace::slowest::Slowest;
@@ -185,8 +185,7 @@ impl Page {
 
     fn show_or_keep(&mut self, ios: Vec<TracedIo>) {
         if let Some(names) = &mut self.names {
-            let openers = ios.iter().filter_map(|io| Some((io.file?, io.owner.map_or(0, |owner| owner.pid))));
-            self.scene.files.extend(names.learn(openers));
+            self.scene.files.extend(names.learn(openers(&ios)));
         }
         match &mut self.slowest {
             Some(slowest) => ios.into_iter().for_each(|io| slowest.add(io)),

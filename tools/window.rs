@@ -60,17 +60,14 @@ pub fn resolve_stacks(host: &Host, devices: &[String]) -> Result<Vec<String>> {
 }
 
 /// The disks of what is measured, whose figures the rest has; which is said of a partition.
-pub fn disks_of(host: &Host, names: &[String], figures: &str) -> Vec<String> {
+pub fn disks_of(host: &Host, names: &[String], figures: &str) -> Result<Vec<String>> {
     let mut disks = Vec::new();
-    for disk in names.iter().filter_map(|name| host.device(name)) {
-        add(&mut disks, &[disk]);
-    }
     for name in names {
-        if let Ok(device) = select::find(host, Path::new("/"), name) {
-            note_disk(device, figures);
-        }
+        let device = select::find(host, Path::new("/"), name)?;
+        add(&mut disks, &[device.disk]);
+        note_disk(device, figures);
     }
-    disks
+    Ok(disks)
 }
 
 /// Says of a partition that these figures are its disk's.

@@ -447,6 +447,7 @@ impl LatencyProbe {
         if untracked > 0 {
             self.missing.push(process_ios::missing_processes(untracked));
         }
+        self.name_files(&mut reading.devices);
         let held = self.held(end_ns.saturating_sub(LONG_NS), end_ns)?;
         for (device, held) in reading.devices.iter_mut().zip(held) {
             [device.held, device.young] = held;

@@ -84,7 +84,7 @@ fn on_the_loads_cpu(s: &Summaries<'_>) -> Option<Finding> {
         ),
         numbers: Numbers::from([(OTHERS_OF_ONE_CPU_PERCENT, percent(others))]),
         evidence,
-        advice: "Stop the named processes or move them to other CPUs, or the load (--cpus).".to_string(),
+        advice: "Stop the named processes or move them to other CPUs, or drive from another one: biopsy load --cpus N.".to_string(),
         check: command::load(load, load.job.iodepth, load.job.numjobs),
         worth: None,
     })

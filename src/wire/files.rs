@@ -1,10 +1,8 @@
 //! What bios read or write, and bios by device and file, as the latency programs find and count them.
 
-use std::collections::HashMap;
-
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::Damaged;
+use super::{Damaged, since_by_key};
 
 /// `enum wire_file_kind`.
 pub const FILE_REGULAR: u32 = 1;
@@ -115,19 +113,15 @@ impl FileSample {
 
     /// Each of `now` without what was counted before.
     pub fn since(now: &[Self], earlier: &[Self]) -> Vec<Self> {
-        let key = |row: &Self| (row.file, row.selected);
-        let earlier: HashMap<_, &Self> = earlier.iter().map(|row| (key(row), row)).collect();
-        let delta = |row: &Self| {
-            let then = earlier.get(&key(row));
-            let [bios, bytes, sampled] = then.map_or([0; 3], |then| [then.bios, then.bytes, then.sampled]);
-            Self {
-                bios: row.bios.saturating_sub(bios),
-                bytes: row.bytes.saturating_sub(bytes),
-                sampled: row.sampled.saturating_sub(sampled),
-                ..row.clone()
-            }
+        let less = |row: &Self, then: &Self| Self {
+            bios: row.bios.saturating_sub(then.bios),
+            bytes: row.bytes.saturating_sub(then.bytes),
+            sampled: row.sampled.saturating_sub(then.sampled),
+            ..row.clone()
         };
-        now.iter().map(delta).filter(|row| row.bios > 0).collect()
+        let mut rows = since_by_key(now, earlier, |row| (row.file, row.selected), less);
+        rows.retain(|row| row.bios > 0);
+        rows
     }
 }
 

@@ -1,10 +1,8 @@
 //! Bios by device and process, as the latency programs count them.
 
-use std::collections::HashMap;
-
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{Damaged, task_name};
+use super::{Damaged, since_by_key, task_name};
 
 /// The row of all processes for which the table had no room.
 pub const NO_PROCESS: u32 = u32::MAX;
@@ -109,18 +107,14 @@ impl ProcessIos {
 
     /// Each of `now` without what was counted before.
     pub fn since(now: &[Self], earlier: &[Self]) -> Vec<Self> {
-        let key = |row: &Self| (row.pid, row.selected);
-        let earlier: HashMap<_, &Self> = earlier.iter().map(|row| (key(row), row)).collect();
-        let delta = |row: &Self| {
-            let then = earlier.get(&key(row));
-            let [bios, bytes] = then.map_or([0, 0], |then| [then.bios, then.bytes]);
-            Self {
-                bios: row.bios.saturating_sub(bios),
-                bytes: row.bytes.saturating_sub(bytes),
-                ..row.clone()
-            }
+        let less = |row: &Self, then: &Self| Self {
+            bios: row.bios.saturating_sub(then.bios),
+            bytes: row.bytes.saturating_sub(then.bytes),
+            ..row.clone()
         };
-        now.iter().map(delta).filter(|row| row.bios > 0).collect()
+        let mut rows = since_by_key(now, earlier, |row| (row.pid, row.selected), less);
+        rows.retain(|row| row.bios > 0);
+        rows
     }
 }
 

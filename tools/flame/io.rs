@@ -10,7 +10,7 @@ use biopsy::analyze::flame::{FlameSummary, What};
 use biopsy::analyze::latency::{DeviceLatency, summarize};
 use biopsy::analyze::profile::Unit;
 use biopsy::analyze::submits::{self, SubmitSummary, Tally};
-use biopsy::analyze::trace::io::TracedIo;
+use biopsy::analyze::trace::io::{TracedIo, openers};
 use biopsy::analyze::trace::join::Join;
 use biopsy::analyze::trace::scene::Scene;
 use biopsy::analyze::{loss, missing, trace};
@@ -189,8 +189,7 @@ impl Looker {
 
     fn look(&mut self, ios: &[TracedIo]) {
         if let Some(names) = &mut self.names {
-            let openers = ios.iter().filter_map(|io| Some((io.file?, io.owner.map_or(0, |owner| owner.pid))));
-            self.scene.files.extend(names.learn(openers));
+            self.scene.files.extend(names.learn(openers(ios)));
         }
         for io in ios {
             self.tally.add(self.scene.name(io), io);

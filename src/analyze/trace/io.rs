@@ -49,6 +49,11 @@ pub struct TracedIo {
     pub merged: Vec<TracedOperation>,
 }
 
+/// The files of these I/Os, each with the process that submitted it; 0: that is not known.
+pub fn openers(ios: &[TracedIo]) -> impl Iterator<Item = (WireFile, u32)> {
+    ios.iter().filter_map(|io| Some((io.file?, io.owner.map_or(0, |owner| owner.pid))))
+}
+
 /// Stages that are there, in the order of [`Stage::ALL`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stages(pub(super) [Option<u64>; 5]);

@@ -33,7 +33,7 @@ pub struct Options {
     pub event_files: bool,
     /// Whose I/O is followed.
     pub filter: Filter,
-    /// Tell the processes of a command from others, and follow only its I/O where `filter` is empty; see
+    /// Track the processes of a command, and follow only its I/O where `filter` is empty; see
     /// [`LatencyProbe::start_command`](super::LatencyProbe::start_command). Needs `processes`.
     pub command: bool,
     /// The load generator runs in this process and tells when it hands in and when it looks; see

@@ -1,5 +1,7 @@
 //! The state of all tables at one moment.
 
+use std::cell::RefCell;
+
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags};
 
@@ -59,7 +61,7 @@ impl LatencyProbe {
             for device in &mut devices {
                 device.files = Some(Vec::new());
             }
-            for (device, row) in self.named_files()? {
+            for (device, row) in file_ios::read(&self.skel)? {
                 if let Some(rows) = devices.get_mut(device as usize).and_then(|device| device.files.as_mut())
                 {
                     rows.push(row);
@@ -81,18 +83,16 @@ impl LatencyProbe {
         Ok(Reading { at_ns, devices, missed: self.missed(), unfollowed, groups, filtered: self.filtered })
     }
 
-    /// The rows of files, with their names.
-    fn named_files(&self) -> Result<Vec<(u32, FileSample)>> {
-        let mut rows = file_ios::read(&self.skel)?;
-        if let Some(names) = &self.file_names {
-            let mut names = names.borrow_mut();
-            let all: Vec<WireFile> = rows.iter().map(|(_, row)| row.file).collect();
-            names.look_everywhere(&all);
-            for (_, row) in &mut rows {
-                row.path = names.name(&row.file);
-            }
+    /// Gives the rows of files their names: once, at the end, since each name is looked up.
+    pub(super) fn name_files(&mut self, devices: &mut [DeviceSample]) {
+        let Some(names) = self.file_names.as_mut().map(RefCell::get_mut) else { return };
+        let mut rows: Vec<&mut FileSample> =
+            devices.iter_mut().flat_map(|device| &mut device.files).flatten().collect();
+        let files: Vec<WireFile> = rows.iter().map(|row| row.file).collect();
+        names.look_everywhere(&files);
+        for row in &mut rows {
+            row.path = names.name(&row.file);
         }
-        Ok(rows)
     }
 
     /// Requests that were issued before `before_ns`, and from there to `until_ns`, and have not been seen to complete,

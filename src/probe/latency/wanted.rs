@@ -34,7 +34,7 @@ pub struct Wanted {
     pub filter: Filter,
     /// Bios are counted by process.
     pub processes: bool,
-    /// The processes of a command are told from others.
+    /// The processes of a command are tracked.
     pub command: bool,
     pub unified_cgroups: bool,
     pub drop_issue: u32,
