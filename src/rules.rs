@@ -1,5 +1,6 @@
 //! One pure function per finding id, listed in [`TABLE`], which decides what is the answer.
 
+mod cache_too_small;
 #[cfg(test)]
 mod cases;
 mod command;
@@ -50,6 +51,7 @@ mod scheduler_overhead;
 mod split_io;
 mod stacked_device;
 mod submit_cpu_bound;
+mod swapping;
 mod table;
 mod tag_starvation;
 mod thermal_throttle;
@@ -452,7 +454,10 @@ mod tests {
         use foreign_io as foreign;
         states("foreign-io", &[facts::FOREIGN, foreign::MUCH, foreign::LEAST as f64]);
         states("not-enough-io", &[facts::BUSY, not_enough_io::QUEUE_SHARE]);
-        states("throttled", &[throttled::NEAR, throttled::HELD_SHARE, throttled::WRITEBACK_SHARE]);
+        states(
+            "throttled",
+            &[throttled::NEAR, throttled::HELD_SHARE, throttled::HELD_IOS, throttled::WRITEBACK_SHARE],
+        );
         let storm = [pagecache::SHARE, pagecache::KERNEL_FULL, pagecache::FREE, pagecache_storm::OF_WAITS];
         states("pagecache-storm", &storm);
         let page = explain("pagecache-storm").unwrap();
@@ -466,6 +471,9 @@ mod tests {
         states("direct-reclaim", &[direct_reclaim::SOME, direct_reclaim::MANY, reclaims]);
         use lock_contention as locks;
         states("lock-contention", &[locks::SPUN, locks::SPUN_IN_ALL, locks::ASLEEP, locks::LEAST as f64]);
+        states("lock-contention", &[locks::OF_OPERATIONS, locks::IN_SUBMIT]);
+        states("swapping", &[swapping::SOME, swapping::MOST, facts::MIN_IOS as f64]);
+        states("cache-too-small", &[cache_too_small::SOME, cache_too_small::MOST]);
         states("readahead", &[readahead::SOME, readahead::MOST, readahead::OF_READS]);
         assert!(
             explain("readahead").unwrap().contains("At least 10,000 pages") && readahead::LEAST == 10_000

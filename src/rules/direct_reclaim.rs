@@ -154,11 +154,11 @@ fn finding(
     let (who, remedy) = match cgroup {
         true => (
             "in a memory cgroup that is at its limit",
-            "Raise the limit of the memory cgroup (memory.max, memory.high), or use O_DIRECT, which needs no pages.",
+            "Raise the limit of the memory cgroup (memory.max, memory.high); file I/O with O_DIRECT needs no pages.",
         ),
         false => (
             "that find no free memory",
-            "Use O_DIRECT, which needs no pages; or let kswapd begin earlier (sysctl vm.watermark_scale_factor=200).",
+            "Let kswapd begin earlier (sysctl vm.watermark_scale_factor=200); file I/O with O_DIRECT needs no pages.",
         ),
     };
     Finding {

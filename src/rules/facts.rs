@@ -123,11 +123,17 @@ impl Picture<'_> {
         (self.duration_ns > 0).then(|| self.stages_ns() as f64 / self.duration_ns as f64)
     }
 
+    /// The operations that were followed, and the sum of their times.
+    pub fn operations(&self) -> (u64, u64) {
+        let all = self.device.ops.values().filter_map(|op| op.operations.as_ref());
+        all.fold((0, 0), |(count, ns), of| (count + of.total.count(), ns + of.total.sum()))
+    }
+
     /// A stage's share of the operations' time; None where no operation has it.
     pub fn operation_share(&self, stage: Stage) -> Option<f64> {
-        let all = || self.device.ops.values().filter_map(|op| op.operations.as_ref());
-        let total: u64 = all().map(|operations| operations.total.sum()).sum();
-        let found: Vec<u64> = all().filter_map(|of| of.stages.get(&stage).map(Histogram::sum)).collect();
+        let (_, total) = self.operations();
+        let all = self.device.ops.values().filter_map(|op| op.operations.as_ref());
+        let found: Vec<u64> = all.filter_map(|of| of.stages.get(&stage).map(Histogram::sum)).collect();
         (!found.is_empty() && total > 0).then(|| found.iter().sum::<u64>() as f64 / total as f64)
     }
 

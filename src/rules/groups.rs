@@ -27,6 +27,7 @@ pub const GROUPS: &[Group] = &[
     Group {
         heading: "CPU, locks and memory",
         ids: &[
+            "cache-too-small",
             "complete-cpu-bound",
             "cpu-contention",
             "cpu-steal",
@@ -38,6 +39,7 @@ pub const GROUPS: &[Group] = &[
             "readahead",
             "scheduler-overhead",
             "submit-cpu-bound",
+            "swapping",
             "worker-punt",
         ],
     },

@@ -51,11 +51,19 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 pub fn too_little(s: &Summaries<'_>) -> Option<Finding> {
     let pictures = facts::pictures(s);
     let most = pictures.iter().map(|p| p.ios).max().unwrap_or(0);
+    let held: u64 = pictures.iter().map(|p| p.device.held_unknown).sum();
+    let held = if s.latency.filtered { held } else { 0 };
     let why = match s.load {
         Some(load) if load.device.is_none() => {
             "the target has no block device below it, so there are no stages".to_string()
         }
         Some(load) if load.operations() < facts::MIN_IOS => few(&counted(load.operations(), "operation")),
+        _ if most < facts::MIN_IOS && held > 0 => format!(
+            "{} of the chosen processes finished, and blk-throttle held {} of which no process is known: choose by \
+             --cgroup",
+            counted(most, "I/O"),
+            counted(held, "I/O")
+        ),
         _ if most == 0 => "no I/O was seen".to_string(),
         _ if most < facts::MIN_IOS => few(&format!("{} of one device", counted(most, "I/O"))),
         _ => return None,
@@ -147,6 +155,17 @@ mod tests {
         case.latency.devices.clear();
         assert!(why(&case).contains("no I/O was seen"));
         assert_eq!(why(&Case::new(100, 32)), "");
+    }
+
+    #[test]
+    fn what_the_throttle_held_names_no_process() {
+        let mut case = Case::new(7, 1);
+        case.load = None;
+        case.latency.devices[0].held_unknown = 3_000;
+        let why = |case: &Case| too_little(&case.summaries()).unwrap().sentence;
+        assert!(!why(&case).contains("--cgroup"), "without a filter they are measured");
+        case.latency.filtered = true;
+        assert!(why(&case).contains("7 I/Os of the chosen processes finished, and blk-throttle held 3,000"));
     }
 
     #[test]

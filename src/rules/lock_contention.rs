@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::percent;
+use super::facts::{self, percent};
 use super::numbers;
 use super::observed::{Contention, LockKind, Locks};
 use super::pagecache;
 use super::{Rule, Summaries};
+use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{count, figure, in_percent, time};
 
@@ -18,6 +19,13 @@ pub const SPUN_IN_ALL: f64 = 0.10;
 
 /// Threads that sleep for one lock at a time, on average.
 pub const ASLEEP: f64 = 1.0;
+
+/// Of the operations' time, in waits for one such lock, from which on it is what they wait for.
+pub const OF_OPERATIONS: f64 = 0.4;
+
+/// The wait lies in the submit stage, or it is not the operations that wait: so much of it at least, as the waits of
+/// others count too.
+pub const IN_SUBMIT: f64 = 0.8;
 
 /// Fewer waits than this carry no finding.
 pub const LEAST: u64 = 100;
@@ -31,6 +39,8 @@ const MAX_WORTH: f64 = 2.0;
 const CONTENTIONS: Number = Number::new("contentions", "waits for the lock, at least");
 const MAX_WAIT_NS: Number = Number::new("max_wait_ns", "longest wait for the lock");
 const SPIN_PERCENT: Number = Number::new("spin_percent", "spinning for the lock, of all CPUs, at least");
+const OF_OPERATIONS_PERCENT: Number =
+    Number::new("of_operations_percent", "waits for the lock, of the operations' time");
 const THREADS_WAITING: Number = Number::new("threads_waiting", "threads that wait for the lock at a time");
 const WAIT_NS: Number = Number::new("wait_ns", "time of all waits for the lock, at least");
 
@@ -45,13 +55,16 @@ A contended kernel lock burns CPU time or stalls threads.
 How it is computed
   - Spinning locks (spinlock, rwlock): spin_percent = wait time / (interval x CPUs), found from 5 %
     on.
-  - Sleeping locks (mutex, semaphore): threads_waiting = wait time / interval, a note from 1 on.
+  - Sleeping locks (mutex, semaphore): threads_waiting = wait time / interval, a note from 1 on. A
+    warning if the waits are 40 % of the operations' time or more, and the operations' submit stage
+    is long enough to contain 80 % of them (of_operations_percent).
   Each needs at least 100 waits. At most three locks are named: spinning ones first, the longest
   wait first.
   If no spinning lock is found, but at least 10 % of all CPUs spin by samples (the low end of the
   range), this is reported for the kernel as a whole. Not if fewer than 100 waits were counted.
   Locks of the page cache, and the kernel as a whole, are a note if pagecache-storm is found.
-  From: locks.locks[].wait_ns, .contentions, .kind; locks.spin, locks.slow_path.
+  From: locks.locks[].wait_ns, .contentions, .kind; locks.spin, locks.slow_path;
+  latency.devices[].ops.*.stages.submit, .total.
 
 When it is wrong
   - Wait times are lower bounds: the first waiter of a spinlock has no event, nor has a waiter that
@@ -105,7 +118,17 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention) -> Option<(f64, Fi
         (MAX_WAIT_NS, lock.max_wait_ns as f64),
         (THREADS_WAITING, threads),
     ]);
-    let sentence = if spins {
+    let of_operations = if spins { None } else { of_operations(s, threads) };
+    numbers.extend(of_operations.map(|share| (OF_OPERATIONS_PERCENT, percent(share))));
+    let is_limit = spins || of_operations.is_some();
+    let sentence = if let Some(share) = of_operations {
+        format!(
+            "Operations wait for {}, {} of their time: {} threads at a time.",
+            lock.name,
+            in_percent(share),
+            figure(threads)
+        )
+    } else if spins {
         numbers.insert(SPIN_PERCENT, percent(of_cpus));
         format!("CPUs spin for {} at least {} of the time of all.", lock.name, in_percent(of_cpus))
     } else {
@@ -115,8 +138,8 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention) -> Option<(f64, Fi
     let finding = Finding {
         id: RULE.id,
         subject: lock.name.clone(),
-        severity: if spins { Severity::Warning } else { Severity::Note },
-        confidence: if spins { 0.8 } else { 0.5 },
+        severity: if is_limit { Severity::Warning } else { Severity::Note },
+        confidence: if is_limit { 0.8 } else { 0.5 },
         sentence,
         numbers,
         evidence,
@@ -130,7 +153,21 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention) -> Option<(f64, Fi
         check: "biopsy locks --for 10s".to_string(),
         worth: spins.then(|| Worth { metric: "iops_ratio".to_string(), low: 1.0, high: gain }),
     };
-    Some((if spins { threads } else { 0.0 }, finding))
+    Some((if is_limit { threads } else { 0.0 }, finding))
+}
+
+/// The waits for a lock that is slept for, of the operations' time, where it is the operations that wait and where that
+/// is most of what they do.
+fn of_operations(s: &Summaries<'_>, threads: f64) -> Option<f64> {
+    let window = s.latency.duration_ns.max(1) as f64;
+    let (mut all, mut submit) = (0.0, 0.0);
+    for p in facts::pictures(s) {
+        let in_flight = p.operations().1 as f64 / window;
+        all += in_flight;
+        submit += in_flight * p.operation_share(Stage::Submit).unwrap_or(0.0);
+    }
+    let share = (threads / all).min(1.0);
+    (all > 0.0 && share >= OF_OPERATIONS && submit >= threads * IN_SUBMIT).then_some(share)
 }
 
 /// Whether it is about spinning of which no lock is known.
@@ -178,7 +215,9 @@ fn nameless(locks: &Locks) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::{Case, SECOND};
+    use crate::analyze::operations::OperationLatency;
+    use crate::rules::diagnose;
+    use crate::rules::literal::{Case, SECOND, hist};
     use crate::rules::observed::Spin;
 
     fn lock(kind: LockKind, contentions: u64, wait_ns: u64) -> Contention {
@@ -209,6 +248,39 @@ mod tests {
         let one = found(vec![lock(LockKind::Sleep, 100, SECOND)]);
         assert_eq!((one[0].severity, one[0].numbers["threads_waiting"]), (Severity::Note, 1.0));
         assert!(found(vec![lock(LockKind::Sleep, 100, SECOND - 1)]).is_empty());
+    }
+
+    /// Eight threads that write to one file: six of them wait for its lock.
+    #[test]
+    fn a_lock_that_the_operations_wait_for_is_a_limit() {
+        let with = |submit: u64, device: u64| {
+            let mut case = Case::new(8_000, 1);
+            case.load = None;
+            case.read().operations = Some(OperationLatency {
+                operations: 8_000,
+                total: hist(8_000, submit + device, submit + device),
+                stages: BTreeMap::from([
+                    (Stage::Submit, hist(8_000, submit, submit)),
+                    (Stage::Device, hist(8_000, device, device)),
+                ]),
+                ..OperationLatency::default()
+            });
+            case.locks = Some(Locks {
+                duration_ns: SECOND,
+                locks: vec![lock(LockKind::Sleep, 8_000, 6 * SECOND)],
+                ..Locks::default()
+            });
+            case
+        };
+        let one = diagnose(&with(750_000, 250_000).summaries()).findings.remove(0);
+        assert_eq!((one.id, one.severity), (RULE.id, Severity::Warning), "{one:?}");
+        assert!(one.sentence.contains("75 % of their time: 6.00 threads at a time"), "{}", one.sentence);
+        let is_limit = |case: &Case| find(&case.summaries())[0].severity > Severity::Note;
+        assert!(!is_limit(&with(250_000, 750_000)), "the submit stage is too short for it");
+        assert!(!is_limit(&with(1_000_000, 1_000_000)), "more than half of the time is something else");
+        let mut unknown = with(750_000, 250_000);
+        unknown.read().operations = None;
+        assert!(!is_limit(&unknown));
     }
 
     #[test]

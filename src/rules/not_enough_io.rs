@@ -82,8 +82,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 
 /// The share of the time that an operation is under way, at most; 0 where none is followed.
 fn under_way(p: &Picture<'_>) -> f64 {
-    let operations = p.device.ops.values().filter_map(|of| of.operations.as_ref());
-    let sum: u64 = operations.map(|operations| operations.total.sum()).sum();
+    let (_, sum) = p.operations();
     (sum as f64 / p.duration_ns.max(1) as f64).min(1.0)
 }
 

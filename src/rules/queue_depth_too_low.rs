@@ -21,6 +21,10 @@ pub const DEVICE_SHARE: f64 = 0.5;
 /// A worker above this has too little CPU left: the gain would be below 1 / 0.7 = 1.43.
 pub const WORKER_IDLE: f64 = 0.70;
 
+/// Operations in flight on average, from and up to which there is one at any time: begin and end of the window, and
+/// what the caller does between two, take the rest.
+const ONE: std::ops::RangeInclusive<f64> = 0.9..=1.05;
+
 /// More than three doublings are not promised from one measured depth.
 pub const MAX_WORTH: f64 = 8.0;
 
@@ -42,9 +46,10 @@ How it is computed
     most 4, or at most 16 while the median device time is below 2 times the fastest (I/Os do not
     wait for each other in the device); the device stage has at least 50 % of an I/O's time; and the
     workers use less than 70 % of their CPUs on average.
-  - Without biopsy's own load, a note with confidence 0.4: at least 0.5 I/Os are in the block layer
-    and at most 4 in the device on average, the median is below 2 times the fastest, and the device
-    stage has at least 50 %. What the application could submit is not known.
+  - Without biopsy's own load, a note with confidence 0.7 if 0.9 to 1.05 operations are in flight on
+    average (one waits for the other); else with 0.4 if at least 0.5 I/Os are in the block layer and
+    at most 4 in the device, the median is below 2 times the fastest, and the device stage has at
+    least 50 %. It is the answer if there is no warning.
   In each case no CPU may be saturated (see submit-cpu-bound) and no cgroup limit may throttle the
   I/O (see throttled).
   in_device_ios is exact: the sum of all device times / interval. The gain is at most what the CPU
@@ -70,10 +75,15 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 
 fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let regime = regime::regime(s);
-    if !p.sound(s)
-        || regime.is_none() && p.share(Stage::Device)? < DEVICE_SHARE
-        || cpu::saturation(s).is_some()
+    if !p.sound(s) || cpu::saturation(s).is_some() {
+        return None;
+    }
+    if s.load.is_none()
+        && let Some(finding) = one_by_one(s, p)
     {
+        return Some(finding);
+    }
+    if regime.is_none() && p.share(Stage::Device)? < DEVICE_SHARE {
         return None;
     }
     match regime {
@@ -170,6 +180,37 @@ fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     Some(finding)
 }
 
+/// A load of others that has one operation in flight at any time: its rate is one by the latency.
+fn one_by_one(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+    let (stages, of_operations) = p.largest_stages();
+    let &(stage, share) = stages.first().filter(|_| of_operations)?;
+    let (operations, total_ns) = p.operations();
+    let in_flight = total_ns as f64 / p.duration_ns.max(1) as f64;
+    if operations < facts::MIN_IOS || !ONE.contains(&in_flight) || p.device.vanished {
+        return None;
+    }
+    let mut finding = base(p, p.in_device()?);
+    finding.severity = Severity::Note;
+    finding.confidence = 0.7;
+    finding.sentence = format!(
+        "The load of {} has one operation in flight at a time: {} each, most of it in the {} stage ({}).",
+        p.device.name,
+        time(total_ns / operations),
+        stage.name(),
+        in_percent(share)
+    );
+    finding.evidence.insert(0, format!("{in_flight:.2} operations are in flight on average"));
+    finding.evidence.extend(regime::observed(s, p).map(|(_, line)| line));
+    finding.numbers.insert(IN_FLIGHT_OPERATIONS, in_flight);
+    finding.advice = format!(
+        "Keep more operations in flight (asynchronous I/O, or more threads); at one at a time only a shorter {} stage \
+         gives more IOPS.",
+        stage.name()
+    );
+    finding.check = command::latency_by_second(&p.device.name);
+    Some(finding)
+}
+
 fn without_load(p: &Picture<'_>) -> Option<Finding> {
     let in_device = p.in_device()?;
     if p.in_block_layer()? < facts::BUSY || in_device > facts::SHALLOW || p.crowding()? >= facts::CROWDED {
@@ -216,7 +257,9 @@ fn base(p: &Picture<'_>, in_device: f64) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::Case;
+    use crate::analyze::operations::OperationLatency;
+    use crate::rules::diagnose;
+    use crate::rules::literal::{Case, hist};
 
     #[test]
     fn depth_one_on_a_fast_device_waits_for_work() {
@@ -264,6 +307,39 @@ mod tests {
         let mut case = Case::new(12_500, 1);
         case.loaded().operations = 12_500 / 8;
         assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn one_operation_at_a_time_is_the_answer_of_a_load_of_others() {
+        let with = |ios, ns: u64| {
+            let mut case = Case::new(ios, 1);
+            case.load = None;
+            // The host takes as long as the device.
+            case.stage(Stage::Device, ns / 2, ns / 4);
+            case.read().operations = Some(OperationLatency {
+                operations: ios,
+                total: hist(ios, ns, ns),
+                stages: BTreeMap::from([
+                    (Stage::Device, hist(ios, ns / 2, ns / 4)),
+                    (Stage::Complete, hist(ios, ns / 2, ns / 4)),
+                ]),
+                ..OperationLatency::default()
+            });
+            case.read().unowned = Some(0);
+            case
+        };
+        let case = with(9_500, 100_000);
+        let found = diagnose(&case.summaries()).findings;
+        assert_eq!((found[0].id, found[0].severity), (RULE.id, Severity::Note), "{found:?}");
+        assert!(found[0].sentence.contains("one operation in flight at a time: 100 µs each"), "{found:?}");
+        assert!(found[0].evidence[0].starts_with("0.95 operations"), "{found:?}");
+        let is_one =
+            |case: &Case| find(&case.summaries()).iter().any(|one| one.sentence.contains("at a time"));
+        assert!(!is_one(&with(8_900, 100_000)), "the load does something else for a tenth of the time");
+        assert!(!is_one(&with(10_600, 100_000)), "more than one");
+        let mut of_some = with(9_500, 100_000);
+        of_some.read().unowned = Some(9_000);
+        assert!(!is_one(&of_some), "most I/Os are of no operation");
     }
 
     #[test]

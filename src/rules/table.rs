@@ -16,6 +16,8 @@ pub const TABLE: &[(Rank, Rule)] = &[
     (Host, flush_bound::RULE),
     (Host, lock_contention::RULE),
     (Host, direct_reclaim::RULE),
+    (Host, swapping::RULE),
+    (Host, cache_too_small::RULE),
     (Aside, worker_punt::RULE),
     (Aside, readahead::RULE),
     (Host, scheduler_overhead::RULE),
@@ -79,6 +81,21 @@ const BEFORE: &[(&str, &str, Of, Left)] = &[
     (throttled::RULE.id, deallocated_read::RULE.id, Of::OneSubject, Left::Note("throttled limits the load")),
     (not_enough_io::RULE.id, cpu_contention::RULE.id, Of::Any, Left::Note("there is little I/O to wait")),
     (tag_starvation::RULE.id, worker_punt::RULE.id, Of::Any, Left::Note("it is a part of tag-starvation")),
+    // It says more: what is read again, and why.
+    (swapping::RULE.id, cache_too_small::RULE.id, Of::Any, Left::Nothing),
+    (
+        direct_reclaim::RULE.id,
+        cache_too_small::RULE.id,
+        Of::Any,
+        Left::Note("direct-reclaim says who waits for it"),
+    ),
+    (
+        readahead::RULE.id,
+        cache_too_small::RULE.id,
+        Of::Any,
+        Left::Note("read-ahead fills it with what is not used"),
+    ),
+    (pagecache_storm::RULE.id, cache_too_small::RULE.id, Of::Any, Left::Note(OF_THE_STORM)),
     (pagecache_storm::RULE.id, direct_reclaim::RULE.id, Of::Any, Left::Note(OF_THE_STORM)),
     (pagecache_storm::RULE.id, worker_punt::RULE.id, Of::Any, Left::Note(OF_THE_STORM)),
     (pagecache_storm::RULE.id, lock_contention::RULE.id, Of::Any, Left::Note(OF_THE_STORM)),
@@ -204,8 +221,11 @@ fn answer(s: &Summaries<'_>, found: &mut Vec<Finding>) -> Option<Finding> {
     if found.iter().any(|finding| finding.severity > Severity::Note) {
         return None;
     }
-    if let Some(at) = found.iter().position(|finding| finding.id == offered_load::RULE.id) {
-        return Some(found.remove(at));
+    // Notes that say what sets the rate.
+    for id in [offered_load::RULE.id, queue_depth_too_low::RULE.id] {
+        if let Some(at) = found.iter().position(|finding| finding.id == id) {
+            return Some(found.remove(at));
+        }
     }
     // A device in doubt does not keep another one from being spoken of.
     let at_least = || inconclusive::too_little(s).is_none().then(|| largest_stage::at_least(s)).flatten();

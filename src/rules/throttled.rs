@@ -23,12 +23,17 @@ pub const NEAR: f64 = 0.10;
 /// outside the device. At a limit that the load just happens to reach, nothing waits.
 pub const HELD_SHARE: f64 = 0.25;
 
+/// Of the I/Os, those that blk-throttle held and that are of no operation: from here on a rate at the limit is no chance.
+pub const HELD_IOS: f64 = 0.25;
+
 /// Share of the writes' time in the queue stage from which on write-back throttling is named.
 pub const WRITEBACK_SHARE: f64 = 0.5;
 
 const READS: &str = "reads";
 const WRITES: &str = "writes";
 
+const HELD_IOS_PERCENT: Number =
+    Number::new("held_ios_percent", "I/Os of no operation that blk-throttle held");
 const HELD_PERCENT: Number = Number::new("held_percent", "share of the operation outside the device");
 const LIMIT_BYTES_PER_SECOND: Number = Number::new("limit_bytes_per_second", "limit of bytes per second");
 const LIMIT_IOS_PER_SECOND: Number = Number::new("limit_ios_per_second", "limit of I/Os per second");
@@ -54,7 +59,8 @@ How it is computed
     operations' queue time. Confidence 0.9.
   - The rate (I/Os or bytes a second, reads or writes) is within 10 % of a limit. With biopsy's own
     load, held_percent = 1 - device times / latencies of the generator must be at least 25 %
-    (confidence 0.9). Without it: 0.7 if the I/Os' queue stage has 25 % of their time, else 0.5.
+    (confidence 0.9). Without it: 0.9 if blk-throttle held 25 % of the I/Os (buffered reads and
+    write-back, held_ios_percent), 0.7 if the queue stage has 25 % of their time, else 0.5.
   Write-back throttling (queue/wbt_lat_usec above 0) is a note with confidence 0.3: if, without
   biopsy's own load, 100 writes or more spend at least 50 % of their time in the queue stage, no
   cgroup limit explains it, no scheduler is active and the device is not full (see device-bound).
@@ -64,8 +70,8 @@ How it is computed
 When it is wrong
   - Without biopsy's own load, a rate near a limit may be chance: it contains the I/O of all
     processes. Of several limits the nearest is named, which may be another cgroup's.
-  - The wait of I/O without an operation (write-back, read-ahead) is not measured: only the rate
-    counts.
+  - How long I/O without an operation (write-back, read-ahead) is held is not measured. With -p and
+    --comm it is left out: choose it by --cgroup.
   - A limit covers a cgroup and those below it, and counts bios: splits and merges shift the rate.
   - Limits that change during the run, or lie outside a container, are missed. io.latency and
     io.cost are not examined.
@@ -113,6 +119,8 @@ enum Shown {
     Held(f64),
     /// A rate at the limit, and the share of the operations' time outside the device with a load of our own.
     Rate(Option<f64>),
+    /// A rate at the limit, and the share of the I/Os that were held and belong to no operation.
+    HeldIos(f64),
 }
 
 fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
@@ -122,7 +130,7 @@ fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let (reached, shown) = held_at(s, p).or_else(|| rate_at(s, p))?;
     let queue = p.share(Stage::Queue).unwrap_or(0.0);
     let confidence = match shown {
-        Shown::Held(_) => 0.9,
+        Shown::Held(_) | Shown::HeldIos(_) => 0.9,
         Shown::Rate(Some(share)) if share >= HELD_SHARE => 0.9,
         // Nothing waits: the load asks for no more than the limit.
         Shown::Rate(Some(_)) => return None,
@@ -160,6 +168,13 @@ fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             numbers.insert(HELD_PERCENT, percent(share));
             evidence.push(format!("operations spend {} of their time outside the device", in_percent(share)));
         }
+        Shown::HeldIos(share) => {
+            numbers.insert(HELD_IOS_PERCENT, percent(share));
+            evidence.push(format!(
+                "blk-throttle held {} of the I/Os: buffered reads or write-back, for how long is not measured",
+                in_percent(share)
+            ));
+        }
         Shown::Rate(None) => evidence.push(
             "the I/O is not biopsy's own: whether it comes from that cgroup, and waits, is not measured"
                 .to_string(),
@@ -172,7 +187,7 @@ fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             in_percent(share),
             throttle.cgroup
         ),
-        Shown::Rate(_) => format!(
+        Shown::Rate(_) | Shown::HeldIos(_) => format!(
             "The I/O of {name} runs at the limit of a cgroup: {} allows {allowed} of {what}, and that is the rate.",
             throttle.cgroup
         ),
@@ -213,7 +228,12 @@ fn rate_at<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<(Reached<'a>, Shown
         .into_iter()
         .filter(|reached| (reached.rate / reached.limit - 1.0).abs() <= NEAR)
         .min_by(|a, b| a.off().total_cmp(&b.off()))?;
-    Some((reached, Shown::Rate(held_share(s, p))))
+    let held_ios = p.device.held_unknown as f64 / p.ios.max(1) as f64;
+    let shown = match held_share(s, p) {
+        None if held_ios >= HELD_IOS => Shown::HeldIos(held_ios.min(1.0)),
+        share => Shown::Rate(share),
+    };
+    Some((reached, shown))
 }
 
 /// Classes that a limit of reads, or of writes, counts.
@@ -336,6 +356,7 @@ fn by_writeback(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::analyze::operations::OperationLatency;
+    use crate::rules::diagnose;
     use crate::rules::literal::{Case, hist};
 
     fn limit(ios: u64) -> Throttle {
@@ -408,6 +429,21 @@ mod tests {
         assert_eq!(find(&case.summaries())[0].confidence, 0.5);
         case.stage(Stage::Queue, 400_000, 5_000);
         assert_eq!(find(&case.summaries())[0].confidence, 0.7);
+    }
+
+    /// A buffered reader: the throttle's worker brings its reads, and they belong to no operation.
+    #[test]
+    fn held_ios_at_the_rate_of_the_limit_are_throttled() {
+        let mut case = case();
+        case.load = None;
+        case.latency.devices[0].held_unknown = 49;
+        assert_eq!(find(&case.summaries())[0].confidence, 0.5, "too few");
+        case.latency.devices[0].held_unknown = 50;
+        let found = diagnose(&case.summaries()).findings;
+        assert_eq!((found[0].id, found[0].confidence), (RULE.id, 0.9));
+        assert_eq!(found[0].numbers["held_ios_percent"], 25.0);
+        case.host.throttles.clear();
+        assert!(find(&case.summaries()).is_empty(), "no limit is known");
     }
 
     /// What a limit of 500 reads a second does to somebody else's reads: it holds each for 7 ms. The window is

@@ -130,7 +130,8 @@ impl Draft {
 
     /// Leaves out what says least until it has as many lines as it may have. Verdict, doubt and data stay.
     fn fit(&mut self) {
-        let steps: [fn(&mut Self); 8] = [
+        let steps: [fn(&mut Self); 9] = [
+            |draft| draft.shorten("also"),
             |draft| draft.shorten("why"),
             |draft| draft.stages.truncate(LEAST_STAGES + 1),
             |draft| draft.stages.truncate(LEAST_STAGES),
@@ -342,10 +343,12 @@ fn stages(page: &Page<'_>, device: &DeviceLatency) -> Vec<String> {
     cells.iter().zip(&time.rows).enumerate().map(row).collect()
 }
 
-/// What speaks most for the verdict.
+/// What speaks most for the verdict: the first two lines of its evidence, or as many as are whole in two lines.
 fn why(verdict: &Finding) -> Option<Note> {
     let lines: Vec<String> = verdict.evidence.iter().take(2).map(|line| sentence(line)).collect();
-    (!lines.is_empty()).then(|| Note::new("why", &lines.join("; "), 2))
+    let both = lines.join("; ");
+    let text = if is_whole(&both, "", WIDTH - LABEL, 2) { &both } else { lines.first()? };
+    (!lines.is_empty()).then(|| Note::new("why", text, 2))
 }
 
 fn worth(verdict: &Finding) -> Option<Note> {
@@ -369,8 +372,9 @@ fn also(findings: &[Finding]) -> Option<Note> {
         0 => String::new(),
         more => format!(" (+{more} more: -v)"),
     };
-    let lines = clip(&sentence(&second.sentence), &more, WIDTH - LABEL, 1);
-    Some(Note { label: "also", lines, short: None })
+    let text = sentence(&second.sentence);
+    let lines = |most| clip(&text, &more, WIDTH - LABEL, most);
+    Some(Note { label: "also", lines: lines(2), short: Some(lines(1)) })
 }
 
 /// What was missed, what tracing cost, and where the rest is.

@@ -55,7 +55,8 @@ pub fn is_whole(text: &str, suffix: &str, width: usize, most: usize) -> bool {
     clip(text, suffix, width, most) == wrap(&format!("{text}{suffix}"), width)
 }
 
-/// Where the clauses of a text end, in bytes; none within brackets.
+/// Where the clauses of a text end, in bytes: what is left stands alone, which it does not before a comma. None within
+/// brackets.
 fn clauses(text: &str) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut depth = 0;
@@ -65,7 +66,7 @@ fn clauses(text: &str) -> Vec<usize> {
             ')' => depth -= 1,
             _ => {}
         }
-        let is_end = [", ", "; ", ": ", ". "].iter().any(|mark| text[at..].starts_with(mark));
+        let is_end = ["; ", ": ", ". "].iter().any(|mark| text[at..].starts_with(mark));
         ends.extend((depth == 0 && is_end).then_some(at));
     }
     ends
@@ -92,12 +93,14 @@ mod tests {
             clip(text, ".", 72, 1).concat(),
             "the device held 1,204 I/Os (of 2,048, at most), and no more."
         );
-        assert_eq!(clip(text, "", 50, 1).concat(), "the device held 1,204 I/Os (of 2,048, at most)");
-        // Brackets stay closed, and a clause that would be short is not taken.
+        // What stands before a comma is no sentence, and a clause that would be short is not taken.
+        assert_eq!(clip(text, "", 50, 1).concat(), "the device held 1,204 I/Os (of 2,048, at most)...");
         assert_eq!(clip(text, "", 40, 1).concat(), "the device held 1,204 I/Os (of 2,048...");
         assert_eq!(clip("vda: one two three four five", "!", 20, 1).concat(), "vda: one two...!");
         let lines = clip(text, " (sure)", 36, 2);
         assert_eq!(lines, ["the device held 1,204 I/Os (of", "2,048, at most), and no more (sure)"]);
+        // Nor what stands within brackets.
+        assert_eq!(clip("held: 12 of (64; 32) and more; x", "", 20, 1).concat(), "held: 12 of (64...");
         assert!(is_whole(text, "", 80, 1) && !is_whole(text, "", 72, 1));
     }
 

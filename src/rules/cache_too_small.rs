@@ -1,0 +1,132 @@
+//! What is read was in the page cache before, and had to leave it.
+
+use super::facts::{self, percent};
+use super::numbers;
+use super::{Rule, Summaries};
+use crate::findings::{Finding, Number, Numbers, Severity};
+use crate::units::{bytes, in_percent};
+
+/// Of what is read, what was in the cache before.
+pub const SOME: f64 = 0.25;
+pub const MOST: f64 = 0.5;
+
+/// Below this the device has next to nothing to do: 256 pages a second.
+const LEAST_BYTES_PER_SECOND: f64 = 1024.0 * 1024.0;
+
+/// A page.
+const PAGE_BYTES: f64 = 4096.0;
+
+const REFAULT_PERCENT: Number =
+    Number::new("refault_percent", "pages that were in the cache before, of what is read");
+const REFAULTS_PER_SECOND: Number =
+    Number::new("refaults_per_second", "pages per second that were in the cache before");
+
+pub const RULE: Rule = Rule { id: "cache-too-small", page: PAGE, find };
+
+const PAGE: &str = "\
+The page cache is too small for what is read.
+
+The kernel remembers which pages it evicted. A page that is read back is a refault. With enough
+memory these reads would not reach the device.
+
+How it is computed
+  refault_percent = refaults x 4 KiB / bytes read by the traced devices. A note from 25 % on, a
+  warning from 50 % on, from 1 MiB of refaults a second on. Confidence 0.75. Only without biopsy's
+  own load. A note if pagecache-storm, direct-reclaim, readahead or swapping says more of it.
+  From: locks.pagecache.series[].refault_pages, .read_bytes (/proc/vmstat, workingset_refault_*).
+
+When it is wrong
+  - The counter is the machine's, and the reads are those of all processes on the traced devices.
+  - A page that was evicted hours ago is a refault as well: a single pass over a large file that was
+    read before looks the same, and more memory would not help it.
+  - Pages of swap count, if the kernel does not count them apart (before Linux 5.9).
+
+What to do
+  - More memory, or a higher memory.max of the memory cgroup that reads.
+  - Read less of what is used once: O_DIRECT, RWF_DONTCACHE (Linux 6.14), POSIX_FADV_DONTNEED.
+  - Mapped files with random access: MADV_RANDOM, so that no neighbours are read.
+";
+
+pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
+    judge(s).into_iter().collect()
+}
+
+fn judge(s: &Summaries<'_>) -> Option<Finding> {
+    let pagecache = s.pagecache.filter(|of| of.duration_ns > 0 && s.load.is_none())?;
+    let moments = &pagecache.moments;
+    let refaults: u64 = moments.iter().map(|moment| moment.refault_pages).sum::<Option<u64>>()?;
+    let read: u64 = moments.iter().map(|moment| moment.read_bytes).sum::<Option<u64>>()?;
+    let again = refaults as f64 * PAGE_BYTES;
+    let seconds = pagecache.duration_ns as f64 / 1e9;
+    let share = (again / read.max(1) as f64).min(1.0);
+    if share < SOME || again < LEAST_BYTES_PER_SECOND * seconds {
+        return None;
+    }
+    let readers = facts::pictures(s).iter().map(|p| p.device.name.clone()).collect::<Vec<_>>();
+    Some(Finding {
+        id: RULE.id,
+        subject: "page cache".to_string(),
+        severity: if share >= MOST { Severity::Warning } else { Severity::Note },
+        confidence: 0.75,
+        sentence: format!(
+            "The page cache is too small: {} of what is read was in it before, {}/s.",
+            in_percent(share),
+            bytes(again / seconds)
+        ),
+        numbers: Numbers::from([
+            (REFAULT_PERCENT, percent(share)),
+            (REFAULTS_PER_SECOND, refaults as f64 / seconds),
+            (numbers::READ_BYTES_PER_SECOND, read as f64 / seconds),
+        ]),
+        evidence: vec![format!("{}/s are read from {}", bytes(read as f64 / seconds), readers.join(", "))],
+        advice: "Give the readers more memory, or keep what is read once out of the cache (O_DIRECT, RWF_DONTCACHE)."
+            .to_string(),
+        check: "biopsy locks --for 10s".to_string(),
+        worth: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::moment::Moment;
+    use crate::rules::diagnose;
+    use crate::rules::literal::{Case, SECOND};
+    use crate::rules::observed::PageCache;
+
+    /// A second in which so many pages came back, of 10,000 that were read.
+    fn case(refaults: Option<u64>) -> Case {
+        let mut case = Case::new(10_000, 4);
+        case.load = None;
+        let moment = |refault_pages| Moment {
+            duration_ns: SECOND / 2,
+            refault_pages,
+            read_bytes: Some(5_000 * 4096),
+            ..Moment::default()
+        };
+        let moments = vec![moment(refaults), moment(Some(0))];
+        case.pagecache = Some(PageCache { duration_ns: SECOND, moments, ..PageCache::default() });
+        case
+    }
+
+    #[test]
+    fn pages_that_come_back_are_named_by_their_share() {
+        let found = diagnose(&case(Some(5_000)).summaries()).findings;
+        assert_eq!((found[0].id, found[0].severity), (RULE.id, Severity::Warning), "{found:?}");
+        assert_eq!(found[0].numbers["refault_percent"], 50.0);
+        assert_eq!(find(&case(Some(4_999)).summaries())[0].severity, Severity::Note);
+        assert_eq!(find(&case(Some(2_500)).summaries()).len(), 1);
+        assert!(find(&case(Some(2_499)).summaries()).is_empty());
+    }
+
+    #[test]
+    fn unknown_is_no_zero_and_little_is_nothing() {
+        assert!(find(&case(None).summaries()).is_empty());
+        let mut slow = case(Some(5_000));
+        slow.pagecache.as_mut().unwrap().duration_ns = 20 * SECOND;
+        assert!(find(&slow.summaries()).is_empty(), "less than 1 MiB a second");
+        let mut of_ours = case(Some(5_000));
+        of_ours.load = Case::new(1_000, 1).load;
+        assert!(find(&of_ours.summaries()).is_empty());
+    }
+}
