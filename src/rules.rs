@@ -472,7 +472,7 @@ mod tests {
         use lock_contention as locks;
         states("lock-contention", &[locks::SPUN, locks::SPUN_IN_ALL, locks::ASLEEP, locks::LEAST as f64]);
         states("lock-contention", &[locks::OF_OPERATIONS, locks::IN_SUBMIT]);
-        states("swapping", &[swapping::SOME, swapping::MOST, facts::MIN_IOS as f64]);
+        states("swapping", &[swapping::SOME, swapping::MOST]);
         states("cache-too-small", &[cache_too_small::SOME, cache_too_small::MOST]);
         states("readahead", &[readahead::SOME, readahead::MOST, readahead::OF_READS]);
         assert!(

@@ -2,6 +2,7 @@
 
 use super::facts::{self, percent};
 use super::numbers;
+use super::pagecache::PAGE_BYTES;
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::units::{bytes, in_percent};
@@ -10,11 +11,11 @@ use crate::units::{bytes, in_percent};
 pub const SOME: f64 = 0.25;
 pub const MOST: f64 = 0.5;
 
+/// More than all that is read came back: it came from elsewhere. Both counters are read a moment apart.
+const TOO_MUCH: f64 = 1.05;
+
 /// Below this the device has next to nothing to do: 256 pages a second.
 const LEAST_BYTES_PER_SECOND: f64 = 1024.0 * 1024.0;
-
-/// A page.
-const PAGE_BYTES: f64 = 4096.0;
 
 const REFAULT_PERCENT: Number =
     Number::new("refault_percent", "pages that were in the cache before, of what is read");
@@ -30,16 +31,17 @@ The kernel remembers which pages it evicted. A page that is read back is a refau
 memory these reads would not reach the device.
 
 How it is computed
-  refault_percent = refaults x 4 KiB / bytes read by the traced devices. A note from 25 % on, a
-  warning from 50 % on, from 1 MiB of refaults a second on. Confidence 0.75. Only without biopsy's
-  own load. A note if pagecache-storm, direct-reclaim, readahead or swapping says more of it.
-  From: locks.pagecache.series[].refault_pages, .read_bytes (/proc/vmstat, workingset_refault_*).
+  refault_percent = refaults of file pages x 4 KiB / bytes read by the traced devices. A note from
+  25 % on, a warning from 50 % on, from 1 MiB of refaults a second on. Confidence 0.75. Not found
+  with biopsy's own load, or if refaults are more than what the traced devices read. A note if
+  pagecache-storm, direct-reclaim, readahead or swapping is a warning.
+  From: locks.pagecache.refault_pages (workingset_refault_file), .series[].read_bytes.
 
 When it is wrong
   - The counter is the machine's, and the reads are those of all processes on the traced devices.
   - A page that was evicted hours ago is a refault as well: a single pass over a large file that was
     read before looks the same, and more memory would not help it.
-  - Pages of swap count, if the kernel does not count them apart (before Linux 5.9).
+  - A page that is written as a whole after it was evicted is a refault, and is not read.
 
 What to do
   - More memory, or a higher memory.max of the memory cgroup that reads.
@@ -53,15 +55,15 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let pagecache = s.pagecache.filter(|of| of.duration_ns > 0 && s.load.is_none())?;
-    let moments = &pagecache.moments;
-    let refaults: u64 = moments.iter().map(|moment| moment.refault_pages).sum::<Option<u64>>()?;
-    let read: u64 = moments.iter().map(|moment| moment.read_bytes).sum::<Option<u64>>()?;
+    let refaults = pagecache.refault_pages?;
+    let read: u64 = pagecache.moments.iter().map(|moment| moment.read_bytes).sum::<Option<u64>>()?;
     let again = refaults as f64 * PAGE_BYTES;
     let seconds = pagecache.duration_ns as f64 / 1e9;
-    let share = (again / read.max(1) as f64).min(1.0);
-    if share < SOME || again < LEAST_BYTES_PER_SECOND * seconds {
+    let share = again / read.max(1) as f64;
+    if !(SOME..=TOO_MUCH).contains(&share) || again < LEAST_BYTES_PER_SECOND * seconds {
         return None;
     }
+    let share = share.min(1.0);
     let readers = facts::pictures(s).iter().map(|p| p.device.name.clone()).collect::<Vec<_>>();
     Some(Finding {
         id: RULE.id,
@@ -98,14 +100,19 @@ mod tests {
     fn case(refaults: Option<u64>) -> Case {
         let mut case = Case::new(10_000, 4);
         case.load = None;
-        let moment = |refault_pages| Moment {
+        // Those of the moments are of swap too.
+        let moment = Moment {
             duration_ns: SECOND / 2,
-            refault_pages,
+            refault_pages: Some(9_999),
             read_bytes: Some(5_000 * 4096),
             ..Moment::default()
         };
-        let moments = vec![moment(refaults), moment(Some(0))];
-        case.pagecache = Some(PageCache { duration_ns: SECOND, moments, ..PageCache::default() });
+        case.pagecache = Some(PageCache {
+            duration_ns: SECOND,
+            moments: vec![moment; 2],
+            refault_pages: refaults,
+            ..PageCache::default()
+        });
         case
     }
 
@@ -117,6 +124,8 @@ mod tests {
         assert_eq!(find(&case(Some(4_999)).summaries())[0].severity, Severity::Note);
         assert_eq!(find(&case(Some(2_500)).summaries()).len(), 1);
         assert!(find(&case(Some(2_499)).summaries()).is_empty());
+        assert_eq!(find(&case(Some(10_500)).summaries())[0].numbers["refault_percent"], 100.0);
+        assert!(find(&case(Some(10_501)).summaries()).is_empty(), "not what these devices read");
     }
 
     #[test]

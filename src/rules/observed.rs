@@ -100,6 +100,8 @@ pub struct PageCache {
     pub moments: Vec<Moment>,
     /// Pages that reclaim looked at, over the whole window; None where the kernel's counter was not read.
     pub scanned_pages: Option<u64>,
+    /// Pages of files that came back after they were evicted, likewise. The moments have those of swap as well.
+    pub refault_pages: Option<u64>,
     /// None: the events of reclaim were not seen.
     pub reclaims: Option<Reclaims>,
     /// Tasks, the most time first.
@@ -181,6 +183,7 @@ impl From<&PagecacheSummary> for PageCache {
             duration_ns: summary.duration_ns,
             moments: summary.series.clone(),
             scanned_pages: summary.scanned_pages(),
+            refault_pages: summary.refault_pages(),
             reclaims: Some(Reclaims {
                 kswapd: reclaim(Kind::Kswapd),
                 direct: reclaim(Kind::Direct),

@@ -38,7 +38,8 @@ pub const FREE: f64 = 0.05;
 /// Part of what is read, that must come into the cache, or leave it.
 const THROUGH: f64 = 0.5;
 
-const PAGE: f64 = 4096.0;
+/// Bytes of a page.
+pub const PAGE_BYTES: f64 = 4096.0;
 
 /// Functions of reclaim, on any kernel from 5.10 on.
 const RECLAIM: &[&str] = &[
@@ -185,7 +186,7 @@ fn counted(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Reclaiming> {
     let behind = onset.and_then(|onset| mean(behind(pagecache, Some(onset)), rate));
     let all = || pagecache.scanned_pages.and_then(whole).or_else(|| mean(&pagecache.moments, rate));
     let pages = behind.or_else(all).filter(|pages| *pages >= SCANNED)?;
-    let line = format!("reclaim looks at {} pages a second ({}/s)", short(pages), bytes(pages * PAGE));
+    let line = format!("reclaim looks at {} pages a second ({}/s)", short(pages), bytes(pages * PAGE_BYTES));
     Some(Reclaiming { how: How::Counted, pages_per_second: Some(pages), line })
 }
 
@@ -219,7 +220,7 @@ fn must_be(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Reclaiming> {
     if !through_the_cache
         || free > FREE * (free + files)
         || leaves < THROUGH * read
-        || leaves < SCANNED * PAGE
+        || leaves < SCANNED * PAGE_BYTES
     {
         return None;
     }
@@ -229,7 +230,7 @@ fn must_be(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Reclaiming> {
         bytes(read),
         bytes(free)
     );
-    Some(Reclaiming { how: How::Inferred, pages_per_second: Some(leaves / PAGE), line })
+    Some(Reclaiming { how: How::Inferred, pages_per_second: Some(leaves / PAGE_BYTES), line })
 }
 
 /// Bytes per second by which the file pages grow.
@@ -327,7 +328,7 @@ fn kernel_time(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
     }
     let per_page = |moments: &[Moment]| {
         let kernel = mean(moments, |moment| moment.system_percent)? / 100.0 * cpus(s);
-        Some(kernel * 1e9 / (read_rate(moments).filter(|rate| *rate > 0.0)? / PAGE))
+        Some(kernel * 1e9 / (read_rate(moments).filter(|rate| *rate > 0.0)? / PAGE_BYTES))
     };
     let now = per_page(behind(pagecache, onset))?;
     let then = onset.and_then(|onset| per_page(before(pagecache, onset)));

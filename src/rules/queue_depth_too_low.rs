@@ -47,9 +47,9 @@ How it is computed
     wait for each other in the device); the device stage has at least 50 % of an I/O's time; and the
     workers use less than 70 % of their CPUs on average.
   - Without biopsy's own load, a note with confidence 0.7 if 0.8 to 1.05 operations are in flight on
-    average (one waits for the other); else with 0.4 if at least 0.5 I/Os are in the block layer and
-    at most 4 in the device, the median is below 2 times the fastest, and the device stage has at
-    least 50 %. It is the answer if there is no warning.
+    average; else with 0.4 if at least 0.5 I/Os are in the block layer and at most 4 in the device,
+    the median is below 2 times the fastest, and the device stage has at least 50 %. It is the
+    answer if there is no warning.
   In each case no CPU may be saturated (see submit-cpu-bound) and no cgroup limit may throttle the
   I/O (see throttled).
   in_device_ios is exact: the sum of all device times / interval. The gain is at most what the CPU
@@ -61,7 +61,8 @@ When it is wrong
   - A device that serves one I/O at a time (a hard disk) gains little from depth. If the depth was
     not varied, a rotational disk has confidence 0.5 (not in a virtual machine, where disks may
     claim to be rotational).
-  - The application may have no more than a depth of 1, such as a database log.
+  - The application may have no more than a depth of 1, such as a database log. A mean of 1 may also
+    be rare bursts of many.
   - The fastest I/O may be a hit in a cache of the device or the hypervisor.
   - With large blocks a bandwidth limit is reached at low depth.
 
@@ -193,13 +194,13 @@ fn one_by_one(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     finding.severity = Severity::Note;
     finding.confidence = 0.7;
     finding.sentence = format!(
-        "The load of {} has one operation in flight at a time: {} each, most of it in the {} stage ({}).",
+        "The load of {} has {in_flight:.2} operations in flight: {} each, the largest part in the {} stage ({}).",
         p.device.name,
         time(total_ns / operations),
         stage.name(),
         in_percent(share)
     );
-    finding.evidence.insert(0, format!("{in_flight:.2} operations are in flight on average"));
+    finding.evidence.insert(0, format!("{} operations in {}", count(operations), time(p.duration_ns)));
     finding.evidence.extend(regime::observed(s, p).map(|(_, line)| line));
     finding.numbers.insert(IN_FLIGHT_OPERATIONS, in_flight);
     finding.advice = format!(
@@ -331,10 +332,10 @@ mod tests {
         let case = with(9_500, 100_000);
         let found = diagnose(&case.summaries()).findings;
         assert_eq!((found[0].id, found[0].severity), (RULE.id, Severity::Note), "{found:?}");
-        assert!(found[0].sentence.contains("one operation in flight at a time: 100 µs each"), "{found:?}");
-        assert!(found[0].evidence[0].starts_with("0.95 operations"), "{found:?}");
-        let is_one =
-            |case: &Case| find(&case.summaries()).iter().any(|one| one.sentence.contains("at a time"));
+        assert!(found[0].sentence.contains("has 0.95 operations in flight: 100 µs each"), "{found:?}");
+        let is_one = |case: &Case| {
+            find(&case.summaries()).iter().any(|one| one.sentence.contains("The load of vda has"))
+        };
         assert!(is_one(&with(8_900, 100_000)), "a command starts for a tenth of the time");
         assert!(!is_one(&with(7_900, 100_000)), "the load does something else for a fifth of the time");
         assert!(!is_one(&with(10_600, 100_000)), "more than one");

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::facts::{self, percent};
+use super::pagecache::PAGE_BYTES;
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{bytes, count, in_percent};
@@ -16,8 +17,6 @@ pub const LEAST: u64 = 10_000;
 
 /// Of what is read in all, and reads of all that is moved: below it read-ahead is no matter.
 pub const OF_READS: f64 = 0.10;
-
-const PAGE_BYTES: f64 = 4096.0;
 
 /// One doubling is the most that is promised from one run.
 const MAX_WORTH: f64 = 2.0;

@@ -1,31 +1,34 @@
-//! A device's I/O is swap.
+//! The I/O is swap.
 
 use super::command;
 use super::facts::{self, Picture, percent};
-use super::numbers;
 use super::{Rule, Summaries};
-use crate::analyze::files::FileKind;
+use crate::analyze::files::{FileIos, FileKind};
 use crate::findings::{Finding, Number, Numbers, Severity};
-use crate::units::{bytes, in_percent};
+use crate::units::{bytes, count, counted, in_percent};
 
-/// Of a device's bytes, from which on swap is what it works for.
+/// Of the bytes of all devices of the run, from which on swap is what they work for.
 pub const SOME: f64 = 0.1;
 pub const MOST: f64 = 0.5;
 
+/// Below this hardly anything waits for it: 256 pages a second.
+const LEAST_BYTES_PER_SECOND: f64 = 1024.0 * 1024.0;
+
 const SWAP_BYTES_PER_SECOND: Number = Number::new("swap_bytes_per_second", "swap, in bytes per second");
-const SWAP_PERCENT: Number = Number::new("swap_percent", "swap's share of the bytes");
+const SWAP_PERCENT: Number = Number::new("swap_percent", "swap's share of the bytes of all devices");
 
 pub const RULE: Rule = Rule { id: "swapping", page: PAGE, find };
 
 const PAGE: &str = "\
-Memory is short: the device's I/O is swap.
+Memory is short: much of the I/O is swap.
 
 Pages of processes are written to swap to free memory, and read back when they are used again. A
 process waits for each page that is read back.
 
 How it is computed
-  swap_percent = bytes of swap / bytes of all files of the device. A note from 10 % on, a warning
-  from 50 % on, with at least 100 I/Os. Only without biopsy's own load. Confidence 0.85.
+  swap_percent = bytes of swap / bytes of all devices of the run. A note from 10 % on, a warning
+  from 50 % on, from 1 MiB of swap a second on. The device with the most of it is named. Not found
+  with biopsy's own load. Confidence 0.85.
   From: latency.devices[].files.
 
 When it is wrong
@@ -45,31 +48,39 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     if s.load.is_some() {
         return Vec::new();
     }
-    facts::pictures(s).iter().filter(|p| p.sound(s)).filter_map(judge).collect()
+    judge(s).into_iter().collect()
 }
 
-fn judge(p: &Picture<'_>) -> Option<Finding> {
-    let files = p.device.files.as_ref()?;
-    let is_swap = |kind: &FileKind| *kind == FileKind::Swap;
-    let swap = files.iter().filter(|row| row.file.as_ref().is_some_and(|file| is_swap(&file.kind)));
-    let (moved, share) = swap.fold((0, 0.0), |(bytes, share), row| (bytes + row.bytes, share + row.share));
-    if moved == 0 || share < SOME {
+fn judge(s: &Summaries<'_>) -> Option<Finding> {
+    let pictures: Vec<Picture<'_>> = facts::pictures(s).into_iter().filter(|p| p.sound(s)).collect();
+    let all: u64 = pictures.iter().flat_map(rows).map(|row| row.bytes).sum();
+    let moved: u64 = pictures.iter().map(swapped).sum();
+    let share = moved as f64 / all.max(1) as f64;
+    let rate = moved as f64 * 1e9 / s.latency.duration_ns.max(1) as f64;
+    if share < SOME || rate < LEAST_BYTES_PER_SECOND {
         return None;
     }
-    let name = &p.device.name;
-    let rate = moved as f64 * 1e9 / p.duration_ns.max(1) as f64;
+    let most = pictures.iter().max_by_key(|p| swapped(p))?;
+    let name = &most.device.name;
+    let (bios, sampled) = rows(most)
+        .filter(|row| is_swap(row))
+        .fold((0, 0), |(bios, sampled), row| (bios + row.bios, sampled + row.sampled));
     Some(Finding {
         id: RULE.id,
         subject: name.clone(),
         severity: if share >= MOST { Severity::Warning } else { Severity::Note },
         confidence: 0.85,
-        sentence: format!("Memory is short: {} of {name}'s bytes are swap, {}/s.", in_percent(share), bytes(rate)),
-        numbers: Numbers::from([
-            (SWAP_PERCENT, percent(share)),
-            (SWAP_BYTES_PER_SECOND, rate),
-            (numbers::IOS_PER_SECOND, p.rate()),
-        ]),
-        evidence: Vec::new(),
+        sentence: format!(
+            "Memory is short: {} of all bytes are swap, {}/s, most of it on {name}.",
+            in_percent(share),
+            bytes(rate)
+        ),
+        numbers: Numbers::from([(SWAP_PERCENT, percent(share)), (SWAP_BYTES_PER_SECOND, rate)]),
+        evidence: vec![format!(
+            "about {} of {name} are swap ({} sampled)",
+            counted(bios, "I/O"),
+            count(sampled)
+        )],
         advice: "Find the process or memory cgroup that grew (memory.current, memory.swap.current), and give it more \
                  memory or less to do."
             .to_string(),
@@ -78,10 +89,22 @@ fn judge(p: &Picture<'_>) -> Option<Finding> {
     })
 }
 
+fn rows<'a>(p: &Picture<'a>) -> impl Iterator<Item = &'a FileIos> {
+    p.device.files.iter().flatten()
+}
+
+fn is_swap(row: &FileIos) -> bool {
+    row.file.as_ref().is_some_and(|file| file.kind == FileKind::Swap)
+}
+
+fn swapped(p: &Picture<'_>) -> u64 {
+    rows(p).filter(|row| is_swap(row)).map(|row| row.bytes).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::files::{File, FileIos};
+    use crate::analyze::files::File;
     use crate::rules::diagnose;
     use crate::rules::literal::Case;
 
@@ -106,11 +129,32 @@ mod tests {
     fn swap_is_named_by_its_share() {
         let found = diagnose(&case(50).summaries()).findings;
         assert_eq!((found[0].id, found[0].severity), (RULE.id, Severity::Warning), "{found:?}");
-        assert_eq!(found[0].sentence, "Memory is short: 50 % of vda's bytes are swap, 47.7 MiB/s.");
+        assert_eq!(
+            found[0].sentence,
+            "Memory is short: 50 % of all bytes are swap, 47.7 MiB/s, most of it on vda."
+        );
         assert_eq!(find(&case(49).summaries())[0].severity, Severity::Note);
         assert_eq!(find(&case(10).summaries()).len(), 1);
         assert!(find(&case(9).summaries()).is_empty());
         assert!(find(&case(0).summaries()).is_empty());
+    }
+
+    /// A swap device of its own with a trickle of it, next to a disk that works.
+    #[test]
+    fn a_little_swap_beside_much_io_is_not_the_answer() {
+        let mut both = case(0);
+        let mut swap = case(100).latency.devices.remove(0);
+        swap.name = "vdb".into();
+        both.latency.devices.push(swap);
+        assert_eq!(find(&both.summaries())[0].subject, "vdb");
+        let rows = |case: &mut Case| {
+            case.latency.devices[1].files.as_mut().unwrap().iter_mut().for_each(|row| row.bytes /= 10)
+        };
+        rows(&mut both);
+        assert!(find(&both.summaries()).is_empty(), "9 % of all bytes");
+        let mut slow = case(100);
+        slow.latency.devices[0].files.as_mut().unwrap()[0].bytes = 1_000_000;
+        assert!(find(&slow.summaries()).is_empty(), "less than 1 MiB a second");
     }
 
     #[test]

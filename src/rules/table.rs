@@ -81,8 +81,8 @@ const BEFORE: &[(&str, &str, Of, Left)] = &[
     (throttled::RULE.id, deallocated_read::RULE.id, Of::OneSubject, Left::Note("throttled limits the load")),
     (not_enough_io::RULE.id, cpu_contention::RULE.id, Of::Any, Left::Note("there is little I/O to wait")),
     (tag_starvation::RULE.id, worker_punt::RULE.id, Of::Any, Left::Note("it is a part of tag-starvation")),
-    // It says more: what is read again, and why.
-    (swapping::RULE.id, cache_too_small::RULE.id, Of::Any, Left::Nothing),
+    // These say why pages leave the cache.
+    (swapping::RULE.id, cache_too_small::RULE.id, Of::Any, Left::Note("memory is short: see swapping")),
     (
         direct_reclaim::RULE.id,
         cache_too_small::RULE.id,
@@ -159,8 +159,10 @@ fn are_related(s: &Summaries<'_>, one: &str, other: &str) -> bool {
 
 fn leave_out(s: &Summaries<'_>, found: &mut Vec<Finding>) {
     for (cause, effect, of, left) in BEFORE {
-        let causes: Vec<String> =
-            found.iter().filter(|one| one.id == *cause).map(|one| one.subject.clone()).collect();
+        // What is a note itself does not make a note of a limit, or no answer would be left.
+        let is_enough = |one: &Finding| one.severity > Severity::Note || matches!(left, Left::Nothing);
+        let causes = found.iter().filter(|one| one.id == *cause && is_enough(one));
+        let causes: Vec<String> = causes.map(|one| one.subject.clone()).collect();
         let is_explained = |one: &Finding| {
             one.id == *effect
                 && causes.iter().any(|cause| *of == Of::Any || are_related(s, cause, &one.subject))

@@ -228,7 +228,9 @@ fn rate_at<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<(Reached<'a>, Shown
         .into_iter()
         .filter(|reached| (reached.rate / reached.limit - 1.0).abs() <= NEAR)
         .min_by(|a, b| a.off().total_cmp(&b.off()))?;
-    let held_ios = p.device.held_unknown as f64 / p.ios.max(1) as f64;
+    // Of the device, whoever submitted them.
+    let held = if facts::has_all_ios(s, p.device) { p.device.held_unknown } else { 0 };
+    let held_ios = held as f64 / p.ios.max(1) as f64;
     let shown = match held_share(s, p) {
         None if held_ios >= HELD_IOS => Shown::HeldIos(held_ios.min(1.0)),
         share => Shown::Rate(share),
@@ -442,6 +444,8 @@ mod tests {
         let found = diagnose(&case.summaries()).findings;
         assert_eq!((found[0].id, found[0].confidence), (RULE.id, 0.9));
         assert_eq!(found[0].numbers["held_ios_percent"], 25.0);
+        case.latency.filtered = true;
+        assert_eq!(find(&case.summaries())[0].confidence, 0.5, "those that were held may be others'");
         case.host.throttles.clear();
         assert!(find(&case.summaries()).is_empty(), "no limit is known");
     }

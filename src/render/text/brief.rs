@@ -343,12 +343,12 @@ fn stages(page: &Page<'_>, device: &DeviceLatency) -> Vec<String> {
     cells.iter().zip(&time.rows).enumerate().map(row).collect()
 }
 
-/// What speaks most for the verdict: the first two lines of its evidence, or as many as are whole in two lines.
+/// What speaks most for the verdict: the first two lines of its evidence, or one if both do not fit.
 fn why(verdict: &Finding) -> Option<Note> {
     let lines: Vec<String> = verdict.evidence.iter().take(2).map(|line| sentence(line)).collect();
-    let both = lines.join("; ");
-    let text = if is_whole(&both, "", WIDTH - LABEL, 2) { &both } else { lines.first()? };
-    (!lines.is_empty()).then(|| Note::new("why", text, 2))
+    let (first, both) = (lines.first()?, lines.join("; "));
+    let text = if is_whole(&both, "", WIDTH - LABEL, 2) { &both } else { first };
+    Some(Note::new("why", text, 2))
 }
 
 fn worth(verdict: &Finding) -> Option<Note> {

@@ -180,6 +180,7 @@ fn clean() -> Case {
         duration_ns: 60 * SECOND,
         moments: (1..=60).map(line).collect(),
         scanned_pages: Some(0),
+        refault_pages: None,
         reclaims: Some(Reclaims::default()),
         readahead: Some(Default::default()),
     });
