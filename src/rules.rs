@@ -473,7 +473,7 @@ mod tests {
         states("lock-contention", &[locks::SPUN, locks::SPUN_IN_ALL, locks::ASLEEP, locks::LEAST as f64]);
         states("lock-contention", &[locks::OF_OPERATIONS, locks::IN_SUBMIT]);
         states("swapping", &[swapping::SOME, swapping::MOST]);
-        states("cache-too-small", &[cache_too_small::SOME, cache_too_small::MOST]);
+        states("cache-too-small", &[cache_too_small::SOME, cache_too_small::MOST, cache_too_small::EVICTED]);
         states("readahead", &[readahead::SOME, readahead::MOST, readahead::OF_READS]);
         assert!(
             explain("readahead").unwrap().contains("At least 10,000 pages") && readahead::LEAST == 10_000

@@ -13,7 +13,7 @@ use biopsy::analyze::latency::summarize;
 use biopsy::analyze::locks::trust;
 use biopsy::analyze::locks::waits::Waited;
 use biopsy::analyze::profile::{Profile, Unit};
-use biopsy::analyze::{loss, sharing};
+use biopsy::analyze::{loss, missing, sharing};
 use biopsy::envelope::{Envelope, Missing};
 use biopsy::experiment::{self, Curve};
 use biopsy::findings::{Diagnosis, Severity};
@@ -170,6 +170,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         // What happens on devices that it does not use is not what the run is about.
         latency = sharing::of_command(&latency);
     }
+    envelope.missing.extend(missing::stages(&latency));
     if let Some(load) = &outcome.load {
         if let Some(device) = latency.devices.iter_mut().find(|d| Some(&d.name) == load.device.as_ref()) {
             device.operations = Some(load.operations());

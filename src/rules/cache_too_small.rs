@@ -11,6 +11,10 @@ use crate::units::{bytes, in_percent};
 pub const SOME: f64 = 0.25;
 pub const MOST: f64 = 0.5;
 
+/// Of the pages that came back, so many must have been evicted in the same window: else the cache was too small once, and
+/// is not now.
+pub const EVICTED: f64 = 0.5;
+
 /// More than all that is read came back: it came from elsewhere. Both counters are read a moment apart.
 const TOO_MUCH: f64 = 1.05;
 
@@ -32,15 +36,18 @@ memory these reads would not reach the device.
 
 How it is computed
   refault_percent = refaults of file pages x 4 KiB / bytes read by the traced devices. A note from
-  25 % on, a warning from 50 % on, from 1 MiB of refaults a second on. Confidence 0.75. Not found
-  with biopsy's own load, or if refaults are more than what the traced devices read. A note if
-  pagecache-storm, direct-reclaim, readahead or swapping is a warning.
-  From: locks.pagecache.refault_pages (workingset_refault_file), .series[].read_bytes.
+  25 % on, a warning from 50 % on, if there are 1 MiB of refaults a second and 100 I/Os, and if
+  file pages are evicted at 50 % of that rate or more: else the cache was too small once, and is
+  not now. Confidence 0.6. Not found with biopsy's own load, or if refaults are more than what the
+  traced devices read. A note if pagecache-storm, direct-reclaim, readahead, swapping or
+  not-enough-io is a warning.
+  From: locks.pagecache.refault_pages (workingset_refault_file), .stolen_pages (pgsteal_file),
+  .series[].read_bytes.
 
 When it is wrong
   - The counter is the machine's, and the reads are those of all processes on the traced devices.
-  - A page that was evicted hours ago is a refault as well: a single pass over a large file that was
-    read before looks the same, and more memory would not help it.
+  - A page that was evicted hours ago is a refault as well: with a full cache, a single pass over a
+    large file that was read before looks the same, and more memory would not help it.
   - A page that is written as a whole after it was evicted is a refault, and is not read.
 
 What to do
@@ -55,21 +62,25 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let pagecache = s.pagecache.filter(|of| of.duration_ns > 0 && s.load.is_none())?;
-    let refaults = pagecache.refault_pages?;
+    let (refaults, evicted) = (pagecache.refault_pages?, pagecache.stolen_pages?);
     let read: u64 = pagecache.moments.iter().map(|moment| moment.read_bytes).sum::<Option<u64>>()?;
     let again = refaults as f64 * PAGE_BYTES;
     let seconds = pagecache.duration_ns as f64 / 1e9;
     let share = again / read.max(1) as f64;
+    let pictures = facts::pictures(s);
+    if !pictures.iter().any(|p| p.sound(s)) || (evicted as f64) < EVICTED * refaults as f64 {
+        return None;
+    }
     if !(SOME..=TOO_MUCH).contains(&share) || again < LEAST_BYTES_PER_SECOND * seconds {
         return None;
     }
     let share = share.min(1.0);
-    let readers = facts::pictures(s).iter().map(|p| p.device.name.clone()).collect::<Vec<_>>();
+    let readers: Vec<&str> = pictures.iter().map(|p| p.device.name.as_str()).collect();
     Some(Finding {
         id: RULE.id,
         subject: "page cache".to_string(),
         severity: if share >= MOST { Severity::Warning } else { Severity::Note },
-        confidence: 0.75,
+        confidence: 0.6,
         sentence: format!(
             "The page cache is too small: {} of what is read was in it before, {}/s.",
             in_percent(share),
@@ -80,7 +91,10 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
             (REFAULTS_PER_SECOND, refaults as f64 / seconds),
             (numbers::READ_BYTES_PER_SECOND, read as f64 / seconds),
         ]),
-        evidence: vec![format!("{}/s are read from {}", bytes(read as f64 / seconds), readers.join(", "))],
+        evidence: vec![
+            format!("{}/s are read from {}", bytes(read as f64 / seconds), readers.join(", ")),
+            format!("{}/s of file pages are evicted meanwhile", bytes(evicted as f64 * PAGE_BYTES / seconds)),
+        ],
         advice: "Give the readers more memory, or keep what is read once out of the cache (O_DIRECT, RWF_DONTCACHE)."
             .to_string(),
         check: "biopsy locks --for 10s".to_string(),
@@ -111,6 +125,7 @@ mod tests {
             duration_ns: SECOND,
             moments: vec![moment; 2],
             refault_pages: refaults,
+            stolen_pages: refaults.map(|pages| pages.div_ceil(2)),
             ..PageCache::default()
         });
         case
@@ -131,6 +146,12 @@ mod tests {
     #[test]
     fn unknown_is_no_zero_and_little_is_nothing() {
         assert!(find(&case(None).summaries()).is_empty());
+        let mut roomy = case(Some(5_000));
+        roomy.pagecache.as_mut().unwrap().stolen_pages = Some(2_499);
+        assert!(find(&roomy.summaries()).is_empty(), "the cache is not full now");
+        let mut few = case(Some(5_000));
+        few.read().ios = 99;
+        assert!(find(&few.summaries()).is_empty());
         let mut slow = case(Some(5_000));
         slow.pagecache.as_mut().unwrap().duration_ns = 20 * SECOND;
         assert!(find(&slow.summaries()).is_empty(), "less than 1 MiB a second");

@@ -102,6 +102,8 @@ pub struct PageCache {
     pub scanned_pages: Option<u64>,
     /// Pages of files that came back after they were evicted, likewise. The moments have those of swap as well.
     pub refault_pages: Option<u64>,
+    /// Pages of files that reclaim took, likewise.
+    pub stolen_pages: Option<u64>,
     /// None: the events of reclaim were not seen.
     pub reclaims: Option<Reclaims>,
     /// Tasks, the most time first.
@@ -184,6 +186,7 @@ impl From<&PagecacheSummary> for PageCache {
             moments: summary.series.clone(),
             scanned_pages: summary.scanned_pages(),
             refault_pages: summary.refault_pages(),
+            stolen_pages: summary.stolen_pages(),
             reclaims: Some(Reclaims {
                 kswapd: reclaim(Kind::Kswapd),
                 direct: reclaim(Kind::Direct),

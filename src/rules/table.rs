@@ -81,6 +81,12 @@ const BEFORE: &[(&str, &str, Of, Left)] = &[
     (throttled::RULE.id, deallocated_read::RULE.id, Of::OneSubject, Left::Note("throttled limits the load")),
     (not_enough_io::RULE.id, cpu_contention::RULE.id, Of::Any, Left::Note("there is little I/O to wait")),
     (tag_starvation::RULE.id, worker_punt::RULE.id, Of::Any, Left::Note("it is a part of tag-starvation")),
+    (
+        not_enough_io::RULE.id,
+        cache_too_small::RULE.id,
+        Of::Any,
+        Left::Note("there is little I/O to wait for"),
+    ),
     // These say why pages leave the cache.
     (swapping::RULE.id, cache_too_small::RULE.id, Of::Any, Left::Note("memory is short: see swapping")),
     (

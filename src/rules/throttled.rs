@@ -23,8 +23,9 @@ pub const NEAR: f64 = 0.10;
 /// outside the device. At a limit that the load just happens to reach, nothing waits.
 pub const HELD_SHARE: f64 = 0.25;
 
-/// Of the I/Os, those that blk-throttle held and that are of no operation: from here on a rate at the limit is no chance.
-pub const HELD_IOS: f64 = 0.25;
+/// Of the I/Os, those that blk-throttle held and that are of no operation: it holds none below a limit. Of a buffered
+/// reader that always waits at a limit of 100 a second it held 80 of 400, and let the others through at once.
+pub const HELD_IOS: f64 = 0.1;
 
 /// Share of the writes' time in the queue stage from which on write-back throttling is named.
 pub const WRITEBACK_SHARE: f64 = 0.5;
@@ -51,7 +52,7 @@ A cgroup limit or write-back throttling slows the I/O.
 
 How it is computed
   Cgroup limits of the device are read at the start; with biopsy's own load, only those that apply
-  to biopsy. Found in one of two ways:
+  to biopsy. Found in one of three ways:
   - Operations wait in blk-throttle. It holds a bio before the first event of the block layer: the
     wait is in the queue stage of the operation, but in no stage of its I/Os. held_percent = (queue
     stages of the operations - queue stages of their I/Os) / total times of the operations; with
@@ -59,8 +60,9 @@ How it is computed
     operations' queue time. Confidence 0.9.
   - The rate (I/Os or bytes a second, reads or writes) is within 10 % of a limit. With biopsy's own
     load, held_percent = 1 - device times / latencies of the generator must be at least 25 %
-    (confidence 0.9). Without it: 0.9 if blk-throttle held 25 % of the I/Os (buffered reads and
-    write-back, held_ios_percent), 0.7 if the queue stage has 25 % of their time, else 0.5.
+    (confidence 0.9). Without it: 0.7 if the queue stage has 25 % of their time, else 0.5.
+  - Without biopsy's own load, blk-throttle holds 10 % of the I/Os or more that belong to no
+    operation (buffered reads, write-back; held_ios_percent), at any rate. Confidence 0.8.
   Write-back throttling (queue/wbt_lat_usec above 0) is a note with confidence 0.3: if, without
   biopsy's own load, 100 writes or more spend at least 50 % of their time in the queue stage, no
   cgroup limit explains it, no scheduler is active and the device is not full (see device-bound).
@@ -119,7 +121,7 @@ enum Shown {
     Held(f64),
     /// A rate at the limit, and the share of the operations' time outside the device with a load of our own.
     Rate(Option<f64>),
-    /// A rate at the limit, and the share of the I/Os that were held and belong to no operation.
+    /// The share of the I/Os that were held and belong to no operation.
     HeldIos(f64),
 }
 
@@ -127,10 +129,11 @@ fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     if !p.sound(s) {
         return None;
     }
-    let (reached, shown) = held_at(s, p).or_else(|| rate_at(s, p))?;
+    let (reached, shown) = held_at(s, p).or_else(|| held_ios_at(s, p)).or_else(|| rate_at(s, p))?;
     let queue = p.share(Stage::Queue).unwrap_or(0.0);
     let confidence = match shown {
-        Shown::Held(_) | Shown::HeldIos(_) => 0.9,
+        Shown::Held(_) => 0.9,
+        Shown::HeldIos(_) => 0.8,
         Shown::Rate(Some(share)) if share >= HELD_SHARE => 0.9,
         // Nothing waits: the load asks for no more than the limit.
         Shown::Rate(Some(_)) => return None,
@@ -187,7 +190,12 @@ fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             in_percent(share),
             throttle.cgroup
         ),
-        Shown::Rate(_) | Shown::HeldIos(_) => format!(
+        Shown::HeldIos(share) => format!(
+            "A limit holds {} of the I/Os of {name} back: {} allows {allowed} of {what}.",
+            in_percent(share),
+            throttle.cgroup
+        ),
+        Shown::Rate(_) => format!(
             "The I/O of {name} runs at the limit of a cgroup: {} allows {allowed} of {what}, and that is the rate.",
             throttle.cgroup
         ),
@@ -222,20 +230,24 @@ fn held_at<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<(Reached<'a>, Shown
     Some((reached, Shown::Held(share)))
 }
 
+/// The limit that the rate is nearest to, where blk-throttle held I/Os of no operation, at whatever rate.
+fn held_ios_at<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<(Reached<'a>, Shown)> {
+    // They are counted of the device, whoever submitted them.
+    if s.load.is_some() || !facts::has_all_ios(s, p.device) {
+        return None;
+    }
+    let share = p.device.held_unknown as f64 / p.ios.max(1) as f64;
+    let reached = limits(s, p).into_iter().min_by(|a, b| a.off().total_cmp(&b.off()))?;
+    (share >= HELD_IOS).then(|| (reached, Shown::HeldIos(share.min(1.0))))
+}
+
 /// The limit that the rate is at; of several the nearest.
 fn rate_at<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<(Reached<'a>, Shown)> {
     let reached = limits(s, p)
         .into_iter()
         .filter(|reached| (reached.rate / reached.limit - 1.0).abs() <= NEAR)
         .min_by(|a, b| a.off().total_cmp(&b.off()))?;
-    // Of the device, whoever submitted them.
-    let held = if facts::has_all_ios(s, p.device) { p.device.held_unknown } else { 0 };
-    let held_ios = held as f64 / p.ios.max(1) as f64;
-    let shown = match held_share(s, p) {
-        None if held_ios >= HELD_IOS => Shown::HeldIos(held_ios.min(1.0)),
-        share => Shown::Rate(share),
-    };
-    Some((reached, shown))
+    Some((reached, Shown::Rate(held_share(s, p))))
 }
 
 /// Classes that a limit of reads, or of writes, counts.
@@ -435,17 +447,19 @@ mod tests {
 
     /// A buffered reader: the throttle's worker brings its reads, and they belong to no operation.
     #[test]
-    fn held_ios_at_the_rate_of_the_limit_are_throttled() {
+    fn ios_that_are_held_are_throttled_at_any_rate() {
         let mut case = case();
         case.load = None;
-        case.latency.devices[0].held_unknown = 49;
-        assert_eq!(find(&case.summaries())[0].confidence, 0.5, "too few");
-        case.latency.devices[0].held_unknown = 50;
+        case.host.throttles[0].read_ios_per_second = Some(230);
+        case.latency.devices[0].held_unknown = 19;
+        assert!(find(&case.summaries()).is_empty(), "too few");
+        case.latency.devices[0].held_unknown = 20;
         let found = diagnose(&case.summaries()).findings;
-        assert_eq!((found[0].id, found[0].confidence), (RULE.id, 0.9));
-        assert_eq!(found[0].numbers["held_ios_percent"], 25.0);
+        assert_eq!((found[0].id, found[0].confidence), (RULE.id, 0.8));
+        assert_eq!(found[0].numbers["held_ios_percent"], 10.0);
         case.latency.filtered = true;
-        assert_eq!(find(&case.summaries())[0].confidence, 0.5, "those that were held may be others'");
+        assert!(find(&case.summaries()).is_empty(), "those that were held may be others'");
+        case.latency.filtered = false;
         case.host.throttles.clear();
         assert!(find(&case.summaries()).is_empty(), "no limit is known");
     }

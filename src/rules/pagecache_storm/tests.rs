@@ -181,6 +181,7 @@ fn clean() -> Case {
         moments: (1..=60).map(line).collect(),
         scanned_pages: Some(0),
         refault_pages: None,
+        stolen_pages: None,
         reclaims: Some(Reclaims::default()),
         readahead: Some(Default::default()),
     });
