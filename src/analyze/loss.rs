@@ -70,12 +70,13 @@ pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<
     let all = ios + lost.ios;
     let percent = if all == 0 { 0.0 } else { lost.ios as f64 * 100.0 / all as f64 };
     if percent > max_loss {
-        let kinds: Vec<String> = lost
-            .kinds()
-            .filter(|(kind, _)| LOSSES.contains(kind))
+        // Other probes lose the same I/Os, and count them once more.
+        let of_latency = || lost.probes.get("latency").into_iter().flatten().filter(|(_, n)| **n > 0);
+        let kinds: Vec<String> = of_latency()
+            .filter(|(kind, _)| LOSSES.contains(&kind.as_str()))
             .map(|(kind, n)| format!("{} {n}", kind.replace('_', " ")))
             .collect();
-        let slots = lost.kinds().find(|(kind, _)| *kind == "slot").map_or(0, |(_, n)| n);
+        let slots = of_latency().find(|(kind, _)| *kind == "slot").map_or(0, |(_, n)| *n);
         let remedy = if 2 * slots > lost.ios {
             "a queue became deeper during the run (nr_requests, or a scheduler that was switched), and its new requests \
              have no place in the tables: start again"
@@ -197,7 +198,10 @@ mod tests {
         last.counters = WireCounters { out_of_range: 40, ..WireCounters::default() };
         let (start, end) = (reading(0, sample(&[], 0, 0)), reading(1, last));
         let summary = summarize(&Host::default(), &start, &end);
-        let why = distrust(&summary, &lost(&summary, &start, &end), 0.1).unwrap();
+        let mut lost = lost(&summary, &start, &end);
+        // The interrupts' programs missed them too.
+        lost.probes.insert("interrupts".into(), BTreeMap::from([("uncounted".into(), 40)]));
+        let why = distrust(&summary, &lost, 0.1).unwrap();
         assert!(
             why.contains("(slot 40)") && why.ends_with("start again") && !why.contains("less load"),
             "{why}"
