@@ -18,6 +18,9 @@ use crate::units::{bytes, count, in_percent, time};
 /// grow by at most 1 / 0.75 = 1.33.
 pub const DEVICE_SHARE: f64 = 0.75;
 
+/// The same of the operations of a load of others: the device has more of their time than all other stages together.
+pub const OF_OPERATION: f64 = 0.5;
+
 /// At least this share of the offered depth must be in the device, or something before it holds the
 /// I/Os back.
 pub const DEPTH_SHARE: f64 = 0.5;
@@ -48,9 +51,10 @@ How it is computed
     gives over 5 % more IOPS, something above the device may be full: confidence x 0.5.
   - If the depth was not varied: the device is full (80 % of its tags in use on average); or its
     stage has at least 75 % of an I/O's time (and, with biopsy's own load and no splits, of the
-    operation's), the depth is more than 4 and at least 50 % of it is in the device (without
-    biopsy's own load, more than 4 I/Os are). queue-depth-too-low must not hold, and the rate must
-    not have followed the I/Os in flight; where these did not vary: confidence x 0.75.
+    operation's), the depth is more than 4 and at least 50 % of it is in the device. Without
+    biopsy's own load: more than 4 I/Os are in the device, it has at least 50 % of the operations'
+    time, and its median is at least 2 times the fastest I/O. queue-depth-too-low must not hold, and
+    the rate must not have followed the I/Os in flight; if these did not vary: confidence x 0.75.
   In both cases all of these must hold:
   - no link above it is known to be full (see link-bound);
   - no CPU is saturated (see submit-cpu-bound, generator-bound);
@@ -109,7 +113,14 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let share = p.share(Stage::Device)?;
     let in_device = p.in_device()?;
     let full = facts::full(p);
-    let least = facts::operation_share(s, p).map_or(share, |own| own.min(share));
+    let whole = match s.load {
+        Some(_) => facts::operation_share(s, p).is_none_or(|own| own >= DEVICE_SHARE),
+        // I/Os that do not wait for each other: more of them would get more.
+        None => {
+            of_operation(p).is_none_or(|own| own >= OF_OPERATION)
+                && p.crowding().is_none_or(|crowding| crowding >= facts::CROWDED)
+        }
+    };
     let depth = facts::depth(s, p);
     let deep = depth.map_or(in_device > facts::SHALLOW, |depth| {
         depth > facts::SHALLOW && in_device >= depth * DEPTH_SHARE
@@ -119,7 +130,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         Some(Regime::LatencyBound) => false,
         // More in flight gave more.
         None if matches!(regime::observed(s, p), Some((Regime::LatencyBound, _))) => full,
-        None => full || least >= DEVICE_SHARE && deep,
+        None => full || share >= DEVICE_SHARE && whole && deep,
     };
     if !p.sound(s)
         || !is_limit
@@ -130,6 +141,12 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         return None;
     }
     Some(finding(s, p, share, in_device, full))
+}
+
+/// The device stage's share of the operations; None where most I/Os belong to none.
+fn of_operation(p: &Picture<'_>) -> Option<f64> {
+    let (stages, of_operations) = p.largest_stages();
+    stages.into_iter().find(|(stage, _)| of_operations && *stage == Stage::Device).map(|(_, share)| share)
 }
 
 fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full: bool) -> Finding {
@@ -165,6 +182,8 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
             "the device stage is {} of the latency that the generator measured",
             in_percent(own)
         ));
+    } else if let Some(own) = of_operation(p) {
+        numbers.insert(DEVICE_OF_OPERATION_PERCENT, percent(own));
     }
     if let Some(tags) = p.tags() {
         numbers.insert(numbers::TAGS, f64::from(tags));
@@ -212,7 +231,14 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
             in_percent(queue)
         )
     } else {
-        format!("{name} is the bottleneck: {} of each I/O's time is spent in the device.", in_percent(share))
+        let (share, of_what) = match of_operation(p) {
+            Some(own) => (own, "operation"),
+            None => (share, "I/O"),
+        };
+        format!(
+            "{name} is the bottleneck: {} of each {of_what}'s time is spent in the device.",
+            in_percent(share)
+        )
     };
     let mut finding = Finding {
         id: RULE.id,
@@ -321,9 +347,10 @@ fn host_on_time(
 mod tests {
     use super::*;
     use crate::analyze::latency::DeviceLatency;
+    use crate::analyze::operations::OperationLatency;
     use crate::analyze::stacks::CpuClass;
     use crate::host::BlockDevice;
-    use crate::rules::literal::{Case, profile};
+    use crate::rules::literal::{Case, hist, profile};
 
     #[test]
     fn a_virtio_disk_at_depth_32_with_95_percent_in_the_device() {
@@ -503,5 +530,29 @@ mod tests {
         case.stage(Stage::Device, 266_000, 50_000); // 15,000 x 266 µs = 3.99 in the device
         case.stage(Stage::Queue, 10_000, 1_000);
         assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn without_a_load_ios_must_wait_for_each_other_and_have_most_of_the_operations_time() {
+        let mut case = Case::new(15_000, 32);
+        case.load = None;
+        let ios = case.read().ios;
+        let device = case.read().request_stages[&Stage::Device].sum() / ios;
+        let of = |whole: u64| OperationLatency {
+            operations: ios,
+            total: hist(ios, whole, whole),
+            stages: BTreeMap::from([(Stage::Device, hist(ios, device, device))]),
+            ..OperationLatency::default()
+        };
+        case.read().unowned = Some(0);
+        case.read().operations = Some(of(device * 2));
+        let found = find(&case.summaries());
+        assert!(found[0].sentence.contains("50 % of each operation's time"), "{}", found[0].sentence);
+        case.read().operations = Some(of(device * 21 / 10));
+        assert!(find(&case.summaries()).is_empty(), "less than half of the operations' time");
+        case.read().operations = None;
+        assert_eq!(find(&case.summaries()).len(), 1);
+        case.stage(Stage::Device, device, device * 2 / 3);
+        assert!(find(&case.summaries()).is_empty(), "the median is 1.5 times the fastest");
     }
 }

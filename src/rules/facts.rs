@@ -11,7 +11,7 @@ use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::host::BlockDevice;
 use crate::load::LoadSummary;
-use crate::units::{count, in_percent};
+use crate::units::{count, figure, in_percent};
 
 /// Fewer I/Os than this carry no finding: below it not even the 99th percentile exists.
 pub const MIN_IOS: u64 = 100;
@@ -40,6 +40,9 @@ pub const FOREIGN: f64 = 0.05;
 
 /// Up to here no device with internal parallelism is busy, whatever its latency looks like.
 pub const SHALLOW: f64 = 4.0;
+
+/// I/Os per operation from which on most of them are not the only one of their operation.
+const SEVERAL: f64 = 1.5;
 
 /// Median over minimum of the device stage below which I/Os hardly wait for each other.
 pub const CROWDED: f64 = 2.0;
@@ -157,6 +160,23 @@ impl Picture<'_> {
             true => (sorted(&|stage| self.share(stage)), false),
             false => (of_operations, true),
         }
+    }
+
+    /// What the submit stage holds where operations have several I/Os each (an fsync, a copy): an operation has the stages
+    /// of the I/O that finishes last.
+    pub fn earlier_ios_line(&self) -> Option<String> {
+        let followed =
+            self.device.ops.values().filter_map(|of| {
+                Some((of.ios - of.unowned?.min(of.ios), of.operations.as_ref()?.total.count()))
+            });
+        let (ios, operations) = followed.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let each = ios as f64 / operations.max(1) as f64;
+        (each >= SEVERAL).then(|| {
+            format!(
+                "an operation has {} I/Os on average: what it waits for the earlier ones counts as submit",
+                figure(each)
+            )
+        })
     }
 
     /// Hardware queues that carried I/O: as many CPUs, at most, take the completions.

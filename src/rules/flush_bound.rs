@@ -20,8 +20,9 @@ pub const OF_WRITES: f64 = 0.25;
 /// Flushes for each write from which on writes wait for them one by one: one for four.
 pub const PER_WRITE: f64 = 0.25;
 
-/// Writes and flushes in flight on average, up to which they come one after the other.
-pub const SERIAL: f64 = 1.5;
+/// Writes and flushes in flight on average, up to which they come one after the other: a disk flushes one at a time, and
+/// a few writers that wait for it have one or two out.
+pub const SERIAL: f64 = 2.0;
 
 /// Share of the interval that serial writes and flushes must take, or there is little I/O.
 pub const SERIAL_BUSY: f64 = 0.25;
@@ -49,7 +50,7 @@ How it is computed
   flush_busy_percent = time of flush commands and FUA writes (queue, device and complete) /
   interval. Found from 50 % on, if they are at least 25 % of the time of all I/Os that write and
   there are at least 100 of them. Also found if writes become durable one by one: at least 0.25
-  flushes or FUA writes for each write, at most 1.5 of all these in flight on average, for at least
+  flushes or FUA writes for each write, at most 2 of all these in flight on average, for at least
   25 % of the interval, and most of the device's I/O time. Confidence 0.8; 0.65 one by one, or if
   FUA writes take more time.
   From: latency.devices[].ops.flush, .fua, .write: .ios, .request_stages.
@@ -57,7 +58,8 @@ How it is computed
 When it is wrong
   - FUA writes can overlap: their sum may exceed the interval while the device still has room.
   - It does not show which threads wait: flushes of a background task delay only other flushes.
-  - Waiters that share another's flush (empty_flush) are not counted.
+  - With a filter, flushes count by who asked for them (empty_flush), and operations in flight are
+    taken: a flush of the journal's thread is not seen.
 
 What to do
   - Flush less often: group commits (a database's commit delay or batch), one fsync for several
@@ -71,77 +73,129 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     s.latency.devices.iter().map(|device| facts::picture(s, device)).filter_map(|p| judge(s, &p)).collect()
 }
 
+/// What became durable on a device, and how long that took.
+struct Durable {
+    /// Flush commands of the disk.
+    flushes: u64,
+    flush_ns: u64,
+    /// Flushes that processes asked for, where those of the disk are not counted: a filter hides them, since no process
+    /// submits them and one serves several.
+    asked: u64,
+    forced: u64,
+    forced_ns: u64,
+    writes: u64,
+    write_ns: u64,
+}
+
+impl Durable {
+    fn of(p: &Picture<'_>) -> Self {
+        let of = |op: Op| {
+            let latency = p.device.ops.get(&op);
+            let stages = latency.into_iter().flat_map(|latency| latency.request_stages.values());
+            (latency.map_or(0, |latency| latency.ios), stages.map(Histogram::sum).sum::<u64>())
+        };
+        let ((flushes, flush_ns), (forced, forced_ns), (writes, write_ns)) =
+            (of(Op::Flush), of(Op::Fua), of(Op::Write));
+        let asked = if flushes == 0 { of(Op::EmptyFlush).0 } else { 0 };
+        Self { flushes, flush_ns, asked, forced, forced_ns, writes, write_ns }
+    }
+
+    fn ios(&self) -> u64 {
+        self.flushes + self.asked + self.forced
+    }
+
+    fn ns(&self) -> u64 {
+        self.flush_ns + self.forced_ns
+    }
+
+    /// A forced write is a write as well.
+    fn per_write(&self) -> f64 {
+        self.ios() as f64 / (self.writes + self.forced).max(1) as f64
+    }
+
+    /// The mean of a flush or forced write; None: none of them was timed.
+    fn mean_ns(&self) -> Option<u64> {
+        self.ns().checked_div(self.flushes + self.forced)
+    }
+}
+
 fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
-    let of = |op: Op| {
-        let latency = p.device.ops.get(&op);
-        let stages = latency.into_iter().flat_map(|latency| latency.request_stages.values());
-        (latency.map_or(0, |latency| latency.ios), stages.map(Histogram::sum).sum::<u64>())
-    };
-    let ((flushes, flush_ns), (forced, forced_ns), (writes, write_ns)) =
-        (of(Op::Flush), of(Op::Fua), of(Op::Write));
-    let (ios, ns) = (flushes + forced, flush_ns + forced_ns);
+    let durable = Durable::of(p);
     // The window's own length: flushes are nobody's load of ours.
-    let window = s.latency.duration_ns;
-    let busy = ns as f64 / window.max(1) as f64;
-    let share = ns as f64 / (ns + write_ns).max(1) as f64;
-    let in_flight = (ns + write_ns) as f64 / window.max(1) as f64;
-    // A forced write is a write as well.
-    let per_write = ios as f64 / (writes + forced).max(1) as f64;
+    let window = s.latency.duration_ns.max(1) as f64;
+    let written_ns = durable.ns() + durable.write_ns;
+    let busy = durable.ns() as f64 / window;
+    let share = durable.ns() as f64 / written_ns.max(1) as f64;
+    // Where the flushes have no times, the operations that wait for them do.
+    let (in_flight, what) = match durable.asked {
+        0 => (written_ns as f64 / window, "writes and flushes"),
+        _ => (p.operations().1 as f64 / window, "operations"),
+    };
+    let per_write = durable.per_write();
     let stages = p.device.ops.values().flat_map(|latency| latency.request_stages.values());
     let all_ns: u64 = stages.map(Histogram::sum).sum();
-    let is_most = (ns + write_ns) * 2 >= all_ns;
+    let is_most = written_ns * 2 >= all_ns;
     let serial = is_most && per_write >= PER_WRITE && (SERIAL_BUSY..=SERIAL).contains(&in_flight);
     let fills_the_device = busy >= BUSY && share >= OF_WRITES;
-    if ios < facts::MIN_IOS || !(fills_the_device || serial) || p.doubt(s).is_some() {
+    if durable.ios() < facts::MIN_IOS || !(fills_the_device || serial) || p.doubt(s).is_some() {
         return None;
     }
     let name = &p.device.name;
-    let mut evidence = vec![format!(
-        "{} flush commands and {} forced writes, {} each",
-        count(flushes),
-        count(forced),
-        time(ns / ios)
-    )];
+    let mean = durable.mean_ns();
+    let each = mean.map(|ns| format!(", {} each", time(ns))).unwrap_or_default();
+    let (flushes, forced) = (count(durable.flushes + durable.asked), count(durable.forced));
+    let mut evidence = vec![match durable.asked {
+        0 => format!("{flushes} flush commands and {forced} forced writes{each}"),
+        _ => format!(
+            "{flushes} flushes that the processes asked for, and {forced} forced writes; the disk's own flush commands \
+             are not counted with a filter"
+        ),
+    }];
     if let Some(device) = p.device.ops.get(&Op::Flush).and_then(|of| of.request_stages.get(&Stage::Device)) {
         evidence
             .extend(device.quantile(0.99).map(|p99| format!("99 % of the flushes end within {}", time(p99))));
     }
-    evidence.push(format!("that is {} of the time of all I/Os that write", in_percent(share)));
+    if mean.is_some() {
+        evidence.push(format!("that is {} of the time of all I/Os that write", in_percent(share)));
+    }
     let cache = p.disk.and_then(|disk| disk.write_cache.as_deref());
     evidence.extend(cache.map(|cache| format!("the kernel takes the cache of {name} for {cache}")));
+    let mut numbers = BTreeMap::from([
+        (FLUSHES, (durable.flushes + durable.asked) as f64),
+        (FORCED_WRITES, durable.forced as f64),
+    ]);
+    if let Some(mean) = mean {
+        numbers.insert(FLUSH_BUSY_PERCENT, percent(busy.min(1.0)));
+        numbers.insert(FLUSH_MEAN_NS, mean as f64);
+        numbers.insert(FLUSH_SHARE_PERCENT, percent(share));
+    }
     Some(Finding {
         id: RULE.id,
         subject: name.clone(),
         // A load of our own only reads: it is others who wait.
         severity: if s.load.is_none() || fills_the_device { Severity::Warning } else { Severity::Note },
-        confidence: if fills_the_device && flush_ns >= forced_ns { 0.8 } else { 0.65 },
+        confidence: if fills_the_device && durable.flush_ns >= durable.forced_ns { 0.8 } else { 0.65 },
         sentence: match fills_the_device {
             true => format!(
-                "Writers of {name} wait for flushes: one is out for {} of the time, {} each.",
-                in_percent(busy.min(1.0)),
-                time(ns / ios)
+                "Writers of {name} wait for flushes: one is out for {} of the time{each}.",
+                in_percent(busy.min(1.0))
             ),
             false => format!(
-                "Writers of {name} make each write durable before the next: {} flushes per write, and {} writes and \
-                 flushes in flight on average.",
+                "Writers of {name} wait until writes are durable: {} flushes per write, and {} {what} in flight on \
+                 average.",
                 figure(per_write),
                 figure(in_flight)
             ),
         },
-        numbers: BTreeMap::from([
-            (FLUSH_BUSY_PERCENT, percent(busy.min(1.0))),
-            (FLUSHES, flushes as f64),
-            (FORCED_WRITES, forced as f64),
-            (FLUSH_MEAN_NS, ns as f64 / ios as f64),
-            (FLUSH_SHARE_PERCENT, percent(share)),
-        ]),
+        numbers,
         evidence,
         advice:
             "Flush less often: group commits, and fsync once for several writes; or a drive with power-loss \
                  protection, whose flush has nothing to do."
                 .to_string(),
         check: command::latency(name),
-        worth: Some(Worth {
+        // Whoever flushes less saves the writes of the journal and the waits as well: one by one there is no bound.
+        worth: fills_the_device.then(|| Worth {
             metric: "iops_ratio".to_string(),
             low: 1.0,
             high: (1.0 / (1.0 - busy.min(0.9))).min(MAX_WORTH),
@@ -153,6 +207,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::analyze::latency::OpLatency;
+    use crate::analyze::operations::OperationLatency;
     use crate::rules::literal::{Case, hist};
 
     /// So many I/Os of that kind, each so long in the device.
@@ -196,7 +251,30 @@ mod tests {
         with(&mut each, Op::Write, 16_001, 47_000);
         assert!(find(&each.summaries()).is_empty());
         assert!(find(&case(3_000, 34_000, 47_000).summaries()).is_empty(), "24 % of the time");
-        assert!(find(&case(4_000, 34_000, 342_000).summaries()).is_empty(), "more than 1.5 in flight");
+        assert!(find(&case(4_000, 34_000, 467_000).summaries()).is_empty(), "more than 2 in flight");
+    }
+
+    /// With `-p` the disk's flushes are not there, but the bios that ask for one are.
+    #[test]
+    fn flushes_that_a_filter_hides_count_by_who_asked() {
+        let mut filtered = case(4_000, 34_000, 47_000);
+        let device = &mut filtered.latency.devices[0];
+        device.ops.remove(&Op::Flush);
+        device.ops.insert(Op::EmptyFlush, OpLatency { ios: 4_000, ..OpLatency::default() });
+        assert!(find(&filtered.summaries()).is_empty(), "no operation waits");
+        let total = hist(8_000, 110_000, 110_000);
+        filtered.latency.devices[0].ops.get_mut(&Op::Write).unwrap().operations =
+            Some(OperationLatency { total, ..OperationLatency::default() });
+        let found = find(&filtered.summaries());
+        assert!(
+            found[0].sentence.ends_with("1.00 flushes per write, and 0.88 operations in flight on average."),
+            "{}",
+            found[0].sentence
+        );
+        assert!(!found[0].numbers.contains_key("flush_mean_ns"), "{:?}", found[0].numbers);
+        // Their own times say more.
+        with(&mut filtered, Op::Flush, 4_000, 34_000);
+        assert!(find(&filtered.summaries())[0].sentence.contains("writes and flushes in flight"));
     }
 
     #[test]

@@ -42,7 +42,8 @@ When it is wrong
   - Parts of the queue stage have different causes: --detail splits it.
 
 What to do
-  - submit: fewer layers, larger I/Os, registered files and buffers.
+  - submit: look at what happens before the last I/O of an operation (flame --off-cpu, --on-cpu):
+    file system, locks, earlier I/Os. With io_uring also registered files and buffers.
   - queue: --detail, then the scheduler, the tags or the limit that it names.
   - device: more in flight; then compare with the data sheet.
   - complete: more queues and CPUs that complete (smp_affinity_list, rq_affinity).
@@ -89,6 +90,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, severity: Severity, confidence: f
     let each: Vec<String> =
         stages.iter().map(|(stage, share)| format!("{} {}", stage.name(), in_percent(*share))).collect();
     let mut evidence = vec![format!("of the time of an {what}: {}", each.join(", "))];
+    evidence.extend(p.earlier_ios_line().filter(|_| of_operations && stage == Stage::Submit));
     let tried = regime::line(s).filter(|_| severity > Severity::Note);
     let interrupts_fill_a_cpu = cpu::saturation(s).is_some() && cpu::interrupts_dominate(s);
     let sentence = match &tried {
@@ -137,7 +139,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, severity: Severity, confidence: f
         sentence,
         numbers,
         evidence,
-        advice: advice(stage, s.load.is_some() && s.experiment.is_none()),
+        advice: advice(s, stage),
         check: match s.load {
             Some(load) => command::load(load, load.job.iodepth, load.job.numjobs),
             None => command::latency_by_second(name),
@@ -147,8 +149,12 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, severity: Severity, confidence: f
     })
 }
 
-fn advice(stage: Stage, can_try: bool) -> String {
+fn advice(s: &Summaries<'_>, stage: Stage) -> String {
+    let can_try = s.load.is_some() && s.experiment.is_none();
     match stage {
+        Stage::Submit if s.load.is_none() => {
+            "Look at what its threads do before the last I/O of an operation: biopsy flame --off-cpu and --on-cpu."
+        }
         Stage::Submit => "Make submission cheaper: fewer layers, larger I/Os, registered files and buffers.",
         Stage::Queue => {
             "Run again with --detail, which splits the queue stage, and look at the part that is largest."
@@ -181,6 +187,21 @@ mod tests {
         };
         case.read().operations = Some(operations);
         case
+    }
+
+    #[test]
+    fn what_an_operation_waits_for_its_earlier_ios_is_said() {
+        let mut case = split(&[(Stage::Submit, 70), (Stage::Device, 30)]);
+        let line = |case: &mut Case, unowned| {
+            case.read().unowned = Some(unowned);
+            let evidence = at_least(&case.summaries()).unwrap().evidence;
+            evidence.into_iter().find(|line| line.contains("earlier ones"))
+        };
+        assert_eq!(line(&mut case, 0), None);
+        let ios = case.read().ios;
+        case.read().ios *= 2;
+        assert!(line(&mut case, 0).unwrap().starts_with("an operation has 2.00 I/Os on average"));
+        assert_eq!(line(&mut case, ios * 7 / 10), None, "those of no operation do not count");
     }
 
     #[test]

@@ -201,6 +201,7 @@ fn one_by_one(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         in_percent(share)
     );
     finding.evidence.insert(0, format!("{} operations in {}", count(operations), time(p.duration_ns)));
+    finding.evidence.extend(p.earlier_ios_line().filter(|_| stage == Stage::Submit));
     finding.evidence.extend(regime::observed(s, p).map(|(_, line)| line));
     finding.numbers.insert(IN_FLIGHT_OPERATIONS, in_flight);
     finding.advice = format!(

@@ -78,7 +78,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         numbers: Numbers::from([(SWAP_PERCENT, percent(share)), (SWAP_BYTES_PER_SECOND, rate)]),
         evidence: vec![format!(
             "about {} of {name} are swap ({} sampled)",
-            counted(bios, "I/O"),
+            counted(bios, "bio"),
             count(sampled)
         )],
         advice: "Find the process or memory cgroup that grew (memory.current, memory.swap.current), and give it more \
