@@ -15,6 +15,7 @@ pub mod cgroups;
 pub mod counters;
 pub mod cpu;
 pub mod cpu_counters;
+pub mod cpu_quota;
 pub mod cpu_time;
 pub mod elf;
 pub mod frequency;

@@ -7,6 +7,7 @@ mod command;
 mod complete_cpu_bound;
 mod cpu;
 mod cpu_contention;
+mod cpu_quota;
 mod cpu_steal;
 mod deallocated_read;
 mod device_bound;
@@ -74,6 +75,7 @@ use crate::envelope::Envelope;
 use crate::experiment::Curve;
 use crate::findings::{Diagnosis, Finding, Severity};
 use crate::host::Host;
+use crate::host::cpu_quota::CpuQuota;
 use crate::load::{LoadSummary, Scaling};
 use crate::rules::observed::{Locks, PageCache, Threads};
 
@@ -98,6 +100,8 @@ pub struct Summaries<'a> {
     pub experiment: Option<&'a Curve>,
     /// The kernel's own account of the CPUs' time, and what its counters counted. None: nobody asked.
     pub cpu: Option<&'a CpuSummary>,
+    /// The cgroups with a CPU quota.
+    pub quotas: &'a [CpuQuota],
     /// None: no profile could be taken.
     pub profile: Option<&'a ProfileSummary>,
     /// None: locks were not followed.
@@ -453,7 +457,7 @@ mod tests {
         assert!(explain("device-outlier").unwrap().contains(&format!("at least {} of", outlier::LEAST)));
         use foreign_io as foreign;
         states("foreign-io", &[facts::FOREIGN, foreign::MUCH, foreign::LEAST as f64]);
-        states("not-enough-io", &[facts::BUSY, not_enough_io::QUEUE_SHARE]);
+        states("not-enough-io", &[facts::BUSY, not_enough_io::QUEUE_SHARE, not_enough_io::COMPUTES]);
         states(
             "throttled",
             &[throttled::NEAR, throttled::HELD_SHARE, throttled::HELD_IOS, throttled::WRITEBACK_SHARE],
@@ -484,6 +488,7 @@ mod tests {
         states("cpu-contention", &[cpu::MACHINE_SATURATED, cpu::IO_SHARE, cpu::IO_THREAD]);
         states("cpu-contention", &[cpu_contention::OF_ONE_CPU]);
         states("cpu-steal", &[cpu_steal::SOME, cpu_steal::FULL]);
+        states("cpu-quota", &[cpu_quota::SOME, cpu_quota::LIMITING, cpu_quota::IO_SHARE]);
         states("largest-stage", &[largest_stage::SHARE, experiment::LATENCY_BOUND]);
         states("flush-bound", &[flush_bound::BUSY, flush_bound::OF_WRITES, facts::MIN_IOS as f64]);
         states("flush-bound", &[flush_bound::PER_WRITE, flush_bound::SERIAL, flush_bound::SERIAL_BUSY]);

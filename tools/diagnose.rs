@@ -17,6 +17,7 @@ use biopsy::analyze::{loss, missing, sharing};
 use biopsy::envelope::{Envelope, Missing};
 use biopsy::experiment::{self, Curve};
 use biopsy::findings::{Diagnosis, Severity};
+use biopsy::host::cpu_quota::CpuQuota;
 use biopsy::host::{Host, kernel, select};
 use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, ScratchFiles, Target};
 use biopsy::probe::latency::LatencyProbe;
@@ -133,6 +134,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     };
     let mut probe = LatencyProbe::prepare(&host, root, &options)?;
     let mut others = Others::new(&host, &beside).begin();
+    let quotas = CpuQuota::read(root);
     probe.begin()?;
     service::ready();
     let mut envelope = clock::envelope();
@@ -147,6 +149,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         &|| window::over(&devices) || chosen.are_gone(),
         &line,
     )?;
+    let quotas = CpuQuota::between(&quotas, CpuQuota::read(root));
     let rates = samplers.rates.end();
     let mut others = others.end();
     let end = probe.detach();
@@ -211,6 +214,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         scaling: scaling.as_ref(),
         experiment: experiment.as_ref(),
         cpu: Some(&seen.cpu),
+        quotas: &quotas,
         profile: seen.profile.as_ref(),
         locks: locks.as_ref(),
         pagecache: pagecache.as_ref(),

@@ -17,6 +17,8 @@ pub struct Window {
     pub bytes: u64,
     /// Mean number in flight, by the times of the I/Os that ended in it.
     pub in_flight: f64,
+    /// Time in which anything was in flight.
+    pub busy_seconds: f64,
 }
 
 impl Window {
@@ -31,6 +33,7 @@ impl Window {
             ios: to.ios().checked_sub(from.ios())?,
             bytes: sectors(to).checked_sub(sectors(from))? * 512,
             in_flight: ms(to).checked_sub(ms(from))? as f64 / 1e3 / seconds,
+            busy_seconds: to.io_ms.checked_sub(from.io_ms)? as f64 / 1e3,
         })
     }
 }
@@ -39,6 +42,10 @@ impl Window {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceRates {
     pub device: String,
+    /// The share of the time in which anything was in flight (`%util` of iostat), 0 to 1, over all samples. Exact since
+    /// kernel 6.10 (99dc422335d8); from 5.0 (5b18b5a73760) on the kernel counts whole ticks: too many where I/Os are short
+    /// and rare, too few where several long ones start before one ends.
+    pub busy: f64,
     pub windows: Vec<Window>,
 }
 
@@ -75,7 +82,9 @@ impl DeviceRates {
         let end = windows.iter().rposition(is_busy).map_or(first, |last| last + 1);
         // The first and the last one are parts of windows.
         let whole = windows[first..end].get(1..(end - first).saturating_sub(1)).unwrap_or_default();
-        Self { device, windows: whole.to_vec() }
+        let sum = |of: fn(&Window) -> f64| windows.iter().map(of).sum::<f64>();
+        let (busy, seconds) = (sum(|window| window.busy_seconds), sum(|window| window.seconds));
+        Self { device, busy: (busy / seconds.max(f64::MIN_POSITIVE)).min(1.0), windows: whole.to_vec() }
     }
 
     /// Whether there are enough windows, with enough I/O in nearly all of them.
@@ -137,8 +146,14 @@ mod tests {
 
     /// Windows of 100 ms with so many I/Os of 4 KiB and so many in flight.
     fn rates(windows: impl IntoIterator<Item = (u64, f64)>) -> DeviceRates {
-        let window = |(ios, in_flight)| Window { seconds: 0.1, ios, bytes: ios * 4096, in_flight };
-        DeviceRates { device: "vda".into(), windows: windows.into_iter().map(window).collect() }
+        let window = |(ios, in_flight)| Window {
+            seconds: 0.1,
+            ios,
+            bytes: ios * 4096,
+            in_flight,
+            ..Window::default()
+        };
+        DeviceRates { device: "vda".into(), busy: 1.0, windows: windows.into_iter().map(window).collect() }
     }
 
     #[test]

@@ -50,11 +50,21 @@ impl Hierarchy {
 
     /// All groups by id, with their paths from the root of the hierarchy on, which is `/`.
     pub fn paths(&self) -> BTreeMap<u64, String> {
-        let path = |folder: &Path| {
-            let below = folder.strip_prefix(&self.folder).unwrap_or(folder);
-            format!("/{}", below.to_string_lossy())
+        folders(&self.folder).into_iter().map(|(folder, id)| (id, self.path(&folder))).collect()
+    }
+
+    /// The folders of all groups, with the same paths.
+    pub fn groups(&self) -> Vec<(PathBuf, String)> {
+        let of_folder = |(folder, _): (PathBuf, u64)| {
+            let path = self.path(&folder);
+            (folder, path)
         };
-        folders(&self.folder).into_iter().map(|(folder, id)| (id, path(&folder))).collect()
+        folders(&self.folder).into_iter().map(of_folder).collect()
+    }
+
+    fn path(&self, folder: &Path) -> String {
+        let below = folder.strip_prefix(&self.folder).unwrap_or(folder);
+        format!("/{}", below.to_string_lossy())
     }
 
     /// The folder that a user names: a path from the root of the hierarchy on, or where it is mounted.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Summaries;
 use super::facts;
+use crate::analyze::sharing::ProcessIos;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::load::{LoadSummary, WORKER_SATURATED};
 use crate::units::in_percent;
@@ -60,16 +61,22 @@ const IO_FRAMES: &[&str] = &[
 const FILE_FRAMES: &[&str] = &[
     "filemap_",
     "generic_file_",
+    "generic_perform_write",
     "page_cache_",
-    "ext4_file_",
-    "xfs_file_",
-    "btrfs_file_",
+    "vfs_copy_file_range",
+    "ext4_",
+    "xfs_",
+    "btrfs_",
+    "f2fs_",
     "iomap_",
     "dax_iomap_",
 ];
 
 /// A thread that spends this share of its CPU time on I/O does I/O.
 pub const IO_THREAD: f64 = 0.05;
+
+/// A thread that spends this share of its CPU time on I/O is limited by it.
+pub const THREAD_IO_SHARE: f64 = 0.5;
 
 /// Functions of the I/O schedulers, and of the block layer only where a scheduler is active.
 const ELEVATOR_FRAMES: &[&str] = &[
@@ -239,6 +246,17 @@ pub fn workers(s: &Summaries<'_>) -> Option<Workers> {
     })
 }
 
+/// A process that uses as much CPU time as one thread can.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BusyThread {
+    pub comm: String,
+    pub pid: u32,
+    /// Of one CPU.
+    pub share: f64,
+    /// Of that, in the block layer and in file I/O.
+    pub io: f64,
+}
+
 /// Which CPU is the limit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Saturation {
@@ -248,8 +266,8 @@ pub enum Saturation {
     WithInterrupts(Workers, f64),
     /// The loop driver's kernel thread does.
     LoopThread(f64),
-    /// A process of somebody else's load does, as much as one thread can: name, pid, share of a CPU.
-    Thread(String, u32, f64),
+    /// A thread of another load does, mostly in the kernel's reads and writes.
+    Thread(BusyThread),
     /// All CPUs are busy, and with I/O.
     Machine(f64),
 }
@@ -283,16 +301,34 @@ pub fn saturation(s: &Summaries<'_>) -> Option<Saturation> {
         return Some(Saturation::LoopThread(kthreads));
     }
     if s.load.is_none()
-        && let Some((name, pid, ns)) = profile.top.first()
-        && *ns as f64 >= profile.duration_ns as f64 * WORKER_SATURATED
+        && let Some(thread) = busiest_of_io(s, profile)
         // Samples know the process: more than one thread can use is several, none of which need be full.
-        && *ns as f64 <= profile.duration_ns as f64 * MOST_OF_A_THREAD
-        && thread_io_share(profile, name) >= 0.5
+        && (WORKER_SATURATED..=MOST_OF_A_THREAD).contains(&thread.share)
+        && thread.io >= THREAD_IO_SHARE
     {
-        return Some(Saturation::Thread(name.clone(), *pid, *ns as f64 / profile.duration_ns as f64));
+        return Some(Saturation::Thread(thread));
     }
     let busy = machine_busy(profile);
     (busy >= MACHINE_SATURATED && io_share(s, profile) >= IO_SHARE).then_some(Saturation::Machine(busy))
+}
+
+/// The process with the most CPU time of those that do the I/O, or of all where these are not known.
+pub fn busiest_of_io(s: &Summaries<'_>, profile: &ProfileSummary) -> Option<BusyThread> {
+    let does_io = |pid: u32| processes(s).any(|row| row.pid == Some(pid));
+    let are_known = s.latency.devices.iter().any(|device| device.processes.is_some());
+    let (comm, pid, ns) = profile.top.iter().find(|(_, pid, _)| !are_known || does_io(*pid))?;
+    Some(BusyThread {
+        comm: comm.clone(),
+        pid: *pid,
+        share: *ns as f64 / profile.duration_ns as f64,
+        io: thread_io_share(profile, comm),
+    })
+}
+
+/// The processes whose I/O is examined.
+fn processes<'a>(s: &Summaries<'a>) -> impl Iterator<Item = &'a ProcessIos> {
+    let rows = s.latency.devices.iter().flat_map(|device| device.processes.iter().flatten());
+    rows.filter(move |row| facts::is_examined(s, row))
 }
 
 /// Busy share of all CPUs where nothing is left, whoever uses it.
@@ -319,7 +355,7 @@ pub fn own_share_of_busy(s: &Summaries<'_>) -> Option<f64> {
     if workers(s).is_some() {
         return Some(io_share(s, profile));
     }
-    let threads = io_threads(profile);
+    let threads = io_threads(s, profile);
     Some(folded_share(profile, |stack| threads.contains(thread(stack))))
 }
 
@@ -342,8 +378,9 @@ fn thread(stack: &str) -> &str {
     stack.split(';').next().unwrap_or("")
 }
 
-/// Names of the threads that spend at least [`IO_THREAD`] of their CPU time on I/O: their computing belongs to it.
-fn io_threads(profile: &ProfileSummary) -> BTreeSet<&str> {
+/// Names of the threads whose I/O is examined, and of those that spend at least [`IO_THREAD`] of their CPU time on I/O:
+/// their computing belongs to it.
+fn io_threads<'a>(s: &Summaries<'a>, profile: &'a ProfileSummary) -> BTreeSet<&'a str> {
     let mut samples: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for (stack, n) in &profile.folded {
         let of_thread = samples.entry(thread(stack)).or_default();
@@ -355,15 +392,17 @@ fn io_threads(profile: &ProfileSummary) -> BTreeSet<&str> {
         of_thread.1 += if is_io { *n } else { 0 };
     }
     let does_io = |(all, io): &(u64, u64)| *io as f64 >= *all as f64 * IO_THREAD;
-    samples.into_iter().filter(|(_, of)| does_io(of)).map(|(name, _)| name).collect()
+    let by_samples = samples.into_iter().filter(|(_, of)| does_io(of)).map(|(name, _)| name);
+    by_samples.chain(processes(s).map(|row| row.comm.as_str())).collect()
 }
 
-/// Share of a thread name's samples that are in the block layer.
+/// Share of a thread name's samples that are in the block layer or in file I/O.
 fn thread_io_share(profile: &ProfileSummary, comm: &str) -> f64 {
     let mine = |stack: &str| stack.split(';').next() == Some(comm);
     let all = folded_share(profile, mine);
     let io = folded_share(profile, |stack| {
-        mine(stack) && kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES))
+        mine(stack)
+            && kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES) || begins(frame, FILE_FRAMES))
     });
     if all == 0.0 { 0.0 } else { io / all }
 }
@@ -371,7 +410,7 @@ fn thread_io_share(profile: &ProfileSummary, comm: &str) -> f64 {
 /// The same of threads that do no I/O, those of one name together: `other threads, of one CPU: rustc 85 %, make 12 %`.
 pub fn others_line(s: &Summaries<'_>) -> Option<String> {
     let profile = profile(s)?;
-    let own = io_threads(profile);
+    let own = io_threads(s, profile);
     let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, _, ns) in profile.top.iter().filter(|(name, _, _)| !own.contains(name.as_str())) {
         *by_name.entry(name).or_default() += ns;

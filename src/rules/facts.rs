@@ -7,6 +7,7 @@ use crate::analyze::counting::Bracket;
 use crate::analyze::latency::DeviceLatency;
 use crate::analyze::op::Op;
 use crate::analyze::parts::Part;
+use crate::analyze::sharing::{ProcessIos, Relation};
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::host::BlockDevice;
@@ -251,6 +252,18 @@ pub fn pictures<'a>(s: &Summaries<'a>) -> Vec<Picture<'a>> {
     }
     let lower = below(s, target);
     s.latency.devices.iter().filter(|d| lower.contains(&d.name)).map(|d| picture(s, d)).collect()
+}
+
+/// Whether the run is about the I/O of this process.
+pub fn is_examined(s: &Summaries<'_>, row: &ProcessIos) -> bool {
+    match row.relation {
+        Relation::Kernel => false,
+        Relation::Own => s.load.is_some(),
+        Relation::Command => true,
+        Relation::Other | Relation::Unknown => {
+            s.load.is_none() && !s.command && (!s.latency.filtered || row.selected)
+        }
+    }
 }
 
 /// Whether all that it does is done by traced devices below it, which have the stages: a bio has none.

@@ -22,7 +22,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         heading: "Limits that were set",
-        ids: &["driver-queue-full", "split-io", "tag-starvation", "throttled", "volume-cap"],
+        ids: &["cpu-quota", "driver-queue-full", "split-io", "tag-starvation", "throttled", "volume-cap"],
     },
     Group {
         heading: "CPU, locks and memory",

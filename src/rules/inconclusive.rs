@@ -90,6 +90,9 @@ fn subject(s: &Summaries<'_>) -> String {
 fn finding(s: &Summaries<'_>, subject: String, severity: Severity, why: Vec<String>) -> Finding {
     let advice = match s.load {
         Some(_) => "Run longer (--runtime), while little else runs.",
+        None if s.latency.filtered && !s.command => {
+            "Choose more: -p leaves out child processes, --cgroup includes them, and so does -- COMMAND."
+        }
         None => "Run longer while there is I/O, or drive a load: biopsy diagnose DIRECTORY.",
     };
     Finding {

@@ -15,6 +15,7 @@ use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
 use crate::experiment::{Arm, Curve, Point, Tried};
 use crate::hist::Histogram;
+use crate::host::cpu_quota::CpuQuota;
 use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link};
 use crate::load::{Direction, Failures, Job, JobResult, LoadSummary, RingWorkers, Scaling, Target, Transfer};
 
@@ -31,6 +32,7 @@ pub struct Case {
     pub scaling: Option<Scaling>,
     pub experiment: Option<Curve>,
     pub cpu: Option<CpuSummary>,
+    pub quotas: Vec<CpuQuota>,
     pub profile: Option<ProfileSummary>,
     pub interrupts: Option<InterruptSummary>,
     pub locks: Option<Locks>,
@@ -119,6 +121,7 @@ impl Case {
                 missing: Vec::new(),
             }),
             cpu: None,
+            quotas: Vec::new(),
             profile: Some(profile(&[(CpuClass::System, 100), (CpuClass::User, 50), (CpuClass::Irq, 50)])),
             interrupts: None,
             scaling: None,
@@ -150,6 +153,7 @@ impl Case {
             scaling: self.scaling.as_ref(),
             experiment: self.experiment.as_ref(),
             cpu: self.cpu.as_ref(),
+            quotas: &self.quotas,
             profile: self.profile.as_ref(),
             locks: self.locks.as_ref(),
             pagecache: self.pagecache.as_ref(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command;
+use super::cpu::BusyThread;
 use super::facts::{self, Picture, percent};
 use super::numbers;
 use super::{Rule, Summaries, cpu};
@@ -17,8 +18,15 @@ pub const QUEUE_SHARE: f64 = 0.5;
 /// From this share of the time on that an operation is under way, its process waits for I/O and nothing else.
 const ALWAYS: f64 = 0.9;
 
+/// A process that uses this share of a CPU computes, and takes its I/O along.
+pub const COMPUTES: f64 = 0.9;
+
+/// From this share on it is worth a line of evidence.
+const SOME_CPU: f64 = 0.25;
+
 const BUSY_PERCENT: Number = Number::new("busy_percent", "at most busy");
 const IO_MEAN_NS: Number = Number::new("io_mean_ns", "mean time of an I/O");
+const PROCESS_CPU_PERCENT: Number = Number::new("process_cpu_percent", "CPU time of the process, of one CPU");
 const UNDER_WAY_PERCENT: Number = Number::new("under_way_percent", "operations at most under way");
 
 pub const RULE: Rule = Rule { id: "not-enough-io", page: PAGE, find };
@@ -30,17 +38,19 @@ Most of the time passes elsewhere: the application computes, sleeps, or waits fo
 than the block device.
 
 How it is computed
-  Only without biopsy's own load. busy_percent = sum of the stages of all I/Os / interval. This is
-  the mean number of I/Os in the block layer and the device, an upper bound of the share of time in
-  which there was at least one. Found if all of these hold:
+  Only without biopsy's own load. busy_percent is the smaller of two upper bounds of the share of
+  time with an I/O: the sum of the stages of all I/Os / interval (I/Os in parallel count twice), and
+  the kernel's busy time (io_ticks, %util of iostat), sampled ten times a second. Found if all of
+  these hold:
   - it is below 50 % on every traced device (the busiest is named);
   - no CPU is saturated by I/O (see submit-cpu-bound), and throttled is not found;
   - on no traced device do operations spend 50 % or more of their time in the queue stage: these
     wait for the block layer, whatever the reason;
   - an operation is under way for less than 90 % of the time (under_way_percent).
+  A process that does I/O on that device and uses 90 % of a CPU is named as the reason.
   Confidence 0.8, or 0.6 below 100 I/Os. Evidence: under_way_percent = sum of the operations' total
   times / interval.
-  From: latency.devices[].ops.*.request_stages, .stages, .total; the profile.
+  From: latency.devices[].ops.*.request_stages, .stages, .total; /sys/block/DEV/stat; the profile.
 
 When it is wrong
   - It is a mean. A burst that keeps the device busy for one second in ten is averaged out and may
@@ -64,7 +74,11 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     {
         return Vec::new();
     }
-    let busy = |p: &Picture<'_>| p.in_block_layer().unwrap_or(0.0);
+    let busy = |p: &Picture<'_>| {
+        let ticks =
+            s.rates.iter().find(|rates| rates.device == p.device.name).map_or(1.0, |rates| rates.busy);
+        p.in_block_layer().unwrap_or(0.0).min(ticks)
+    };
     let Some(busiest) = pictures.iter().filter(|p| p.ios > 0).max_by(|a, b| busy(a).total_cmp(&busy(b)))
     else {
         return Vec::new();
@@ -86,6 +100,13 @@ fn under_way(p: &Picture<'_>) -> f64 {
     (sum as f64 / p.duration_ns.max(1) as f64).min(1.0)
 }
 
+/// The process with I/O that uses the most CPU time, and that time as a share of one CPU.
+fn busiest_process(s: &Summaries<'_>, p: &Picture<'_>) -> Option<(String, f64)> {
+    p.device.processes.as_ref()?;
+    let BusyThread { comm, pid, share, .. } = cpu::busiest_of_io(s, cpu::profile(s)?)?;
+    Some((format!("{comm} ({pid})"), share))
+}
+
 fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Finding {
     let name = &p.device.name;
     let mean = p.stages_ns() / p.ios.max(1);
@@ -100,6 +121,11 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Fin
         ),
         format!("an I/O is in the block layer or the device for at most {} of the time", in_percent(busy)),
     ];
+    let busiest = busiest_process(s, p);
+    if let Some((process, share)) = busiest.as_ref().filter(|(_, share)| (SOME_CPU..COMPUTES).contains(share))
+    {
+        evidence.insert(0, format!("{process} uses {} of a CPU", in_percent(*share)));
+    }
     let under_way = under_way(p);
     if under_way > 0.0 {
         evidence.push(format!(
@@ -123,6 +149,10 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Fin
         numbers.insert(numbers::MACHINE_BUSY_PERCENT, percent(cpu::machine_busy(profile)));
         evidence.push(format!("all CPUs together are busy for {}", in_percent(cpu::machine_busy(profile))));
     }
+    let computing = busiest.filter(|(_, share)| *share >= COMPUTES);
+    if let Some((_, share)) = computing {
+        numbers.insert(PROCESS_CPU_PERCENT, percent(share));
+    }
     let no_cpu_left = cpu::nothing_left(s).is_some();
     if no_cpu_left {
         evidence.extend(cpu::busiest_line(s));
@@ -132,27 +162,40 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Fin
         subject: name.clone(),
         severity: Severity::Warning,
         confidence: if p.ios >= facts::MIN_IOS { 0.8 } else { 0.6 },
-        sentence: if s.latency.filtered {
-            let (whose, them) = if s.command { ("The command does", "it") } else { ("The chosen processes do", "them") };
+        sentence: if let Some((process, share)) = &computing {
+            format!(
+                "{process} uses {} of a CPU, and does little I/O: {name} works for at most {} of the time.",
+                in_percent(*share),
+                in_percent(busy)
+            )
+        } else if s.latency.filtered {
+            let (whose, them) =
+                if s.command { ("The command does", "it") } else { ("The chosen processes do", "them") };
             format!(
                 "{whose} little I/O: {name}, the busiest device, works for {them} for at most {} of the time.",
                 in_percent(busy)
             )
-        } else { format!(
-            "There is little I/O: the busiest device, {name}, is idle for at least {} of the time, so that at most {} \
+        } else {
+            format!(
+                "There is little I/O: the busiest device, {name}, is idle for at least {} of the time, so that at most {} \
              of it can be a wait for it.",
-            in_percent(1.0 - busy),
-            in_percent(busy)
-        )},
+                in_percent(1.0 - busy),
+                in_percent(busy)
+            )
+        },
         numbers,
         evidence,
-        advice: if no_cpu_left {
+        advice: if let Some((process, _)) = &computing {
+            format!(
+                "Make {process} use less CPU time per byte or more threads: biopsy flame shows what it computes."
+            )
+        } else if no_cpu_left {
             "Nothing is left of the CPUs: see first whether the application is among those that use them, or waits for \
              them."
+                .to_string()
         } else {
-            "Look at what the application waits for besides I/O: computing, locks, the network."
-        }
-        .to_string(),
+            "Look at what the application waits for besides I/O: computing, locks, the network.".to_string()
+        },
         check: command::latency_by_second(name),
         worth: None,
     }
@@ -162,6 +205,8 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Fin
 mod tests {
     use super::*;
     use crate::analyze::operations::OperationLatency;
+    use crate::analyze::rates::DeviceRates;
+    use crate::analyze::sharing::{ProcessIos, Relation};
     use crate::analyze::stacks::CpuClass;
     use crate::rules::literal::{Case, hist, profile};
 
@@ -193,6 +238,36 @@ mod tests {
         assert!(!found[0].sentence.contains("idle"), "{}", found[0].sentence);
         case.latency.devices[0].vanished = true;
         assert!(find(&case.summaries()).is_empty(), "its rates are too low");
+    }
+
+    /// Ten I/Os of read-ahead at a time: their times add up to more than the interval.
+    #[test]
+    fn the_kernels_busy_time_is_below_that_of_parallel_ios() {
+        let mut case = case(10_000);
+        assert!(find(&case.summaries()).is_empty());
+        case.rates = vec![DeviceRates { device: "vda".into(), busy: 0.28, windows: Vec::new() }];
+        let found = find(&case.summaries()).remove(0);
+        assert!(found.sentence.contains("at most 28 %"), "{}", found.sentence);
+        case.rates[0].busy = 0.5;
+        assert!(find(&case.summaries()).is_empty());
+    }
+
+    #[test]
+    fn the_process_that_computes_is_named() {
+        let mut case = case(1_000);
+        case.profile = Some(profile(&[(CpuClass::User, 500)]));
+        case.profile.as_mut().unwrap().top =
+            vec![("other".into(), 8, 990_000_000), ("md5sum".into(), 7, 950_000_000)];
+        let row = ProcessIos { pid: Some(7), relation: Relation::Other, ..ProcessIos::default() };
+        case.latency.devices[0].processes = Some(vec![row]);
+        let found = find(&case.summaries()).remove(0);
+        assert!(
+            found.sentence.starts_with("md5sum (7) uses 95 % of a CPU, and does little I/O"),
+            "{}",
+            found.sentence
+        );
+        case.profile.as_mut().unwrap().top[1].2 = 890_000_000;
+        assert!(find(&case.summaries())[0].sentence.starts_with("There is little I/O"));
     }
 
     #[test]

@@ -109,8 +109,15 @@ mod tests {
         let mut case = Case::new(20_000, 4);
         case.load = None;
         case.stage(crate::analyze::stage::Stage::Device, 190_000, 80_000);
-        let window = |(ios, in_flight)| Window { seconds: 0.1, ios, bytes: ios * 4096, in_flight };
-        case.rates = vec![DeviceRates { device: "vda".into(), windows: windows.map(window).collect() }];
+        let window = |(ios, in_flight)| Window {
+            seconds: 0.1,
+            ios,
+            bytes: ios * 4096,
+            in_flight,
+            ..Window::default()
+        };
+        case.rates =
+            vec![DeviceRates { device: "vda".into(), busy: 1.0, windows: windows.map(window).collect() }];
         case
     }
 

@@ -115,10 +115,11 @@ fn others_or_none(random: &mut Random, case: &mut Case, parts: u64) {
                 ios: if follows { (each as f64 * share) as u64 } else { each },
                 bytes: if follows { (each as f64 * share) as u64 * 4096 } else { each * 4096 },
                 in_flight: 8.0 * share * share,
+                busy_seconds: 1.0 / 30.0,
             }
         };
         let windows = (0..3 * parts).map(window).collect();
-        case.rates = vec![DeviceRates { device: "vda".into(), windows }];
+        case.rates = vec![DeviceRates { device: "vda".into(), busy: 1.0, windows }];
     }
     let own = ProcessIos {
         pid: Some(1),

@@ -7,6 +7,7 @@ use super::cpu;
 use super::facts::{self, Picture, percent};
 use super::numbers;
 use super::{Rule, Summaries, regime};
+use crate::analyze::op::Op;
 use crate::analyze::stage::Stage;
 use crate::experiment::{Arm, Regime};
 use crate::findings::{Finding, Number, Severity, Worth};
@@ -204,11 +205,11 @@ fn one_by_one(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     finding.evidence.extend(p.earlier_ios_line().filter(|_| stage == Stage::Submit));
     finding.evidence.extend(regime::observed(s, p).map(|(_, line)| line));
     finding.numbers.insert(IN_FLIGHT_OPERATIONS, in_flight);
-    finding.advice = format!(
+    finding.advice = turn_read_ahead_on(p).unwrap_or_else(|| format!(
         "Keep more operations in flight (asynchronous I/O, or more threads); at one at a time only a shorter {} stage \
          gives more IOPS.",
         stage.name()
-    );
+    ));
     finding.check = command::latency_by_second(&p.device.name);
     Some(finding)
 }
@@ -225,10 +226,23 @@ fn without_load(p: &Picture<'_>) -> Option<Finding> {
         "{} could do more: {in_device:.1} I/Os are in the device on average, and they hardly wait for each other.",
         p.device.name
     );
-    finding.advice =
-        "If the application can keep more I/Os in flight, let it, and watch the rate.".to_string();
+    finding.advice = turn_read_ahead_on(p).unwrap_or_else(|| {
+        "If the application can keep more I/Os in flight, let it, and watch the rate.".to_string()
+    });
     finding.check = command::latency_by_second(&p.device.name);
     Some(finding)
+}
+
+/// What to do first where buffered reads have no read-ahead.
+fn turn_read_ahead_on(p: &Picture<'_>) -> Option<String> {
+    let disk = p.disk.filter(|disk| disk.read_ahead_bytes == 0 && !disk.untold.contains(&"read_ahead_kb"))?;
+    let mostly_reads = p.device.ops.get(&Op::Read).is_some_and(|reads| reads.ios * 2 > p.ios);
+    mostly_reads.then(|| {
+        format!(
+            "If the reads are buffered, turn read-ahead on: echo 128 > /sys/block/{}/queue/read_ahead_kb.",
+            disk.name
+        )
+    })
 }
 
 fn base(p: &Picture<'_>, in_device: f64) -> Finding {
@@ -337,6 +351,12 @@ mod tests {
         let is_one = |case: &Case| {
             find(&case.summaries()).iter().any(|one| one.sentence.contains("The load of vda has"))
         };
+        let advice = |read_ahead_bytes| {
+            let mut case = with(9_500, 100_000);
+            case.disk().read_ahead_bytes = read_ahead_bytes;
+            find(&case.summaries()).remove(0).advice
+        };
+        assert!(advice(0).contains("turn read-ahead on") && advice(4096).starts_with("Keep more"));
         assert!(is_one(&with(8_900, 100_000)), "a command starts for a tenth of the time");
         assert!(!is_one(&with(7_900, 100_000)), "the load does something else for a fifth of the time");
         assert!(!is_one(&with(10_600, 100_000)), "more than one");

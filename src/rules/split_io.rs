@@ -25,6 +25,9 @@ pub const UNOWNED: f64 = 0.1;
 /// I/Os below this share of equal parts of the operation are cut by something smaller than the size limit.
 pub const PART_SHARE: f64 = 0.85;
 
+/// What one request more costs hardly matters from this size on.
+const LARGE: f64 = 1048576.0;
+
 const BLOCK_BYTES: Number = Number::new("block_bytes", "block size");
 const IOS_PER_OPERATION_RATIO: Number = Number::new("ios_per_operation_ratio", "I/Os per operation");
 const MAX_HW_REQUEST_BYTES: Number =
@@ -49,7 +52,8 @@ How it is computed
     operation: these are read-ahead and write-back, whose sizes the page cache chooses.
   The block size is then compared with two limits:
   - queue/max_sectors_kb, a soft limit that can be raised;
-  - queue/max_hw_sectors_kb, the hard limit of driver and device. Then it is a note.
+  - queue/max_hw_sectors_kb, the hard limit of driver and device. Then it is a note, as it is
+    where the mean I/O is 1 MiB or more: what a request costs is little for so many bytes.
   If the block fits into the limit, or the mean I/O is below 85 % of equal parts of the block,
   another limit splits first: the number of segments, a boundary, or the extents of the file.
   From: load.ios, .bs; latency.devices[].splits, .ops.*.ios, .bytes; devices[].max_request_bytes,
@@ -194,7 +198,7 @@ fn finding(p: &Picture<'_>, factor: f64, size: f64) -> Finding {
     Finding {
         id: RULE.id,
         subject: name.clone(),
-        severity: if limit == Limit::Hard { Severity::Note } else { Severity::Warning },
+        severity: if limit == Limit::Hard || mean >= LARGE { Severity::Note } else { Severity::Warning },
         confidence: 0.95,
         sentence: format!("Each operation becomes {factor:.1} I/Os on {name}: {what}."),
         numbers,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command;
-use super::cpu::{self, Saturation};
+use super::cpu::{self, BusyThread, Saturation};
 use super::facts::{self, percent};
 use super::numbers;
 use super::{Rule, Summaries};
@@ -36,8 +36,8 @@ How it is computed
     CPUs (with per-CPU queues they do);
   - the target is a loop device and kernel threads use 90 % of a CPU: the driver serves a cgroup
     from one work item, which cannot use a second CPU;
-  - without biopsy's own load: the busiest process uses 90 % of a CPU, but no more than one thread
-    can, and half of its samples are in the block layer;
+  - without biopsy's own load: the busiest process of those that do the I/O uses 90 % of a CPU, but
+    no more than one thread can, and 50 % of its samples are in file I/O or the block layer;
   - all CPUs together are busy for 95 %, and at least 70 % of that is I/O.
   Not found if hard and soft interrupts have more than 50 % of the busy time: then completions are
   the limit (see complete-cpu-bound). Needs 100 operations (or I/Os). The gain is estimated for the
@@ -151,13 +151,14 @@ fn describe(s: &Summaries<'_>, saturation: &Saturation) -> (String, f64, String)
                 "The CPU is the limit: kernel threads, which do the loop device's work, use {cpus:.2} CPUs."
             ),
         ),
-        Saturation::Thread(name, pid, share) => (
-            format!("{name} ({pid})"),
-            0.5,
+        Saturation::Thread(BusyThread { comm, pid, share, io }) => (
+            format!("{comm} ({pid})"),
+            0.65,
             format!(
-                "The CPU is the limit: {name} ({pid}) uses {} of a CPU, as much as one thread can, most of it for block \
-                 I/O.",
-                in_percent(*share)
+                "The CPU is the limit: {comm} ({pid}) uses {} of a CPU, as much as one thread can, {} of that in the \
+                 kernel's file and block I/O.",
+                in_percent(*share),
+                in_percent(*io)
             ),
         ),
         Saturation::Machine(busy) => (
@@ -200,6 +201,7 @@ fn worth(s: &Summaries<'_>, saturation: &Saturation) -> Option<Worth> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::sharing::{ProcessIos, Relation};
     use crate::load::RingWorkers;
     use crate::rules::literal::{Case, SECOND, profile};
 
@@ -282,6 +284,28 @@ mod tests {
         seen.folded.insert("postgres;qsort".into(), 241);
         case.profile = Some(seen);
         assert!(find(&case.summaries()).is_empty());
+    }
+
+    /// `cp`, beside a process that does no I/O and uses more CPU time.
+    #[test]
+    fn a_copy_between_files_is_io_of_the_process_that_does_it() {
+        let mut case = Case::new(2_000, 32);
+        case.load = None;
+        let mut seen = profile(&[(CpuClass::System, 950)]);
+        seen.top = vec![("make".into(), 8, SECOND * 99 / 100), ("cp".into(), 7, SECOND * 95 / 100)];
+        seen.folded = BTreeMap::from([
+            ("make;main".to_string(), 480),
+            ("cp;vfs_copy_file_range_[k];ext4_buffered_write_iter_[k];memcpy_[k]".to_string(), 460),
+        ]);
+        case.profile = Some(seen);
+        assert!(find(&case.summaries()).is_empty(), "make is the busiest, and its I/O is not known");
+        let row = ProcessIos { pid: Some(7), relation: Relation::Other, bios: 9, ..ProcessIos::default() };
+        case.latency.devices[0].processes = Some(vec![row]);
+        case.latency.devices[0].requeues = 600;
+        let found = crate::rules::diagnose(&case.summaries()).findings;
+        assert_eq!((found[0].id, found[0].subject.as_str()), ("submit-cpu-bound", "cp (7)"));
+        let refused = found.iter().find(|finding| finding.id == "driver-queue-full").unwrap();
+        assert_eq!(refused.severity, Severity::Note);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub const TABLE: &[(Rank, Rule)] = &[
     (Depth, not_enough_io::RULE),
     (Host, pagecache_storm::RULE),
     (Setting, throttled::RULE),
+    (Setting, cpu_quota::RULE),
     (Host, flush_bound::RULE),
     (Host, lock_contention::RULE),
     (Host, direct_reclaim::RULE),
@@ -68,6 +69,14 @@ const OF_THE_STORM: &str = "it is a part of pagecache-storm";
 const BEFORE: &[(&str, &str, Of, Left)] = &[
     (throttled::RULE.id, queue_depth_too_low::RULE.id, Of::OneSubject, Left::Nothing),
     (throttled::RULE.id, not_enough_io::RULE.id, Of::Any, Left::Nothing),
+    (
+        submit_cpu_bound::RULE.id,
+        driver_queue_full::RULE.id,
+        Of::Any,
+        Left::Note("submit-cpu-bound is the limit"),
+    ),
+    (readahead::RULE.id, not_enough_io::RULE.id, Of::Any, Left::Note("read-ahead fetches what is not used")),
+    (cpu_quota::RULE.id, not_enough_io::RULE.id, Of::Any, Left::Nothing),
     (queue_depth_too_low::RULE.id, device_bound::RULE.id, Of::OneSubject, Left::Nothing),
     (complete_cpu_bound::RULE.id, interrupt_bound::RULE.id, Of::OneSubject, Left::Nothing),
     (largest_stage::RULE.id, device_bound::RULE.id, Of::OneSubject, Left::Nothing),

@@ -148,8 +148,15 @@ mod tests {
     #[test]
     fn a_steady_round_rate_with_waits_is_a_possible_cap() {
         let mut case = Case::new(3_000, 32);
-        let window = |n: u64| Window { seconds: 0.1, ios: 300 + n % 3, bytes: 0, in_flight: 32.0 };
-        case.rates = vec![DeviceRates { device: "vda".into(), windows: (0..40).map(window).collect() }];
+        let window = |n: u64| Window {
+            seconds: 0.1,
+            ios: 300 + n % 3,
+            bytes: 0,
+            in_flight: 32.0,
+            ..Window::default()
+        };
+        case.rates =
+            vec![DeviceRates { device: "vda".into(), busy: 1.0, windows: (0..40).map(window).collect() }];
         let found = find(&case.summaries());
         assert_eq!((found.len(), found[0].confidence), (1, 0.5));
         assert!(found[0].sentence.contains("stays at 3,010 IOPS"), "{}", found[0].sentence);

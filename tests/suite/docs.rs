@@ -564,6 +564,7 @@ fn report() -> String {
         scaling: None,
         experiment: None,
         cpu: None,
+        quotas: &[],
         profile: None,
         locks: None,
         pagecache: None,

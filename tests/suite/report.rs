@@ -279,6 +279,7 @@ impl Case {
             scaling: self.scaling.as_ref(),
             experiment: None,
             cpu: self.cpu.as_ref(),
+            quotas: &[],
             profile: self.profile.as_ref(),
             locks: None,
             pagecache: None,

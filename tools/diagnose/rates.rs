@@ -42,13 +42,13 @@ impl RateSampler {
         self.due = Instant::now() + EVERY;
     }
 
-    /// The devices that did enough.
+    /// The devices that did something.
     pub fn end(self) -> Vec<DeviceRates> {
         let rates = self.devices.into_iter().map(|device| {
             let windows: Vec<Window> = device.windows.into();
             DeviceRates::new(device.name, &windows)
         });
-        rates.filter(|rates| !rates.windows.is_empty()).collect()
+        rates.filter(|rates| rates.busy > 0.0).collect()
     }
 }
 

@@ -31,6 +31,9 @@ const LEAST_STAGES: usize = 3;
 /// Classes of I/O, where there is no load.
 const MOST_CLASSES: usize = 2;
 
+/// A class with less of the device's I/Os and of its bytes has no line.
+const LEAST_OF_CLASS: f64 = 0.01;
+
 /// Of a stage that takes all of the time.
 const BAR: usize = 32;
 
@@ -271,8 +274,12 @@ fn of_others(page: &Page<'_>, device: Option<&DeviceLatency>) -> Vec<String> {
     let one_of = if active > 1 { format!(", one of {active} active devices") } else { String::new() };
     let length = time(latency.duration_ns);
     let mut lines = vec![format!("{what}{}, {length}{one_of}", during.unwrap_or_default())];
-    let classes = device.map(|device| device.ops.iter().filter(|(_, of)| of.ios > 0));
-    let mut classes: Vec<(&Op, &OpLatency)> = classes.into_iter().flatten().collect();
+    let classes = device.into_iter().flat_map(|device| {
+        let is_some = |part: u64, all: u64| part > 0 && part as f64 >= all as f64 * LEAST_OF_CLASS;
+        let bytes: u64 = device.ops.values().map(|of| of.bytes).sum();
+        device.ops.iter().filter(move |(_, of)| is_some(of.ios, device.ios) || is_some(of.bytes, bytes))
+    });
+    let mut classes: Vec<(&Op, &OpLatency)> = classes.collect();
     classes.sort_by_key(|(_, of)| Reverse(of.ios));
     classes.truncate(MOST_CLASSES);
     let width = classes.iter().map(|(op, _)| op.name().len()).max().unwrap_or(0);

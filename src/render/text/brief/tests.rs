@@ -221,6 +221,9 @@ fn without_a_load_the_classes_are_shown() {
         text.contains("\n      write  900 IOPS, 3.52 MiB/s, mean 22.0 µs, device p99 22.0 µs\n"),
         "{text}"
     );
+    let writes = case.latency.devices[0].ops.get_mut(&Op::Write).unwrap();
+    (writes.ios, writes.bytes) = (90, 90 << 12);
+    assert!(!brief(&case).contains("\n      write "), "a few of 60,400 I/Os have no line");
     case.twin("vdb");
     let page_of = |status| {
         let s = case.summaries();
