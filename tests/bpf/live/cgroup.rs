@@ -30,6 +30,19 @@ impl Group {
         Some(group)
     }
 
+    /// A group of the CPU controller, whose processes have together so many microseconds of CPU time in each 100 ms.
+    pub fn with_cpu_quota(name: &str, microseconds: u32) -> Option<Self> {
+        let group = Self::of("cpu", name)?;
+        // v1, v2.
+        let quotas =
+            [("cpu.cfs_quota_us", microseconds.to_string()), ("cpu.max", format!("{microseconds} 100000"))];
+        if !quotas.iter().any(|(file, quota)| std::fs::write(group.0.join(file), quota).is_ok()) {
+            skipped("no CPU quota can be set");
+            return None;
+        }
+        Some(group)
+    }
+
     fn of(controller: &str, name: &str) -> Option<Self> {
         let hierarchy = Hierarchy::of_controller(Path::new("/"), controller);
         let Some(hierarchy) = hierarchy else {

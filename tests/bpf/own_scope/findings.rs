@@ -1,13 +1,12 @@
 //! Causes that are made on purpose, and the verdict that must name them. Root, loop devices.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::live::cgroup::Group;
 use crate::live::disk::Disk;
 use crate::live::zram::Zram;
 use crate::support::scratch::Scratch;
-use crate::support::skip::skipped;
 use crate::support::tool::{binary, biopsy, finish, object, stderr};
 use serde_json::Value;
 
@@ -29,6 +28,17 @@ fn diagnosed(words: &[&str]) -> Value {
         println!("{lost} I/Os lost: again");
     }
     value
+}
+
+/// The verdict of biopsy's own load, with biopsy in that group.
+#[track_caller]
+fn driven_within(group: &Group, disk: &Disk, options: &str) -> Value {
+    let scratch = Scratch::new("findings");
+    let load = format!("{} diagnose {} {options} --max-loss 100 --json -o report.html", binary(), disk.path);
+    let output =
+        Command::new("sh").args(["-c", &group.within(&load)]).current_dir(scratch.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    object(&output, "biopsy.diagnose/1")
 }
 
 fn finding<'a>(value: &'a Value, id: &str) -> Option<&'a Value> {
@@ -64,53 +74,17 @@ fn few_requests_starve_a_deep_load() {
     assert!(finding(&value, "tag-starvation").is_none(), "{:?}", ids(&value));
 }
 
-/// A cgroup of the blkio hierarchy (v1) that limits one disk; gone with the test.
-struct Group(PathBuf);
-
-impl Group {
-    /// None where this machine has no such hierarchy.
-    fn new(disk: &Disk, read_iops: u32) -> Option<Self> {
-        let path = Path::new("/sys/fs/cgroup/blkio").join(format!(
-            "biopsy-test-{}-{}",
-            std::process::id(),
-            disk.name
-        ));
-        fs::create_dir(&path).ok()?;
-        let group = Self(path);
-        let number = fs::read_to_string(format!("/sys/block/{}/dev", disk.name)).ok()?;
-        let limit = format!("{} {read_iops}", number.trim());
-        fs::write(group.0.join("blkio.throttle.read_iops_device"), limit).ok()?;
-        Some(group)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // The last process may be on its way out.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        eprintln!("{} stays", self.0.display());
-    }
+/// A cgroup that may read so often a second from the disk; None, and the test is skipped, where there is none.
+fn limited(disk: &Disk, per_second: u32) -> Option<Group> {
+    Group::new("biopsy-findings").filter(|group| group.limit_reads(disk, per_second))
 }
 
 /// The load waits in blk-throttle, which holds it before the first event of the block layer.
 #[test]
 fn a_cgroups_limit_is_named() {
     let Some(disk) = Disk::new(64) else { return };
-    let Some(group) = Group::new(&disk, 300) else {
-        skipped("there is no cgroup v1 with throttles");
-        return;
-    };
-    let scratch = Scratch::new("throttled");
-    let load = format!("{} diagnose {} --iodepth 4 --runtime 3s --json -o report.html", binary(), disk.path);
-    let script = format!("echo $$ > {}/cgroup.procs; exec {load} --max-loss 100", group.0.display());
-    let output = Command::new("sh").args(["-c", &script]).current_dir(scratch.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let value = object(&output, "biopsy.diagnose/1");
+    let Some(group) = limited(&disk, 300) else { return };
+    let value = driven_within(&group, &disk, "--iodepth 4 --runtime 3s");
     assert_eq!(value["verdict"]["id"], "throttled", "{:?}", ids(&value));
     let found = finding(&value, "throttled").unwrap();
     println!("{found}");
@@ -121,17 +95,28 @@ fn a_cgroups_limit_is_named() {
     assert!(finding(&value, "throttled").is_none(), "{:?}", ids(&value));
 }
 
+/// The load gets a fifth of a CPU.
+#[test]
+fn a_cpu_quota_is_named() {
+    let Some(disk) = Disk::new(64) else { return };
+    let Some(group) = Group::with_cpu_quota("biopsy-quota", 20_000) else { return };
+    let value = driven_within(&group, &disk, "--iodepth 8 --runtime 2s");
+    let found = finding(&value, "cpu-quota").unwrap_or_else(|| panic!("{:?}", ids(&value)));
+    println!("{found}");
+    assert_eq!((number(found, "quota_cpus"), &found["severity"]), (0.2, &"warning".into()), "{found}");
+    // Outside the group the quota is none of its business.
+    let value = diagnosed(&[&disk.path, "--iodepth", "4", "--runtime", "500ms"]);
+    assert!(finding(&value, "cpu-quota").is_none(), "{:?}", ids(&value));
+}
+
 /// Somebody else's I/O: what its operations waited for says it, not the rate over a window that is longer.
 #[test]
 fn a_limit_that_holds_others_is_named() {
     let Some(disk) = Disk::new(64) else { return };
-    let Some(group) = Group::new(&disk, 300) else {
-        skipped("there is no cgroup v1 with throttles");
-        return;
-    };
+    let Some(group) = limited(&disk, 300) else { return };
     let load =
         format!("{} load --no-drive-check {} --iodepth 4 --runtime 1s -o /dev/null", binary(), disk.path);
-    let script = format!("sleep 0.5; echo $$ > {}/cgroup.procs; exec {load}", group.0.display());
+    let script = format!("sleep 0.5; exec {}", group.within(&load));
     let value = diagnosed(&["-d", &disk.name, "--", "sh", "-c", &script]);
     assert_eq!(value["verdict"]["id"], "throttled", "{:?}", ids(&value));
     let found = finding(&value, "throttled").unwrap();
