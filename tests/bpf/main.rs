@@ -29,6 +29,7 @@ mod whole_machine {
     mod flame;
     mod flame_who;
     mod interrupts;
+    mod keys;
     mod locks;
     mod pagecache;
     mod perf;

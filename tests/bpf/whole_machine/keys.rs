@@ -1,0 +1,114 @@
+//! The keys of every view's JSON, held against `tests/golden/VIEW.keys`: what a reader of `--json` relies on stays.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::live::disk::Disk;
+use crate::support::tool::{biopsy, finish, stderr};
+use serde_json::Value;
+
+/// What is below these names a thing of this machine or run: all of them are one.
+const NAMED: [&str; 12] = [
+    "probes",
+    "sockets",
+    "classes",
+    "numbers",
+    "ops",
+    "stages",
+    "percentiles",
+    "parts",
+    "by_total",
+    "buckets",
+    "refused",
+    "limits",
+];
+
+/// A line for each key with the type of its value: `.devices[].ops.*.ios number`.
+fn keys(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(values) => {
+            values.iter().for_each(|value| keys(value, &format!("{path}[]"), found));
+            "array"
+        }
+        Value::Object(map) => {
+            let parent = path.rsplit('.').next().unwrap_or_default();
+            for (key, value) in map {
+                let key = if NAMED.contains(&parent) { "*" } else { key };
+                keys(value, &format!("{path}.{key}"), found);
+            }
+            "object"
+        }
+    };
+    found.insert(format!("{path} {kind}"));
+}
+
+/// Whether a line of the golden file is not printed any more: the object is there, and the key is not or has another
+/// type. An object in an empty list is not there, and a value that was not measured is null.
+fn is_gone(line: &str, found: &BTreeSet<String>) -> bool {
+    let (path, _) = line.rsplit_once(' ').expect("a key and its type");
+    let Some((parent, _)) = path.rsplit_once('.') else { return !found.contains(line) };
+    found.contains(&format!("{parent} object"))
+        && !path.ends_with("[]")
+        && !path.ends_with('*')
+        && !found.contains(line)
+        && !found.contains(&format!("{path} null"))
+}
+
+fn printed(words: &[&str]) -> BTreeSet<String> {
+    let output = finish(biopsy(words).spawn().unwrap());
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{words:?}: {}", stderr(&output));
+    let mut found = BTreeSet::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        keys(&serde_json::from_str(line).unwrap(), "", &mut found);
+    }
+    assert!(found.len() > 1, "{words:?}");
+    found
+}
+
+#[test]
+fn every_view_keeps_its_keys() {
+    let Some(disk) = Disk::new(64) else { return };
+    let input = format!("if={}", disk.path);
+    let reads = ["-d", &disk.name, "--", "dd", &input, "of=/dev/null", "bs=4k", "count=4000", "iflag=direct"];
+    let views: [(&str, &[&str], &[&str]); 10] = [
+        ("devices", &["devices", "--json"], &[]),
+        ("check", &["check", "--json"], &[]),
+        ("latency", &["latency", "--json", "--detail", "--by", "process,file,op"], &reads),
+        ("interrupts", &["interrupts", "--json"], &reads),
+        ("locks", &["locks", "--json", "--for", "1s"], &[]),
+        ("threads", &["threads", "--json", "--for", "1s"], &[]),
+        ("top", &["top", "--json", "--for", "2s", "1"], &[]),
+        ("trace", &["trace", "--json", "--files"], &reads),
+        ("load", &["load", "--json", "--runtime", "500ms", &disk.path], &[]),
+        ("diagnose", &["diagnose", "--json", "-o", "/dev/null", "--runtime", "1s", &disk.path], &[]),
+    ];
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut gone = Vec::new();
+    for (view, words, more) in views {
+        let found = printed(&[words, more].concat());
+        let golden = std::fs::read_to_string(folder.join(format!("{view}.keys"))).unwrap();
+        gone.extend(
+            golden.lines().filter(|line| is_gone(line, &found)).map(|line| format!("{view}: {line}")),
+        );
+    }
+    assert!(gone.is_empty(), "not printed any more:\n{}", gone.join("\n"));
+}
+
+/// So that the test can fail.
+#[test]
+fn a_key_that_is_gone_is_found() {
+    let mut found = BTreeSet::new();
+    keys(
+        &serde_json::json!({"a": [{"b": 1, "c": null}], "d": [], "probes": {"x": {"e": 1}}}),
+        "",
+        &mut found,
+    );
+    let gone = |line: &str| is_gone(line, &found);
+    assert!(!gone(".a[].b number") && gone(".a[].b string") && gone(".a[].x number") && gone(".x number"));
+    assert!(!gone(".a[].c number") && !gone(".d[].e number"));
+    assert!(!gone(".probes.*.e number") && gone(".probes.*.f number"));
+}
