@@ -1,4 +1,7 @@
-//! Compiles every `bpf/*.bpf.c` into `OUT_DIR/NAME.skel.rs`. The only place that knows clang flags.
+//! Compiles every `bpf/*.bpf.c` into `OUT_DIR/NAME.skel.rs`, and writes the records that cross from the kernel to
+//! `OUT_DIR/records.rs`. The only place that knows clang flags.
+
+mod records;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -29,6 +32,7 @@ fn main() -> Result<()> {
     }
     // The order of a directory is chance; the order of errors should not be.
     sources.sort();
+    let mut skeletons = Vec::new();
     for source in &sources {
         let name = source.file_name().unwrap_or_default().to_string_lossy();
         let skeleton = out.join(name.replace(".bpf.c", ".skel.rs"));
@@ -39,7 +43,9 @@ fn main() -> Result<()> {
             .clang_args(["-mcpu=v3", "-Wall", "-Werror", "-I", "bpf", "-I", UAPI, target_arch()?])
             .build_and_generate(&skeleton)
             .with_context(|| format!("{} does not compile with {}", source.display(), clang.display()))?;
+        skeletons.push(fs::read_to_string(&skeleton)?);
     }
+    fs::write(out.join("records.rs"), records::generate(&skeletons)?)?;
     choose_when_opened(&out.join("latency.skel.rs"))
 }
 

@@ -58,7 +58,7 @@ struct returning {
 
 static long count_next(__u32 i, struct returning *returning)
 {
-	struct operation *operation;
+	struct wire_place *operation;
 
 	if (!returning->next || over)
 		return 1;
@@ -87,7 +87,7 @@ struct fetched {
 
 static long count_fetched(__u32 i, struct fetched *fetched)
 {
-	struct operation *operation;
+	struct wire_place *operation;
 	__u64 words[2] = {};
 	__u32 number;
 
@@ -273,7 +273,7 @@ static __always_inline void keep_results(struct caller *caller)
 VERIFIED_ONCE int leave_to_waiter(__u64 address, __u32 number)
 {
 	struct ring *ring = ring_numbered(ring_index(address));
-	struct operation *operation;
+	struct wire_place *operation;
 
 	if (!config.want_operations)
 		return 0;
@@ -396,7 +396,7 @@ static __always_inline void task_runs(__u32 tid)
 static __always_inline void forget_request(__u64 request)
 {
 	__u32 number = find_operation(request);
-	struct operation *operation = number ? operation_at(number - 1) : 0;
+	struct wire_place *operation = number ? operation_at(number - 1) : 0;
 
 	if (!operation || over)
 		return;
@@ -444,7 +444,7 @@ static __always_inline void ring_submitted(struct io_kiocb *req)
 static __always_inline void operation_ended(__u64 request, const unsigned long long *ctx)
 {
 	__u32 number = find_operation(request);
-	struct operation *operation = number ? operation_at(number - 1) : 0;
+	struct wire_place *operation = number ? operation_at(number - 1) : 0;
 	struct caller *caller;
 	__u64 now;
 

@@ -112,7 +112,7 @@ static __always_inline void let_go_of(struct bio_set *set, __u32 way)
 static __always_inline struct facts *facts_of(__u32 link, __u64 proof)
 {
 	__u32 number = link & LINK_NUMBER;
-	struct operation *operation;
+	struct wire_place *operation;
 	struct caller *caller;
 
 	if (!link)
@@ -133,7 +133,7 @@ static __always_inline struct facts *facts_of(__u32 link, __u64 proof)
 static __always_inline void begin_held(struct wire_io *io, __u32 link, __u64 proof)
 {
 	__u32 number = link & LINK_NUMBER;
-	struct operation *operation;
+	struct wire_place *operation;
 	struct caller *caller;
 	__u64 since = 0;
 

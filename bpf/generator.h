@@ -54,7 +54,7 @@ struct looking {
 static long look_at_next(__u32 i, struct looking *looking)
 {
 	__u32 number = looking->next;
-	struct operation *operation;
+	struct wire_place *operation;
 
 	if (!number)
 		return 1;
@@ -127,7 +127,7 @@ struct gathered {
 static long gather_next(__u32 i, struct gathered *gathered)
 {
 	__u32 number = gathered->next;
-	struct operation *operation;
+	struct wire_place *operation;
 
 	if (!number)
 		return 1;

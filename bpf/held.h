@@ -151,7 +151,7 @@ static __always_inline __u32 held_flag(__u32 number, __u32 flags)
  * The time until its last bio came from the throttling worker is no submission. Where a system call
  * that waits handed it in nobody knows: its queue begins at its entry.
  */
-static __always_inline void held_back(struct stamps *stamps, __u64 submitted, __u32 place)
+static __always_inline void held_back(struct wire_stamps *stamps, __u64 submitted, __u32 place)
 {
 	struct operation_parts *parts = operation_parts_at(place);
 
@@ -162,7 +162,7 @@ static __always_inline void held_back(struct stamps *stamps, __u64 submitted, __
 }
 
 /* When a request of io_uring was submitted. */
-static __always_inline __u64 submission(const struct operation *operation, __u32 place)
+static __always_inline __u64 submission(const struct wire_place *operation, __u32 place)
 {
 	struct operation_parts *parts = operation_parts_at(place);
 

@@ -215,7 +215,7 @@ struct aio {
 static __always_inline __u32 join_aio(const struct aio *aio)
 {
 	__u32 number = find_operation(aio->key);
-	struct operation *operation = number ? operation_at(number - 1) : 0;
+	struct wire_place *operation = number ? operation_at(number - 1) : 0;
 
 	if (unlikely(over))
 		return 0;

@@ -16,7 +16,7 @@
 /* What a request that completes says to the operations of its bios. */
 struct part {
 	__u64 bio;
-	struct stamps stamps;
+	struct wire_stamps stamps;
 	/* The request's, or NO_SLOT. */
 	__u32 slot;
 	/* Of a request of which only a part completes: how many bytes do. */
@@ -129,7 +129,7 @@ static __always_inline void link_bio(const void *private, __u64 address, __u32 l
 {
 	struct caller *caller = current_caller();
 	int of_layer = is_of_layer(caller, layer);
-	struct operation *operation;
+	struct wire_place *operation;
 	__u32 number, flags = 0;
 	__u64 iocb = 0;
 
@@ -200,7 +200,7 @@ VERIFIED_ONCE int link_command(struct wire_slot *slot, __u64 waiter)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct caller *caller = current_caller();
-	struct operation *operation;
+	struct wire_place *operation;
 	__u32 number;
 
 	if (!config.want_operations || !slot)
@@ -236,7 +236,7 @@ static __always_inline int finish_part(__u32 link, __u64 proof, const struct par
 				       __u64 allocated)
 {
 	__u32 number = link & LINK_NUMBER;
-	struct operation *operation;
+	struct wire_place *operation;
 
 	if (link & LINK_CALLER) {
 		struct caller *caller = place_of(number);
@@ -355,7 +355,7 @@ VERIFIED_ONCE int finish_ended_bios(const struct wire_slot *slot, const struct p
  */
 static __always_inline void await_result(struct wire_slot *slot, __u32 index)
 {
-	struct operation *operation;
+	struct wire_place *operation;
 
 	if (config.want_parts || !(slot->link & LINK_DIRECT) || slot->link & LINK_THROTTLED)
 		return;
@@ -369,8 +369,8 @@ static __always_inline void await_result(struct wire_slot *slot, __u32 index)
 /* Another request is about to take the slot before the operation of the last one has looked. */
 static __always_inline void hand_over_result(struct wire_slot *slot, __u32 index)
 {
-	struct operation *operation;
-	struct stamps stamps;
+	struct wire_place *operation;
+	struct wire_stamps stamps;
 
 	if (!config.want_operations || slot->state != SLOT_DONE)
 		return;
@@ -437,10 +437,10 @@ static __always_inline int finish(struct wire_slot *slot, struct part *part)
  * The operation of a write that a flush follows stays what it is, and only its stages become the
  * flush's: the class of its part with data.
  */
-static __always_inline void keep_class(__u64 bio, struct stamps *stamps)
+static __always_inline void keep_class(__u64 bio, struct wire_stamps *stamps)
 {
-	struct operation *operation;
-	const struct stamps *earlier;
+	struct wire_place *operation;
+	const struct wire_stamps *earlier;
 	struct bio_set *set;
 	__u32 way, link, parts;
 	__u64 proof;

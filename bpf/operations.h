@@ -51,7 +51,7 @@ struct caller {
 		/* io_getevents: where the application wants its results. */
 		__u64 results;
 	};
-	struct stamps stamps;
+	struct wire_stamps stamps;
 };
 _Static_assert(sizeof(struct caller) == 64, "caller");
 
@@ -76,7 +76,7 @@ enum operation_state {
 	OPERATION_ENDED,
 };
 
-struct operation {
+struct wire_place {
 	/*
 	 * Address of the request. It stays when the operation is over: io_uring uses its requests
 	 * again and again, and who has a place already needs no atomic instruction to take one,
@@ -91,9 +91,9 @@ struct operation {
 	/* Where the result of its first request will be, + 1; 0: only here. */
 	__u32 slot : 30;
 	__u32 state : 2;
-	struct stamps stamps;
+	struct wire_stamps stamps;
 };
-_Static_assert(sizeof(struct operation) == 64, "operation");
+_Static_assert(sizeof(struct wire_place) == 64, "operation");
 _Static_assert(OPERATION_BITS < 16, "next");
 
 /*
@@ -124,7 +124,7 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1 << OPERATION_BITS);
 	__type(key, __u32);
-	__type(value, struct operation);
+	__type(value, struct wire_place);
 } operations SEC(".maps");
 
 /* Sized by user space: Σ over devices of covers × (shards × OPS_SHARDED + rare operations). */
@@ -176,7 +176,7 @@ static __always_inline __u32 operation_index(__u32 place, __u32 probe)
 	return (place + probe * OPERATION_ROW) & ((1 << OPERATION_BITS) - 1);
 }
 
-static __always_inline struct operation *operation_at(__u32 index)
+static __always_inline struct wire_place *operation_at(__u32 index)
 {
 	index &= (1 << OPERATION_BITS) - 1;
 	return bpf_map_lookup_elem(&operations, &index);
@@ -196,7 +196,7 @@ VERIFIED_ONCE __u32 find_place(const struct sought *sought)
 	__u32 place = sought ? sought->place : 0;
 
 	for (__u32 i = 0; i < OPERATION_PROBES; i++) {
-		struct operation *operation = operation_at(operation_index(place, i));
+		struct wire_place *operation = operation_at(operation_index(place, i));
 
 		if (sought && operation && operation->request == sought->request)
 			return operation_index(place, i) + 1;
@@ -208,7 +208,7 @@ VERIFIED_ONCE __u32 find_place(const struct sought *sought)
 static __always_inline __u32 find_operation(__u64 request)
 {
 	__u32 place = operation_place(request) & ((1 << OPERATION_BITS) - 1);
-	struct operation *operation = operation_at(place);
+	struct wire_place *operation = operation_at(place);
 	__u32 number = place + 1;
 
 	if (unlikely(!operation || operation->request != request)) {
@@ -221,7 +221,7 @@ static __always_inline __u32 find_operation(__u64 request)
 }
 
 /* The stamps of a request, as its slot has them. */
-static __always_inline void stamps_in(const struct wire_slot *slot, struct stamps *stamps)
+static __always_inline void stamps_in(const struct wire_slot *slot, struct wire_stamps *stamps)
 {
 	stamps->queued = slot->queued;
 	stamps->issued = slot->issued;
@@ -241,7 +241,7 @@ static __always_inline void count_part(__u16 *parts)
 
 /* A request finished for an operation: the last one to do so gives it its stages. True where it is
  * that so far. */
-static __always_inline int add_result(struct operation *operation, const struct stamps *stamps)
+static __always_inline int add_result(struct wire_place *operation, const struct wire_stamps *stamps)
 {
 	int last = !operation->parts || operation->stamps.ended <= stamps->ended;
 
@@ -261,10 +261,10 @@ static __always_inline int holds_result(struct wire_slot *slot, __u32 number, __
 }
 
 /* Takes what its first request left in a slot. */
-VERIFIED_ONCE int fetch_result(struct operation *operation, __u32 number)
+VERIFIED_ONCE int fetch_result(struct wire_place *operation, __u32 number)
 {
 	struct wire_slot *slot;
-	struct stamps stamps;
+	struct wire_stamps stamps;
 
 	if (!config.want_operations || !operation || !operation->slot)
 		return 0;
@@ -304,7 +304,7 @@ static __always_inline __u32 current_process(void)
 }
 
 /* Of a process that ended, or that fetches its results without a system call. */
-static __always_inline int abandoned(struct operation *operation, __u32 number, __u64 now)
+static __always_inline int abandoned(struct wire_place *operation, __u32 number, __u64 now)
 {
 	/* Negative: of a call that began after the one that asks. */
 	if ((__s64)(now - operation->entered) <= AIO_LONG_AGO)
@@ -321,7 +321,7 @@ static __always_inline int abandoned(struct operation *operation, __u32 number, 
 /* A place that nobody needs is not taken from its request before this: it may come back. */
 #define OPERATION_REST 10000000ll
 
-static __always_inline int is_over(const struct operation *operation, __s64 rest, __u64 now)
+static __always_inline int is_over(const struct wire_place *operation, __s64 rest, __u64 now)
 {
 	return operation->state == OPERATION_FREE &&
 	       (!rest || (__s64)(now - operation->entered) >= rest);
@@ -335,7 +335,7 @@ VERIFIED_ONCE __u32 take_place(const struct sought *sought, __u64 now)
 	/* First those that are not in use for long, then any. */
 	for (__u32 i = 0; i < 2 * OPERATION_PROBES; i++) {
 		__u32 number = operation_index(sought->place, i % OPERATION_PROBES) + 1;
-		struct operation *operation = operation_at(number - 1);
+		struct wire_place *operation = operation_at(number - 1);
 		__s64 rest = i < OPERATION_PROBES ? OPERATION_REST : 0;
 		__u64 held;
 
@@ -358,7 +358,7 @@ VERIFIED_ONCE __u32 take_place(const struct sought *sought, __u64 now)
 VERIFIED_ONCE __u32 new_place(const struct sought *sought, __u64 now)
 {
 	__u32 number = sought ? find_place(sought) : 0;
-	struct operation *operation = number ? operation_at(number - 1) : 0;
+	struct wire_place *operation = number ? operation_at(number - 1) : 0;
 
 	if (!sought)
 		return 0;
@@ -415,7 +415,7 @@ static __always_inline void count_stage(struct wire_operation_row *row, __u32 st
  * The stages of one operation. `seen` is when its application saw the result; 0: that is not known.
  * `in_group`: in the row of its group and not in that of the device.
  */
-static __always_inline int add_operation(const struct stamps *of, __u64 entered, __u64 seen,
+static __always_inline int add_operation(const struct wire_stamps *of, __u64 entered, __u64 seen,
 					 int in_group)
 {
 	__u64 queued, issued, reaped, ended, last, none, begun, submit, queue, device, complete,
@@ -493,12 +493,12 @@ static __always_inline int add_operation(const struct stamps *of, __u64 entered,
 	return 0;
 }
 
-VERIFIED_ONCE int count_operation(const struct stamps *of, __u64 entered, __u64 seen)
+VERIFIED_ONCE int count_operation(const struct wire_stamps *of, __u64 entered, __u64 seen)
 {
 	return config.want_operations ? add_operation(of, entered, seen, 0) : 0;
 }
 
-VERIFIED_ONCE int count_in_group(const struct stamps *of, __u64 entered, __u64 seen)
+VERIFIED_ONCE int count_in_group(const struct wire_stamps *of, __u64 entered, __u64 seen)
 {
 	/* Before 2afae08c9dcb (6.8) it is verified where it is not called as well. */
 	return config.most_groups ? add_operation(of, entered, seen, 1) : 0;
@@ -507,7 +507,7 @@ VERIFIED_ONCE int count_in_group(const struct stamps *of, __u64 entered, __u64 s
 /* I/Os that finished for the operation in a place. */
 static __always_inline __u32 parts_at(__u32 place)
 {
-	struct operation *operation;
+	struct wire_place *operation;
 	struct caller *caller;
 
 	if (place >> OPERATION_BITS) {
@@ -519,7 +519,7 @@ static __always_inline __u32 parts_at(__u32 place)
 }
 
 /* Sends an operation that is counted, where an I/O with an event belongs to it. */
-VERIFIED_ONCE int emit_operation(struct wire_operation *operation, const struct stamps *of,
+VERIFIED_ONCE int emit_operation(struct wire_operation *operation, const struct wire_stamps *of,
 				 __u32 place)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -548,12 +548,12 @@ VERIFIED_ONCE int emit_operation(struct wire_operation *operation, const struct 
 }
 
 /* Counts an operation that ended, and its parts. */
-static __always_inline void count_whole(const struct stamps *of, __u64 entered, __u64 seen,
+static __always_inline void count_whole(const struct wire_stamps *of, __u64 entered, __u64 seen,
 					__u32 place, __u32 waiter)
 {
 	if (config.most_groups) {
 		/* Both rows are told the same, whatever part writes over it meanwhile. */
-		struct stamps once = *of;
+		struct wire_stamps once = *of;
 
 		count_operation(&once, entered, seen);
 		count_in_group(&once, entered, seen);
@@ -578,7 +578,7 @@ static __always_inline void count_whole(const struct stamps *of, __u64 entered, 
  * An operation is over, and nothing told when its result was there: it was to have none
  * (IOSQE_CQE_SKIP_SUCCESS).
  */
-VERIFIED_ONCE int end_unseen(struct operation *operation, __u32 number)
+VERIFIED_ONCE int end_unseen(struct wire_place *operation, __u32 number)
 {
 	if (!config.want_operations || !operation)
 		return 0;
@@ -595,7 +595,7 @@ VERIFIED_ONCE int end_unseen(struct operation *operation, __u32 number)
 static __always_inline __u32 begin_operation(__u64 request, __u64 entered, int may_live)
 {
 	__u32 place = operation_place(request) & ((1 << OPERATION_BITS) - 1);
-	struct operation *operation = operation_at(place);
+	struct wire_place *operation = operation_at(place);
 	__u32 number = place + 1;
 
 	if (unlikely(over))

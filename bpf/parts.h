@@ -341,7 +341,7 @@ VERIFIED_ONCE int parts_completed(const struct wire_slot *slot, __u32 index, __u
 }
 
 /* A request's end is that of a part of an operation, whose bio is of these stamps. */
-VERIFIED_ONCE int parts_joined(__u32 place, __u32 index, const struct stamps *of, __u64 allocated)
+VERIFIED_ONCE int parts_joined(__u32 place, __u32 index, const struct wire_stamps *of, __u64 allocated)
 {
 	struct operation_parts *to = operation_parts_at(place);
 	struct slot_parts *from = slot_parts_at(index);
@@ -395,7 +395,7 @@ static __always_inline void parts_done(__u32 index)
 
 /* What an operation is made of, for `count_parts`. */
 struct whole {
-	struct stamps stamps;
+	struct wire_stamps stamps;
 	__u64 entered;
 	__u64 seen;
 	/* Its place in `operation_parts`, and that of the call that brought its result. */
@@ -404,7 +404,7 @@ struct whole {
 };
 
 /* Which stages an operation has. */
-static __always_inline __u32 cover_of(const struct stamps *of, __u64 seen)
+static __always_inline __u32 cover_of(const struct wire_stamps *of, __u64 seen)
 {
 	if (!seen)
 		return COVER_NO_REAP;

@@ -19,11 +19,11 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Written once, between open and load. */
 const volatile struct stack_config config = {};
 
-struct stack_counters counters = {};
+struct wire_stack_counters counters = {};
 
 /* Too large for the BPF stack. One per CPU is enough: an overflow does not interrupt another. */
 struct scratch {
-	struct stack_sample head;
+	struct wire_stack_sample head;
 	__u64 ips[2 * STACK_FRAMES];
 };
 

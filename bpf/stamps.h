@@ -5,7 +5,7 @@
 #include "kernel.h"
 
 /* Of the part of an operation that finished last. */
-struct stamps {
+struct wire_stamps {
 	__u64 queued;
 	__u64 issued;
 	__u64 reaped;

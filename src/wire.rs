@@ -1,8 +1,7 @@
-//! Rust mirror of `bpf/wire.h`: what crosses the line between kernel and user space. Pure.
+//! What crosses the line between kernel and user space. Pure.
 //!
-//! Each struct is declared on both sides and both assert its size; `src/probe/skel.rs` compares them
-//! with the types that clang saw. Bytes become values here, and a record that is too short is an
-//! error value, never a panic.
+//! Each record is declared once, in `bpf/wire.h` and `bpf/wire/`; [`records`] has them as Rust. Bytes become values
+//! here, and a record that is too short is an error value, never a panic.
 
 pub mod births;
 pub mod blocked;
@@ -22,10 +21,22 @@ pub mod stacks;
 pub mod submits;
 pub mod threads;
 
+/// The records, as `bpf/records.rs` writes them from the types of the kernel side.
+#[allow(missing_docs, reason = "their fields are explained in bpf/wire.h and bpf/wire/")]
+pub mod records {
+    use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+    use super::{Count, Record};
+
+    include!(concat!(env!("OUT_DIR"), "/records.rs"));
+}
+
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub use self::records::{WireBioIo, WireCounters, WireDevice, WireExtent, WireSlot};
 
 use crate::hist::{BUCKETS, Histogram, MAX_BITS as HIST_MAX_BITS};
 
@@ -65,100 +76,70 @@ pub const CALL_AIO: u8 = 3;
 pub const CALL_AIO_FETCH: u8 = 4;
 pub const CALL_COMMAND: u8 = 5;
 
-/// `struct wire_extent`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireExtent {
-    pub sum: u64,
-    pub not_min: u64,
-    pub max: u64,
+/// A record that crosses from the kernel: any bytes of its length are one.
+pub trait Record: Count + FromBytes + IntoBytes + Immutable + KnownLayout + Copy {
+    /// Its name in C.
+    const NAME: &'static str;
+
+    /// # Errors
+    /// When the bytes are not as many as the record has.
+    fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>(bytes))
+    }
+
+    /// The same in place, for a record that is too large to be copied.
+    ///
+    /// # Errors
+    /// When the bytes are not as many as the record has, or not aligned like it.
+    fn view(bytes: &[u8]) -> Result<&Self, Damaged> {
+        Self::ref_from_bytes(bytes).map_err(|_| Damaged::of::<Self>(bytes))
+    }
 }
 
-/// `struct wire_device`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireDevice {
-    pub major: u32,
-    pub first_minor: u32,
-    pub slot_base: u32,
-    pub slots_per_queue: u32,
-    pub hw_queues: u32,
-    pub row_base: u32,
-    pub shards: u32,
-    pub rare_row_base: u32,
-    pub flags: u32,
-    pub operation_row_base: u32,
-    pub operation_shards: u32,
-    pub unowned_row_base: u32,
-    pub unowned_shards: u32,
-    /// Of a [`PARTITION`]: its number as the kernel has it, and where it lies on the disk.
-    pub partition: u32,
-    pub first_sector: u64,
-    pub sectors: u64,
+/// What of a record is counted. Fields of 64 bits are: a narrower one says what something is, and keeps its value.
+pub trait Count {
+    /// What came since `earlier`. A counter that went back has nothing.
+    fn since(&self, earlier: &Self) -> Self;
+
+    /// Both together.
+    fn plus(&self, other: &Self) -> Self;
 }
 
-/// `struct wire_counters`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct WireCounters {
-    pub splits: u64,
-    pub merges: u64,
-    pub requeues: u64,
-    pub retries: u64,
-    pub negative: u64,
-    pub out_of_range: u64,
-    pub stale: u64,
-    pub no_queue_start: u64,
-    pub evicted: u64,
-    pub evicted_ended: u64,
-    pub held_unknown: u64,
-    pub too_many_bios: u64,
+impl Count for u64 {
+    fn since(&self, earlier: &Self) -> Self {
+        self.saturating_sub(*earlier)
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        self.saturating_add(*other)
+    }
 }
 
-/// `struct wire_bio_io`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct WireBioIo {
-    pub bio: u64,
-    pub queued: u64,
-    pub proof: u64,
-    pub link: u32,
-    pub device: u32,
-    pub bytes: u32,
-    pub op: u32,
-    pub parts: u32,
-    pub flush_ahead: u32,
-    pub group: u32,
-    pub cpu: u32,
-    pub place: u32,
-    pub pad: u32,
+impl<T: Count, const N: usize> Count for [T; N] {
+    fn since(&self, earlier: &Self) -> Self {
+        std::array::from_fn(|i| self[i].since(&earlier[i]))
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        std::array::from_fn(|i| self[i].plus(&other[i]))
+    }
 }
 
-/// `struct wire_slot`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct WireSlot {
-    pub request: u64,
-    pub queued: u64,
-    pub issued: u64,
-    pub reaped: u64,
-    pub ended: u64,
-    pub proof: u64,
-    pub link: u32,
-    pub group: u32,
-    pub cpu: u16,
-    pub device: u16,
-    pub op: u8,
-    pub fused: u8,
-    pub state: u8,
-    pub used: u8,
+macro_rules! not_counted {
+    ($($narrow:ty)+) => {
+        $(impl Count for $narrow {
+            fn since(&self, _: &Self) -> Self {
+                *self
+            }
+
+            fn plus(&self, _: &Self) -> Self {
+                *self
+            }
+        })+
+    };
 }
 
-const _: () = assert!(size_of::<WireSlot>() == 64);
-const _: () = assert!(size_of::<WireExtent>() == 24);
-const _: () = assert!(size_of::<WireDevice>() == 72);
-const _: () = assert!(size_of::<WireCounters>() == 96);
-const _: () = assert!(size_of::<WireBioIo>() == 64);
+not_counted!(u8 u16 u32);
 
 /// Bytes from the kernel that are not what they should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,8 +152,8 @@ pub struct Damaged {
 
 impl Damaged {
     /// Bytes that should have been a `T`.
-    fn of<T>(what: &'static str, bytes: &[u8]) -> Self {
-        Self { what, expected: size_of::<T>(), found: bytes.len() }
+    fn of<T: Record>(bytes: &[u8]) -> Self {
+        Self { what: T::NAME, expected: size_of::<T>(), found: bytes.len() }
     }
 }
 
@@ -207,42 +188,6 @@ fn since_by_key<T: Clone, K: Eq + Hash>(
 ) -> Vec<T> {
     let earlier: HashMap<K, &T> = earlier.iter().map(|row| (key(row), row)).collect();
     now.iter().map(|row| earlier.get(&key(row)).map_or_else(|| row.clone(), |then| less(row, then))).collect()
-}
-
-impl WireSlot {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_slot", bytes))
-    }
-}
-
-impl WireBioIo {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_bio_io", bytes))
-    }
-}
-
-impl WireCounters {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_counters", bytes))
-    }
-
-    /// What came since `earlier`.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            splits: self.splits.saturating_sub(earlier.splits),
-            merges: self.merges.saturating_sub(earlier.merges),
-            requeues: self.requeues.saturating_sub(earlier.requeues),
-            retries: self.retries.saturating_sub(earlier.retries),
-            negative: self.negative.saturating_sub(earlier.negative),
-            out_of_range: self.out_of_range.saturating_sub(earlier.out_of_range),
-            stale: self.stale.saturating_sub(earlier.stale),
-            no_queue_start: self.no_queue_start.saturating_sub(earlier.no_queue_start),
-            evicted: self.evicted.saturating_sub(earlier.evicted),
-            evicted_ended: self.evicted_ended.saturating_sub(earlier.evicted_ended),
-            held_unknown: self.held_unknown.saturating_sub(earlier.held_unknown),
-            too_many_bios: self.too_many_bios.saturating_sub(earlier.too_many_bios),
-        }
-    }
 }
 
 #[cfg(test)]

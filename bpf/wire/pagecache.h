@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What bpf/pagecache.bpf.c and bpf/paths.bpf.c count. For wire.h; src/wire/pagecache.rs mirrors it.
- */
+/* What bpf/pagecache.bpf.c and bpf/paths.bpf.c count. For wire.h. */
 #ifndef BIOPSY_WIRE_PAGECACHE_H
 #define BIOPSY_WIRE_PAGECACHE_H
 

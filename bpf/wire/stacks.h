@@ -21,7 +21,7 @@ enum stack_flags {
  * Head of one sample. kernel_frames, then user_frames addresses of 8 bytes follow, each leaf
  * first. A sample without kernel frames and without STACK_KERNEL_FAILED was taken in user mode.
  */
-struct stack_sample {
+struct wire_stack_sample {
 	__u32 pid; /* thread group; 0: the idle task */
 	__u32 tid;
 	__u32 cpu;
@@ -32,7 +32,7 @@ struct stack_sample {
 	__u32 pad;
 	char comm[16]; /* written by strangers: any bytes */
 };
-_Static_assert(sizeof(struct stack_sample) == 48, "src/wire/stacks.rs mirrors it");
+_Static_assert(sizeof(struct wire_stack_sample) == 48, "wire_stack_sample");
 
 /* What the sampler is told. */
 struct stack_config {
@@ -43,11 +43,11 @@ struct stack_config {
 };
 
 /* Samples that user space will never see. */
-struct stack_counters {
+struct wire_stack_counters {
 	__u64 ring_full;  /* no room in the ring buffer (or its lock was taken, in an NMI) */
 	__u64 no_scratch; /* never: the lookup of an existing array slot failed */
 };
-_Static_assert(sizeof(struct stack_counters) == 16, "src/wire/stacks.rs mirrors it");
+_Static_assert(sizeof(struct wire_stack_counters) == 16, "wire_stack_counters");
 
 /* What the stacks of waits on one CPU may cost. Only that one writes it. */
 struct wire_budget {

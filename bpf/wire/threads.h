@@ -40,7 +40,7 @@ struct wire_thread {
 	__u64 last_ran;
 	char comm[16]; /* written by strangers: any bytes */
 };
-_Static_assert(sizeof(struct wire_thread) == 72, "src/wire/threads.rs mirrors it");
+_Static_assert(sizeof(struct wire_thread) == 72, "wire_thread");
 
 /* Told once, before the programs are loaded. */
 struct wire_threads_config {

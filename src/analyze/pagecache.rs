@@ -18,6 +18,7 @@ use crate::host::memory_reading::MemoryReading;
 use crate::host::memory_surroundings::Surroundings;
 use crate::host::vmstat::{Counter, NAMES};
 use crate::host::zones::Zone;
+use crate::wire::Count;
 pub use crate::wire::pagecache::{Kind, ReadaheadSource};
 use crate::wire::pagecache::{Reading, ReclaimSample};
 
@@ -288,7 +289,7 @@ fn scanned(start: &Reading, end: &Reading, deltas: &BTreeMap<(Kind, u32), Reclai
     let mut all =
         Scanned { in_batches: deltas.values().map(|sample| sample.scanned[1]).sum(), ..Scanned::default() };
     for (kind, last) in &end.isolated {
-        let delta = last.since(start.isolated.get(kind).copied().unwrap_or_default());
+        let delta = last.since(&start.isolated.get(kind).copied().unwrap_or_default());
         all.looked_at += delta.looked_at[1];
         all.taken += delta.taken[1];
     }
@@ -301,7 +302,7 @@ fn reclaimers(surroundings: &Surroundings, start: &Reading, end: &Reading) -> Ve
         .iter()
         .map(|(who, last)| {
             let first = start.reclaimers.get(who).copied().unwrap_or_default();
-            let delta = last.since(first);
+            let delta = last.since(&first);
             ReclaimerSummary {
                 kind: who.kind,
                 pid: who.pid,
@@ -320,7 +321,7 @@ fn reclaimers(surroundings: &Surroundings, start: &Reading, end: &Reading) -> Ve
 }
 
 fn readahead(start: &Reading, end: &Reading) -> Option<Readahead> {
-    let delta = end.readahead?.since(start.readahead.unwrap_or_default());
+    let delta = end.readahead?.since(&start.readahead.unwrap_or_default());
     let wanted = end.sees_reads.then_some(delta.wanted + delta.faulted + delta.mapped);
     let read = start.read_bytes.zip(end.read_bytes);
     let read_pages = read.and_then(|(before, now)| Some(now.checked_sub(before)? / PAGE_BYTES));

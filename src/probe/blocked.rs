@@ -29,6 +29,7 @@ use crate::host::cgroups::Hierarchy;
 use crate::host::processes;
 use crate::host::sleeping::Entered;
 use crate::refusal::{LockedMemory, Refusal};
+use crate::wire::Record;
 use crate::wire::blocked::{Followed, RawBlocked, WireAsleep, WireSleeper, decode_stack};
 use crate::wire::stacks::{MAX_FRAMES, is_of_ring};
 

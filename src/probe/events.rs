@@ -13,6 +13,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBui
 use zerocopy::IntoBytes;
 
 use super::skel::latency::OpenLatencySkel;
+use crate::wire::Record;
 use crate::wire::events::{Emitted, Event, WireEmitter, WireIo};
 
 /// Which I/Os have an event.

@@ -9,6 +9,7 @@ use super::skel::latency::types::wire_latency_config;
 use super::skel::latency::{LatencySkel, OpenLatencySkel};
 use crate::refusal::Refusal;
 use crate::wire::COVERS;
+use crate::wire::Record;
 use crate::wire::files::WireFile;
 use crate::wire::groups::{BY_CPU, GroupSample, GroupsSample, WireGroup, WireGroupKey};
 use crate::wire::rows::{OperationRow, Row, WireOperationRow, WireRow};

@@ -25,6 +25,7 @@ use crate::host::interrupts::Interrupts;
 use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
 use crate::refusal::Refusal;
+use crate::wire::Record;
 use crate::wire::interrupts::{
     DeviceSample, Place, Reading, WireCompletions, WireQueue, WireSoftirq, WireVector,
 };

@@ -39,6 +39,7 @@ use crate::host::mapped::Mapped;
 use crate::host::mounts;
 use crate::host::{Host, block};
 use crate::refusal::Refusal;
+use crate::wire::Record;
 use crate::wire::locks::stacks::{StackSample, Whos, WireLockWho, decode_stack};
 use crate::wire::locks::{
     HolderSample, Kind, LockName, LockSample, ProcessSample, Reading, Source, WaiterSample, WireLock,

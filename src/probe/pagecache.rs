@@ -30,6 +30,7 @@ use crate::wire::pagecache::{
     Kind, RECLAIM_KINDS, ReadaheadSource, Reading, WireIsolated, WireReadahead, WireReclaim, WireReclaimer,
     WireReclaimerKey,
 };
+use crate::wire::{Count, Record};
 
 /// Between opening or closing the window and reading the kernel's counters: what a batch of pages has counted by then
 /// is told of by its event.
@@ -453,7 +454,7 @@ impl PagecacheProbe {
             let each = maps.isolated.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY)?;
             let mut all = WireIsolated::default();
             for cpu in each.context("the kernel lost an element of an array")? {
-                all = all.plus(WireIsolated::decode(&cpu)?);
+                all = all.plus(&WireIsolated::decode(&cpu)?);
             }
             isolated.insert(kind, all);
         }
@@ -465,7 +466,7 @@ impl PagecacheProbe {
         let mut readahead = WireReadahead::default();
         let each = maps.readaheads.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?;
         for cpu in each.context("the kernel lost an element of an array")? {
-            readahead = readahead.plus(WireReadahead::decode(&cpu)?);
+            readahead = readahead.plus(&WireReadahead::decode(&cpu)?);
         }
         Ok(Reading {
             at_ns,

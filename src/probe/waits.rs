@@ -8,6 +8,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::filter::Filter;
 use super::libbpf::{self, element};
+use crate::wire::Record;
 use crate::wire::blocked::{RawBlocked, WireWaitProcess, WireWaitsRow, decode_stack, decode_waiter};
 
 /// The stacks' budget is kept over so long.

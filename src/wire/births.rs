@@ -65,13 +65,17 @@ pub fn next(bytes: &mut &[u8]) -> Option<Result<Record, Damaged>> {
     }
     let len = bytes.get(6..HEAD).map_or(0, |len| usize::from(u16::from_ne_bytes([len[0], len[1]])));
     if len < HEAD || len > bytes.len() {
-        let damaged = Damaged::of::<[u8; HEAD]>("perf_event_header", bytes);
+        let damaged = damaged("perf_event_header", bytes);
         *bytes = &[];
         return Some(Err(damaged));
     }
     let (record, rest) = bytes.split_at(len);
     *bytes = rest;
-    Some(decode(record).ok_or_else(|| Damaged::of::<[u8; HEAD]>("perf_event", record)))
+    Some(decode(record).ok_or_else(|| damaged("perf_event", record)))
+}
+
+fn damaged(what: &'static str, bytes: &[u8]) -> Damaged {
+    Damaged { what, expected: HEAD, found: bytes.len() }
 }
 
 /// A whole record.

@@ -1,12 +1,15 @@
-//! Time off the CPU and in reclaim, by stack: the mirror of `bpf/wire/blocked.h`, and all of it of one window.
+//! Time off the CPU and in reclaim, by stack, and all of it of one window.
 
 use std::collections::{BTreeMap, HashMap};
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-use super::stacks::{MAX_FRAMES, Sample, WireBudget, WireStackKey, WireTaskStack};
-use super::{Damaged, pagecache, task_name};
+use super::stacks::{Sample, WireStackKey};
+use super::{Damaged, Record, pagecache, task_name};
 use crate::host::mapped::Mapped;
+
+pub use super::records::{
+    WireAsleep, WireSleeper, WireSum as Sum, WireWaitProcess, WireWaitStack, WireWaiter, WireWaitsRow,
+    WireWaitsSum as Waits,
+};
 
 /// In [`Sample::flags`], beside those of samples: the kernel counts the task as one that waits for I/O.
 pub const IO: u32 = 16;
@@ -23,133 +26,11 @@ const SURE: u64 = 1 << 32;
 /// Rows of so many programs in the table of reclaim.
 pub const RECLAIM_PROGRAMS: u32 = 5;
 
-/// `struct wire_sum`: waits that ended, and their time.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Sum {
-    pub count: u64,
-    pub ns: u64,
-}
-
 impl Sum {
     /// Takes in another.
     pub fn add(&mut self, other: Self) {
         self.count += other.count;
         self.ns += other.ns;
-    }
-}
-
-/// `struct wire_waits_row`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireWaitsRow {
-    pub all: Sum,
-    pub io: Sum,
-    pub uninterruptible: Sum,
-    pub brief: Sum,
-    pub bare: Sum,
-    pub before: Sum,
-    pub queued_ns: u64,
-    pub events: u64,
-    pub filtered: u64,
-    pub unkept: u64,
-    pub unmatched: u64,
-    pub stacks: u64,
-    pub full: u64,
-    pub over: u64,
-    pub budget: WireBudget,
-    pub unnamed: u64,
-    pub uninterrupted: u64,
-    pub half_tid: u32,
-    pub half_flags: u32,
-    pub half_took: u64,
-    pub half_ended: u64,
-    pub half_chance: u32,
-    pub half_lost: u32,
-    pub ahead: u64,
-    pub ahead_at: u64,
-    pub pad: [u64; 6],
-}
-
-/// `struct wire_waits_sum`: what waits of one kind add up to.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Waits {
-    /// In 256ths: an estimate where waits were left out.
-    pub waits: u64,
-    /// Likewise.
-    pub ns: u64,
-    /// Of it: waits that were sure to have a stack. That is no estimate.
-    pub sure_ns: u64,
-    /// The variance of `ns`, in units of 1,048,576 ns²: what chance makes of it.
-    pub squares: u64,
-    /// Waits that are in it themselves.
-    pub samples: u64,
-}
-
-/// `struct wire_wait_stack`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireWaitStack {
-    pub sum: Waits,
-    pub stack: WireTaskStack,
-}
-
-/// `struct wire_wait_process`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireWaitProcess {
-    pub pid: u32,
-    pub comm: [u8; 16],
-}
-
-/// `struct wire_waiter`: the waits of threads of one name in a process.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireWaiter {
-    /// Exactly: those that may have stacks.
-    pub all: Sum,
-    /// Of these: that should have one and have none.
-    pub bare: Waits,
-}
-
-/// `struct wire_sleeper`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireSleeper {
-    pub began: u64,
-    pub run_delay: u64,
-    pub ran: u64,
-    pub all: Sum,
-    pub flags: u32,
-    pub process: WireWaitProcess,
-}
-
-/// `struct wire_asleep`: a thread that slept as the window ended.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireAsleep {
-    pub key: WireStackKey,
-    pub took: u64,
-    pub ip: u64,
-    pub sp: u64,
-    pub bp: u64,
-    pub switches: u64,
-    pub tid: u32,
-    pub pad: u32,
-}
-
-const _: () = assert!(size_of::<Sum>() == 16);
-const _: () = assert!(size_of::<WireSleeper>() == 64);
-const _: () = assert!(size_of::<WireAsleep>() == 72);
-const _: () = assert!(size_of::<WireWaitsRow>() == 320);
-const _: () = assert!(size_of::<WireWaitStack>() == 64 + 16 * MAX_FRAMES);
-const _: () = assert!(size_of::<WireWaitProcess>() == 20);
-const _: () = assert!(size_of::<WireWaiter>() == 56);
-
-impl WireWaitsRow {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_waits_row", bytes))
     }
 }
 
@@ -166,20 +47,10 @@ impl WireWaitsRow {
 }
 
 impl WireSleeper {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_sleeper", bytes))
-    }
-
     /// Waits that nobody has added to those of its process: the thread was about to end with the window.
     pub fn left(&self) -> Option<(Process, Sum)> {
         let process = (self.process.pid, task_name(&self.process.comm).to_vec());
         (self.all.count > 0).then_some((process, self.all))
-    }
-}
-
-impl WireWaitProcess {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_wait_process", bytes))
     }
 }
 
@@ -197,8 +68,7 @@ impl Waits {
 /// A stack of the table; None where no wait has ended in it.
 pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>, Damaged> {
     let key = WireStackKey::decode(key)?;
-    let wire = WireWaitStack::read_from_bytes(value)
-        .map_err(|_| Damaged::of::<WireWaitStack>("wire_wait_stack", value))?;
+    let wire = <WireWaitStack as Record>::decode(value)?;
     if wire.sum.samples == 0 {
         return Ok(None);
     }
@@ -211,8 +81,7 @@ pub type Process = (u32, Vec<u8>);
 /// A row of those that waited. Its sums are 0 where there is only a stack, or none without one.
 pub fn decode_waiter(key: &[u8], value: &[u8]) -> Result<(Process, WireWaiter), Damaged> {
     let key = WireWaitProcess::decode(key)?;
-    let waiter =
-        WireWaiter::read_from_bytes(value).map_err(|_| Damaged::of::<WireWaiter>("wire_waiter", value))?;
+    let waiter = <WireWaiter as Record>::decode(value)?;
     Ok(((key.pid, task_name(&key.comm).to_vec()), waiter))
 }
 
@@ -368,6 +237,8 @@ mod tests {
     use zerocopy::FromZeros as _;
 
     use super::*;
+    use crate::wire::stacks::{MAX_FRAMES, WireBudget};
+    use zerocopy::IntoBytes;
 
     fn stack(kernel: &[u64], user: &[u64], samples: u64) -> Vec<u8> {
         let mut wire = WireWaitStack::new_zeroed();

@@ -1,9 +1,10 @@
 //! Events: one per I/O and one per operation, as they come out of the kernel's rings.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::FromBytes;
 
 use super::Damaged;
-use super::files::WireFile;
+
+pub use super::records::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 
 /// `enum wire_event`.
 const EVENT_IO: u32 = 1;
@@ -30,87 +31,6 @@ pub const NO_ROOM: u32 = u32::MAX;
 /// `STACK_TOOK_BITS`.
 pub const STACK_TOOK_BITS: u32 = 7;
 
-/// `struct wire_submitter`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct WireSubmitter {
-    pub cgroup: u64,
-    pub pid: u32,
-    pub tid: u32,
-    pub cpu: u32,
-    pub flags: u8,
-    pub stands_for: u8,
-    pub plugged: u8,
-    pub took: u8,
-    pub comm: [u8; 16],
-    pub sector: u64,
-    pub bytes: u32,
-    pub stack: u32,
-}
-
-/// `struct wire_io`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct WireIo {
-    pub kind: u32,
-    pub marks: u32,
-    pub io: u64,
-    pub operation: u64,
-    pub queued: u64,
-    pub issued: u64,
-    pub reaped: u64,
-    pub ended: u64,
-    pub sector: u64,
-    pub bytes: u32,
-    pub cmd_flags: u32,
-    pub device: u32,
-    pub slot_base: u32,
-    pub op: u32,
-    pub cpu: u32,
-    pub by: WireSubmitter,
-    pub file: WireFile,
-}
-
-/// `struct wire_operation`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct WireOperation {
-    pub kind: u32,
-    pub opcode: u32,
-    pub operation: u64,
-    pub user_data: u64,
-    pub entered: u64,
-    pub queued: u64,
-    pub issued: u64,
-    pub reaped: u64,
-    pub ended: u64,
-    pub io: u64,
-    pub leader: u64,
-    pub seen: u64,
-    pub from: u32,
-    pub parts: u32,
-    pub fused: u32,
-    pub pad: u32,
-}
-
-/// `struct wire_emitter`: of one CPU.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireEmitter {
-    pub matched: u64,
-    pub skip: u64,
-    pub numbers: u64,
-    pub lost_ios: u64,
-    pub lost_operations: u64,
-    pub early_operations: u64,
-    pub pad: [u64; 2],
-}
-
-const _: () = assert!(size_of::<WireSubmitter>() == 56);
-const _: () = assert!(size_of::<WireIo>() == 88 + 56 + 16);
-const _: () = assert!(size_of::<WireOperation>() == 104);
-const _: () = assert!(size_of::<WireEmitter>() == 64);
-
 /// One record of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
@@ -134,12 +54,6 @@ impl Event {
                 .map_err(|_| damaged("wire_operation", size_of::<WireOperation>())),
             _ => Err(damaged("event of a known kind", size_of::<WireIo>())),
         }
-    }
-}
-
-impl WireEmitter {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_emitter", bytes))
     }
 }
 
@@ -174,6 +88,7 @@ impl Emitted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Record;
 
     fn record(kind: u32, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];

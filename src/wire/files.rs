@@ -1,8 +1,8 @@
 //! What bios read or write, and bios by device and file, as the latency programs find and count them.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use super::{Damaged, Record, since_by_key};
 
-use super::{Damaged, since_by_key};
+pub use super::records::{WireFile, WireFileIos, WireFileKey};
 
 /// `enum wire_file_kind`.
 pub const FILE_REGULAR: u32 = 1;
@@ -18,59 +18,12 @@ pub const FILES_EACH: u32 = 1;
 /// Bios are counted by device and file.
 pub const FILES_COUNTED: u32 = 2;
 
-/// `struct wire_file`.
-#[repr(C)]
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
-)]
-pub struct WireFile {
-    pub inode: u64,
-    pub device: u32,
-    pub kind: u32,
-}
-
 impl WireFile {
     /// Major and minor number, of the kernel's own encoding (MINORBITS is 20).
     pub fn major_minor(&self) -> (u32, u32) {
         (self.device >> 20, self.device & 0xf_ffff)
     }
 }
-
-/// `struct wire_file_key`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireFileKey {
-    pub file: WireFile,
-    pub device: u32,
-    pub selected: u32,
-}
-
-/// `struct wire_file_ios`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireFileIos {
-    pub bios: u64,
-    pub bytes: u64,
-    pub sampled: u64,
-    pub opener: u32,
-    pub pad: u32,
-}
-
-const _: () = assert!(size_of::<WireFile>() == 16);
-const _: () = assert!(size_of::<WireFileKey>() == 24);
-const _: () = assert!(size_of::<WireFileIos>() == 32);
 
 /// The bios of one file on one device so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -95,10 +48,8 @@ impl FileSample {
     /// # Errors
     /// When either is not as long as its struct.
     pub fn decode(key: &[u8], value: &[u8]) -> Result<(u32, Self), Damaged> {
-        let key = WireFileKey::read_from_bytes(key)
-            .map_err(|_| Damaged::of::<WireFileKey>("wire_file_key", key))?;
-        let row = WireFileIos::read_from_bytes(value)
-            .map_err(|_| Damaged::of::<WireFileIos>("wire_file_ios", value))?;
+        let key = <WireFileKey as Record>::decode(key)?;
+        let row = <WireFileIos as Record>::decode(value)?;
         let decoded = Self {
             file: key.file,
             path: None,
@@ -128,6 +79,7 @@ impl FileSample {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerocopy::IntoBytes;
 
     #[test]
     fn a_row_is_decoded_and_damage_is_an_error() {

@@ -1,5 +1,6 @@
 //! What a thread of the load generator tells the latency programs of itself.
 
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// `struct wire_generator`: a thread's place in memory that it shares with the programs. Times are of
@@ -20,7 +21,17 @@ pub struct WireGenerator {
     pub pad: [AtomicU32; 7],
 }
 
-const _: () = assert!(size_of::<WireGenerator>() == 64);
+/// The same to the programs, which need no atomics of Rust.
+macro_rules! same_place {
+    ($($field:ident)+) => {
+        const _: () = {
+            assert!(size_of::<WireGenerator>() == size_of::<super::records::WireGenerator>());
+            $(assert!(offset_of!(WireGenerator, $field) == offset_of!(super::records::WireGenerator, $field));)+
+        };
+    };
+}
+
+same_place!(handed looked entered returned tid);
 
 /// `1 << GENERATOR_BITS`: a thread's place is its id modulo this.
 pub const GENERATOR_PLACES: usize = 1 << 12;

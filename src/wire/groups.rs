@@ -1,10 +1,9 @@
 //! Groups of I/Os, as the latency programs count them.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-use super::files::WireFile;
 use super::rows::{OperationRow, Row};
-use super::{COVERS, Damaged, task_name};
+use super::{COVERS, task_name};
+
+pub use super::records::{WireGroup, WireGroupKey};
 
 /// `enum wire_dimension`.
 pub const BY_DEVICE: u32 = 1;
@@ -28,44 +27,7 @@ pub const GROUP_SUBMITTER: u32 = 1;
 /// The queue of an I/O of a device without requests.
 pub const NO_QUEUE: u32 = u32::MAX;
 
-/// `struct wire_group_key`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireGroupKey {
-    pub cgroup: u64,
-    pub file: WireFile,
-    pub device: u32,
-    pub queue: u32,
-    pub cpu: u32,
-    pub pid: u32,
-    pub op: u16,
-    pub size: u16,
-    pub known: u32,
-}
-
-/// `struct wire_group`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireGroup {
-    pub number: u32,
-    pub opener: u32,
-    pub comm: [u8; 16],
-}
-
-const _: () = assert!(size_of::<WireGroupKey>() == 48);
-const _: () = assert!(size_of::<WireGroup>() == 24);
-
-impl WireGroupKey {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_group_key", bytes))
-    }
-}
-
 impl WireGroup {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_group", bytes))
-    }
-
     /// What the kernel calls the process; any bytes but 0.
     pub fn comm(&self) -> String {
         String::from_utf8_lossy(task_name(&self.comm)).into_owned()
@@ -129,6 +91,7 @@ impl GroupsSample {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Record;
 
     #[test]
     fn a_name_ends_at_its_first_zero_and_damage_is_an_error_value() {

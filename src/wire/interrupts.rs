@@ -1,13 +1,13 @@
-//! Interrupts, and what they carried: the mirror of `bpf/interrupts.bpf.c`, and all of it at one moment.
+//! Interrupts, and what they carried, and all of it at one moment.
 
 use std::collections::BTreeMap;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-use super::{Damaged, WireExtent};
-use crate::hist::{BUCKETS, Histogram, SUB_BITS};
+use super::{Damaged, Record, WireExtent};
+use crate::hist::{Histogram, SUB_BITS};
 use crate::host::counters::Counters;
 use crate::host::interrupts::Interrupts;
+
+pub use super::records::{WireCompletions, WireQueue, WireSoftirq, WireVector};
 
 /// `INTERRUPTED_NAME_EVERY`: of so many timed interrupts the name of the task is taken of one, at random. Of all where
 /// all are timed.
@@ -27,70 +27,6 @@ pub const QUEUE_BY_REAP: u32 = 0;
 pub const QUEUE_BY_NAME: u32 = 1;
 pub const QUEUE_POLLED: u32 = 2;
 pub const QUEUE_UNKNOWN: u32 = 3;
-
-/// `struct wire_vector`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireVector {
-    pub action: u64,
-    pub interrupts: u64,
-    pub inside: u64,
-    pub outside: u64,
-    pub counted: u64,
-    pub next_timed: u64,
-    pub arrived: u64,
-    pub queue: u32,
-    pub cpu: u32,
-    pub cpu_since: u64,
-    pub most: u64,
-    pub unhandled: u64,
-    pub threaded: u64,
-    pub thread: u32,
-    pub device: u32,
-    pub interrupted: [u64; INTERRUPTED_KINDS],
-    pub handler: WireExtent,
-    pub apart: WireExtent,
-    pub pad: [u64; 2],
-    pub carried: [u64; CARRIED_BUCKETS],
-    pub handler_counts: [u64; BUCKETS],
-    pub apart_counts: [u64; BUCKETS],
-}
-
-/// `struct wire_queue`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireQueue {
-    pub place: u32,
-    pub kind: u32,
-    pub single: u32,
-    pub pad: u32,
-    pub elsewhere: u64,
-}
-
-/// `struct wire_completions`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct WireCompletions {
-    pub ios: [u64; COUNTED_CLASSES],
-    pub contexts: [u64; CONTEXTS],
-}
-
-/// `struct wire_softirq`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireSoftirq {
-    pub runs: u64,
-    pub deferred: u64,
-    pub next_timed: u64,
-    pub time: WireExtent,
-    pub timed: u64,
-    pub others: u64,
-}
-
-const _: () = assert!(size_of::<WireVector>() == 192 + 8 * CARRIED_BUCKETS + 2 * 8 * BUCKETS);
-const _: () = assert!(size_of::<WireQueue>() == 24);
-const _: () = assert!(size_of::<WireCompletions>() == 64);
-const _: () = assert!(size_of::<WireSoftirq>() == 64);
 
 /// A vector, or a poll queue whose polls stand in the place of interrupts.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -118,7 +54,7 @@ impl WireVector {
     /// `last`: nothing more comes, and what the last interrupt carried is known. `moved`: by CPU, those that came
     /// before the interrupts moved away from it.
     pub fn decode(bytes: &[u8], moved: Vec<u64>, last: bool) -> Result<VectorSample, Damaged> {
-        let wire = Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_vector", bytes))?;
+        let wire = <Self as Record>::decode(bytes)?;
         let completions = wire.inside + wire.outside;
         let mut counts = wire.carried;
         let mut most = wire.most;
@@ -179,18 +115,6 @@ impl VectorSample {
     }
 }
 
-impl WireQueue {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_queue", bytes))
-    }
-}
-
-impl WireCompletions {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_completions", bytes))
-    }
-}
-
 /// Softirqs of the block layer on one CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SoftirqSample {
@@ -206,7 +130,7 @@ pub struct SoftirqSample {
 
 impl WireSoftirq {
     pub fn decode(bytes: &[u8]) -> Result<SoftirqSample, Damaged> {
-        let wire = Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_softirq", bytes))?;
+        let wire = <Self as Record>::decode(bytes)?;
         Ok(SoftirqSample {
             runs: wire.runs,
             deferred: wire.deferred,

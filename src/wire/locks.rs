@@ -1,16 +1,19 @@
-//! Waits for locks: the mirror of `bpf/wire/locks.h`, and all of them at one moment.
+//! Waits for locks, and all of them at one moment.
 
 pub mod stacks;
 
 use std::collections::BTreeMap;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
 use self::stacks::{StackKey, StackSample};
 use super::stacks::{Sampler, WireBudget};
-use super::{Damaged, WireExtent};
+use super::{Count, Damaged, Record};
 use crate::hist::{BUCKETS, Histogram};
 use crate::host::mapped::Mapped;
+
+pub use super::records::{
+    WireLock, WireLockCpu, WireLockHolder, WireLockProcess, WireLockRecent, WireLockRecentProcess,
+    WireLockWaiter, WireNvmePlaces, WireWaits,
+};
 
 /// `LOCK_KINDS`.
 pub const KINDS: usize = 7;
@@ -89,146 +92,6 @@ impl Kind {
     }
 }
 
-/// `struct wire_waits`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, FromBytes, Immutable, KnownLayout)]
-pub struct WireWaits {
-    pub count: u64,
-    pub sum: u64,
-}
-
-/// `struct wire_lock`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireLock {
-    pub not_min: u64,
-    pub max: u64,
-    pub lock: u64,
-    pub failed: u64,
-    pub reads: u64,
-    pub flags: u32,
-    pub pad: u32,
-    pub waits: [WireWaits; BUCKETS],
-}
-
-/// `struct wire_lock_recent`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireLockRecent {
-    pub lock: u64,
-    pub count: u64,
-    pub sum: u64,
-    pub not_min: u64,
-    pub max: u64,
-    pub failed: u64,
-    pub reads: u64,
-    pub flags: u32,
-    pub bucket: u32,
-}
-
-/// `struct wire_lock_recent_process`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireLockRecentProcess {
-    pub pid: u32,
-    pub pad: u32,
-    pub contentions: u64,
-    pub sum: u64,
-    pub max: u64,
-}
-
-/// `struct wire_lock_cpu`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireLockCpu {
-    pub begins: [u64; KINDS],
-    pub repeats: u64,
-    pub filtered: u64,
-    pub contentions: u64,
-    pub wait_ns: u64,
-    pub spin_contentions: u64,
-    pub spin_wait_ns: u64,
-    pub unmatched: u64,
-    pub abandoned: u64,
-    pub unkept: u64,
-    pub slow_calls: u64,
-    pub other_locks: u64,
-    pub other_processes: u64,
-    pub stacks: u64,
-    pub stacks_failed: u64,
-    pub stacks_full: u64,
-    pub stacks_over: u64,
-    pub budget: WireBudget,
-    pub other_holders: u64,
-    pub other_waiters: u64,
-    pub pad: u64,
-}
-
-/// `struct wire_lock_process`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireLockProcess {
-    pub contentions: u64,
-    pub wait: WireExtent,
-    pub lock: u64,
-    pub comm: [u8; 16],
-}
-
-/// `struct wire_lock_holder`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireLockHolder {
-    pub releases: u64,
-    pub holds: u64,
-    pub at_least: u64,
-    pub hold_ns: u64,
-    pub max_hold_ns: u64,
-    pub last_hold_ns: u64,
-    pub queued_since: u64,
-    pub got: u64,
-    pub queued: u32,
-    pub released: u32,
-    pub flags: u32,
-    pub pid: u32,
-    pub comm: [u8; 16],
-}
-
-/// `struct wire_lock_waiter`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireLockWaiter {
-    pub lock: u64,
-    pub began: u64,
-    pub flags: u32,
-    pub pid: u32,
-    pub tid: u32,
-    pub pad: u32,
-    pub comm: [u8; 16],
-}
-
-const _: () = assert!(size_of::<WireLock>() == 48 + 16 * BUCKETS);
-const _: () = assert!(size_of::<WireLockCpu>() == 256);
-const _: () = assert!(size_of::<WireLockRecent>() == 64);
-const _: () = assert!(size_of::<WireLockRecentProcess>() == 32);
-const _: () = assert!(size_of::<WireLockProcess>() == 56);
-/// `struct wire_nvme_places`: bytes.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct WireNvmePlaces {
-    pub size: u32,
-    pub sq_lock: u32,
-    pub cq_poll_lock: u32,
-    pub dev: u32,
-    pub qid: u32,
-    pub queues: u32,
-    pub instance: u32,
-    pub known: u32,
-}
-
-const _: () = assert!(size_of::<WireNvmePlaces>() == 32);
-const _: () = assert!(size_of::<WireLockHolder>() == 96);
-const _: () = assert!(size_of::<WireLockWaiter>() == 48);
-
 /// Waits that ended, for one lock or for several.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LockSample {
@@ -244,7 +107,7 @@ pub struct LockSample {
 
 impl WireLock {
     pub fn decode(bytes: &[u8]) -> Result<LockSample, Damaged> {
-        let wire = Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_lock", bytes))?;
+        let wire = <Self as Record>::decode(bytes)?;
         let counts = wire.waits.map(|waits| waits.count);
         let sum = wire.waits.iter().map(|waits| waits.sum).sum();
         Ok(LockSample {
@@ -259,8 +122,7 @@ impl WireLock {
 impl WireLockRecent {
     /// None: the place is empty.
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, Damaged> {
-        let wire =
-            Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_lock_recent", bytes))?;
+        let wire = <Self as Record>::decode(bytes)?;
         Ok((wire.lock != 0 && wire.count > 0).then_some(wire))
     }
 }
@@ -268,8 +130,7 @@ impl WireLockRecent {
 impl WireLockRecentProcess {
     /// With the process id; None: the place is empty.
     pub fn decode(bytes: &[u8]) -> Result<Option<(u32, Self)>, Damaged> {
-        let wire = Self::read_from_bytes(bytes)
-            .map_err(|_| Damaged::of::<Self>("wire_lock_recent_process", bytes))?;
+        let wire = <Self as Record>::decode(bytes)?;
         Ok((wire.pid != 0).then(|| (wire.pid - 1, wire)))
     }
 }
@@ -307,39 +168,10 @@ impl LockSample {
 }
 
 impl WireLockCpu {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_lock_cpu", bytes))
-    }
-
     /// What came since `earlier`; the thresholds stay what they are now.
     pub fn since(&self, earlier: &Self) -> Self {
-        let less = |now: u64, then: u64| now.saturating_sub(then);
-        Self {
-            begins: std::array::from_fn(|kind| less(self.begins[kind], earlier.begins[kind])),
-            repeats: less(self.repeats, earlier.repeats),
-            filtered: less(self.filtered, earlier.filtered),
-            contentions: less(self.contentions, earlier.contentions),
-            wait_ns: less(self.wait_ns, earlier.wait_ns),
-            spin_contentions: less(self.spin_contentions, earlier.spin_contentions),
-            spin_wait_ns: less(self.spin_wait_ns, earlier.spin_wait_ns),
-            unmatched: less(self.unmatched, earlier.unmatched),
-            abandoned: less(self.abandoned, earlier.abandoned),
-            unkept: less(self.unkept, earlier.unkept),
-            slow_calls: less(self.slow_calls, earlier.slow_calls),
-            other_locks: less(self.other_locks, earlier.other_locks),
-            other_processes: less(self.other_processes, earlier.other_processes),
-            stacks: less(self.stacks, earlier.stacks),
-            stacks_failed: less(self.stacks_failed, earlier.stacks_failed),
-            stacks_full: less(self.stacks_full, earlier.stacks_full),
-            stacks_over: less(self.stacks_over, earlier.stacks_over),
-            budget: WireBudget {
-                stack_ns: less(self.budget.stack_ns, earlier.budget.stack_ns),
-                ..self.budget
-            },
-            other_holders: less(self.other_holders, earlier.other_holders),
-            other_waiters: less(self.other_waiters, earlier.other_waiters),
-            ..*self
-        }
+        let less = Count::since(self, earlier);
+        Self { budget: WireBudget { stack_ns: less.budget.stack_ns, ..self.budget }, ..less }
     }
 }
 
@@ -354,8 +186,7 @@ pub struct ProcessSample {
 
 impl WireLockProcess {
     pub fn decode(bytes: &[u8]) -> Result<ProcessSample, Damaged> {
-        let wire =
-            Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_lock_process", bytes))?;
+        let wire = <Self as Record>::decode(bytes)?;
         Ok(ProcessSample {
             comm: super::task_name(&wire.comm).to_vec(),
             contentions: wire.contentions,
@@ -399,8 +230,7 @@ pub struct HolderSample {
 
 impl WireLockHolder {
     pub fn decode(bytes: &[u8]) -> Result<HolderSample, Damaged> {
-        let wire =
-            Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_lock_holder", bytes))?;
+        let wire = <Self as Record>::decode(bytes)?;
         Ok(HolderSample {
             releases: wire.releases,
             holds: wire.holds,
@@ -428,8 +258,7 @@ pub struct WaiterSample {
 
 impl WireLockWaiter {
     pub fn decode(bytes: &[u8]) -> Result<WaiterSample, Damaged> {
-        let wire =
-            Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_lock_waiter", bytes))?;
+        let wire = <Self as Record>::decode(bytes)?;
         Ok(WaiterSample {
             lock: wire.lock,
             began_ns: wire.began,
@@ -525,6 +354,7 @@ pub struct Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerocopy::IntoBytes;
 
     #[test]
     fn flags_name_the_kind() {

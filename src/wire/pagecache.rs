@@ -1,13 +1,15 @@
-//! Reclaim, read-ahead and the functions on their way: the mirror of `bpf/wire/pagecache.h`, and all of it at one
+//! Reclaim, read-ahead and the functions on their way, and all of it at one
 //! moment.
 
 use std::collections::BTreeMap;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-use super::{Damaged, WireExtent, task_name};
-use crate::hist::{BUCKETS, Histogram};
+use super::{Damaged, Record, task_name};
+use crate::hist::Histogram;
 use crate::host::memory_reading::MemoryReading;
+
+pub use super::records::{
+    WireIsolated, WirePath, WireReadahead, WireReclaim, WireReclaimer, WireReclaimerKey,
+};
 
 /// Who reclaims, in the order of `enum wire_reclaim_kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,85 +53,6 @@ pub const PATHS: usize = 16;
 /// `PATH_SPIN`.
 pub const PATH_SPIN: usize = PATHS - 1;
 
-/// `struct wire_reclaim`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireReclaim {
-    pub lock: u64,
-    pub begun: u64,
-    pub ended: u64,
-    pub time: WireExtent,
-    pub batches: u64,
-    pub scanned: [u64; PAGE_KINDS],
-    pub reclaimed: [u64; PAGE_KINDS],
-    pub throttled: u64,
-    pub throttled_us: u64,
-    pub pad: [u64; 3],
-    pub counts: [u64; BUCKETS],
-}
-
-/// `struct wire_isolated`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct WireIsolated {
-    pub looked_at: [u64; PAGE_KINDS],
-    pub taken: [u64; PAGE_KINDS],
-}
-
-/// `struct wire_reclaimer_key`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireReclaimerKey {
-    pub cgroup: u64,
-    pub pid: u32,
-    pub kind: u32,
-    pub comm: [u8; 16],
-}
-
-/// `struct wire_reclaimer`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct WireReclaimer {
-    pub count: u64,
-    pub ns: u64,
-    pub max_ns: u64,
-    pub pages: u64,
-}
-
-/// `struct wire_readahead`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct WireReadahead {
-    pub calls: u64,
-    pub asked: u64,
-    pub reads: u64,
-    pub wanted: u64,
-    pub faulted: u64,
-    pub mapped: u64,
-    pub pad: [u64; 2],
-}
-
-/// `struct wire_path`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct WirePath {
-    pub calls: u64,
-    pub ns: u64,
-    pub spins: u64,
-    pub spin_ns: u64,
-}
-
-const _: () = assert!(size_of::<WireReclaim>() == 128 + 8 * BUCKETS);
-const _: () = assert!(size_of::<WireIsolated>() == 32);
-const _: () = assert!(size_of::<WireReclaimerKey>() == 32);
-const _: () = assert!(size_of::<WireReclaimer>() == 32);
-const _: () = assert!(size_of::<WireReadahead>() == 64);
-const _: () = assert!(size_of::<WirePath>() == 32);
-
-fn decoded<T: FromBytes + KnownLayout + Immutable>(name: &'static str, bytes: &[u8]) -> Result<T, Damaged> {
-    T::read_from_bytes(bytes).map_err(|_| Damaged::of::<T>(name, bytes))
-}
-
 /// One kind of reclaim on one node.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReclaimSample {
@@ -146,7 +69,7 @@ pub struct ReclaimSample {
 
 impl WireReclaim {
     pub fn decode(bytes: &[u8]) -> Result<ReclaimSample, Damaged> {
-        let wire: Self = decoded("wire_reclaim", bytes)?;
+        let wire: Self = Record::decode(bytes)?;
         Ok(ReclaimSample {
             begun: wire.begun,
             time: Histogram::from_parts(&wire.counts, wire.time.sum, !wire.time.not_min, wire.time.max),
@@ -178,21 +101,6 @@ impl ReclaimSample {
     }
 }
 
-impl WireIsolated {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        decoded("wire_isolated", bytes)
-    }
-
-    pub fn plus(self, other: Self) -> Self {
-        let sum = |a: [u64; PAGE_KINDS], b: [u64; PAGE_KINDS]| std::array::from_fn(|i| a[i] + b[i]);
-        Self { looked_at: sum(self.looked_at, other.looked_at), taken: sum(self.taken, other.taken) }
-    }
-
-    pub fn since(self, earlier: Self) -> Self {
-        Self { looked_at: less(self.looked_at, earlier.looked_at), taken: less(self.taken, earlier.taken) }
-    }
-}
-
 /// Who reclaimed. The name is written by strangers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reclaimer {
@@ -204,83 +112,13 @@ pub struct Reclaimer {
 
 impl WireReclaimerKey {
     pub fn decode(bytes: &[u8]) -> Result<Reclaimer, Damaged> {
-        let key: Self = decoded("wire_reclaimer_key", bytes)?;
+        let key: Self = Record::decode(bytes)?;
         Ok(Reclaimer {
             kind: Kind::of(key.kind),
             cgroup: key.cgroup,
             pid: key.pid,
             comm: task_name(&key.comm).to_vec(),
         })
-    }
-}
-
-impl WireReclaimer {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        decoded("wire_reclaimer", bytes)
-    }
-
-    /// What came since `earlier`; the longest one is still that of all the time.
-    pub fn since(self, earlier: Self) -> Self {
-        Self {
-            count: self.count.saturating_sub(earlier.count),
-            ns: self.ns.saturating_sub(earlier.ns),
-            max_ns: self.max_ns,
-            pages: self.pages.saturating_sub(earlier.pages),
-        }
-    }
-}
-
-impl WireReadahead {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        decoded("wire_readahead", bytes)
-    }
-
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            calls: self.calls + other.calls,
-            asked: self.asked + other.asked,
-            reads: self.reads + other.reads,
-            wanted: self.wanted + other.wanted,
-            faulted: self.faulted + other.faulted,
-            mapped: self.mapped + other.mapped,
-            pad: [0; 2],
-        }
-    }
-
-    pub fn since(self, earlier: Self) -> Self {
-        Self {
-            calls: self.calls.saturating_sub(earlier.calls),
-            asked: self.asked.saturating_sub(earlier.asked),
-            reads: self.reads.saturating_sub(earlier.reads),
-            wanted: self.wanted.saturating_sub(earlier.wanted),
-            faulted: self.faulted.saturating_sub(earlier.faulted),
-            mapped: self.mapped.saturating_sub(earlier.mapped),
-            pad: [0; 2],
-        }
-    }
-}
-
-impl WirePath {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        decoded("wire_path", bytes)
-    }
-
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            calls: self.calls + other.calls,
-            ns: self.ns + other.ns,
-            spins: self.spins + other.spins,
-            spin_ns: self.spin_ns + other.spin_ns,
-        }
-    }
-
-    pub fn since(self, earlier: Self) -> Self {
-        Self {
-            calls: self.calls.saturating_sub(earlier.calls),
-            ns: self.ns.saturating_sub(earlier.ns),
-            spins: self.spins.saturating_sub(earlier.spins),
-            spin_ns: self.spin_ns.saturating_sub(earlier.spin_ns),
-        }
     }
 }
 

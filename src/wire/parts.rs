@@ -1,26 +1,14 @@
-//! Parts of stages: the mirror of `struct wire_part_row`.
+//! Parts of stages.
 
-use zerocopy::{FromBytes, Immutable, KnownLayout};
+use super::{COVERS, Damaged, Record, histograms};
+use crate::hist::Histogram;
 
-use super::{COVERS, Damaged, WireExtent, histograms};
-use crate::hist::{BUCKETS, Histogram};
+pub use super::records::WirePartRow;
 
 /// Parts in the order of `enum wire_part`.
 pub const PARTS: usize = 12;
 /// What parts are counted by, `enum wire_part_unit`: I/Os, operations of each cover.
 pub const PART_UNITS: usize = 1 + COVERS;
-
-/// `struct wire_part_row`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WirePartRow {
-    pub extents: [WireExtent; PARTS],
-    pub lock: u64,
-    pub unknown: u64,
-    pub counts: [u64; PARTS * BUCKETS],
-}
-
-const _: () = assert!(size_of::<WirePartRow>() == 304 + 12 * 8 * 592);
 
 /// The parts of one class of I/Os or operations of one device.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,8 +20,7 @@ pub struct PartRow {
 
 impl PartRow {
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        let wire = WirePartRow::ref_from_bytes(bytes)
-            .map_err(|_| Damaged::of::<WirePartRow>("row of parts", bytes))?;
+        let wire = WirePartRow::view(bytes)?;
         Ok(Self { parts: histograms(&wire.extents, &wire.counts), unknown: wire.unknown })
     }
 

@@ -1,8 +1,8 @@
 //! Operations that are followed, each in its place of the table.
 
-use zerocopy::{FromBytes, Immutable, KnownLayout};
+use super::WireSlot;
 
-use super::{Damaged, WireSlot};
+pub use super::records::{WirePlace, WireStamps};
 
 /// `OPERATION_LIVE` and `OPERATION_ENDED` of `bpf/operations.h`.
 const LIVE: u32 = 1;
@@ -13,35 +13,6 @@ const SLOT_DONE: u8 = 6;
 const LINK_NUMBER: u32 = (1 << 22) - 1;
 const LINK_WAITS: u32 = 1 << 28;
 
-/// `struct stamps` of `bpf/stamps.h`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, FromBytes, Immutable, KnownLayout)]
-pub struct WireStamps {
-    pub queued: u64,
-    pub issued: u64,
-    pub reaped: u64,
-    pub ended: u64,
-    pub device: u16,
-    pub op: u16,
-    pub fused: u16,
-    pub group: u16,
-}
-
-/// `struct operation` of `bpf/operations.h`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, FromBytes, Immutable, KnownLayout)]
-pub struct WirePlace {
-    pub request: u64,
-    pub entered: u64,
-    pub next: u16,
-    pub parts: u16,
-    /// `slot` in 30 bits, `state` in the two above.
-    pub slot_and_state: u32,
-    pub stamps: WireStamps,
-}
-
-const _: () = assert!(size_of::<WirePlace>() == 64);
-
 /// The result of an operation that nobody was seen to fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unfetched {
@@ -51,14 +22,15 @@ pub struct Unfetched {
 }
 
 impl WirePlace {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("operation", bytes))
+    /// `slot` in 30 bits, `state` in the two above: bit fields, which have no names here.
+    fn slot_and_state(&self) -> u32 {
+        u32::from_ne_bytes(self.pad_20)
     }
 
     /// The slot that its result is left in; None where it is over or has a result here.
     pub fn slot(&self) -> Option<u32> {
-        let waits = self.slot_and_state >> 30 == LIVE && self.parts == 0;
-        (self.slot_and_state & !(3 << 30)).checked_sub(1).filter(|_| waits)
+        let waits = self.slot_and_state() >> 30 == LIVE && self.parts == 0;
+        (self.slot_and_state() & !(3 << 30)).checked_sub(1).filter(|_| waits)
     }
 
     /// The result that its application was not seen to fetch; None where there is none. `index`: of this place.
@@ -67,7 +39,7 @@ impl WirePlace {
     pub fn unfetched(&self, index: u32, slot: Option<&WireSlot>) -> Option<Unfetched> {
         let here =
             || Unfetched { device: self.stamps.device, op: self.stamps.op, ended_ns: self.stamps.ended };
-        match self.slot_and_state >> 30 {
+        match self.slot_and_state() >> 30 {
             ENDED => Some(here()),
             LIVE if self.parts > 0 => Some(here()),
             LIVE => slot.filter(|slot| self.is_in(index, slot)).map(|slot| Unfetched {
@@ -91,6 +63,7 @@ impl WirePlace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerocopy::FromBytes;
 
     const REQUEST: u64 = 0xffff_8880_0000_1000;
 
@@ -100,7 +73,7 @@ mod tests {
             request,
             entered: 40,
             parts,
-            slot_and_state: state << 30 | slot,
+            pad_20: (state << 30 | slot).to_ne_bytes(),
             stamps,
             ..WirePlace::default()
         }

@@ -1,34 +1,11 @@
 //! Bios by device and process, as the latency programs count them.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use super::{Damaged, Record, since_by_key, task_name};
 
-use super::{Damaged, since_by_key, task_name};
+pub use super::records::{WireProcessIos, WireProcessKey};
 
 /// The row of all processes for which the table had no room.
 pub const NO_PROCESS: u32 = u32::MAX;
-
-/// `struct wire_process_key`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireProcessKey {
-    pub device: u32,
-    pub pid: u32,
-    pub selected: u32,
-}
-
-/// `struct wire_process_ios`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireProcessIos {
-    pub bios: u64,
-    pub bytes: u64,
-    pub comm: [u8; 16],
-    pub relation: u32,
-    pub pad: u32,
-}
-
-const _: () = assert!(size_of::<WireProcessKey>() == 12);
-const _: () = assert!(size_of::<WireProcessIos>() == 40);
 
 /// `enum wire_relation`: how a process relates to biopsy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,10 +66,8 @@ impl ProcessIos {
     /// # Errors
     /// When either is not as long as its struct.
     pub fn decode(key: &[u8], value: &[u8]) -> Result<(u32, Self), Damaged> {
-        let key = WireProcessKey::read_from_bytes(key)
-            .map_err(|_| Damaged::of::<WireProcessKey>("wire_process_key", key))?;
-        let row = WireProcessIos::read_from_bytes(value)
-            .map_err(|_| Damaged::of::<WireProcessIos>("wire_process_ios", value))?;
+        let key = <WireProcessKey as Record>::decode(key)?;
+        let row = <WireProcessIos as Record>::decode(value)?;
         let pid = (key.pid != NO_PROCESS).then_some(key.pid);
         let decoded = Self {
             pid,
@@ -121,6 +96,7 @@ impl ProcessIos {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerocopy::IntoBytes;
 
     #[test]
     fn a_row_is_decoded_and_damage_is_an_error() {

@@ -1,63 +1,9 @@
 //! Rows: what completed of one class, and which operations ended.
 
-use zerocopy::{FromBytes, Immutable, KnownLayout};
-
-use super::{Damaged, OPERATION_STAGES, STAGES, TOTALS, WireExtent, histograms};
+use super::{Damaged, OPERATION_STAGES, Record, STAGES, histograms};
 use crate::hist::{BUCKETS, Histogram};
 
-/// `struct wire_row`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireRow {
-    pub bytes: u64,
-    pub extents: [WireExtent; STAGES],
-    pub untimed: u64,
-    pub no_start: u64,
-    pub never_issued: u64,
-    pub unowned: u64,
-    pub lock: u64,
-    pub further: u64,
-    pub bios: u64,
-    pub bio_ns: u64,
-    pub flushed: u64,
-    pub pad: [u64; 5],
-    pub counts: [u64; STAGES * BUCKETS],
-}
-
-/// `struct wire_bounds`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireBounds {
-    pub not_min: u64,
-    pub max: u64,
-}
-
-/// `struct wire_total`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireTotal {
-    pub operations: u64,
-    pub sums: [u64; OPERATION_STAGES],
-    pub pad: u64,
-}
-
-/// `struct wire_operation_row`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireOperationRow {
-    pub bounds: [WireBounds; OPERATION_STAGES],
-    pub torn: u64,
-    pub bare: u64,
-    pub lock: u64,
-    pub pad: u64,
-    pub by_total: [WireTotal; TOTALS],
-    pub counts: [u64; OPERATION_STAGES * BUCKETS],
-}
-
-const _: () = assert!(size_of::<WireRow>() == 192 + 3 * 8 * 592);
-const _: () = assert!(size_of::<WireBounds>() == 16);
-const _: () = assert!(size_of::<WireTotal>() == 64);
-const _: () = assert!(size_of::<WireOperationRow>() == 128 + 41 * 64 + 6 * 8 * 592);
+pub use super::records::{WireBounds, WireOperationRow, WireRow, WireTotal};
 
 /// One row: what completed of one operation on one device and shard.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -82,7 +28,7 @@ pub struct Row {
 
 impl Row {
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        let wire = WireRow::ref_from_bytes(bytes).map_err(|_| Damaged::of::<WireRow>("row", bytes))?;
+        let wire = WireRow::view(bytes)?;
         Ok(Self {
             bytes: wire.bytes,
             untimed: wire.untimed,
@@ -129,8 +75,7 @@ pub struct OperationRow {
 
 impl OperationRow {
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        let wire = WireOperationRow::ref_from_bytes(bytes)
-            .map_err(|_| Damaged::of::<WireOperationRow>("row of operations", bytes))?;
+        let wire = WireOperationRow::view(bytes)?;
         Ok(Self {
             torn: wire.torn,
             bare: wire.bare,

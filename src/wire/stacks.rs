@@ -1,12 +1,16 @@
-//! On-CPU samples: the mirror of `struct stack_sample`, and what a window of them holds.
+//! On-CPU samples, and what a window of them holds.
 
 use std::collections::HashMap;
 use std::fmt;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::FromBytes;
 
 use super::task_name;
 use crate::host::mapped::Mapped;
+
+pub use super::records::{
+    WireBudget, WireStackCounters as Counters, WireStackKey, WireStackSample as SampleHead, WireTaskStack,
+};
 
 /// The most frames that the kernel side asks for, of each stack (`STACK_FRAMES`).
 pub const MAX_FRAMES: usize = 127;
@@ -22,76 +26,6 @@ pub const WORK: u32 = 8;
 
 /// `WORK_FRAMES`.
 const WORK_FRAMES: usize = 4;
-
-/// `struct stack_sample`: the head of one record, with the addresses behind it.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct SampleHead {
-    pub pid: u32,
-    pub tid: u32,
-    pub cpu: u32,
-    pub flags: u32,
-    pub period: u64,
-    pub kernel_frames: u16,
-    pub user_frames: u16,
-    pub pad: u32,
-    pub comm: [u8; 16],
-}
-
-/// `struct stack_counters`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct Counters {
-    pub ring_full: u64,
-    pub no_scratch: u64,
-}
-
-const _: () = assert!(size_of::<SampleHead>() == 48);
-const _: () = assert!(size_of::<Counters>() == 16);
-
-/// `struct wire_budget`: what the stacks of waits on one CPU cost.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireBudget {
-    /// What they took; it counts up.
-    pub stack_ns: u64,
-    /// Waits below it are sampled, as of now, and that it was at most.
-    pub threshold: u64,
-    pub most_threshold: u64,
-    pub period_began: u64,
-    pub period_ns: u64,
-    pub raise_at: u32,
-    pub raised: u32,
-}
-
-/// `struct wire_task_stack`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireTaskStack {
-    pub kernel_frames: u32,
-    pub user_frames: u32,
-    pub comm: [u8; 16],
-    pub ips: [u64; 2 * MAX_FRAMES],
-}
-
-/// `struct wire_stack_key`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireStackKey {
-    pub hash: [u64; 2],
-    pub pid: u32,
-    pub flags: u32,
-}
-
-const _: () = assert!(size_of::<WireBudget>() == 48);
-const _: () = assert!(size_of::<WireTaskStack>() == 24 + 16 * MAX_FRAMES);
-const _: () = assert!(size_of::<WireStackKey>() == 24);
-
-impl WireStackKey {
-    pub fn decode(bytes: &[u8]) -> Result<Self, super::Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| super::Damaged::of::<Self>("wire_stack_key", bytes))
-    }
-}
 
 impl WireTaskStack {
     /// The stack with its key, as a sample of no thread.

@@ -1,59 +1,18 @@
-//! By which ways I/Os were handed in: the mirror of `struct wire_submit_stack` and `struct wire_submit_row`.
+//! By which ways I/Os were handed in.
 
 use std::collections::{BTreeMap, HashMap};
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-use super::Damaged;
 use super::files::WireFile;
-use super::stacks::{MAX_FRAMES, Sample, WireStackKey, WireTaskStack};
+use super::stacks::{Sample, WireStackKey};
+use super::{Damaged, Record};
 use crate::host::mapped::Mapped;
 
-/// `struct wire_submit_stack`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireSubmitStack {
-    pub number: u32,
-    pub pad: u32,
-    pub stack: WireTaskStack,
-}
-
-/// `struct wire_submit_row`: of one CPU.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireSubmitRow {
-    pub full: u64,
-    pub over: u64,
-    pub nested: u64,
-    pub period_began: u64,
-    pub period_ns: u64,
-    pub raise_at: u64,
-    pub bio: u64,
-    pub stack: u32,
-    pub stands_for: u32,
-    pub plugged: u32,
-    pub took: u32,
-    pub skip: u32,
-    pub one_in: u32,
-    pub numbered: u32,
-    pub busy: u32,
-    pub pad: [u32; 10],
-}
-
-const _: () = assert!(size_of::<WireSubmitStack>() == 32 + 16 * MAX_FRAMES);
-const _: () = assert!(size_of::<WireSubmitRow>() == 128);
-
-impl WireSubmitRow {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>("wire_submit_row", bytes))
-    }
-}
+pub use super::records::{WireSubmitRow, WireSubmitStack};
 
 /// A stack of the table, with its number.
 pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<(u32, Sample), Damaged> {
     let key = WireStackKey::decode(key)?;
-    let wire = WireSubmitStack::read_from_bytes(value)
-        .map_err(|_| Damaged::of::<WireSubmitStack>("wire_submit_stack", value))?;
+    let wire = <WireSubmitStack as Record>::decode(value)?;
     Ok((wire.number, wire.stack.sample(&key)))
 }
 
@@ -89,6 +48,7 @@ mod tests {
     use zerocopy::FromZeros as _;
 
     use super::*;
+    use zerocopy::IntoBytes;
 
     #[test]
     fn a_stack_has_its_number() {

@@ -1,11 +1,13 @@
-//! Threads as they were found: the mirror of `struct wire_thread`, and what a window of rounds holds.
+//! Threads as they were found, and what a window of rounds holds.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use zerocopy::{FromBytes, Immutable, KnownLayout};
+use zerocopy::FromBytes;
 
 use super::{Damaged, task_name};
+
+pub use super::records::WireThread;
 
 /// The most frames of a record (`THREAD_FRAMES`).
 pub const MAX_FRAMES: usize = 127;
@@ -17,27 +19,6 @@ pub const COMPAT: u32 = 8;
 pub const SYSCALL: u32 = 16;
 pub const NO_STACK: u32 = 32;
 pub const BEHIND: u32 = 64;
-
-/// `struct wire_thread`: the head of one record, with the addresses behind it.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct WireThread {
-    pub pid: u32,
-    pub tid: u32,
-    pub state: u32,
-    pub exit_state: u32,
-    pub flags: u32,
-    pub syscall: u32,
-    pub frames: u32,
-    pub device: u32,
-    pub lower: u32,
-    pub cpu: u32,
-    pub cgroup: u64,
-    pub last_ran: u64,
-    pub comm: [u8; 16],
-}
-
-const _: () = assert!(size_of::<WireThread>() == 72);
 
 /// The thread of a round that the sampler took the CPU from: of those that wait for its CPU the one that left it last.
 /// Who was woken while the sampler looked, on a CPU that was idle before, is taken for it too.
@@ -63,7 +44,7 @@ impl Taken {
 impl WireThread {
     /// A record of the ring: its head, and its stack, leaf first.
     pub fn decode(bytes: &[u8]) -> Result<(Self, Vec<u64>), Damaged> {
-        let damaged = || Damaged::of::<Self>("wire_thread", bytes);
+        let damaged = || Damaged::of::<Self>(bytes);
         let (head, rest) = Self::read_from_prefix(bytes).map_err(|_| damaged())?;
         if head.frames as usize > MAX_FRAMES || rest.len() != 8 * head.frames as usize {
             return Err(damaged());

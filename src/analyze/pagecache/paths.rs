@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::symbols::Names;
+use crate::wire::Count;
 use crate::wire::pagecache::{Follower, PathSample, Reading};
 use crate::wire::stacks::{RawProfile, Sample};
 
@@ -101,7 +102,7 @@ pub fn followed(start: &Reading, end: &Reading, duration_ns: u64) -> Vec<PathSum
 
 fn path(start: &Reading, last: &PathSample, duration_ns: u64) -> PathSummary {
     let first = start.paths.iter().find(|path| path.function == last.function);
-    let delta = last.counts.since(first.map(|path| path.counts).unwrap_or_default());
+    let delta = last.counts.since(&first.map(|path| path.counts).unwrap_or_default());
     // The wait itself is nothing but waiting.
     let spin = is_wait(last.function);
     let spin_ns = if spin { delta.ns } else { delta.spin_ns };

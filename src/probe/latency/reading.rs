@@ -13,6 +13,7 @@ use super::LatencyProbe;
 use crate::clock::now_ns;
 use crate::host::block;
 use crate::host::counters::Counters;
+use crate::wire::Record;
 use crate::wire::files::{FileSample, WireFile};
 use crate::wire::groups::GroupsSample;
 use crate::wire::parts::{PART_UNITS, PartRow};

@@ -7,6 +7,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use super::super::libbpf::element;
 use super::super::skel::latency::{LatencySkel, OpenLatencySkel};
+use crate::wire::Record;
 use crate::wire::submits::{Submits, WireSubmitRow, decode_stack};
 
 /// The budget is kept over so long.

@@ -12,6 +12,7 @@ use crate::probe::cost::Metered;
 use crate::probe::libbpf::{self, element};
 use crate::probe::skel::paths::{PathsSkel, PathsSkelBuilder};
 use crate::wire::pagecache::{Follower, PATH_SPIN, PathSample, WirePath};
+use crate::wire::{Count, Record};
 
 /// Names that a function has had, the newest first, and the kernels of each.
 struct Function {
@@ -143,7 +144,7 @@ impl Functions {
             let each = first.skel.maps.paths.lookup_percpu(&key, MapFlags::ANY)?;
             let mut counts = WirePath::default();
             for cpu in each.context("the kernel lost an element of an array")? {
-                counts = counts.plus(WirePath::decode(&cpu)?);
+                counts = counts.plus(&WirePath::decode(&cpu)?);
             }
             out.push(PathSample { function: followed.name, by: followed.by, counts });
         }

@@ -2,61 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
+use crate::wire::Record;
 use crate::wire::blocked::NO_USER;
 use crate::wire::stacks::{MAX_FRAMES, Sample};
 use crate::wire::{Damaged, task_name};
 
+pub use crate::wire::records::{WireLockStack, WireLockStackKey, WireLockWho, WireLockWhoKey};
+
 /// `LOCK_STACK_FRAMES`.
 pub const FRAMES: usize = 64;
-
-/// `struct wire_lock_who_key`.
-#[repr(C)]
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
-)]
-pub struct WireLockWhoKey {
-    pub hash: u64,
-    pub pid: u32,
-    pub flags: u32,
-}
-
-/// `struct wire_lock_who`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireLockWho {
-    pub comm: [u8; 16],
-    pub frames: u32,
-    pub pad: u32,
-    pub ips: [u64; MAX_FRAMES],
-}
-
-/// `struct wire_lock_stack_key`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct WireLockStackKey {
-    pub lock: u64,
-    pub hash: u64,
-    pub who: WireLockWhoKey,
-}
-
-/// `struct wire_lock_stack`.
-#[repr(C)]
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout)]
-pub struct WireLockStack {
-    pub contentions: u64,
-    pub wait_ns: u64,
-    pub samples: u64,
-    pub frames: u32,
-    pub pad: u32,
-    pub ips: [u64; FRAMES],
-}
-
-const _: () = assert!(size_of::<WireLockWhoKey>() == 16);
-const _: () = assert!(size_of::<WireLockWho>() == 24 + 8 * MAX_FRAMES);
-const _: () = assert!(size_of::<WireLockStackKey>() == 32);
-const _: () = assert!(size_of::<WireLockStack>() == 32 + 8 * FRAMES);
 
 /// Which stack for which lock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,9 +32,8 @@ pub type Whos = BTreeMap<WireLockWhoKey, WireLockWho>;
 
 impl WireLockWho {
     pub fn decode(key: &[u8], value: &[u8]) -> Result<(WireLockWhoKey, Self), Damaged> {
-        let key = WireLockWhoKey::read_from_bytes(key)
-            .map_err(|_| Damaged::of::<WireLockWhoKey>("wire_lock_who_key", key))?;
-        let who = Self::read_from_bytes(value).map_err(|_| Damaged::of::<Self>("wire_lock_who", value))?;
+        let key = <WireLockWhoKey as Record>::decode(key)?;
+        let who = <Self as Record>::decode(value)?;
         Ok((key, who))
     }
 
@@ -102,10 +55,8 @@ pub struct StackSample {
 /// A stack of the table, by its key. Who has found no room in the table of waiters is a process without a name and
 /// without frames.
 pub fn decode_stack(key: &[u8], value: &[u8], whos: &Whos) -> Result<(StackKey, StackSample), Damaged> {
-    let key = WireLockStackKey::read_from_bytes(key)
-        .map_err(|_| Damaged::of::<WireLockStackKey>("wire_lock_stack_key", key))?;
-    let wire = WireLockStack::read_from_bytes(value)
-        .map_err(|_| Damaged::of::<WireLockStack>("wire_lock_stack", value))?;
+    let key = <WireLockStackKey as Record>::decode(key)?;
+    let wire = <WireLockStack as Record>::decode(value)?;
     let kernel = &wire.ips[..(wire.frames as usize).min(FRAMES)];
     let sample = StackSample { contentions: wire.contentions, wait_ns: wire.wait_ns, samples: wire.samples };
     let WireLockWhoKey { pid, flags, .. } = key.who;
@@ -123,6 +74,7 @@ pub fn decode_stack(key: &[u8], value: &[u8], whos: &Whos) -> Result<(StackKey, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerocopy::IntoBytes;
 
     #[test]
     fn a_stack_has_the_frames_that_were_taken_and_no_more_than_fit() {
