@@ -22,7 +22,7 @@ use biopsy::host::{Host, kernel, select};
 use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, ScratchFiles, Target};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
-use biopsy::probe::preflight;
+use biopsy::probe::permit;
 use biopsy::refusal::{Refusal, plain};
 use biopsy::render::{self, flame, html, text};
 use biopsy::rules::{self, Summaries, observed};
@@ -86,7 +86,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     stop::install();
 
     // Before a scratch file is made for nothing.
-    preflight::permit(root)?;
+    permit::permit(root)?;
     let own_load = args.drives();
     if own_load && args.window.length.is_some() {
         let why = "--for is for the I/O that is there (--no-load, -d, -p, --comm, --cgroup) and for a COMMAND: say how \

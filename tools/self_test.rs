@@ -15,7 +15,7 @@ use biopsy::probe::btf::KernelBtf;
 use biopsy::probe::held::Held;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
-use biopsy::probe::preflight;
+use biopsy::probe::{permit, preflight};
 use biopsy::refusal::{Refusal, plain, reason};
 use biopsy::render;
 
@@ -36,7 +36,7 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
     window::note_disk(found, "the I/Os of the self-test");
     let mut names = Vec::new();
     window::add(&mut names, &select::traceable(&host, root, device)?);
-    preflight::permit(root)?;
+    permit::permit(root)?;
     stop::install();
 
     let line = Line::default();

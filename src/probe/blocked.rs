@@ -10,25 +10,26 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Iter, IterOpts, Link, MapCore, MapFlags, MapHandle, ProgramInput};
+use libbpf_rs::{Iter, IterOpts, Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
-use super::btf::{self, KernelBtf};
+use super::btf::KernelBtf;
 use super::kicks::Kicks;
 use super::libbpf::{self, ProgramStats, refusal};
-use super::preflight;
 use super::process_maps::ProcessMaps;
+use super::skel::blocked::types::rodata;
 use super::skel::blocked::{BlockedSkel, BlockedSkelBuilder, OpenBlockedSkel};
-use super::trial::{self, Loaded};
+use super::spec::{Program, Reach, Spec};
 pub use super::waits::Options as WaitOptions;
 use super::waits::{self, PERIOD};
+use super::{skel, trial};
 use crate::clock::now_ns;
 use crate::envelope::Missing;
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
 use crate::host::processes;
 use crate::host::sleeping::Entered;
-use crate::refusal::{LockedMemory, Refusal};
+use crate::refusal::LockedMemory;
 use crate::wire::Record;
 use crate::wire::blocked::{Followed, RawBlocked, WireAsleep, WireSleeper, decode_stack};
 use crate::wire::stacks::{MAX_FRAMES, is_of_ring};
@@ -83,12 +84,7 @@ impl BlockedProbe {
     /// # Errors
     /// A [`Refusal`] when rights or BTF are missing, or the kernel refuses the program.
     pub fn attach(host: &Host, options: Options) -> Result<Self> {
-        preflight::permit(Path::new("/"))?;
-        libbpf::listen();
-        if btf::file().is_some() {
-            let why = format!("{}: use a kernel with BTF of its own", preflight::NO_WAITS_BY_FILE);
-            return Err(Refusal::Refused(why).into());
-        }
+        SPEC.permit(Path::new("/"))?;
         let btf = KernelBtf::read()?;
         let mut missing = Vec::new();
         if !splits(&btf) {
@@ -370,9 +366,28 @@ fn load(
     Ok(skel)
 }
 
-/// Loads the named programs, and closes them.
-pub(super) fn try_load(names: &[String], btf: &KernelBtf) -> Loaded<()> {
-    trial::load(opened(btf, 1, &Options::default())?, names)
+pub const SPEC: Spec = Spec {
+    programs: &[PROGRAMS],
+    not_by_file: Some("with a BTF file the kernel types no arguments, and blocked tasks are not followed"),
+    try_load: |names, btf| trial::load(opened(btf, 1, &Options::default())?, names),
+    configure,
+    ..Spec::of(&[skel::BLOCKED])
+};
+
+/// In reclaim `flame` follows events that `locks` follows as well.
+const PROGRAMS: &[Program] = &[
+    Program::optional("blocked_switch", "sched_switch", "time off the CPU is not seen"),
+    Program::optional("blocked_goes_on", "irq_work_entry", "stacks of time off the CPU have no user side"),
+];
+
+fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
+    libbpf::with_constants(object, |constants: &mut rodata| {
+        let config = &mut constants.config;
+        config.cpus = 1;
+        (config.period_ns, config.budget_ns) = (1, 1);
+        config.want_filter = u32::MAX;
+        config.has_state = btf.switch_tells_state().into();
+    })
 }
 
 fn size(open: &mut OpenBlockedSkel<'_>, cpus: u32, options: &Options) -> libbpf_rs::Result<()> {

@@ -15,8 +15,12 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::btf;
 use super::libbpf::{self, ProgramStats};
+use super::skel::BASELINE;
 use super::skel::baseline::{BaselineSkel, BaselineSkelBuilder};
+use super::spec::Spec;
 use crate::envelope::{Cost, Missing, ProgramCost};
+
+pub const SPEC: Spec = Spec::of(&[BASELINE]);
 
 /// How long the statistics are on, once per [`period`].
 const SLICE: Duration = Duration::from_millis(100);

@@ -8,16 +8,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
 use zerocopy::IntoBytes;
 
 use self::places::Places;
-use super::btf::{self, EventHome, KernelBtf};
+use super::btf::{EventHome, KernelBtf};
 use super::cost::{CostMeter, Metered, metered};
 use super::libbpf::{self, element, refusal};
 use super::plan;
-use super::preflight;
+use super::skel::interrupts::types::rodata;
 use super::skel::interrupts::{InterruptsSkel, InterruptsSkelBuilder, OpenInterruptsSkel};
+use super::spec::{Program, Reach, Spec};
+use super::{skel, trial};
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::counters::Counters;
@@ -97,12 +99,7 @@ impl InterruptProbe {
 
     /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
     pub fn prepare(host: &Host, root: &Path, options: &Options) -> Result<Self> {
-        preflight::permit(root)?;
-        libbpf::listen();
-        if btf::file().is_some() {
-            let why = format!("{}: use a kernel with BTF of its own", preflight::NO_INTERRUPTS_BY_FILE);
-            return Err(Refusal::Refused(why).into());
-        }
+        SPEC.permit(root)?;
         let (devices, left_out) = chosen(host, &options.devices)?;
         let btf = KernelBtf::read()?;
         let nvme = reap(&btf, &Rights::read(root));
@@ -423,6 +420,33 @@ fn missing_vectors(devices: &[&BlockDevice], sees_reaps: bool) -> Vec<Missing> {
         });
     }
     missing
+}
+
+pub const SPEC: Spec = Spec {
+    programs: &[PROGRAMS],
+    not_by_file: Some("with a BTF file the kernel types no arguments, and interrupts are not followed"),
+    try_load: |names, _| trial::load(InterruptsSkelBuilder::default().open(libbpf::object_place())?, names),
+    configure,
+    ..Spec::of(&[skel::INTERRUPTS])
+};
+
+/// It counts completions by the events of `latency`.
+pub const PROGRAMS: &[Program] = &[
+    Program::optional("irq_entry", "irq_handler_entry", "interrupts are not counted"),
+    Program::optional("irq_exit", "irq_handler_exit", "no time of handlers"),
+    Program::optional("softirq_begin", "softirq_entry", "no softirqs of the block layer"),
+    Program::optional("softirq_end", "softirq_exit", "no softirqs of the block layer"),
+];
+
+fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
+    libbpf::with_constants(object, |constants: &mut rodata| {
+        let config = &mut constants.config;
+        config.devices = 1;
+        config.cpus = 2;
+        config.time_every = 8;
+        config.rqf_flush_seq = btf.rqf_flush_seq();
+        config.nested_runs = (!btf.skips_nested_runs()).into();
+    })
 }
 
 fn load(

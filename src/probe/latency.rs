@@ -5,8 +5,11 @@ mod object;
 pub mod options;
 mod programs;
 mod reading;
+pub mod spec;
 pub mod submits;
 mod wanted;
+
+pub use spec::SPEC;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,8 +33,8 @@ use super::groups::Grouping;
 use super::layers;
 use super::libbpf;
 use super::multipath;
+use super::permit;
 use super::plan::{self, Plan};
-use super::preflight;
 use super::process_ios;
 use super::skel::{self, latency::LatencySkel};
 use crate::clock::now_ns;
@@ -107,7 +110,7 @@ impl LatencyProbe {
 
     /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
     pub fn prepare(host: &Host, root: &Path, options: &Options) -> Result<Self> {
-        preflight::permit(root)?;
+        permit::permit(root)?;
         libbpf::listen();
         let (mut plan, left_out) = layers::plan(host, options)?;
         if plan.devices.is_empty() {

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::{MapCore, MapFlags, Object, OpenObject, PrintLevel};
 
+use super::skel::Constants;
 use crate::refusal::Refusal;
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -71,6 +72,17 @@ fn words_of(said: &[String]) -> Option<String> {
 pub fn was_examined() -> bool {
     SAID.lock()
         .is_ok_and(|said| said.iter().any(|text| text.contains("processed ") && text.contains(" insns")))
+}
+
+/// Changes the constants of an object that is not loaded yet. `T` is the type of its skeleton.
+pub fn with_constants<T: Constants>(object: &mut OpenObject, change: impl FnOnce(&mut T)) -> Result<()> {
+    let mut map = object.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"));
+    let bytes = map.as_mut().and_then(|map| map.initial_value_mut()).context("the object has constants")?;
+    // Behind those of the skeleton there may be tables that programs copy from.
+    anyhow::ensure!(bytes.len() >= size_of::<T>(), "other constants than those known");
+    // SAFETY: libbpf maps the value at a page and with at least this size, and any bytes are a `T` ([`Constants`]).
+    change(unsafe { &mut *bytes.as_mut_ptr().cast::<T>() });
+    Ok(())
 }
 
 /// Why the kernel did not do something.

@@ -7,6 +7,8 @@ mod names;
 mod object;
 mod spin;
 
+pub use object::{PROGRAMS, SPEC};
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,11 +26,10 @@ use self::memory::{Kernel, Layout, Memory};
 use self::names::{Known, Namer};
 use self::object::Wanted;
 use self::spin::{Functions, Spinning};
-use super::btf::{self, KernelBtf};
+use super::btf::KernelBtf;
 use super::cost::{Beside, CostMeter, Metered, metered};
 use super::filter::Filter;
 use super::libbpf::{self, element, refusal};
-use super::preflight;
 use super::process_maps::ProcessMaps;
 use super::skel::locks::LocksSkel;
 use crate::clock::now_ns;
@@ -207,12 +208,7 @@ impl LockProbe {
 
     /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
     pub fn prepare(host: &Host, root: &Path, options: &Options) -> Result<Self> {
-        preflight::permit(root)?;
-        libbpf::listen();
-        if btf::file().is_some() {
-            let why = format!("{}: use a kernel with BTF of its own", preflight::NO_LOCKS_BY_FILE);
-            return Err(Refusal::Refused(why).into());
-        }
+        SPEC.permit(root)?;
         let btf = KernelBtf::read()?;
         let symbols = Kallsyms::read(root);
         let has_events = btf.event("contention_begin", None).is_there() && !options.no_events;

@@ -10,22 +10,23 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject};
 
 use self::functions::Functions;
 use self::series::Recorder;
-use super::btf::{self, KernelBtf};
+use super::btf::KernelBtf;
 use super::cost::{CostMeter, Metered, metered};
 use super::libbpf::{self, element, refusal};
 use super::locks::SpinClock;
-use super::preflight;
+use super::skel::pagecache::types::rodata;
 use super::skel::pagecache::{OpenPagecacheSkel, PagecacheSkel, PagecacheSkelBuilder};
-use super::trial::{self, Loaded};
+use super::spec::{Program, Reach, Spec};
+use super::trial::Loaded;
+use super::{skel, trial};
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::Host;
 use crate::host::memory_reading::{DiskTotals, MemoryReading};
-use crate::refusal::Refusal;
 use crate::wire::pagecache::{
     Kind, RECLAIM_KINDS, ReadaheadSource, Reading, WireIsolated, WireReadahead, WireReclaim, WireReclaimer,
     WireReclaimerKey,
@@ -144,12 +145,7 @@ impl PagecacheProbe {
 
     /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
     pub fn prepare(host: &Host, root: &Path, options: &Options, spins: Option<SpinClock>) -> Result<Self> {
-        preflight::permit(root)?;
-        libbpf::listen();
-        if btf::file().is_some() {
-            let why = format!("{}: use a kernel with BTF of its own", preflight::NO_RECLAIM_BY_FILE);
-            return Err(Refusal::Refused(why).into());
-        }
+        SPEC.permit(root)?;
         let btf = KernelBtf::read()?;
         let mut events = Events::of(&btf);
         let nodes = host.nodes.iter().map(|node| node.node + 1).max().unwrap_or(1).clamp(1, MOST_NODES);
@@ -516,14 +512,54 @@ fn load(btf: &KernelBtf, events: Events, nodes: u32) -> Result<PagecacheSkel<'st
     open.load().map_err(|error| refusal("loading the probes", &error))
 }
 
+pub const SPEC: Spec = Spec {
+    programs: &[PROGRAMS],
+    not_by_file: Some(NO_RECLAIM_BY_FILE),
+    try_load,
+    configure,
+    ..Spec::of(&[skel::PAGECACHE])
+};
+
+/// The functions on the way of reclaim.
+pub const PATHS: Spec = Spec::of(&[skel::PATHS]);
+
+pub const NO_RECLAIM_BY_FILE: &str =
+    "with a BTF file the kernel types no arguments, and reclaim is not followed";
+
+const NO_DIRECT: &str = "reclaim by tasks is not seen";
+const NO_MEMCG: &str = "reclaim at the limits of memory cgroups is not seen";
+const NO_PAGES: &str = "pages that reclaim looks at are known from the kernel's counters alone";
+
+/// What `locks` attaches for the page cache: of each event that tells something of its own one, or two.
+const PROGRAMS: &[Program] = &[
+    Program::optional("direct_reclaim_begin", "mm_vmscan_direct_reclaim_begin", NO_DIRECT),
+    Program::optional("direct_reclaim_end", "mm_vmscan_direct_reclaim_end", NO_DIRECT),
+    Program::optional("memcg_reclaim_begin", "mm_vmscan_memcg_reclaim_begin", NO_MEMCG),
+    Program::optional("memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end", NO_MEMCG),
+    Program::optional("lru_isolate", "mm_vmscan_lru_isolate", NO_PAGES),
+    Program::optional("lru_shrink_inactive", "mm_vmscan_lru_shrink_inactive", NO_PAGES),
+    Program::optional("throttled", "mm_vmscan_throttled", "reclaim that sleeps is not seen"),
+    Program::optional(
+        "ra_unbounded",
+        "page_cache_ra_unbounded",
+        "pages that are read ahead are seen only where programs may attach to functions",
+    ),
+    Program::optional("get_pages", "mm_filemap_get_pages", "unused read-ahead is not measured"),
+];
+
 /// Loads the named programs, and closes them.
-pub(super) fn try_load(names: &[String], btf: &KernelBtf) -> Loaded<()> {
+fn try_load(names: &[String], btf: &KernelBtf) -> Loaded<()> {
     let mut open = PagecacheSkelBuilder::default().open(libbpf::object_place())?;
-    let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
-    config.nodes = 1;
-    config.lru_argument = btf.lru_argument();
+    configure(open.open_object_mut(), Reach::Usual, btf)?;
     open.maps.reclaims.set_max_entries(RECLAIM_KINDS as u32)?;
     trial::load(open, names)
+}
+
+fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
+    libbpf::with_constants(object, |constants: &mut rodata| {
+        constants.config.nodes = 2;
+        constants.config.lru_argument = btf.lru_argument();
+    })
 }
 
 /// What is loaded of that which not every kernel has.

@@ -7,19 +7,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapHandle, ProgramInput};
+use libbpf_rs::{Link, MapHandle, OpenObject, ProgramInput};
 
-use super::btf::{self, KernelBtf};
+use super::btf::KernelBtf;
 use super::libbpf::{self, ProgramStats, refusal};
-use super::preflight;
+use super::pagecache::NO_RECLAIM_BY_FILE;
 use super::process_maps::ProcessMaps;
+use super::skel;
+use super::skel::reclaim::types::rodata;
 use super::skel::reclaim::{OpenReclaimSkel, ReclaimSkel, ReclaimSkelBuilder};
+use super::spec::{Reach, Spec};
 use super::waits::{self, Options, PERIOD};
 use crate::clock::now_ns;
 use crate::envelope::Missing;
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
-use crate::refusal::Refusal;
 use crate::wire::blocked::{Followed, RECLAIM_PROGRAMS, RawBlocked, Sum, WireWaitsRow};
 use crate::wire::pagecache::Kind;
 
@@ -51,12 +53,7 @@ impl ReclaimProbe {
     /// # Errors
     /// A [`Refusal`] when rights or BTF are missing, or the kernel refuses a program.
     pub fn attach(host: &Host, options: Options) -> Result<Self> {
-        preflight::permit(Path::new("/"))?;
-        libbpf::listen();
-        if btf::file().is_some() {
-            let why = format!("{}: use a kernel with BTF of its own", preflight::NO_RECLAIM_BY_FILE);
-            return Err(Refusal::Refused(why).into());
-        }
+        SPEC.permit(Path::new("/"))?;
         let btf = KernelBtf::read()?;
         let has = |name| btf.event(name, None).is_there();
         let balance = has("mm_vmscan_balance_pgdat_begin") && has("mm_vmscan_balance_pgdat_end");
@@ -179,6 +176,19 @@ impl ReclaimProbe {
         raw.maps = self.maps.finish();
         Ok(raw)
     }
+}
+
+pub const SPEC: Spec =
+    Spec { not_by_file: Some(NO_RECLAIM_BY_FILE), configure, ..Spec::of(&[skel::RECLAIM]) };
+
+fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
+    libbpf::with_constants(object, |constants: &mut rodata| {
+        let config = &mut constants.config;
+        config.cpus = 1;
+        (config.period_ns, config.budget_ns) = (1, 1);
+        config.want_filter = u32::MAX;
+        config.has_state = btf.switch_tells_state().into();
+    })
 }
 
 fn opened(cpus: u32, options: &Options) -> Result<OpenReclaimSkel<'static>> {

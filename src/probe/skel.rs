@@ -52,30 +52,40 @@ macro_rules! compiled {
     };
 }
 
-/// All objects by the names of their sources.
-pub const OBJECTS: &[(&str, &[u8])] = &[
-    compiled!("latency"),
-    LATENCY_OLD,
-    LATENCY_RAW,
-    INTERRUPTS,
-    compiled!("locks"),
-    compiled!("pagecache"),
-    compiled!("paths"),
-    compiled!("baseline"),
-    compiled!("stacks"),
-    compiled!("threads"),
-    compiled!("blocked"),
-    compiled!("reclaim"),
-];
+/// An object: its source's name without `.bpf.c`, and its bytes.
+pub type Compiled = (&'static str, &'static [u8]);
 
-/// The programs of interrupts.bpf.c.
-const INTERRUPTS: (&str, &[u8]) = compiled!("interrupts");
-
+pub const LATENCY: Compiled = compiled!("latency");
 /// The programs of latency.bpf.c without compare-and-swap.
-const LATENCY_OLD: (&str, &[u8]) = compiled!("latency_old");
-
+pub const LATENCY_OLD: Compiled = compiled!("latency_old");
 /// The same without types of the kernel's.
-const LATENCY_RAW: (&str, &[u8]) = compiled!("latency_raw");
+pub const LATENCY_RAW: Compiled = compiled!("latency_raw");
+pub const INTERRUPTS: Compiled = compiled!("interrupts");
+pub const LOCKS: Compiled = compiled!("locks");
+pub const PAGECACHE: Compiled = compiled!("pagecache");
+pub const PATHS: Compiled = compiled!("paths");
+pub const BASELINE: Compiled = compiled!("baseline");
+pub const STACKS: Compiled = compiled!("stacks");
+pub const THREADS: Compiled = compiled!("threads");
+pub const BLOCKED: Compiled = compiled!("blocked");
+pub const RECLAIM: Compiled = compiled!("reclaim");
+
+/// The constants of an object, as clang laid them out.
+///
+/// # Safety
+/// A struct of integers and arrays of them without padding that matters: any bytes of its size are one.
+pub unsafe trait Constants {}
+
+macro_rules! constants {
+    ($($object:ident)+) => {
+        $(
+            // SAFETY: libbpf-cargo writes it from the object's own types, which are integers.
+            unsafe impl Constants for $object::types::rodata {}
+        )+
+    };
+}
+
+constants!(latency interrupts locks pagecache stacks threads blocked reclaim);
 
 /// Which of the objects the skeleton [`latency`] opens: what this kernel takes.
 pub fn object(usual: &'static [u8]) -> &'static [u8] {

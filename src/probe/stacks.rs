@@ -15,15 +15,42 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, RingBufferBuilder, libbpf_sys};
 
+use crate::host::abilities::ProgramState;
 use crate::host::cgroups::Hierarchy;
 use crate::host::mapped::Mapped;
 use crate::host::processes;
+use crate::host::rights::Rights;
 use crate::probe::births::Births;
-use crate::probe::skel::stacks as skel;
-use crate::probe::{btf, perf_event};
+use crate::probe::skel::{STACKS, stacks as skel};
+use crate::probe::spec::{self, Spec};
+use crate::probe::{btf, libbpf, perf_event, permit};
 use crate::refusal::Refusal;
 use crate::wire::births::{self, Comm};
 use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally, decode};
+
+pub const SPEC: Spec = Spec {
+    state: Some(state),
+    configure: |object, _, _| {
+        libbpf::with_constants(object, |constants: &mut skel::types::rodata| {
+            constants.config.want_cgroups = 1
+        })
+    },
+    ..Spec::of(&[STACKS])
+};
+
+/// Whether the CPUs can be sampled here.
+fn state(rights: &Rights) -> ProgramState {
+    let (reason, remedy) = if !rights.btf && btf::file().is_none() {
+        (permit::NO_BTF_HERE, permit::NO_BTF_REMEDY)
+    } else if rights.locked_down() {
+        (permit::LOCKED, permit::LOCKED_REMEDY)
+    } else if rights.can_sample() && rights.can_trace() {
+        return spec::state("on_cpu", "perf_event", None);
+    } else {
+        ("needs CAP_BPF and CAP_PERFMON: no profile and no flame graph", permit::RIGHTS_REMEDY)
+    };
+    spec::state("on_cpu", "perf_event", Some((reason.to_string(), Some(remedy))))
+}
 
 /// How often the ring is emptied, which holds ten times as much. Each look costs one wake-up; a process that ends between
 /// its first sample and the next look is named by the kernel's records alone.

@@ -4,6 +4,8 @@
 mod files;
 pub(super) mod kernel;
 
+pub use kernel::{EVENT, SPEC};
+
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use anyhow::Result;
 
 use self::files::Files;
 use self::kernel::Kernel;
-use super::preflight;
+use super::permit;
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::refusal::Refusal;
@@ -152,7 +154,7 @@ impl ThreadProbe {
 
     /// As [`Self::attach`], for a window that [`Self::begin`] opens.
     pub fn prepare(root: &Path, options: Options) -> Result<Self> {
-        let kernel = preflight::permit(root).and_then(|()| Kernel::load(&options));
+        let kernel = permit::permit(root).and_then(|()| Kernel::load(&options));
         let mut missing = Vec::new();
         let source = match kernel {
             Ok(kernel) => {

@@ -7,13 +7,13 @@ use super::libbpf;
 use crate::refusal::plain;
 
 /// One value per program in the order of the names, or what is known of a load that failed.
-pub(super) type Loaded<T> = Result<Vec<T>, Refused<T>>;
+pub type Loaded<T> = Result<Vec<T>, Refused<T>>;
 
 /// Loads the named programs of an object.
-pub(super) type Load<'a, T> = dyn FnMut(&[String]) -> Loaded<T> + 'a;
+pub type Load<'a, T> = dyn FnMut(&[String]) -> Loaded<T> + 'a;
 
 /// A load that failed.
-pub(super) struct Refused<T> {
+pub struct Refused<T> {
     /// The program at which libbpf gave up, if libbpf names one.
     pub program: Option<String>,
     pub reason: String,
@@ -33,7 +33,7 @@ impl<T, E: Into<anyhow::Error>> From<E> for Refused<T> {
 /// All are loaded at once, because libbpf's search for the kernel's types takes longer than most programs. libbpf gives
 /// up at the first program that is refused; the others are loaded again without it. If libbpf names no program, each
 /// half is tried separately.
-pub(super) fn each<T>(names: &[String], load: &mut Load<'_, T>) -> Vec<Result<T, String>> {
+pub fn each<T>(names: &[String], load: &mut Load<'_, T>) -> Vec<Result<T, String>> {
     if names.is_empty() {
         return Vec::new();
     }
@@ -66,7 +66,7 @@ pub(super) fn each<T>(names: &[String], load: &mut Load<'_, T>) -> Vec<Result<T,
 }
 
 /// Selects the named programs, and only these, for loading.
-pub(super) fn select(object: &mut OpenObject, names: &[String]) {
+pub fn select(object: &mut OpenObject, names: &[String]) {
     for mut program in object.progs_mut() {
         let selected = names.iter().any(|name| program.name() == name.as_str());
         program.set_autoload(selected);
@@ -74,7 +74,7 @@ pub(super) fn select(object: &mut OpenObject, names: &[String]) {
 }
 
 /// Loads the named programs of a skeleton, and closes it.
-pub(super) fn load<'obj>(mut open: impl OpenSkel<'obj>, names: &[String]) -> Loaded<()> {
+pub fn load<'obj>(mut open: impl OpenSkel<'obj>, names: &[String]) -> Loaded<()> {
     select(open.open_object_mut(), names);
     match open.load() {
         Ok(_) => Ok(vec![(); names.len()]),

@@ -3,14 +3,49 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::{Options, PERIOD, STACK_ROOM, WHO_ROOM};
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
+use crate::probe::btf::KernelBtf;
 use crate::probe::libbpf::{self, refusal};
+use crate::probe::skel::locks::types::rodata;
 use crate::probe::skel::locks::{LocksSkel, LocksSkelBuilder, OpenLocksSkel};
+use crate::probe::spec::{Program, Reach, Spec};
+use crate::probe::{skel, trial};
 use crate::wire::locks::{PLACES, PROCESS_PLACES, Source};
+
+pub const SPEC: Spec = Spec {
+    programs: &[PROGRAMS],
+    not_by_file: Some("with a BTF file the kernel types no arguments, and locks are not followed"),
+    newer: Some("use Linux 5.19 or newer"),
+    try_load: |names, _| trial::load(LocksSkelBuilder::default().open(libbpf::object_place())?, names),
+    configure,
+    ..Spec::of(&[skel::LOCKS])
+};
+
+pub const PROGRAMS: &[Program] = &[
+    Program::optional("lock_begin", "contention_begin", "waits for locks are not seen"),
+    Program::optional("lock_end", "contention_end", "waits for locks are not timed"),
+];
+
+fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
+    if !btf.event("contention_begin", None).is_there() {
+        // Storage of tasks is not there either, and one map that cannot be made would refuse all programs.
+        for mut map in object.maps_mut().filter(|map| map.name() == "sleeps") {
+            map.set_autocreate(false)?;
+        }
+    }
+    libbpf::with_constants(object, |constants: &mut rodata| {
+        let config = &mut constants.config;
+        config.cpus = 1;
+        (config.period_ns, config.budget_ns, config.want_stacks) = (1, 1, 1);
+        config.want_filter = u32::MAX;
+        config.want_holders = 1;
+    })
+}
 
 /// Which programs this kernel takes.
 #[derive(Debug, Clone, Copy)]

@@ -6,9 +6,10 @@ use crate::host::abilities::{ProgramState, State, ViewState};
 use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
 use crate::probe::btf::{self, BY_FILE};
-use crate::probe::{locks, skel};
+use crate::probe::latency::spec::{DETAIL, LATENCY};
+use crate::probe::{interrupts, locks, skel, threads};
 
-use super::{DETAIL, INTERRUPTS, LATENCY, LOCKS, NEWER, reach};
+use super::{NEWER, reach};
 
 /// Each view, with what it lacks here.
 pub fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<ViewState> {
@@ -59,8 +60,9 @@ pub fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<Vie
     }
     let mut trace = diagnose.clone();
     trace.name = "trace".to_string();
-    let of_interrupts =
-        |p: &&ProgramState| p.name == "rq_complete" || INTERRUPTS.iter().any(|known| known.name == p.name);
+    let of_interrupts = |p: &&ProgramState| {
+        p.name == "rq_complete" || interrupts::PROGRAMS.iter().any(|known| known.name == p.name)
+    };
     let absent = programs.iter().filter(of_interrupts).find(|p| p.state == State::Missing);
     let interrupts = match absent {
         Some(program) => {
@@ -75,7 +77,7 @@ pub fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<Vie
         ),
         None => view("interrupts", State::Ok, None, None),
     };
-    let of_locks = |p: &&ProgramState| LOCKS.iter().any(|known| known.name == p.name);
+    let of_locks = |p: &&ProgramState| locks::PROGRAMS.iter().any(|known| known.name == p.name);
     let locks = match programs.iter().filter(of_locks).find(|p| p.state == State::Missing) {
         Some(program) => {
             let by_probes = rights.can_trace()
@@ -111,7 +113,7 @@ pub fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<Vie
         ),
         _ => view("load", State::Ok, None, None),
     };
-    let threads = match programs.iter().find(|p| p.event == "iter/task" && p.state == State::Missing) {
+    let threads = match programs.iter().find(|p| p.event == threads::EVENT && p.state == State::Missing) {
         Some(program) => {
             let less = "by the files of /proc: fewer columns, no kernel stacks, more CPU time";
             let reason = program.reason.clone().map(|reason| format!("{less}: {reason}"));

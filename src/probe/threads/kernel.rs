@@ -6,14 +6,18 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Iter, IterOpts, Link, ProgramInput, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Iter, IterOpts, Link, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
 
 use crate::envelope::{Cost, Missing, ProgramCost};
-use crate::probe::btf::KernelBtf;
+use crate::host::abilities::ProgramState;
+use crate::host::rights::Rights;
+use crate::probe::btf::{self, KernelBtf};
 use crate::probe::libbpf::{self, ProgramStats, refusal};
+use crate::probe::skel::threads::types::rodata;
 use crate::probe::skel::threads::{ThreadsSkel, ThreadsSkelBuilder};
-use crate::probe::{cost, preflight};
-use crate::refusal::Refusal;
+use crate::probe::spec::{self, Reach, Spec};
+use crate::probe::{cost, permit, skel};
+use crate::refusal::{Refusal, plain};
 use crate::wire::threads::{
     COMPAT, Call, IN_IOWAIT, KERNEL, NO_STACK, ON_CPU, SYSCALL, Sighting, Taken, Tally, WireThread, displaced,
 };
@@ -55,7 +59,7 @@ impl Kernel {
     /// Loads what this kernel takes.
     pub fn load(options: &Options) -> Result<Self> {
         if crate::probe::btf::file().is_some() {
-            return Err(Refusal::Refused(preflight::NO_THREADS_BY_FILE.to_string()).into());
+            return Err(Refusal::Refused(NOT_BY_FILE.to_string()).into());
         }
         let btf = KernelBtf::read()?;
         let loops = btf.iterates_tasks();
@@ -255,8 +259,46 @@ fn loaded(options: &Options, btf: &KernelBtf, loops: bool) -> Result<ThreadsSkel
     open.load().map_err(failed)
 }
 
-/// Loads what looks at the threads, and lets it go: whether this kernel takes it, and which of the two.
-pub fn try_load() -> Result<&'static str> {
+pub const SPEC: Spec =
+    Spec { not_by_file: Some(NOT_BY_FILE), state: Some(state), configure, ..Spec::of(&[skel::THREADS]) };
+
+const NOT_BY_FILE: &str =
+    "with a BTF file the kernel types no arguments, and no program goes through the threads";
+
+fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
+    let arguments = btf.arguments()?;
+    libbpf::with_constants(object, |constants: &mut rodata| {
+        constants.config.want_stacks = 1;
+        constants.config.want_cgroups = 1;
+        constants.config.want_devices = 1;
+        constants.arguments.bio_queue = arguments.bio_queue;
+    })
+}
+
+/// Whether threads can be sampled by program here, of which nothing is attached; which of two programs says the kernel.
+fn state(rights: &Rights) -> ProgramState {
+    let missing = if btf::file().is_some() {
+        (NOT_BY_FILE.to_string(), None)
+    } else if !rights.btf {
+        (permit::NO_BTF_HERE.to_string(), Some(permit::NO_BTF_REMEDY))
+    } else if rights.locked_down() {
+        (permit::LOCKED.to_string(), Some(permit::LOCKED_REMEDY))
+    } else if !rights.can_trace() {
+        (permit::RIGHTS.to_string(), Some(permit::RIGHTS_REMEDY))
+    } else {
+        match try_load() {
+            Ok(name) => return spec::state(name, EVENT, None),
+            Err(error) => (plain(&error.to_string()), None),
+        }
+    };
+    spec::state("sample_threads", EVENT, Some(missing))
+}
+
+/// What its programs are at.
+pub const EVENT: &str = "iter/task";
+
+/// Loads what looks at the threads, and closes it: which of the two this kernel takes.
+fn try_load() -> Result<&'static str> {
     let btf = KernelBtf::read()?;
     let options = Options::default();
     if btf.iterates_tasks() && loaded(&options, &btf, true).is_ok() {

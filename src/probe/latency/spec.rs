@@ -1,0 +1,122 @@
+//! The programs of the latency object, and what they are for.
+
+use anyhow::{Context, Result};
+use libbpf_rs::OpenObject;
+use libbpf_rs::skel::SkelBuilder;
+
+use crate::probe::btf::KernelBtf;
+use crate::probe::spec::{Program, Reach, Requires, Spec};
+use crate::probe::trial::{self, Loaded};
+use crate::probe::{files, libbpf, skel};
+
+pub const SPEC: Spec = Spec {
+    programs: &[LATENCY, DETAIL, COMMAND],
+    try_load,
+    configure,
+    has_options: true,
+    ..Spec::of(&[skel::LATENCY, skel::LATENCY_OLD, skel::LATENCY_RAW])
+};
+
+const FOLLOWS: &str = "operations are not followed: no submit and no reap";
+
+/// The same event had another name before 6.3.
+pub const RING_SUBMIT: &str = "ring_submit_req";
+pub const SQE_SUBMIT: &str = "ring_submit_sqe";
+
+pub const LATENCY: &[Program] = &[
+    Program::needed("rq_issue", "block_rq_issue", "nothing can be timed"),
+    Program::needed("rq_complete", "block_rq_complete", "nothing can be counted"),
+    Program::needed("rq_requeue", "block_rq_requeue", "requeues read as device time"),
+    Program::needed("rq_merge", "block_rq_merge", "merged requests leave stale slots"),
+    Program::needed("bio_queue", "block_bio_queue", "no queue stage"),
+    Program::needed("bio_split", "block_split", "no queue stage for split I/Os"),
+    Program::needed("bio_backmerge", "block_bio_backmerge", "merges are not counted"),
+    Program::needed("bio_frontmerge", "block_bio_frontmerge", "merges are not counted"),
+    Program {
+        requires: Requires::Usual(
+            "the kernel's own counts of bios are no bios' in all drivers before Linux 5.12",
+        ),
+        ..Program::optional(
+            "bio_complete",
+            "block_bio_complete",
+            "bio-based devices (dm, md, zram) are not seen, only the disks below them",
+        )
+    },
+    Program::of_operations("sys_enter", "sys_enter", FOLLOWS),
+    Program::of_operations("sys_exit", "sys_exit", FOLLOWS),
+    Program::of_operations(RING_SUBMIT, "io_uring_submit_req", FOLLOWS),
+    Program::of_operations("ring_complete", "io_uring_complete", FOLLOWS),
+    Program::of_operations("ring_wait", "io_uring_cqring_wait", FOLLOWS),
+    Program {
+        module: Some("nvme_core"),
+        raw: Some("nvme_sq_raw"),
+        ..Program::optional(
+            "nvme_sq",
+            "nvme_sq",
+            "no complete stage on NVMe drives: its time is part of device",
+        )
+    },
+];
+
+/// Attached by `latency --detail` only. They split the stages of operations, so they need the programs that follow
+/// operations.
+pub const DETAIL: &[Program] = &[
+    Program::of_operations("bio_getrq", "block_getrq", "queue is not taken apart"),
+    Program::of_operations("rq_insert", "block_rq_insert", "queue is not taken apart"),
+    Program::of_operations("io_done", "block_io_done", "endio is part of cqe"),
+    Program::of_operations("ring_queue_work", "io_uring_queue_async_work", "no io-wq part of submit"),
+    Program::of_operations("task_waking", "sched_waking", "no wake part of reap"),
+    Program::of_operations("task_switch", "sched_switch", "no wake part of reap"),
+];
+
+const FOLLOWS_COMMAND: &str = "the processes of a command count as other processes";
+
+/// What only `diagnose -- COMMAND` attaches.
+const COMMAND: &[Program] = &[
+    Program::optional("process_fork", "sched_process_fork", FOLLOWS_COMMAND),
+    Program::optional("process_exit", "sched_process_exit", FOLLOWS_COMMAND),
+];
+
+/// Loads the named programs, and closes them.
+fn try_load(names: &[String], btf: &KernelBtf) -> Loaded<()> {
+    let mut open = skel::latency_builder()?.open(libbpf::object_place())?;
+    let constants = open.maps.rodata_data.as_mut().context("the object has read-only data")?;
+    constants.arguments = btf.arguments()?;
+    constants.arguments.bio_complete = btf.bio_complete()?;
+    trial::load(open, names)
+}
+
+fn configure(object: &mut OpenObject, reach: Reach, btf: &KernelBtf) -> Result<()> {
+    let (arguments, bio_complete) = (btf.arguments()?, btf.bio_complete()?);
+    libbpf::with_constants(object, |constants: &mut skel::latency::types::rodata| {
+        constants.arguments = arguments;
+        constants.arguments.bio_complete = bio_complete;
+        let config = &mut constants.config;
+        config.rqf_flush_seq = btf.rqf_flush_seq();
+        config.rqf_timed_out = btf.rqf_timed_out();
+        config.devices = 1;
+        config.want_queue = 1;
+        config.want_operations = libbpf::has_swap().into();
+        config.bio_mask = 127;
+        if reach == Reach::Usual {
+            return;
+        }
+        let wanted: u32 = libbpf::has_swap().into();
+        config.want_bios = wanted;
+        config.want_parts = wanted;
+        config.want_throttle = wanted;
+        config.want_submitter = wanted;
+        config.want_events = wanted;
+        config.want_stacks = wanted;
+        config.event_ops = u32::MAX;
+        config.most_groups = 2 * wanted;
+        config.group_by = u32::MAX;
+        config.matrix_cpus = 2 * wanted;
+        config.want_filter = u32::MAX * wanted;
+        config.count_processes = wanted;
+        config.own_process = wanted;
+        config.want_files = u32::MAX * wanted;
+        // Any address: what is not there is not looked at.
+        constants.file_callbacks = files::any_callbacks();
+    })
+}

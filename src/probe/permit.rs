@@ -1,0 +1,39 @@
+//! Whether probes may run here at all: rights, BTF, lockdown, in the words of every refusal.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::btf::{self, NO_BTF};
+use crate::host::rights::Rights;
+use crate::refusal::Refusal;
+
+pub const RIGHTS: &str = "needs CAP_BPF and CAP_PERFMON";
+pub const RIGHTS_REMEDY: &str =
+    "run as root, or grant the capabilities: setcap cap_bpf,cap_perfmon+ep biopsy";
+
+pub const NO_BTF_HERE: &str = "this kernel has no BTF, which says where its fields are";
+pub const NO_BTF_REMEDY: &str = "boot a kernel built with CONFIG_DEBUG_INFO_BTF, or name a file with --btf: \
+                                 pahole --btf_encode_detached FILE vmlinux makes one of the same kernel with its \
+                                 debug information";
+
+pub const LOCKED: &str = "this kernel is locked down (confidentiality), which forbids every program, root's too, to \
+                          read kernel memory by BPF";
+pub const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown=integrity is no hindrance";
+
+/// Refuses what cannot work, before anything is made or attached.
+pub fn permit(root: &Path) -> Result<()> {
+    let rights = Rights::read(root);
+    let why = if !rights.btf && btf::file().is_none() {
+        NO_BTF.to_string()
+    } else if rights.locked_down() {
+        format!("{LOCKED}: {LOCKED_REMEDY}")
+    } else if !rights.can_trace() {
+        "the probes need CAP_BPF and CAP_PERFMON: run as root, or grant them with \
+         setcap cap_bpf,cap_perfmon+ep"
+            .to_string()
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::Refused(why).into())
+}

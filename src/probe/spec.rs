@@ -1,0 +1,126 @@
+//! What an object of programs says of itself, in the file of its view. Loops over all of them check what this kernel
+//! takes, and measure the verifier's work.
+
+use std::path::Path;
+
+use anyhow::Result;
+use libbpf_rs::OpenObject;
+
+use super::btf::{self, KernelBtf};
+use super::libbpf;
+use super::permit;
+use super::trial::Loaded;
+use crate::host::abilities::{ProgramState, State};
+use crate::host::rights::Rights;
+use crate::refusal::Refusal;
+
+/// An object: a file `bpf/NAME.bpf.c`.
+pub struct Spec {
+    /// Name and bytes; with the variants for other kernels.
+    pub objects: &'static [(&'static str, &'static [u8])],
+    /// What the views attach of it, as `biopsy check` lists it.
+    pub programs: &'static [&'static [Program]],
+    /// Why there is nothing of it with a BTF file (`--btf`); None: it has a variant for that.
+    pub not_by_file: Option<&'static str>,
+    /// What helps where the kernel lacks an event of it.
+    pub newer: Option<&'static str>,
+    /// Loads the named programs, attaches none, and closes it.
+    pub try_load: fn(&[String], &KernelBtf) -> Loaded<()>,
+    /// The only program of an object that is not tried program by program: whether it works here.
+    pub state: Option<fn(&Rights) -> ProgramState>,
+    /// Sets the constants as the view does that asks for all: they decide which branches there are.
+    pub configure: fn(&mut OpenObject, Reach, &KernelBtf) -> Result<()>,
+    /// The first object is verified a second time, with [`Reach::Full`].
+    pub has_options: bool,
+}
+
+/// What the constants switch on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// A view without options; all that it can ask for where it has no [`Spec::has_options`].
+    Usual,
+    /// All that any view can ask for.
+    Full,
+}
+
+/// A program that a view attaches.
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    pub name: &'static str,
+    pub event: &'static str,
+    /// The module that has the event, if it is not the kernel itself.
+    pub module: Option<&'static str>,
+    /// What a view does not measure without it.
+    pub without: &'static str,
+    /// Whether its view measures nothing without it.
+    pub needed: bool,
+    /// What of the kernel, beside its event, it needs.
+    pub requires: Requires,
+    /// The same on a raw event, for those who may not read the types of a module.
+    pub raw: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requires {
+    Nothing,
+    /// The usual object (compare-and-swap, BTF of its own), for this reason.
+    Usual(&'static str),
+    /// That, and an event that names the io_uring request which is submitted.
+    Operations,
+}
+
+impl Program {
+    /// Its view works without it.
+    pub const fn optional(name: &'static str, event: &'static str, without: &'static str) -> Self {
+        let requires = Requires::Nothing;
+        Self { name, event, module: None, without, needed: false, requires, raw: None }
+    }
+
+    pub const fn needed(name: &'static str, event: &'static str, without: &'static str) -> Self {
+        Self { needed: true, ..Self::optional(name, event, without) }
+    }
+
+    /// It follows operations.
+    pub const fn of_operations(name: &'static str, event: &'static str, without: &'static str) -> Self {
+        Self { requires: Requires::Operations, ..Self::optional(name, event, without) }
+    }
+
+    /// Why it does not work, and what is missed.
+    pub fn lost(&self, why: &str) -> String {
+        format!("{why}: {}", self.without)
+    }
+}
+
+impl Spec {
+    /// For an object that no view tries by itself.
+    pub const fn of(objects: &'static [(&'static str, &'static [u8])]) -> Self {
+        Self {
+            objects,
+            programs: &[],
+            not_by_file: None,
+            newer: None,
+            try_load: |_, _| Ok(Vec::new()),
+            state: None,
+            configure: |_, _, _| Ok(()),
+            has_options: false,
+        }
+    }
+
+    /// Refuses a view that cannot work here, before anything is made or attached.
+    pub fn permit(&self, root: &Path) -> Result<()> {
+        permit::permit(root)?;
+        libbpf::listen();
+        match self.not_by_file.filter(|_| btf::file().is_some()) {
+            Some(why) => Err(Refusal::Refused(format!("{why}: use a kernel with BTF of its own")).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A program that works, or why not and what helps.
+pub fn state(name: &str, event: &str, missing: Option<(String, Option<&str>)>) -> ProgramState {
+    let state = if missing.is_none() { State::Ok } else { State::Missing };
+    let (reason, remedy) = missing.unzip();
+    let remedy = remedy.flatten().map(str::to_string);
+    ProgramState { name: name.to_string(), event: event.to_string(), state, reason, remedy }
+}
