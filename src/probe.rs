@@ -6,6 +6,7 @@
 pub mod births;
 pub mod blocked;
 pub mod btf;
+pub mod btf_file;
 pub mod cost;
 pub mod cpu;
 pub mod events;
@@ -18,7 +19,6 @@ pub mod held;
 pub mod interrupts;
 mod kicks;
 pub mod latency;
-mod layers;
 mod libbpf;
 pub mod locks;
 mod multipath;

@@ -33,7 +33,7 @@ mod words;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use biopsy::probe::btf;
+use biopsy::probe::btf_file;
 use biopsy::refusal::{Refusal, plain};
 use biopsy::symbols::Helper;
 
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    let result = cli.btf.as_deref().map_or(Ok(()), btf::use_file).and_then(|()| run(&cli));
+    let result = cli.btf.as_deref().map_or(Ok(()), btf_file::set).and_then(|()| run(&cli));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,

@@ -2,8 +2,7 @@
 //! of `bpf/compat.h`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::path::Path;
 
 use libbpf_rs::btf::types::{Composite, Enum, Func, FuncProto, MemberAttr, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, BtfType, HasSize, ReferencesType};
@@ -11,49 +10,13 @@ use libbpf_rs::btf::{Btf, BtfType, HasSize, ReferencesType};
 use anyhow::Result;
 
 use super::skel::latency::types::wire_arguments;
-use crate::refusal::{Refusal, plain};
+use crate::probe::btf_file;
+use crate::refusal::Refusal;
 
 /// Why nothing can be measured without it.
 pub const NO_BTF: &str = "this kernel has no BTF (/sys/kernel/btf/vmlinux), which says where its fields are: boot one \
      built with CONFIG_DEBUG_INFO_BTF, as the distributions' are, or name a file with --btf, which \
      `pahole --btf_encode_detached FILE vmlinux` makes of the same kernel with its debug information";
-
-const MAKES_BTF: &str = "`pahole --btf_encode_detached FILE vmlinux`";
-
-/// A file of the kernel's BTF, for a kernel that has none of its own.
-static FILE: OnceLock<PathBuf> = OnceLock::new();
-
-/// From now on BTF is read from this file. The kernel types no arguments then: the programs are those of raw
-/// events (`bpf/latency_raw.bpf.c`), which follow the block layer and no operations. Before anything is read.
-pub fn use_file(path: &Path) -> Result<()> {
-    super::libbpf::listen();
-    if let Err(error) = std::fs::File::open(path) {
-        let why = match error.kind() {
-            std::io::ErrorKind::NotFound => "does not exist".to_string(),
-            _ => format!("cannot be read ({})", plain(&error.to_string())),
-        };
-        let why = format!("the file of --btf, {}, {why}: name one that {MAKES_BTF} makes", path.display());
-        return Err(Refusal::Usage(why).into());
-    }
-    if let Err(error) = Btf::from_path(path) {
-        let why = format!(
-            "{} is no BTF of a kernel ({error}): {MAKES_BTF} makes one of the kernel with its debug information",
-            path.display()
-        );
-        return Err(Refusal::Usage(why).into());
-    }
-    let _first = FILE.set(path.to_path_buf());
-    Ok(())
-}
-
-/// What a file does not do.
-pub const BY_FILE: &str =
-    "with a BTF file the kernel types no arguments, and only the block layer is followed";
-
-/// The file that stands in for the kernel's own.
-pub fn file() -> Option<&'static Path> {
-    FILE.get().map(PathBuf::as_path)
-}
 
 /// The kernel's BTF, vmlinux part.
 pub struct KernelBtf {
@@ -93,7 +56,7 @@ impl KernelBtf {
     /// Reads `/sys/kernel/btf/vmlinux` (or where libbpf finds it): no rights needed.
     pub fn read() -> Result<Self> {
         super::libbpf::listen();
-        let found = file().map_or_else(Btf::from_vmlinux, Btf::from_path);
+        let found = btf_file::path().map_or_else(Btf::from_vmlinux, Btf::from_path);
         let vmlinux = found.map_err(|_| Refusal::Refused(NO_BTF.to_string()))?;
         Ok(Self { vmlinux })
     }
@@ -108,7 +71,7 @@ impl KernelBtf {
         // need none.
         match (
             Path::new("/sys/module").join(module).exists(),
-            file().is_some() || Path::new("/sys/kernel/btf").join(module).exists(),
+            btf_file::path().is_some() || Path::new("/sys/kernel/btf").join(module).exists(),
         ) {
             (true, true) => EventHome::Module(module),
             (true, false) => EventHome::Untyped(module),

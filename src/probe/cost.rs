@@ -13,12 +13,12 @@ use libbpf_rs::Link;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use super::btf;
 use super::libbpf::{self, ProgramStats};
 use super::skel::BASELINE;
 use super::skel::baseline::{BaselineSkel, BaselineSkelBuilder};
 use super::spec::Spec;
 use crate::envelope::{Cost, Missing, ProgramCost};
+use crate::probe::btf_file;
 
 pub const SPEC: Spec = Spec::of(&[BASELINE]);
 
@@ -286,13 +286,13 @@ pub fn missing() -> Missing {
     Missing {
         part: Some("cost".to_string()),
         reason: "refused".to_string(),
-        why: if btf::file().is_some() {
+        why: if btf_file::path().is_some() {
             "with a BTF file there is no empty program to tell what the statistics themselves cost"
                 .to_string()
         } else {
             "the kernel's program statistics need CAP_SYS_ADMIN and Linux 5.8".to_string()
         },
-        remedy: btf::file().is_none().then(|| "run as root".to_string()),
+        remedy: btf_file::path().is_none().then(|| "run as root".to_string()),
         ..Missing::default()
     }
 }

@@ -1,5 +1,6 @@
 //! The latency probe: attaches `bpf/latency.bpf.c`, reads its rows, detaches.
 
+mod layers;
 mod missing;
 mod object;
 pub mod options;
@@ -22,7 +23,7 @@ use libbpf_rs::{Link, MapHandle};
 
 use self::options::Options;
 use self::wanted::{Wanted, nvme_sq};
-use super::btf::{self, BY_FILE, KernelBtf};
+use super::btf::KernelBtf;
 use super::cost::{self, CostMeter};
 use super::events::{Rings, Taken};
 use super::file_ios;
@@ -30,7 +31,6 @@ use super::files::{self, FileNames};
 use super::filter::Filter;
 use super::generator::{self, Generators};
 use super::groups::Grouping;
-use super::layers;
 use super::libbpf;
 use super::multipath;
 use super::permit;
@@ -44,6 +44,7 @@ use crate::host::kallsyms::Kallsyms;
 use crate::host::rights::Rights;
 use crate::host::throttle;
 use crate::host::{BlockDevice, Host};
+use crate::probe::btf_file::{self, BY_FILE};
 use crate::refusal::{Refusal, plain};
 use crate::wire::WireDevice;
 use crate::wire::events::{Emitted, Event};
@@ -136,7 +137,7 @@ impl LatencyProbe {
             plan.share_rows();
         }
         plan.counts_passthrough = btf.counts_passthrough();
-        let meter = if options.cost && btf::file().is_none() { CostMeter::new() } else { None };
+        let meter = if options.cost && btf_file::path().is_none() { CostMeter::new() } else { None };
         if options.cost && meter.is_none() {
             missing.push(cost::missing());
         }
@@ -182,7 +183,10 @@ impl LatencyProbe {
             file_callbacks: files::callbacks(&symbols),
             filter,
             processes: options.processes && options.queue_stage,
-            command: options.command && options.processes && options.queue_stage && btf::file().is_none(),
+            command: options.command
+                && options.processes
+                && options.queue_stage
+                && btf_file::path().is_none(),
             unified_cgroups: Hierarchy::read(root).is_some_and(|hierarchy| hierarchy.unified),
             drop_issue: options.drop_issue,
         };
@@ -197,7 +201,7 @@ impl LatencyProbe {
             missing.push(missing::endio());
         }
         if options.operations && ring.is_none() {
-            missing.extend(match btf::file() {
+            missing.extend(match btf_file::path() {
                 Some(_) => missing::operations("btf-file", BY_FILE),
                 None => missing::operations("no-event", missing::NO_RING),
             });
@@ -480,7 +484,7 @@ impl LatencyProbe {
 /// Refused where nothing says who hands in the bios of a device.
 fn knows_submitters(host: &Host, plan: &Plan, filter: &Filter) -> Result<()> {
     if !skel::is_usual() {
-        let why = if btf::file().is_some() {
+        let why = if btf_file::path().is_some() {
             "with a BTF file (--btf) nothing tells submitters and groups of I/Os apart (--by, -p, --comm, --cgroup): \
              leave them out"
         } else {

@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::{MapCore, MapFlags, Object, OpenObject, PrintLevel};
 
-use super::skel::Constants;
 use crate::refusal::Refusal;
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -73,6 +72,12 @@ pub fn was_examined() -> bool {
     SAID.lock()
         .is_ok_and(|said| said.iter().any(|text| text.contains("processed ") && text.contains(" insns")))
 }
+
+/// The constants of an object, as clang laid them out.
+///
+/// # Safety
+/// A struct of integers and arrays of them without padding that matters: any bytes of its size are one.
+pub unsafe trait Constants {}
 
 /// Changes the constants of an object that is not loaded yet. `T` is the type of its skeleton.
 pub fn with_constants<T: Constants>(object: &mut OpenObject, change: impl FnOnce(&mut T)) -> Result<()> {

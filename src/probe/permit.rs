@@ -4,8 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::btf::{self, NO_BTF};
+use super::btf::NO_BTF;
 use crate::host::rights::Rights;
+use crate::probe::btf_file;
 use crate::refusal::Refusal;
 
 pub const RIGHTS: &str = "needs CAP_BPF and CAP_PERFMON";
@@ -24,7 +25,7 @@ pub const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown
 /// Refuses what cannot work, before anything is made or attached.
 pub fn permit(root: &Path) -> Result<()> {
     let rights = Rights::read(root);
-    let why = if !rights.btf && btf::file().is_none() {
+    let why = if !rights.btf && btf_file::path().is_none() {
         NO_BTF.to_string()
     } else if rights.locked_down() {
         format!("{LOCKED}: {LOCKED_REMEDY}")

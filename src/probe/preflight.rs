@@ -5,7 +5,7 @@ mod views;
 
 use std::collections::HashMap;
 
-use super::btf::{self, BY_FILE, EventHome, KernelBtf, RingSubmit};
+use super::btf::{EventHome, KernelBtf, RingSubmit};
 use super::latency::spec::{RING_SUBMIT, SQE_SUBMIT};
 use super::registry::{self, PROBES};
 use super::spec::{self, Program, Requires, Spec};
@@ -13,6 +13,7 @@ use super::{permit, skel, trial};
 use crate::host::abilities::{Abilities, ProgramState, State};
 use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
+use crate::probe::btf_file::{self, BY_FILE};
 
 const NEWER: &str = "use Linux 6.1 or newer";
 
@@ -87,7 +88,7 @@ fn by_its_name(program: Program, btf: Option<&KernelBtf>) -> Program {
 fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights, host: &Host) -> Plan {
     let missing = |reason: String, remedy| Plan::Missing { reason, remedy };
     let lost = |why: &str, remedy| missing(program.lost(why), remedy);
-    let newer = || Some(NEWER).filter(|_| btf::file().is_none());
+    let newer = || Some(NEWER).filter(|_| btf_file::path().is_none());
     let Some(btf) = btf else { return missing(permit::NO_BTF_HERE.to_string(), Some(permit::NO_BTF_REMEDY)) };
     if rights.locked_down() {
         return missing(permit::LOCKED.to_string(), Some(permit::LOCKED_REMEDY));
@@ -100,9 +101,9 @@ fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights
         Requires::Operations | Requires::Usual(_) | Requires::Nothing => None,
     };
     if let Some(why) = unusual {
-        return lost(if btf::file().is_some() { BY_FILE } else { why }, newer());
+        return lost(if btf_file::path().is_some() { BY_FILE } else { why }, newer());
     }
-    if let Some(why) = spec.not_by_file.filter(|_| btf::file().is_some()) {
+    if let Some(why) = spec.not_by_file.filter(|_| btf_file::path().is_some()) {
         return lost(why, None);
     }
     match btf.event(program.event, program.module) {
@@ -127,9 +128,9 @@ fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights
         return missing(permit::RIGHTS.to_string(), Some(permit::RIGHTS_REMEDY));
     }
     // The types of a module are root's to read; its event can be had without them.
-    match program.raw.filter(|_| btf::file().is_some() || !rights.sys_admin) {
+    match program.raw.filter(|_| btf_file::path().is_some() || !rights.sys_admin) {
         None => Plan::Try { name: program.name, note: None },
-        Some(name) if btf::file().is_some() => {
+        Some(name) if btf_file::path().is_some() => {
             Plan::Try { name, note: Some("as a raw event, as all with a BTF file") }
         }
         Some(name) => Plan::Try {

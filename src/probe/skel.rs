@@ -44,7 +44,8 @@ pub use generated::{
 
 use self::generated::latency_old;
 
-use super::{btf, libbpf};
+use super::libbpf;
+use crate::probe::btf_file;
 
 macro_rules! compiled {
     ($name:literal) => {
@@ -70,17 +71,11 @@ pub const THREADS: Compiled = compiled!("threads");
 pub const BLOCKED: Compiled = compiled!("blocked");
 pub const RECLAIM: Compiled = compiled!("reclaim");
 
-/// The constants of an object, as clang laid them out.
-///
-/// # Safety
-/// A struct of integers and arrays of them without padding that matters: any bytes of its size are one.
-pub unsafe trait Constants {}
-
 macro_rules! constants {
     ($($object:ident)+) => {
         $(
             // SAFETY: libbpf-cargo writes it from the object's own types, which are integers.
-            unsafe impl Constants for $object::types::rodata {}
+            unsafe impl libbpf::Constants for $object::types::rodata {}
         )+
     };
 }
@@ -89,7 +84,7 @@ constants!(latency interrupts locks pagecache stacks threads blocked reclaim);
 
 /// Which of the objects the skeleton [`latency`] opens: what this kernel takes.
 pub fn object(usual: &'static [u8]) -> &'static [u8] {
-    match btf::file() {
+    match btf_file::path() {
         Some(_) => LATENCY_RAW.1,
         None if libbpf::has_swap() => usual,
         None => LATENCY_OLD.1,
@@ -99,7 +94,7 @@ pub fn object(usual: &'static [u8]) -> &'static [u8] {
 /// What opens it: with the file that stands in for the kernel's own BTF.
 pub fn latency_builder() -> libbpf_rs::Result<latency::LatencySkelBuilder> {
     let mut builder = latency::LatencySkelBuilder::default();
-    if let Some(file) = btf::file() {
+    if let Some(file) = btf_file::path() {
         builder.obj_builder.btf_custom_path(file)?;
     }
     Ok(builder)
@@ -107,7 +102,7 @@ pub fn latency_builder() -> libbpf_rs::Result<latency::LatencySkelBuilder> {
 
 /// Whether that is the usual one, which follows operations, bios of bio-based devices and submitters.
 pub fn is_usual() -> bool {
-    btf::file().is_none() && libbpf::has_swap()
+    btf_file::path().is_none() && libbpf::has_swap()
 }
 
 /// The number that a header of `bpf/` defines, as `#define NAME 14`. Macros are not in the BTF of the objects.

@@ -6,12 +6,13 @@ use std::path::Path;
 use anyhow::Result;
 use libbpf_rs::OpenObject;
 
-use super::btf::{self, KernelBtf};
+use super::btf::KernelBtf;
 use super::libbpf;
 use super::permit;
 use super::trial::Loaded;
 use crate::host::abilities::{ProgramState, State};
 use crate::host::rights::Rights;
+use crate::probe::btf_file;
 use crate::refusal::Refusal;
 
 /// An object: a file `bpf/NAME.bpf.c`.
@@ -110,7 +111,7 @@ impl Spec {
     pub fn permit(&self, root: &Path) -> Result<()> {
         permit::permit(root)?;
         libbpf::listen();
-        match self.not_by_file.filter(|_| btf::file().is_some()) {
+        match self.not_by_file.filter(|_| btf_file::path().is_some()) {
             Some(why) => Err(Refusal::Refused(format!("{why}: use a kernel with BTF of its own")).into()),
             None => Ok(()),
         }

@@ -21,9 +21,10 @@ use crate::host::mapped::Mapped;
 use crate::host::processes;
 use crate::host::rights::Rights;
 use crate::probe::births::Births;
+use crate::probe::btf_file;
 use crate::probe::skel::{STACKS, stacks as skel};
 use crate::probe::spec::{self, Spec};
-use crate::probe::{btf, libbpf, perf_event, permit};
+use crate::probe::{libbpf, perf_event, permit};
 use crate::refusal::Refusal;
 use crate::wire::births::{self, Comm};
 use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally, decode};
@@ -40,7 +41,7 @@ pub const SPEC: Spec = Spec {
 
 /// Whether the CPUs can be sampled here.
 fn state(rights: &Rights) -> ProgramState {
-    let (reason, remedy) = if !rights.btf && btf::file().is_none() {
+    let (reason, remedy) = if !rights.btf && btf_file::path().is_none() {
         (permit::NO_BTF_HERE, permit::NO_BTF_REMEDY)
     } else if rights.locked_down() {
         (permit::LOCKED, permit::LOCKED_REMEDY)
@@ -153,7 +154,7 @@ fn run(
 
     let mut object = MaybeUninit::uninit();
     let mut builder = skel::StacksSkelBuilder::default();
-    if let Some(file) = btf::file() {
+    if let Some(file) = btf_file::path() {
         builder.obj_builder.btf_custom_path(file)?;
     }
     let mut open = builder.open(&mut object)?;

@@ -1,12 +1,13 @@
 //! What is loaded on this kernel.
 
-use super::super::btf::{self, EventHome, KernelBtf, RingSubmit};
+use super::super::btf::{EventHome, KernelBtf, RingSubmit};
 use super::super::events::EventOptions;
 use super::super::filter::Filter;
 use super::super::groups::Grouping;
 use super::super::skel::latency::types::wire_file_callbacks;
 use super::submits::StackOptions;
 use crate::host::rights::Rights;
+use crate::probe::btf_file;
 
 /// What is loaded: what was asked for, less what this kernel does not have or refuses.
 pub struct Wanted {
@@ -59,7 +60,7 @@ pub enum NvmeEvent {
 /// How the end of the device stage can be seen on NVMe drives, else why not.
 pub fn nvme_sq(btf: &KernelBtf, rights: &Rights) -> Result<NvmeEvent, Reason> {
     match btf.event("nvme_sq", Some("nvme_core")) {
-        EventHome::Vmlinux | EventHome::Module(_) if btf::file().is_some() => Ok(NvmeEvent::Raw),
+        EventHome::Vmlinux | EventHome::Module(_) if btf_file::path().is_some() => Ok(NvmeEvent::Raw),
         EventHome::Module(_) if !rights.sys_admin => Ok(NvmeEvent::Raw),
         EventHome::Vmlinux | EventHome::Module(_) => Ok(NvmeEvent::Typed),
         EventHome::Untyped(module) => Err((

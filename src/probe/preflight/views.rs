@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::host::abilities::{ProgramState, State, ViewState};
 use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
-use crate::probe::btf::{self, BY_FILE};
+use crate::probe::btf_file::{self, BY_FILE};
 use crate::probe::latency::spec::{DETAIL, LATENCY};
 use crate::probe::{interrupts, locks, skel, threads};
 
@@ -33,12 +33,12 @@ pub fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<Vie
         None if rights.can_trace() && !skel::is_usual() => view(
             "latency",
             State::Degraded,
-            Some(match btf::file() {
+            Some(match btf_file::path() {
                 Some(_) => format!("block layer only: {BY_FILE}"),
                 None => "block layer only, best effort: stages queue and device, by programs for kernels before 5.12"
                     .to_string(),
             }),
-            Some(NEWER.to_string()).filter(|_| btf::file().is_none()),
+            Some(NEWER.to_string()).filter(|_| btf_file::path().is_none()),
         ),
         None if traced.is_empty() => {
             view("latency", State::Degraded, Some("no request-based block device is here".to_string()), None)
@@ -81,7 +81,7 @@ pub fn views(programs: &[ProgramState], host: &Host, rights: &Rights) -> Vec<Vie
     let locks = match programs.iter().filter(of_locks).find(|p| p.state == State::Missing) {
         Some(program) => {
             let by_probes = rights.can_trace()
-                && btf::file().is_none()
+                && btf_file::path().is_none()
                 && !rights.locked_down()
                 && locks::has_slow_path(Path::new("/"));
             let reason = program.reason.clone().map(|r| format!("{}: {r}", program.event));

@@ -11,7 +11,8 @@ use libbpf_rs::{Iter, IterOpts, Link, OpenObject, ProgramInput, RingBuffer, Ring
 use crate::envelope::{Cost, Missing, ProgramCost};
 use crate::host::abilities::ProgramState;
 use crate::host::rights::Rights;
-use crate::probe::btf::{self, KernelBtf};
+use crate::probe::btf::KernelBtf;
+use crate::probe::btf_file;
 use crate::probe::libbpf::{self, ProgramStats, refusal};
 use crate::probe::skel::threads::types::rodata;
 use crate::probe::skel::threads::{ThreadsSkel, ThreadsSkelBuilder};
@@ -58,7 +59,7 @@ pub struct Kernel {
 impl Kernel {
     /// Loads what this kernel takes.
     pub fn load(options: &Options) -> Result<Self> {
-        if crate::probe::btf::file().is_some() {
+        if btf_file::path().is_some() {
             return Err(Refusal::Refused(NOT_BY_FILE.to_string()).into());
         }
         let btf = KernelBtf::read()?;
@@ -277,7 +278,7 @@ fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
 
 /// Whether threads can be sampled by program here, of which nothing is attached; which of two programs says the kernel.
 fn state(rights: &Rights) -> ProgramState {
-    let missing = if btf::file().is_some() {
+    let missing = if btf_file::path().is_some() {
         (NOT_BY_FILE.to_string(), None)
     } else if !rights.btf {
         (permit::NO_BTF_HERE.to_string(), Some(permit::NO_BTF_REMEDY))

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 
-use super::latency::options::Options;
-use super::plan::{self, Plan};
-use super::skel;
+use super::options::Options;
 use crate::envelope::Missing;
 use crate::host::{BlockDevice, Host, select};
+use crate::probe::plan::{self, Plan};
+use crate::probe::skel;
 use crate::refusal::Refusal;
 use crate::wire::{BELOW, MAX_DEVICES};
 

@@ -1,0 +1,47 @@
+//! The file that stands in for the BTF of a kernel that has none of its own (`--btf`).
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use anyhow::Result;
+use libbpf_rs::btf::Btf;
+
+use super::libbpf;
+use crate::refusal::{Refusal, plain};
+
+const MAKES_BTF: &str = "`pahole --btf_encode_detached FILE vmlinux`";
+
+/// A file of the kernel's BTF, for a kernel that has none of its own.
+static FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// From now on BTF is read from this file. The kernel types no arguments then: the programs are those of raw
+/// events (`bpf/latency_raw.bpf.c`), which follow the block layer and no operations. Before anything is read.
+pub fn set(path: &Path) -> Result<()> {
+    libbpf::listen();
+    if let Err(error) = std::fs::File::open(path) {
+        let why = match error.kind() {
+            std::io::ErrorKind::NotFound => "does not exist".to_string(),
+            _ => format!("cannot be read ({})", plain(&error.to_string())),
+        };
+        let why = format!("the file of --btf, {}, {why}: name one that {MAKES_BTF} makes", path.display());
+        return Err(Refusal::Usage(why).into());
+    }
+    if let Err(error) = Btf::from_path(path) {
+        let why = format!(
+            "{} is no BTF of a kernel ({error}): {MAKES_BTF} makes one of the kernel with its debug information",
+            path.display()
+        );
+        return Err(Refusal::Usage(why).into());
+    }
+    let _first = FILE.set(path.to_path_buf());
+    Ok(())
+}
+
+/// What a file does not do.
+pub const BY_FILE: &str =
+    "with a BTF file the kernel types no arguments, and only the block layer is followed";
+
+/// The file that stands in for the kernel's own.
+pub fn path() -> Option<&'static Path> {
+    FILE.get().map(PathBuf::as_path)
+}
