@@ -444,6 +444,7 @@ mod tests {
         let limits = [complete::COMPLETE_SHARE, interrupts::LIMIT, complete::IO_SHARE];
         states("complete-cpu-bound", &limits);
         use tag_starvation as tags;
+        states("tag-starvation", &[tags::IN_A_BATCH, tags::FEW_REQUESTS, tags::IN_USE_IN_A_BATCH]);
         states("tag-starvation", &[tags::QUEUE_SHARE, tags::WAIT_SHARE, facts::FULL, facts::CROWDED]);
         states("link-bound", &[links::FULL]);
         states("volume-cap", &[volume_cap::ALONE]);
@@ -457,7 +458,10 @@ mod tests {
         assert!(explain("device-outlier").unwrap().contains(&format!("at least {} of", outlier::LEAST)));
         use foreign_io as foreign;
         states("foreign-io", &[facts::FOREIGN, foreign::MUCH, foreign::LEAST as f64]);
-        states("not-enough-io", &[facts::BUSY, not_enough_io::QUEUE_SHARE, not_enough_io::COMPUTES]);
+        states(
+            "not-enough-io",
+            &[facts::BUSY, not_enough_io::QUEUE_SHARE, not_enough_io::COMPUTES, not_enough_io::UNDER_WAY],
+        );
         states(
             "throttled",
             &[throttled::NEAR, throttled::HELD_SHARE, throttled::HELD_IOS, throttled::WRITEBACK_SHARE],
@@ -478,7 +482,7 @@ mod tests {
         states("lock-contention", &[locks::OF_OPERATIONS, locks::IN_SUBMIT]);
         states("swapping", &[swapping::SOME, swapping::MOST]);
         states("cache-too-small", &[cache_too_small::SOME, cache_too_small::MOST, cache_too_small::EVICTED]);
-        states("readahead", &[readahead::SOME, readahead::MOST, readahead::OF_READS]);
+        states("readahead", &[readahead::SOME, readahead::MOST, readahead::OF_READS, readahead::WASTED]);
         assert!(
             explain("readahead").unwrap().contains("At least 10,000 pages") && readahead::LEAST == 10_000
         );

@@ -162,8 +162,13 @@ impl OpLatency {
     /// The stages to show first: those of the operations where most I/Os belong to one, else those of
     /// the I/Os.
     pub fn stages(&self) -> (Unit, &BTreeMap<Stage, Histogram>) {
+        // Of flushes it is not known which belong to one: then two operations do not speak for thousands of I/Os.
+        let are_most = |operations: u64| match self.unowned {
+            Some(unowned) => 2 * unowned < self.ios,
+            None => 2 * operations >= self.ios,
+        };
         match &self.operations {
-            Some(all) if self.unowned.is_none_or(|n| 2 * n < self.ios) && !all.total.is_empty() => {
+            Some(all) if !all.total.is_empty() && are_most(all.total.count()) => {
                 (Unit::Operation, &all.stages)
             }
             _ => (Unit::Io, &self.request_stages),
@@ -448,6 +453,22 @@ mod tests {
     use super::*;
     use crate::wire::rows::OperationRow;
     use crate::wire::{OPS, OPS_SHARDED};
+
+    /// Empty flushes, of which it is not known which belong to an operation.
+    #[test]
+    fn two_operations_do_not_speak_for_thousands() {
+        let with = |operations: u64, unowned| {
+            let total = crate::rules::literal::hist(operations, 100, 100);
+            let operations = Some(OperationLatency { total, ..OperationLatency::default() });
+            OpLatency { ios: 1_000, unowned, operations, ..OpLatency::default() }.stages().0
+        };
+        assert_eq!((with(2, None), with(500, None)), (Unit::Io, Unit::Operation));
+        assert_eq!(
+            (with(2, Some(499)), with(2, Some(500))),
+            (Unit::Operation, Unit::Io),
+            "a few of many I/Os each"
+        );
+    }
 
     #[test]
     fn a_window_is_the_difference_of_two_readings() {

@@ -248,7 +248,10 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
         sentence,
         numbers,
         evidence,
-        advice: if overloaded.is_some() {
+        advice: if p.is_loop() {
+            "Look at the disk below its file, and at the loop driver's thread: with losetup --direct-io=on it reads past \
+             the page cache."
+        } else if overloaded.is_some() {
             "Submit fewer I/Os at once; look at what more of them cost (CPU, workers, requeues)."
         } else {
             "Compare with the data sheet for this block size and depth. Below it, check the link, the temperature and, \

@@ -3,7 +3,7 @@
 use super::facts;
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Numbers, Severity};
-use crate::units::counted;
+use crate::units::{counted, in_percent, time};
 
 pub const RULE: Rule = Rule { id: "inconclusive", page: PAGE, find };
 
@@ -65,7 +65,10 @@ pub fn too_little(s: &Summaries<'_>) -> Option<Finding> {
             counted(held, "I/O")
         ),
         _ if most == 0 => "no I/O was seen".to_string(),
-        _ if most < facts::MIN_IOS => few(&format!("{} of one device", counted(most, "I/O"))),
+        _ if most < facts::MIN_IOS => {
+            let why = few(&format!("{} of one device", counted(most, "I/O")));
+            why + &pictures.iter().find_map(slow).unwrap_or_default()
+        }
         _ => return None,
     };
     Some(finding(s, subject(s), Severity::Warning, vec![why]))
@@ -73,6 +76,18 @@ pub fn too_little(s: &Summaries<'_>) -> Option<Finding> {
 
 fn few(seen: &str) -> String {
     format!("only {seen} finished, fewer than the {} that a finding needs", facts::MIN_IOS)
+}
+
+/// What takes long where there is little: `; each took 221 ms, 98 % of that in the queue stage`.
+fn slow(p: &facts::Picture<'_>) -> Option<String> {
+    let (operations, sum) = p.operations();
+    let (stages, of_operations) = p.largest_stages();
+    let (stage, share) = stages.first().filter(|_| of_operations && operations > 0)?;
+    let is_waiting = sum as f64 >= p.duration_ns as f64 * facts::BUSY;
+    is_waiting.then(|| {
+        let (each, share) = (time(sum / operations), in_percent(*share));
+        format!("; each took {each}, {share} of that in the {} stage", stage.name())
+    })
 }
 
 /// Where there is I/O, and no stage of it was measured.
@@ -90,7 +105,7 @@ fn subject(s: &Summaries<'_>) -> String {
 fn finding(s: &Summaries<'_>, subject: String, severity: Severity, why: Vec<String>) -> Finding {
     let advice = match s.load {
         Some(_) => "Run longer (--runtime), while little else runs.",
-        None if s.latency.filtered && !s.command => {
+        None if s.latency.filtered && !s.command && super::ios(s) == 0 => {
             "Choose more: -p leaves out child processes, --cgroup includes them, and so does -- COMMAND."
         }
         None => "Run longer while there is I/O, or drive a load: biopsy diagnose DIRECTORY.",
@@ -117,8 +132,30 @@ mod tests {
     use super::*;
     use crate::analyze::counting::Bracket;
     use crate::analyze::op::KernelClass;
+    use crate::analyze::operations::OperationLatency;
+    use crate::analyze::stage::Stage;
     use crate::rules::diagnose;
-    use crate::rules::literal::Case;
+    use crate::rules::literal::{Case, hist};
+
+    /// A reader of the idle class beside one of a better class: each of its few reads waits in the scheduler.
+    #[test]
+    fn what_takes_long_where_there_is_little_is_said() {
+        let mut case = Case::new(18, 1);
+        case.load = None;
+        case.latency.filtered = true;
+        let sentence = |case: &Case| too_little(&case.summaries()).unwrap().sentence;
+        assert!(sentence(&case).ends_with("fewer than the 100 that a finding needs."), "{}", sentence(&case));
+        case.read().unowned = Some(0);
+        case.read().operations = Some(OperationLatency {
+            operations: 18,
+            total: hist(18, 40_000_000, 40_000_000),
+            stages: BTreeMap::from([(Stage::Queue, hist(18, 39_000_000, 1_000))]),
+            ..OperationLatency::default()
+        });
+        let text = sentence(&case);
+        assert!(text.ends_with("; each took 40.0 ms, 92 % of that in the queue stage."), "{text}");
+        assert!(!too_little(&case.summaries()).unwrap().advice.contains("leaves out child"));
+    }
 
     #[test]
     fn loss_and_negative_stages_are_named() {

@@ -61,7 +61,8 @@ How it is computed
   Each needs at least 100 waits. At most three locks are named: spinning ones first, the longest
   wait first.
   If no spinning lock is found, but at least 10 % of all CPUs spin by samples (the low end of the
-  range), this is reported for the kernel as a whole. Not if fewer than 100 waits were counted.
+  range), the sleeping lock with the most waiters is named, since they spin before they sleep; else
+  the kernel as a whole. Not if fewer than 100 waits were counted.
   Locks of the page cache, and the kernel as a whole, are a note if pagecache-storm is found.
   From: locks.locks[].wait_ns, .contentions, .kind; locks.spin, locks.slow_path;
   latency.devices[].ops.*.stages.submit, .total.
@@ -88,8 +89,16 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
     let spun = found.iter().any(|(_, finding)| finding.numbers.contains_key(&SPIN_PERCENT));
     let mut found: Vec<Finding> = found.into_iter().take(MOST).map(|(_, finding)| finding).collect();
-    if !spun {
-        found.extend(nameless(locks));
+    if spun {
+        return found;
+    }
+    // A thread that waits for a mutex or a semaphore spins first, while its owner runs: such a lock has a name.
+    match (nameless(locks), found.first_mut()) {
+        (Some(spinning), Some(lock)) if lock.severity == Severity::Note => {
+            (lock.severity, lock.confidence) = (Severity::Warning, 0.65);
+            lock.evidence.push(spinning.sentence.trim_end_matches('.').to_string());
+        }
+        (spinning, _) => found.extend(spinning),
     }
     found
 }
@@ -248,6 +257,25 @@ mod tests {
         let one = found(vec![lock(LockKind::Sleep, 100, SECOND)]);
         assert_eq!((one[0].severity, one[0].numbers["threads_waiting"]), (Severity::Note, 1.0));
         assert!(found(vec![lock(LockKind::Sleep, 100, SECOND - 1)]).is_empty());
+    }
+
+    /// Eight threads that write to one file through the cache: those who want its lock spin before they sleep.
+    #[test]
+    fn a_sleeping_lock_is_named_for_the_spinning_that_has_no_name() {
+        let mut case = Case::new(1_000, 32);
+        let spin = Some(Spin { low_percent: 22.0, high_percent: 29.0, sampler: "samples".to_string() });
+        let locks = vec![lock(LockKind::Sleep, 1_000, 35 * SECOND / 10)];
+        case.locks = Some(Locks { duration_ns: SECOND, spin: spin.clone(), locks, ..Locks::default() });
+        let one = find(&case.summaries());
+        assert_eq!((one.len(), one[0].severity, one[0].confidence), (1, Severity::Warning, 0.65));
+        assert!(
+            one[0].sentence.starts_with("3.50 threads at a time wait for uring_lock"),
+            "{}",
+            one[0].sentence
+        );
+        assert!(one[0].evidence.iter().any(|line| line.contains("22 % to 29 %")), "{:?}", one[0].evidence);
+        case.locks = Some(Locks { duration_ns: SECOND, spin, ..Locks::default() });
+        assert_eq!(find(&case.summaries())[0].subject, NAMELESS);
     }
 
     /// Eight threads that write to one file: six of them wait for its lock.

@@ -15,8 +15,8 @@ use crate::units::{bytes, count, counted, in_percent, time};
 /// the device is.
 pub const QUEUE_SHARE: f64 = 0.5;
 
-/// From this share of the time on that an operation is under way, its process waits for I/O and nothing else.
-const ALWAYS: f64 = 0.9;
+/// From this share of the time on that an operation is under way, its process mostly waits for I/O.
+pub const UNDER_WAY: f64 = 0.6;
 
 /// A process that uses this share of a CPU computes, and takes its I/O along.
 pub const COMPUTES: f64 = 0.9;
@@ -46,7 +46,7 @@ How it is computed
   - no CPU is saturated by I/O (see submit-cpu-bound), and throttled is not found;
   - on no traced device do operations spend 50 % or more of their time in the queue stage: these
     wait for the block layer, whatever the reason;
-  - an operation is under way for less than 90 % of the time (under_way_percent).
+  - an operation is under way for less than 60 % of the time (under_way_percent).
   A process that does I/O on that device and uses 90 % of a CPU is named as the reason.
   Confidence 0.8, or 0.6 below 100 I/Os. Evidence: under_way_percent = sum of the operations' total
   times / interval.
@@ -87,8 +87,8 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     if busy(busiest) >= facts::BUSY || pictures.iter().any(|p| p.ios > 0 && p.in_device().is_none()) {
         return Vec::new();
     }
-    // Its process waits for I/O all the time, if not in the block layer.
-    if under_way(busiest) >= ALWAYS {
+    // Its process waits for I/O, if not in the block layer.
+    if under_way(busiest) >= UNDER_WAY {
         return Vec::new();
     }
     vec![finding(s, busiest, busy(busiest), pictures.iter().filter(|p| p.ios > 0).count())]
@@ -334,15 +334,15 @@ mod tests {
         let found = find(&case.summaries()).remove(0);
         assert!(found.sentence.contains("at most 10 % of it can be a wait for it"), "{}", found.sentence);
         assert!(found.advice.contains("besides I/O") && !found.numbers.contains_key("under_way_percent"));
-        // Somebody waits in his system calls for six tenths of the time, and no CPU is left to take results.
-        let total = hist(1_000, 600_000, 600_000);
+        // Somebody waits in his system calls for half of the time, and no CPU is left to take results.
+        let total = hist(1_000, 500_000, 500_000);
         case.read().operations = Some(OperationLatency { operations: 1_000, total, ..Default::default() });
         case.profile = Some(profile(&[(CpuClass::User, 1000)]));
         let seen = case.profile.as_mut().unwrap();
         seen.folded = [("make;main".to_string(), 1000)].into();
         seen.top = vec![("make".into(), 7, 900_000_000), ("idler".into(), 8, 1_000_000)];
         let found = find(&case.summaries()).remove(0);
-        assert_eq!(found.numbers["under_way_percent"].round(), 60.0);
+        assert_eq!(found.numbers["under_way_percent"].round(), 50.0);
         assert!(found.advice.starts_with("Nothing is left of the CPUs"), "{}", found.advice);
         let busiest = "busiest threads, of one CPU each: make (7) 90 %";
         assert!(found.evidence.iter().any(|line| line == busiest), "{:?}", found.evidence);

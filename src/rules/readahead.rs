@@ -18,6 +18,9 @@ pub const LEAST: u64 = 10_000;
 /// Of what is read in all, and reads of all that is moved: below it read-ahead is no matter.
 pub const OF_READS: f64 = 0.10;
 
+/// Of what is read in all: unused pages below it are no limit.
+pub const WASTED: f64 = 0.5;
+
 /// One doubling is the most that is promised from one run.
 const MAX_WORTH: f64 = 2.0;
 
@@ -32,7 +35,8 @@ const PAGE: &str = "\
 Read-ahead reads pages that are never used.
 
 How it is computed
-  unused_percent = unused_pages / asked_pages: a note from 25 % on, a warning from 50 % on.
+  unused_percent = unused_pages / asked_pages: a note from 25 % on, a warning from 50 % on, if the
+  unused pages are 50 % or more of the bytes read, too.
   unused_pages = pages that read-ahead requested, but no more than the disks read, minus the pages
   that reads and faults used. At least 10,000 pages must have been requested. They must be at least
   10 % of the bytes read, and reads at least 10 % of the bytes transferred. Not found if biopsy's
@@ -97,7 +101,11 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     Some(Finding {
         id: RULE.id,
         subject: "page cache".to_string(),
-        severity: if share >= MOST { Severity::Warning } else { Severity::Note },
+        severity: if share >= MOST && wasted.is_none_or(|part| part >= WASTED) {
+            Severity::Warning
+        } else {
+            Severity::Note
+        },
         confidence: 0.7,
         sentence: format!("About {} of the pages read ahead were never used.", in_percent(share.min(1.0))),
         numbers: BTreeMap::from([
@@ -134,6 +142,16 @@ mod tests {
             ..PageCache::default()
         });
         case
+    }
+
+    /// A program that reads past the cache, and read-ahead of its own libraries while it starts.
+    #[test]
+    fn little_of_what_is_read_is_no_warning() {
+        let severity = |read_pages: u64| {
+            let case = case(20_000, 15_000, Some(read_pages * 4096));
+            find(&case.summaries())[0].severity
+        };
+        assert_eq!((severity(30_000), severity(30_100)), (Severity::Warning, Severity::Note));
     }
 
     #[test]

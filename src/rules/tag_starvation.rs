@@ -20,6 +20,12 @@ pub const WAIT_SHARE: f64 = 0.10;
 /// All requests are in use when the mean is this near to their number.
 pub const IN_USE: f64 = 0.95;
 
+/// A watched load with this many times the requests in flight, of at most so many requests, is held up by them if they
+/// are in use for this share of the time.
+pub const IN_A_BATCH: f64 = 4.0;
+pub const FEW_REQUESTS: f64 = 32.0;
+pub const IN_USE_IN_A_BATCH: f64 = 0.6;
+
 /// More than three doublings are not promised from one run.
 const MAX_WORTH: f64 = 8.0;
 
@@ -44,6 +50,8 @@ How it is computed
   tags. waiting_ios is the rest, a lower bound, because times with few I/Os lower the mean.
   A submitter that sleeps for a request also delays its next submissions. So with biopsy's own load,
   and 95 % of the requests in use, the generator's operations in flight replace in_block_layer_ios.
+  With another load its operations do, if they are 4 times the requests, and of at most 32 requests
+  60 % are in use.
   Found if at least 10 % of the I/Os wait so, and I/Os spend at least 25 % of their time before the
   device. If 80 % of the driver's tags are in use and the median device time is 2 times the fastest
   or more, the device itself is full: see device-bound. Confidence 0.85. The gain is at most the
@@ -75,7 +83,9 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let requests = p.requests()?;
     let in_device = p.in_device()?;
     let in_layer = p.in_block_layer()?;
-    let held_up = in_flight(s, p).filter(|n| *n > in_layer && in_layer >= requests as f64 * IN_USE);
+    let held_up = in_flight(s, p)
+        .filter(|n| *n > in_layer && in_layer >= requests as f64 * IN_USE)
+        .or_else(|| held_up_in_a_batch(s, p, requests as f64, in_layer));
     let present = held_up.unwrap_or(in_layer);
     let waiting = present - requests as f64;
     let before = if held_up.is_some() { 1.0 - in_device / present } else { queue };
@@ -150,7 +160,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         id: RULE.id,
         subject: name.clone(),
         severity: Severity::Warning,
-        confidence: if crowded { 0.65 } else { 0.85 },
+        confidence: if crowded || s.load.is_none() && held_up.is_some() { 0.65 } else { 0.85 },
         sentence: format!(
             "I/Os of {name} wait for a free {what}: it has {}, {present:.0} I/Os are there on average, and the device \
              holds only {in_device:.0} of them.",
@@ -175,10 +185,22 @@ fn in_flight(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
     (0.9..1.1).contains(&parts).then(|| load.latency().sum() as f64 / load.duration_ns as f64)
 }
 
+/// The operations of another load in flight, where these are many times the requests: a thread that submits a batch
+/// sleeps for a request again and again, and does not fetch what completed meanwhile, so that most of its operations
+/// wait in `reap`. In the pauses until it runs requests are free.
+fn held_up_in_a_batch(s: &Summaries<'_>, p: &Picture<'_>, requests: f64, in_layer: f64) -> Option<f64> {
+    let (operations, sum) = p.operations();
+    let in_flight = sum as f64 / p.duration_ns.max(1) as f64;
+    let is_many = in_flight >= requests * IN_A_BATCH && operations * 2 >= p.ios;
+    (s.load.is_none() && requests <= FEW_REQUESTS && is_many && in_layer >= requests * IN_USE_IN_A_BATCH)
+        .then_some(in_flight)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::Case;
+    use crate::analyze::operations::OperationLatency;
+    use crate::rules::literal::{Case, hist};
 
     /// Ten thousand reads a second, mq-deadline with 4 requests on 64 tags: 4 in the device, `waiting` before.
     fn case(waiting: u64) -> Case {
@@ -190,6 +212,30 @@ mod tests {
         case.stage(Stage::Device, 390_000, 300_000);
         case.stage(Stage::Queue, waiting * 100_000 + 10_000, 1_000);
         case
+    }
+
+    /// Three of four requests are in use, and the thread that submits 64 at a time sleeps for them: most operations have
+    /// completed, and wait to be fetched.
+    #[test]
+    fn a_batch_that_waits_for_requests_is_held_up_by_them() {
+        let with = |in_flight: u64, queue: u64| {
+            let mut case = case(0);
+            case.stage(Stage::Device, 240_000, 200_000);
+            case.stage(Stage::Queue, queue, 1_000);
+            let each = in_flight * 100_000;
+            case.read().operations = Some(OperationLatency {
+                operations: 10_000,
+                total: hist(10_000, each, each),
+                stages: BTreeMap::from([(Stage::Reap, hist(10_000, each - 300_000, 1_000))]),
+                ..OperationLatency::default()
+            });
+            case.read().unowned = Some(0);
+            find(&case.summaries())
+                .first()
+                .map(|found| (found.confidence, found.numbers["present_ios"].round()))
+        };
+        assert_eq!(with(57, 60_000), Some((0.65, 57.0)));
+        assert_eq!(with(15, 60_000), None, "less than four times the requests");
     }
 
     #[test]

@@ -312,6 +312,13 @@ fn mean_and_p99(hist: &Histogram, of: &str) -> String {
     mean + &p99
 }
 
+/// Whether more operations than the load's are in the stages of its device: one in ten.
+fn of_others_too(device: &DeviceLatency, load: &LoadSummary) -> bool {
+    let operations = device.ops.values().filter_map(|of| of.operations.as_ref());
+    let all: u64 = operations.map(|all| all.total.count()).sum();
+    all as f64 > load.operations() as f64 * 1.1
+}
+
 /// A row per stage, the longest first. All of them are shares of one sum, also of those that have no place here.
 fn stages(page: &Page<'_>, device: &DeviceLatency) -> Vec<String> {
     let s = page.summaries;
@@ -322,6 +329,9 @@ fn stages(page: &Page<'_>, device: &DeviceLatency) -> Vec<String> {
         said.push(fitted(&clean(&device.name), LONGEST_NAME));
     }
     said.extend(match (time.unit, s.load) {
+        (Unit::Operation, Some(load)) if of_others_too(device, load) => {
+            Some("per operation of all processes".to_string())
+        }
         (Unit::Operation, Some(_)) => None,
         (Unit::Operation, None) => Some("per operation".to_string()),
         (Unit::Io | Unit::UnownedIo, Some(_)) => Some("block layer only".to_string()),
