@@ -458,7 +458,9 @@ mod tests {
     #[test]
     fn two_operations_do_not_speak_for_thousands() {
         let with = |operations: u64, unowned| {
-            let total = crate::rules::literal::hist(operations, 100, 100);
+            let mut counts = [0; crate::hist::BUCKETS];
+            counts[crate::hist::index(100)] = operations;
+            let total = Histogram::from_parts(&counts, 100 * operations, 100, 100);
             let operations = Some(OperationLatency { total, ..OperationLatency::default() });
             OpLatency { ios: 1_000, unowned, operations, ..OpLatency::default() }.stages().0
         };
