@@ -241,7 +241,8 @@ static __always_inline void count_part(__u16 *parts)
 
 /* A request finished for an operation: the last one to do so gives it its stages. True where it is
  * that so far. */
-static __always_inline int add_result(struct wire_place *operation, const struct wire_stamps *stamps)
+static __always_inline int add_result(struct wire_place *operation,
+				      const struct wire_stamps *stamps)
 {
 	int last = !operation->parts || operation->stamps.ended <= stamps->ended;
 

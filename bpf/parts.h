@@ -341,7 +341,8 @@ VERIFIED_ONCE int parts_completed(const struct wire_slot *slot, __u32 index, __u
 }
 
 /* A request's end is that of a part of an operation, whose bio is of these stamps. */
-VERIFIED_ONCE int parts_joined(__u32 place, __u32 index, const struct wire_stamps *of, __u64 allocated)
+VERIFIED_ONCE int parts_joined(__u32 place, __u32 index, const struct wire_stamps *of,
+			       __u64 allocated)
 {
 	struct operation_parts *to = operation_parts_at(place);
 	struct slot_parts *from = slot_parts_at(index);

@@ -82,7 +82,7 @@ impl BlockedProbe {
     /// Loads, attaches and begins the window.
     ///
     /// # Errors
-    /// A [`Refusal`] when rights or BTF are missing, or the kernel refuses the program.
+    /// A [`crate::refusal::Refusal`] when rights or BTF are missing, or the kernel refuses the program.
     pub fn attach(host: &Host, options: Options) -> Result<Self> {
         SPEC.permit(Path::new("/"))?;
         let btf = KernelBtf::read()?;

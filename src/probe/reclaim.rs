@@ -51,7 +51,7 @@ impl ReclaimProbe {
     /// Loads, attaches and begins the window.
     ///
     /// # Errors
-    /// A [`Refusal`] when rights or BTF are missing, or the kernel refuses a program.
+    /// A [`crate::refusal::Refusal`] when rights or BTF are missing, or the kernel refuses a program.
     pub fn attach(host: &Host, options: Options) -> Result<Self> {
         SPEC.permit(Path::new("/"))?;
         let btf = KernelBtf::read()?;
