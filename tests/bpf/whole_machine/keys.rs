@@ -8,20 +8,8 @@ use crate::support::tool::{biopsy, finish, stderr};
 use serde_json::Value;
 
 /// What is below these names a thing of this machine or run: all of them are one.
-const NAMED: [&str; 12] = [
-    "probes",
-    "sockets",
-    "classes",
-    "numbers",
-    "ops",
-    "stages",
-    "percentiles",
-    "parts",
-    "by_total",
-    "buckets",
-    "refused",
-    "limits",
-];
+const NAMED: [&str; 10] =
+    ["probes", "sockets", "classes", "numbers", "ops", "parts", "by_total", "buckets", "refused", "limits"];
 
 /// A line for each key with the type of its value: `.devices[].ops.*.ios number`.
 fn keys(value: &Value, path: &str, found: &mut BTreeSet<String>) {
