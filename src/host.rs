@@ -43,6 +43,8 @@ pub mod smt;
 pub mod syscalls;
 pub mod threads;
 pub mod throttle;
+#[cfg(test)]
+mod tree;
 pub mod vectors;
 pub mod vmstat;
 pub mod warnings;

@@ -96,44 +96,18 @@ fn processes(folder: &Path) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
+    use crate::host::tree::Tree;
 
     const STAT: &str = "nr_periods 50\nnr_throttled 40\nthrottled_usec 3200000\n";
-
-    /// A machine whose cgroups have these files; removed at the end.
-    struct Machine(PathBuf);
-
-    impl Machine {
-        fn new(name: &str, mount: &str, files: &[(&str, &str)]) -> Self {
-            let root = std::env::temp_dir().join(format!("biopsy-cpu-quota-{name}-{}", std::process::id()));
-            let machine = Self(root);
-            machine.write("proc/self/mounts", mount);
-            files.iter().for_each(|(path, text)| machine.write(path, text));
-            machine
-        }
-
-        fn write(&self, path: &str, text: &str) {
-            let path = self.0.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-    }
-
-    impl Drop for Machine {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
-        }
-    }
 
     #[test]
     fn a_group_of_v2_has_its_quota_and_the_processes_below_it() {
         let own = std::process::id();
-        let machine = Machine::new(
-            "v2",
-            "cgroup2 /cg cgroup2 rw 0 0\n",
+        let machine = Tree::new(
+            "cpu-quota-v2",
             &[
+                ("proc/self/mounts", "cgroup2 /cg cgroup2 rw 0 0\n"),
                 ("cg/cgroup.procs", "1\n"),
                 ("cg/a/cpu.max", "20000 100000\n"),
                 ("cg/a/cpu.stat", STAT),
@@ -144,13 +118,13 @@ mod tests {
                 ("cg/ab/cgroup.procs", "9\n"),
             ],
         );
-        let start = CpuQuota::read(&machine.0);
+        let start = CpuQuota::read(machine.root());
         assert_eq!(start.len(), 1, "{start:?}");
         assert_eq!((start[0].cgroup.as_str(), start[0].own, start[0].cpus()), ("/a", true, 0.2));
         assert!(start[0].processes.contains(&7) && start[0].processes.len() == 2, "{start:?}");
-        machine.write("cg/a/cpu.stat", "nr_periods 70\nnr_throttled 55\n");
-        machine.write("cg/a/cgroup.procs", "8\n");
-        let quotas = CpuQuota::between(&start, CpuQuota::read(&machine.0));
+        machine.write("cg/a/cpu.stat", b"nr_periods 70\nnr_throttled 55\n");
+        machine.write("cg/a/cgroup.procs", b"8\n");
+        let quotas = CpuQuota::between(&start, CpuQuota::read(machine.root()));
         assert_eq!(quotas[0].throttled_periods, 15);
         assert_eq!(quotas[0].throttled_share(2_000_000_000), 0.75);
         assert!([7, 8].iter().all(|pid| quotas[0].processes.contains(pid)), "{quotas:?}");
@@ -159,10 +133,13 @@ mod tests {
 
     #[test]
     fn a_group_of_v1_has_a_quota_unless_it_is_below_zero() {
-        let machine = Machine::new(
-            "v1",
-            "cgroup /cg/cpu cgroup rw,cpu 0 0\ncgroup2 /cg/unified cgroup2 rw 0 0\n",
+        let machine = Tree::new(
+            "cpu-quota-v1",
             &[
+                (
+                    "proc/self/mounts",
+                    "cgroup /cg/cpu cgroup rw,cpu 0 0\ncgroup2 /cg/unified cgroup2 rw 0 0\n",
+                ),
                 ("cg/cpu/a/cpu.cfs_quota_us", "150000\n"),
                 ("cg/cpu/a/cpu.cfs_period_us", "100000\n"),
                 ("cg/cpu/a/cpu.stat", "nr_periods 5\nnr_throttled 4\nthrottled_time 320000000\n"),
@@ -171,7 +148,7 @@ mod tests {
                 ("cg/cpu/b/cpu.stat", STAT),
             ],
         );
-        let quotas = CpuQuota::read(&machine.0);
+        let quotas = CpuQuota::read(machine.root());
         assert_eq!(quotas.len(), 1, "{quotas:?}");
         assert_eq!((quotas[0].cgroup.as_str(), quotas[0].cpus()), ("/a", 1.5));
         assert_eq!((quotas[0].throttled_periods, quotas[0].own), (4, false));

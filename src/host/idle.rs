@@ -145,39 +145,13 @@ fn limit(path: &Path) -> io::Result<i32> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::PathBuf;
-
     use super::*;
+    use crate::host::tree::Tree;
 
-    /// A tree of files, removed at the end.
-    struct Tree(PathBuf);
-
-    impl Tree {
-        fn new(name: &str, files: &[(&str, &str)]) -> Self {
-            let root = std::env::temp_dir().join(format!("biopsy-idle-{name}-{}", std::process::id()));
-            let tree = Self(root);
-            files.iter().for_each(|(path, text)| tree.write(path, text.as_bytes()));
-            tree
-        }
-
-        fn write(&self, path: &str, bytes: &[u8]) {
-            let path = self.0.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, bytes).unwrap();
-        }
-
-        fn state(&self, cpu: u32, state: u32, [name, latency, disable]: [&str; 3]) {
-            let directory = format!("sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}");
-            for (file, text) in [("name", name), ("latency", latency), ("disable", disable)] {
-                self.write(&format!("{directory}/{file}"), format!("{text}\n").as_bytes());
-            }
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
+    fn state(tree: &Tree, cpu: u32, state: u32, [name, latency, disable]: [&str; 3]) {
+        let directory = format!("sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}");
+        for (file, text) in [("name", name), ("latency", latency), ("disable", disable)] {
+            tree.write(&format!("{directory}/{file}"), format!("{text}\n").as_bytes());
         }
     }
 
@@ -185,14 +159,14 @@ mod tests {
 
     #[test]
     fn states_are_told_with_who_may_enter_them() {
-        let tree = Tree::new("states", &[DRIVER]);
+        let tree = Tree::new("idle-states", &[DRIVER]);
         for cpu in 0..3 {
-            tree.state(cpu, 0, ["POLL", "0", "0"]);
-            tree.state(cpu, 1, ["C6", "133", if cpu == 1 { "1" } else { "0" }]);
+            state(&tree, cpu, 0, ["POLL", "0", "0"]);
+            state(&tree, cpu, 1, ["C6", "133", if cpu == 1 { "1" } else { "0" }]);
         }
         // CPU 2 allows itself 100 us at most.
         tree.write("sys/devices/system/cpu/cpu2/power/pm_qos_resume_latency_us", b"100\n");
-        let idle = Idle::read(&tree.0, &[0, 1, 2]).unwrap();
+        let idle = Idle::read(tree.root(), &[0, 1, 2]).unwrap();
         assert_eq!((idle.driver.as_deref(), idle.governor.as_deref()), (Some("intel_idle"), None));
         let [poll, deep] = &idle.states[..] else { panic!("{idle:?}") };
         assert_eq!(
@@ -205,13 +179,13 @@ mod tests {
 
     #[test]
     fn a_limit_that_a_program_holds_hides_the_deeper_states() {
-        let tree = Tree::new("held", &[DRIVER]);
-        tree.state(0, 0, ["C1", "2", "0"]);
-        tree.state(0, 1, ["C1E", "30", "0"]);
-        tree.state(0, 2, ["C6", "133", "0"]);
+        let tree = Tree::new("idle-held", &[DRIVER]);
+        state(&tree, 0, 0, ["C1", "2", "0"]);
+        state(&tree, 0, 1, ["C1E", "30", "0"]);
+        state(&tree, 0, 2, ["C6", "133", "0"]);
         let deep = |held: i32| {
             tree.write("dev/cpu_dma_latency", &held.to_ne_bytes());
-            let idle = Idle::read(&tree.0, &[0]).unwrap();
+            let idle = Idle::read(tree.root(), &[0]).unwrap();
             idle.deeper_than(20).map(|(_, us)| us).collect::<Vec<_>>()
         };
         assert_eq!(deep(NO_LIMIT_US), [30, 133]);
@@ -222,18 +196,18 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_absent_and_not_zero() {
-        let tree = Tree::new("garbled", &[("sys/devices/system/cpu/cpuidle/current_driver", "none\n")]);
-        assert_eq!(Idle::read(&tree.0, &[0, 1]), None);
-        tree.state(0, 3, ["", "-1", "maybe"]);
-        let idle = Idle::read(&tree.0, &[0, 1]).unwrap();
+        let tree = Tree::new("idle-garbled", &[("sys/devices/system/cpu/cpuidle/current_driver", "none\n")]);
+        assert_eq!(Idle::read(tree.root(), &[0, 1]), None);
+        state(&tree, 0, 3, ["", "-1", "maybe"]);
+        let idle = Idle::read(tree.root(), &[0, 1]).unwrap();
         assert_eq!(idle.states, [IdleState { state: 3, ..IdleState::default() }]);
         assert_eq!(idle.deeper_than(0).count(), 0);
     }
 
     #[test]
     fn a_cpus_own_limit_of_nothing_is_spelt_out() {
-        let tree = Tree::new("own", &[("a", "n/a\n"), ("b", "0\n"), ("c", "70\n"), ("d", "x\n")]);
-        let limits = ["a", "b", "c", "d", "e"].map(|name| own_limit(&tree.0.join(name)));
+        let tree = Tree::new("idle-own", &[("a", "n/a\n"), ("b", "0\n"), ("c", "70\n"), ("d", "x\n")]);
+        let limits = ["a", "b", "c", "d", "e"].map(|name| own_limit(&tree.root().join(name)));
         assert_eq!(limits, [Some(0), None, Some(70), None, None]);
     }
 }
