@@ -96,7 +96,7 @@ fn rust_type(of: &Type) -> Result<String> {
         Type::Path(path) => match path.path.require_ident()?.to_string().as_str() {
             // A task's name: any bytes.
             "i8" => Ok("u8".to_string()),
-            plain @ ("u8" | "u16" | "u32" | "u64" | "i16" | "i32" | "i64") => Ok(plain.to_string()),
+            plain @ ("u8" | "u16" | "u32" | "u64") => Ok(plain.to_string()),
             record if record.starts_with(PREFIX) => Ok(type_name(record)),
             other => bail!("{other} is no number and no record"),
         },

@@ -21,8 +21,7 @@ pub mod stacks;
 pub mod submits;
 pub mod threads;
 
-/// The records, as `bpf/records.rs` writes them from the types of the kernel side.
-#[allow(missing_docs, reason = "their fields are explained in bpf/wire.h and bpf/wire/")]
+/// The records, as `bpf/records.rs` writes them from the types of the kernel side: `bpf/wire.h` explains their fields.
 pub mod records {
     use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 

@@ -9,6 +9,7 @@ use libbpf_rs::OpenObject;
 use super::btf::KernelBtf;
 use super::libbpf;
 use super::permit;
+use super::skel::Compiled;
 use super::trial::Loaded;
 use crate::host::abilities::{ProgramState, State};
 use crate::host::rights::Rights;
@@ -17,8 +18,8 @@ use crate::refusal::Refusal;
 
 /// An object: a file `bpf/NAME.bpf.c`.
 pub struct Spec {
-    /// Name and bytes; with the variants for other kernels.
-    pub objects: &'static [(&'static str, &'static [u8])],
+    /// It and its variants for other kernels.
+    pub objects: &'static [Compiled],
     /// What the views attach of it, as `biopsy check` lists it.
     pub programs: &'static [&'static [Program]],
     /// Why there is nothing of it with a BTF file (`--btf`); None: it has a variant for that.
@@ -27,7 +28,7 @@ pub struct Spec {
     pub newer: Option<&'static str>,
     /// Loads the named programs, attaches none, and closes it.
     pub try_load: fn(&[String], &KernelBtf) -> Loaded<()>,
-    /// The only program of an object that is not tried program by program: whether it works here.
+    /// For an object whose programs are not tried one by one: whether its view can use it here.
     pub state: Option<fn(&Rights) -> ProgramState>,
     /// Sets the constants as the view does that asks for all: they decide which branches there are.
     pub configure: fn(&mut OpenObject, Reach, &KernelBtf) -> Result<()>,
@@ -94,7 +95,7 @@ impl Program {
 
 impl Spec {
     /// For an object that no view tries by itself.
-    pub const fn of(objects: &'static [(&'static str, &'static [u8])]) -> Self {
+    pub const fn of(objects: &'static [Compiled]) -> Self {
         Self {
             objects,
             programs: &[],

@@ -47,7 +47,7 @@ How it is computed
   - on no traced device do operations spend 50 % or more of their time in the queue stage: these
     wait for the block layer, whatever the reason;
   - an operation is under way for less than 60 % of the time (under_way_percent).
-  A process that does I/O on that device and uses 90 % of a CPU is named as the reason.
+  A process with I/O on a traced device that uses 90 % of a CPU is named as the reason.
   Confidence 0.8, or 0.6 below 100 I/Os. Evidence: under_way_percent = sum of the operations' total
   times / interval.
   From: latency.devices[].ops.*.request_stages, .stages, .total; /sys/block/DEV/stat; the profile.
@@ -334,7 +334,7 @@ mod tests {
         let found = find(&case.summaries()).remove(0);
         assert!(found.sentence.contains("at most 10 % of it can be a wait for it"), "{}", found.sentence);
         assert!(found.advice.contains("besides I/O") && !found.numbers.contains_key("under_way_percent"));
-        // Somebody waits in his system calls for half of the time, and no CPU is left to take results.
+        // The application is in system calls for half of the time, and no CPU is left to fetch results.
         let total = hist(1_000, 500_000, 500_000);
         case.read().operations = Some(OperationLatency { operations: 1_000, total, ..Default::default() });
         case.profile = Some(profile(&[(CpuClass::User, 1000)]));

@@ -100,11 +100,18 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let mean = p.stages.get(&Stage::Queue)?.mean()?;
     let setting = u64::from(p.disk?.requests?);
     let mut evidence = vec![
-        format!(
-            "{present:.1} I/Os are {} on average and at most {} have a request: {waiting:.1} wait for one",
-            if held_up.is_some() { "in flight" } else { "in the block layer" },
-            count(requests)
-        ),
+        match held_up {
+            Some(_) => format!(
+                "{present:.1} operations are in flight on average and at most {} have a request; a submitter that sleeps \
+                 for one fetches no results meanwhile",
+                count(requests)
+            ),
+            None => format!(
+                "{present:.1} I/Os are in the block layer on average and at most {} have a request: {waiting:.1} wait for \
+                 one",
+                count(requests)
+            ),
+        },
         format!(
             "I/Os spend {} of their time ({} on average) in the queue stage",
             in_percent(queue),
@@ -162,9 +169,10 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         severity: Severity::Warning,
         confidence: if crowded || s.load.is_none() && held_up.is_some() { 0.65 } else { 0.85 },
         sentence: format!(
-            "I/Os of {name} wait for a free {what}: it has {}, {present:.0} I/Os are there on average, and the device \
-             holds only {in_device:.0} of them.",
-            count(requests)
+            "I/Os of {name} wait for a free {what}: it has {}, {present:.0} {} on average, and the device holds only \
+             {in_device:.0}.",
+            count(requests),
+            if held_up.is_some() { "operations are in flight" } else { "I/Os are there" }
         ),
         numbers,
         evidence,

@@ -1,4 +1,4 @@
-//! By which ways I/Os were handed in.
+//! The call paths by which I/Os were submitted.
 
 use std::collections::{BTreeMap, HashMap};
 
