@@ -3,10 +3,19 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+/// What a view's JSON object has beside the envelope. Both are read back from the same object, so a key that both have
+/// is one.
+pub trait View: Serialize + DeserializeOwned + JsonSchema {
+    /// `biopsy.NAME/VERSION`.
+    const SCHEMA: &'static str;
+}
+
 /// The frame of every `--json` object.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Envelope {
     /// Version of biopsy.
@@ -26,7 +35,7 @@ pub struct Envelope {
 }
 
 /// Loss by kind. Every number is exact unless `probes` says otherwise.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Lost {
     /// I/Os that the block layer finished and that have no stages here. Disjoint from `ios`.
@@ -47,7 +56,7 @@ impl Lost {
 }
 
 /// What the probes cost while they ran.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Cost {
     /// Σ over programs of (run time − empty-program baseline × runs) / ios; absent when the kernel's
@@ -142,7 +151,7 @@ impl Cost {
 }
 
 /// Runs and raw run time of one program, as the kernel counted them.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ProgramCost {
     pub name: String,
@@ -152,7 +161,7 @@ pub struct ProgramCost {
 }
 
 /// A stage or part that has no key in this result.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Missing {
     /// None: on every device.

@@ -8,6 +8,9 @@
 //! Buckets reach to 2^40 (18 minutes in nanoseconds); larger values fall into the last bucket,
 //! whose quantile is clamped to the exact maximum. `sum`, `min` and `max` are exact.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// Sub-bucket bits: 2^4 buckets per power of two.
 pub const SUB_BITS: u32 = 4;
 /// Powers of two covered: values below 2^40 are resolved.
@@ -41,7 +44,11 @@ pub fn bounds(index: usize) -> (u64, u64) {
 
 /// Counts per bucket with exact sum, minimum and maximum. The unit is the caller's; times are
 /// nanoseconds everywhere.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// In JSON it is one of times: `buckets` are `[lower, upper, count]`, quantiles are null where too few values lie above
+/// them. `#[serde(with = "counts")]` is for one of anything else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(into = "times::Form", try_from = "times::Form")]
 pub struct Histogram {
     counts: Vec<u64>,
     count: u64,
@@ -55,6 +62,8 @@ impl Default for Histogram {
         Self { counts: vec![0; BUCKETS], count: 0, sum: 0, min: u64::MAX, max: 0 }
     }
 }
+
+const UNLIKE: &str = "count, extremes and buckets of a histogram do not belong together";
 
 impl Histogram {
     /// From the kernel's or a file's fields. `counts` may be shorter than [`BUCKETS`].
@@ -76,6 +85,34 @@ impl Histogram {
         let highest = if first == BUCKETS - 1 { u64::MAX } else { bounds(first).1 - 1 };
         let (min, max) = (min.min(highest), max.max(bounds(last).0));
         Self { counts: all, count, sum, min, max }
+    }
+
+    /// From the fields of JSON, of which nothing is believed that the others do not allow.
+    fn read_back(
+        count: u64,
+        sum: u64,
+        extremes: Option<(u64, u64)>,
+        buckets: &[(u64, u64, u64)],
+    ) -> Result<Self, String> {
+        let mut counts = vec![0u64; BUCKETS];
+        let mut all = 0u64;
+        for &(lower, upper, n) in buckets {
+            let at = index(lower);
+            if bounds(at) != (lower, upper) || n == 0 || counts[at] != 0 {
+                return Err(format!("[{lower}, {upper}, {n}] is no bucket of a histogram"));
+            }
+            counts[at] = n;
+            all = all.checked_add(n).ok_or("the buckets of a histogram overflow")?;
+        }
+        let Some((min, max)) = extremes.filter(|_| all > 0) else {
+            return if all == 0 && count == 0 { Ok(Self::default()) } else { Err(UNLIKE.to_string()) };
+        };
+        let first = buckets.iter().map(|(lower, ..)| *lower).min().unwrap_or(0);
+        let last = buckets.iter().map(|(lower, ..)| *lower).max().unwrap_or(0);
+        if all != count || index(min) != index(first) || index(max) != index(last) || min > max {
+            return Err(UNLIKE.to_string());
+        }
+        Ok(Self { counts, count, sum, min, max })
     }
 
     /// Adds one value.
@@ -228,6 +265,84 @@ impl FromIterator<u64> for Histogram {
     }
 }
 
+/// The form of a histogram in JSON, with keys of its unit. Quantiles are not read back: the buckets have them.
+macro_rules! form {
+    ($sum:literal $min:literal $max:literal $p50:literal $p90:literal $p99:literal $p999:literal
+     $p9999:literal) => {
+        /// A histogram as it stands in JSON.
+        #[derive(Serialize, Deserialize, JsonSchema)]
+        pub struct Form {
+            count: u64,
+            #[serde(rename = $sum)]
+            sum: u64,
+            #[serde(rename = $min)]
+            min: Option<u64>,
+            #[serde(rename = $max)]
+            max: Option<u64>,
+            #[serde(rename = $p50)]
+            p50: Option<u64>,
+            #[serde(rename = $p90)]
+            p90: Option<u64>,
+            #[serde(rename = $p99)]
+            p99: Option<u64>,
+            #[serde(rename = $p999)]
+            p999: Option<u64>,
+            #[serde(rename = $p9999)]
+            p9999: Option<u64>,
+            buckets: Vec<(u64, u64, u64)>,
+        }
+
+        impl From<Histogram> for Form {
+            fn from(hist: Histogram) -> Self {
+                Self {
+                    count: hist.count(),
+                    sum: hist.sum(),
+                    min: hist.min(),
+                    max: hist.max(),
+                    p50: hist.quantile(0.5),
+                    p90: hist.quantile(0.9),
+                    p99: hist.quantile(0.99),
+                    p999: hist.quantile(0.999),
+                    p9999: hist.quantile(0.9999),
+                    buckets: hist.buckets().collect(),
+                }
+            }
+        }
+
+        impl TryFrom<Form> for Histogram {
+            type Error = String;
+
+            fn try_from(form: Form) -> Result<Self, String> {
+                Self::read_back(form.count, form.sum, form.min.zip(form.max), &form.buckets)
+            }
+        }
+    };
+}
+
+/// Of nanoseconds.
+pub mod times {
+    use super::{Deserialize, Histogram, JsonSchema, Serialize};
+
+    form!("sum_ns" "min_ns" "max_ns" "p50_ns" "p90_ns" "p99_ns" "p999_ns" "p9999_ns");
+}
+
+/// Of anything else.
+pub mod counts {
+    use serde::{Deserializer, Serializer};
+
+    use super::{Deserialize, Histogram, JsonSchema, Serialize};
+
+    form!("sum" "min" "max" "p50" "p90" "p99" "p999" "p9999");
+
+    pub fn serialize<S: Serializer>(hist: &Histogram, serializer: S) -> Result<S::Ok, S::Error> {
+        Form::from(hist.clone()).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Histogram, D::Error> {
+        Form::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,6 +450,16 @@ mod tests {
             prop_assert_eq!(h.sum(), values.iter().sum::<u64>());
             prop_assert_eq!(h.min(), values.first().copied());
             prop_assert_eq!(h.max(), values.last().copied());
+        }
+
+        #[test]
+        fn json_is_read_back_whole(values in proptest::collection::vec(any::<u64>().prop_map(|v| v >> 20), 0..50)) {
+            let hist: Histogram = values.into_iter().collect();
+            let text = serde_json::to_string(&hist).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Histogram>(&text).unwrap(), hist.clone());
+            let counts = serde_json::to_string(&counts::Form::from(hist.clone())).unwrap();
+            let read: counts::Form = serde_json::from_str(&counts).unwrap();
+            prop_assert_eq!(Histogram::try_from(read).unwrap(), hist);
         }
 
         #[test]

@@ -13,7 +13,7 @@
 //!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), envelope, units
 //!  wire -----> hist, host (the kernel's counters)
 //!  host -----> refusal
-//!  findings, hist, clock, envelope, refusal, units: leaves
+//!  findings, hist, clock, envelope, names, refusal, units: leaves
 //! ```
 //!
 //! `analyze`, `findings`, `rules`, `render` and `units` use no clock, no file system and no threads:
@@ -30,6 +30,7 @@ pub mod findings;
 pub mod hist;
 pub mod host;
 pub mod load;
+mod names;
 pub mod probe;
 pub mod refusal;
 pub mod render;

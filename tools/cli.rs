@@ -87,6 +87,8 @@ pub enum Verb {
     Check(Check),
     /// How a finding is computed, and when it is wrong.
     Explain(Explain),
+    /// The JSON Schema of what a view prints with --json.
+    Schema(Schema),
     /// The helper process that reads symbols: biopsy starts it.
     #[command(hide = true, name = biopsy::symbols::Helper::VERB)]
     SymbolReader,
@@ -612,6 +614,13 @@ pub struct Explain {
     /// A finding id; without it all ids are listed.
     #[arg(value_name = "ID")]
     pub id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Schema {
+    /// A view: the name of its command.
+    #[arg(value_name = "VIEW")]
+    pub view: String,
 }
 
 /// What is wrong with the command line, in one line; None for what is no error but a page of help.

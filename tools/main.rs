@@ -19,6 +19,7 @@ mod locks;
 mod output;
 mod pressure;
 mod progress;
+mod schema;
 mod self_test;
 mod service;
 mod stop;
@@ -67,6 +68,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Devices(args) => devices::run(args),
         cli::Verb::Check(args) => check::run(args, cli.color),
         cli::Verb::Explain(args) => explain::run(args),
+        cli::Verb::Schema(args) => schema::run(args),
         cli::Verb::SymbolReader => Ok(Helper::serve()?),
     }
 }

@@ -49,7 +49,7 @@ pub fn run(args: &Top) -> Result<()> {
         let line = top::line(&last, &now, &disks.total);
         if args.output.json || shown == 0 || !cut || Duration::from_nanos(line.duration_ns) >= SHORTEST {
             let bytes = match args.output.json {
-                true => json::top::render(&envelope(start, &line), &line),
+                true => json::view(&envelope(start, &line), &line, None),
                 false => text_of(&line, shown, &mut said).into_bytes(),
             };
             sink.write(&bytes)?;

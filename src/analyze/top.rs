@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::envelope::Missing;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::{Missing, View};
 use crate::host::activity::{Activity, Memory};
 use crate::host::counters::Counters;
 use crate::host::cpu_time::{CpuTime, TICK_NS};
-
-/// What CPU time is split into, in the order of the view. All of it is in one of them.
-pub const TIMES: [&str; 7] = ["user", "system", "idle", "iowait", "irq", "softirq", "steal"];
 
 /// Where the kernel's columns belong: user, nice, system, idle, iowait, irq, softirq, steal.
 const BELONGS: [usize; 8] = [0, 0, 1, 2, 3, 4, 5, 6];
@@ -20,22 +20,39 @@ const SECTOR: u64 = 512;
 const PAGE: u64 = 4096;
 
 /// CPU time of all CPUs that were there at both readings.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shares {
-    /// In the order of [`TIMES`]; they add up to 1.
-    pub of: [f64; 7],
     pub cpus: usize,
+    /// They add up to 1.
+    pub share: Share,
     /// The time that passed less what the kernel accounts for, as a share: ticks are counted whole, so a short
     /// interval has some. Below zero where the kernel counted more.
-    pub unaccounted: f64,
+    pub unaccounted_share: f64,
     /// Of that, what whole ticks explain.
-    pub error: f64,
+    pub error_share: f64,
 }
 
-impl Shares {
+/// What CPU time is split into, in the order of the view. All of it is in one of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Share {
+    pub user: f64,
+    pub system: f64,
+    pub idle: f64,
+    pub iowait: f64,
+    pub irq: f64,
+    pub softirq: f64,
+    pub steal: f64,
+}
+
+impl Share {
+    fn of([user, system, idle, iowait, irq, softirq, steal]: [f64; 7]) -> Self {
+        Self { user, system, idle, iowait, irq, softirq, steal }
+    }
+
     /// Whole percent that add up to 100: those that lose most by being cut down get the points that are left.
     pub fn percent(&self) -> [u32; 7] {
-        let exact = self.of.map(|share| share * 100.0);
+        let Self { user, system, idle, iowait, irq, softirq, steal } = *self;
+        let exact = [user, system, idle, iowait, irq, softirq, steal].map(|share| share * 100.0);
         let mut whole = exact.map(|percent| percent as u32);
         let mut order: Vec<usize> = (0..whole.len()).collect();
         order.sort_by(|a, b| exact[*b].fract().total_cmp(&exact[*a].fract()).then(a.cmp(b)));
@@ -45,48 +62,96 @@ impl Shares {
     }
 }
 
-/// I/Os and bytes, in the interval and not per second.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// I/Os and bytes in the interval, and per second of the time that the machine ran.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Moved {
     pub reads: u64,
     pub writes: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
+    pub reads_per_second: f64,
+    pub writes_per_second: f64,
+    pub read_bytes_per_second: f64,
+    pub written_bytes_per_second: f64,
 }
 
-/// One line.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Line {
-    /// In which the machine ran.
-    pub duration_ns: u64,
-    /// In which it was suspended, besides.
-    pub suspended_ns: u64,
+impl Moved {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            reads: self.reads.saturating_add(other.reads),
+            writes: self.writes.saturating_add(other.writes),
+            read_bytes: self.read_bytes.saturating_add(other.read_bytes),
+            written_bytes: self.written_bytes.saturating_add(other.written_bytes),
+            ..Self::default()
+        }
+    }
+
+    fn rated(self, duration_ns: u64) -> Self {
+        Self {
+            reads_per_second: per_second(self.reads, duration_ns),
+            writes_per_second: per_second(self.writes, duration_ns),
+            read_bytes_per_second: per_second(self.read_bytes, duration_ns),
+            written_bytes_per_second: per_second(self.written_bytes, duration_ns),
+            ..self
+        }
+    }
+}
+
+/// One disk.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Disk {
+    pub name: String,
+    #[serde(flatten)]
+    pub moved: Moved,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Tasks {
     /// At the end of the interval.
     pub running: Option<u64>,
     pub blocked: Option<u64>,
     /// Processes and threads that were made in the interval.
     pub new: Option<u64>,
+}
+
+/// Swapped in the interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Paging {
+    pub in_bytes: u64,
+    pub out_bytes: u64,
+}
+
+/// One line.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Line {
+    /// In which the machine ran.
+    pub duration_ns: u64,
+    /// In which it was suspended, besides.
+    pub suspended_ns: u64,
+    pub tasks: Tasks,
     /// None: no CPU was there at both readings.
     pub cpu: Option<Shares>,
     /// At the end of the interval.
     pub memory: Option<Memory>,
-    /// Bytes swapped in and out in the interval.
-    pub paged: Option<(u64, u64)>,
+    pub paging: Option<Paging>,
     pub interrupts: Option<u64>,
+    pub interrupts_per_second: Option<f64>,
     pub context_switches: Option<u64>,
-    /// By disk.
-    pub disks: Vec<(String, Moved)>,
+    pub context_switches_per_second: Option<f64>,
+    pub devices: Vec<Disk>,
     /// Of the disks that stand on none of the others.
     pub total: Moved,
     /// CPUs and disks that were not there all the time, and what else is not in the line.
     pub missing: Vec<Missing>,
 }
 
-impl Line {
-    /// Per second of the time that the machine ran.
-    pub fn per_second(&self, n: u64) -> f64 {
-        if self.duration_ns == 0 { 0.0 } else { n as f64 * 1e9 / self.duration_ns as f64 }
-    }
+impl View for Line {
+    const SCHEMA: &'static str = "biopsy.top/1";
+}
+
+/// Per second of the time that the machine ran.
+pub fn per_second(n: u64, duration_ns: u64) -> f64 {
+    if duration_ns == 0 { 0.0 } else { n as f64 * 1e9 / duration_ns as f64 }
 }
 
 /// The line between two readings. `total` names the disks that its sums are of.
@@ -98,18 +163,19 @@ pub fn line(from: &Activity, to: &Activity, total: &[String]) -> Line {
         duration_ns,
         // The clocks are read one after the other.
         suspended_ns: if suspended >= 1_000_000 { suspended } else { 0 },
-        running: to.running,
-        blocked: to.blocked,
-        new: grown(from.processes, to.processes),
+        tasks: Tasks { running: to.running, blocked: to.blocked, new: grown(from.processes, to.processes) },
         memory: to.memory,
-        paged: from.swapped.zip(to.swapped).and_then(|(a, b)| {
+        paging: from.swapped.zip(to.swapped).and_then(|(a, b)| {
             let pages = |from: u64, to: u64| to.checked_sub(from)?.checked_mul(PAGE);
-            Some((pages(a.0, b.0)?, pages(a.1, b.1)?))
+            Some(Paging { in_bytes: pages(a.0, b.0)?, out_bytes: pages(a.1, b.1)? })
         }),
         interrupts: grown(from.interrupts, to.interrupts),
         context_switches: grown(from.context_switches, to.context_switches),
         ..Line::default()
     };
+    let rate = |n: Option<u64>| n.map(|n| per_second(n, duration_ns));
+    line.interrupts_per_second = rate(line.interrupts);
+    line.context_switches_per_second = rate(line.context_switches);
     line.cpu = cpus(from, to, duration_ns, &mut line.missing);
     disks(from, to, total, &mut line);
     if line.suspended_ns > 0 {
@@ -152,11 +218,11 @@ fn cpus(from: &Activity, to: &Activity, duration_ns: u64, missing: &mut Vec<Miss
     let all: f64 = sums.iter().map(|ns| *ns as f64).sum();
     let wall = duration_ns as f64 * count as f64;
     (all > 0.0 && wall > 0.0).then(|| Shares {
-        of: sums.map(|ns| ns as f64 / all),
         cpus: count,
-        unaccounted: 1.0 - all / wall,
+        share: Share::of(sums.map(|ns| ns as f64 / all)),
+        unaccounted_share: 1.0 - all / wall,
         // Each column is cut down at both ends.
-        error: (BELONGS.len() as u64 * TICK_NS) as f64 * count as f64 / wall,
+        error_share: (BELONGS.len() as u64 * TICK_NS) as f64 * count as f64 / wall,
     })
 }
 
@@ -177,13 +243,9 @@ fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut Line) {
             (Some(a), Some(b)) => match moved(a, b) {
                 Some(moved) => {
                     if total.contains(name) {
-                        let all = &mut line.total;
-                        all.reads = all.reads.saturating_add(moved.reads);
-                        all.writes = all.writes.saturating_add(moved.writes);
-                        all.read_bytes = all.read_bytes.saturating_add(moved.read_bytes);
-                        all.written_bytes = all.written_bytes.saturating_add(moved.written_bytes);
+                        line.total = line.total.plus(moved);
                     }
-                    line.disks.push((name.clone(), moved));
+                    line.devices.push(Disk { name: name.clone(), moved: moved.rated(line.duration_ns) });
                     if to.disks[name].iostats == Some(false) {
                         "the kernel does not count its I/O (queue/iostats is 0)"
                     } else {
@@ -202,6 +264,7 @@ fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut Line) {
             ..Missing::default()
         });
     }
+    line.total = line.total.rated(line.duration_ns);
 }
 
 fn moved(from: &Counters, to: &Counters) -> Option<Moved> {
@@ -211,6 +274,7 @@ fn moved(from: &Counters, to: &Counters) -> Option<Moved> {
         writes: to.writes.checked_sub(from.writes)?,
         read_bytes: bytes(from.read_sectors, to.read_sectors)?,
         written_bytes: bytes(from.write_sectors, to.write_sectors)?,
+        ..Moved::default()
     })
 }
 
@@ -248,17 +312,17 @@ mod tests {
         let to = at(2, &[(0, [1, 2, 70, 20, 4, 1, 1, 1]), (1, [1, 0, 95, 0, 4, 0, 0, 0])]);
         let line = line(&from, &to, &[]);
         let cpu = line.cpu.unwrap();
-        assert_eq!((cpu.cpus, cpu.unaccounted.abs() < 1e-12), (2, true));
-        assert_eq!(cpu.of, [0.02, 0.825, 0.1, 0.04, 0.005, 0.005, 0.005]);
-        assert_eq!(cpu.percent().iter().sum::<u32>(), 100);
-        assert_eq!(cpu.percent(), [2, 83, 10, 4, 1, 0, 0], "the largest rest first, then by place");
+        assert_eq!((cpu.cpus, cpu.unaccounted_share.abs() < 1e-12), (2, true));
+        assert_eq!(cpu.share, Share::of([0.02, 0.825, 0.1, 0.04, 0.005, 0.005, 0.005]));
+        assert_eq!(cpu.share.percent().iter().sum::<u32>(), 100);
+        assert_eq!(cpu.share.percent(), [2, 83, 10, 4, 1, 0, 0], "the largest rest first, then by place");
     }
 
     #[test]
     fn whole_percent_of_thirds_are_a_hundred() {
         let third = 1.0 / 3.0;
-        let shares = Shares { of: [third, third, third, 0.0, 0.0, 0.0, 0.0], ..Shares::default() };
-        assert_eq!(shares.percent(), [34, 33, 33, 0, 0, 0, 0]);
+        let share = Share::of([third, third, third, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!(share.percent(), [34, 33, 33, 0, 0, 0, 0]);
     }
 
     #[test]
@@ -267,7 +331,7 @@ mod tests {
         let from = at(1, &[(0, [0; 8]), (1, [0; 8]), (3, [50, 0, 0, 0, 0, 0, 0, 0])]);
         let to = at(2, &[(0, hundred), (2, hundred), (3, [10, 0, 0, 0, 0, 0, 0, 0])]);
         let line = line(&from, &to, &[]);
-        assert_eq!(line.cpu.as_ref().map(|cpu| (cpu.cpus, cpu.of[0])), Some((1, 1.0)));
+        assert_eq!(line.cpu.as_ref().map(|cpu| (cpu.cpus, cpu.share.user)), Some((1, 1.0)));
         let why: Vec<&str> = line.missing.iter().map(|missing| missing.why.as_str()).collect();
         assert!(why[0].starts_with("CPU 1 ") && why[0].ends_with("it went offline"), "{why:?}");
         assert!(why[1].starts_with("CPU 2 ") && why[1].ends_with("it came online"), "{why:?}");
@@ -281,7 +345,7 @@ mod tests {
             &at(2, &[(0, [60, 0, 40, 499, 290, 0, 0, 0])]),
             &[],
         );
-        assert_eq!(line.cpu.unwrap().percent(), [60, 40, 0, 0, 0, 0, 0]);
+        assert_eq!(line.cpu.unwrap().share.percent(), [60, 40, 0, 0, 0, 0, 0]);
     }
 
     #[test]
@@ -300,9 +364,9 @@ mod tests {
         ]);
         let total = ["a", "b", "new"].map(str::to_string);
         let line = line(&from, &to, &total);
-        assert_eq!(line.total, Moved { reads: 20, read_bytes: 400 * 512, ..Moved::default() });
-        assert_eq!(line.per_second(line.total.reads), 10.0);
-        assert_eq!(line.disks.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a", "dm"]);
+        assert_eq!((line.total.reads, line.total.read_bytes, line.total.written_bytes), (20, 400 * 512, 0));
+        assert_eq!(line.total.reads_per_second, 10.0);
+        assert_eq!(line.devices.iter().map(|disk| disk.name.as_str()).collect::<Vec<_>>(), ["a", "dm"]);
         let named: Vec<&str> = line.missing.iter().filter_map(|missing| missing.device.as_deref()).collect();
         assert_eq!(named, ["b", "new"]);
     }
@@ -318,6 +382,11 @@ mod tests {
         assert_eq!(line(&from, &to, &[]).suspended_ns, 0, "the clocks are read one after the other");
     }
 
+    fn adds_up(share: &Share) -> bool {
+        let Share { user, system, idle, iowait, irq, softirq, steal } = share;
+        (user + system + idle + iowait + irq + softirq + steal - 1.0).abs() < 1e-9
+    }
+
     /// Columns so large that their sum is none: shares are still shares.
     #[test]
     fn garbage_of_any_size_adds_up() {
@@ -325,7 +394,7 @@ mod tests {
         let (mut from, mut to) = (at(1, &[]), at(2, &[]));
         (from.cpus, to.cpus) = (BTreeMap::from([(0, huge(0))]), BTreeMap::from([(0, huge(u64::MAX / 3))]));
         let cpu = line(&from, &to, &[]).cpu.unwrap();
-        assert!((cpu.of.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{cpu:?}");
+        assert!(adds_up(&cpu.share), "{cpu:?}");
     }
 
     #[test]
@@ -335,10 +404,10 @@ mod tests {
         (from.interrupts, to.interrupts) = (Some(10), Some(9));
         (from.swapped, to.swapped) = (Some((1, 1)), Some((3, 1)));
         let seen = line(&from, &to, &[]);
-        assert_eq!((seen.new, seen.interrupts, seen.context_switches), (Some(7), None, None));
-        assert_eq!((seen.paged, seen.cpu), (Some((8192, 0)), None));
+        assert_eq!((seen.tasks.new, seen.interrupts, seen.context_switches), (Some(7), None, None));
+        assert_eq!((seen.paging, seen.cpu), (Some(Paging { in_bytes: 8192, out_bytes: 0 }), None));
         assert_eq!(line(&to, &from, &[]).duration_ns, 0);
-        assert_eq!(line(&to, &from, &[]).per_second(5), 0.0);
+        assert_eq!(per_second(5, 0), 0.0);
     }
 
     proptest! {
@@ -358,8 +427,8 @@ mod tests {
             };
             let seen = line(&activity(0), &activity(1), &["a".to_string()]);
             if let Some(cpu) = seen.cpu {
-                prop_assert!((cpu.of.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{cpu:?}");
-                prop_assert_eq!(cpu.percent().iter().sum::<u32>(), 100);
+                prop_assert!(adds_up(&cpu.share), "{cpu:?}");
+                prop_assert_eq!(cpu.share.percent().iter().sum::<u32>(), 100);
             }
         }
     }

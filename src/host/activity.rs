@@ -4,28 +4,33 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::attribute::{file, names};
 use super::counters::Counters;
 use super::cpu::field;
 use super::cpu_time::{CpuTime, parse_stat};
 use super::{BlockDevice, Host};
 
-/// Memory of the machine, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Memory of the machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
-    pub total: u64,
-    pub free: u64,
+    pub total_bytes: u64,
+    /// What is none of the others.
+    pub used_bytes: u64,
+    pub free_bytes: u64,
     /// Pages of block devices themselves.
-    pub buffers: u64,
+    pub buffers_bytes: u64,
     /// Pages of files, and shared memory.
-    pub cached: u64,
+    pub cached_bytes: u64,
 }
 
 impl Memory {
-    /// What is none of the others.
-    pub fn used(&self) -> u64 {
-        let others = self.free.saturating_add(self.buffers).saturating_add(self.cached);
-        self.total.saturating_sub(others)
+    pub fn new(total_bytes: u64, free_bytes: u64, buffers_bytes: u64, cached_bytes: u64) -> Self {
+        let others = free_bytes.saturating_add(buffers_bytes).saturating_add(cached_bytes);
+        let used_bytes = total_bytes.saturating_sub(others);
+        Self { total_bytes, used_bytes, free_bytes, buffers_bytes, cached_bytes }
     }
 }
 
@@ -94,12 +99,7 @@ fn parse(stat: &str) -> Activity {
 fn memory(info: &str) -> Option<Memory> {
     let bytes =
         |name: &str| field(info, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024);
-    Some(Memory {
-        total: bytes("MemTotal")?,
-        free: bytes("MemFree")?,
-        buffers: bytes("Buffers")?,
-        cached: bytes("Cached")?,
-    })
+    Some(Memory::new(bytes("MemTotal")?, bytes("MemFree")?, bytes("Buffers")?, bytes("Cached")?))
 }
 
 fn swapped(vmstat: &str) -> Option<(u64, u64)> {
@@ -151,7 +151,10 @@ mod tests {
         let info = "MemTotal:  1000 kB\nMemFree: 100 kB\nMemAvailable: 5 kB\nBuffers: 20 kB\nCached: 300 kB\n\
                     SwapCached: 9 kB\n";
         let memory = memory(info).unwrap();
-        assert_eq!((memory.free, memory.cached, memory.used()), (100 << 10, 300 << 10, 580 << 10));
+        assert_eq!(
+            (memory.free_bytes, memory.cached_bytes, memory.used_bytes),
+            (100 << 10, 300 << 10, 580 << 10)
+        );
         assert_eq!(swapped("pswpin 3\npswpout 4\n"), Some((3, 4)));
     }
 
@@ -160,8 +163,7 @@ mod tests {
         assert_eq!(parse(""), Activity::default());
         assert_eq!(parse("procs_running x\nintr\n"), Activity::default());
         assert_eq!((memory("MemTotal: 5 kB\n"), swapped("pswpin 3\n")), (None, None));
-        let less = Memory { total: 1, free: 2, buffers: 0, cached: 0 };
-        assert_eq!(less.used(), 0);
+        assert_eq!(Memory::new(1, 2, 0, 0).used_bytes, 0);
     }
 
     fn host(layers: &[(&str, &[&str])]) -> Host {

@@ -19,44 +19,80 @@ pub mod scaling;
 pub mod sweep;
 pub mod threads;
 pub mod timeline;
-pub mod top;
 pub mod trace;
 
+use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
-use crate::envelope::Envelope;
-use crate::hist::Histogram;
+use crate::analyze::top;
+use crate::envelope::{Envelope, View};
+use crate::hist::{Histogram, counts};
+
+/// The views with a schema, by name.
+const SCHEMAS: &[(&str, fn() -> Value)] = &[("top", schema_of::<top::Line>)];
+
+/// The views that [`schema`] knows.
+pub fn schemas() -> impl Iterator<Item = &'static str> {
+    SCHEMAS.iter().map(|(name, _)| *name)
+}
+
+/// The JSON Schema of a view's object.
+pub fn schema(view: &str) -> Option<Value> {
+    SCHEMAS.iter().find(|(name, _)| *name == view).map(|(_, of)| of())
+}
+
+fn schema_of<V: View>() -> Value {
+    let mut generator = SchemaGenerator::default();
+    let mut schema = generator.root_schema_for::<V>().to_value();
+    let envelope = generator.root_schema_for::<Envelope>().to_value();
+    for key in ["properties", "$defs"] {
+        let (Some(all), Value::Object(more)) = (schema.as_object_mut(), envelope[key].clone()) else {
+            continue;
+        };
+        let known = all.entry(key).or_insert_with(|| json!({}));
+        known.as_object_mut().into_iter().for_each(|known| known.extend(more.clone()));
+    }
+    schema["title"] = json!(V::SCHEMA);
+    schema["properties"]["schema"] = json!({ "const": V::SCHEMA });
+    schema["properties"]["command_status"] = json!({
+        "type": "integer", "description": "How the measured command ended; there is none without one.",
+    });
+    schema
+}
+
+/// A view as one line of JSON. `command_status` is there when a command was measured.
+pub fn view<V: View>(envelope: &Envelope, view: &V, command_status: Option<i32>) -> Vec<u8> {
+    line(view_object(envelope, view, command_status))
+}
+
+/// The same as an object.
+pub fn view_object<V: View>(
+    envelope: &Envelope,
+    view: &V,
+    command_status: Option<i32>,
+) -> Map<String, Value> {
+    let mut all = object(V::SCHEMA, envelope);
+    all.extend(body(view));
+    all.extend(command_status.map(|status| ("command_status".to_string(), json!(status))));
+    all
+}
+
+/// Without the envelope, for objects that contain it.
+pub fn body<V: View>(view: &V) -> Map<String, Value> {
+    match serde_json::to_value(view) {
+        Ok(Value::Object(keys)) => keys,
+        _ => Map::new(),
+    }
+}
 
 /// A histogram of times.
 pub fn times(hist: &Histogram) -> Value {
-    json!({
-        "count": hist.count(),
-        "sum_ns": hist.sum(),
-        "min_ns": hist.min(),
-        "max_ns": hist.max(),
-        "p50_ns": hist.quantile(0.5),
-        "p90_ns": hist.quantile(0.9),
-        "p99_ns": hist.quantile(0.99),
-        "p999_ns": hist.quantile(0.999),
-        "p9999_ns": hist.quantile(0.9999),
-        "buckets": hist.buckets().map(|(lower, upper, n)| json!([lower, upper, n])).collect::<Vec<_>>(),
-    })
+    json!(hist)
 }
 
 /// A histogram of counts.
-pub fn counts(hist: &Histogram) -> Value {
-    json!({
-        "count": hist.count(),
-        "sum": hist.sum(),
-        "min": hist.min(),
-        "max": hist.max(),
-        "p50": hist.quantile(0.5),
-        "p90": hist.quantile(0.9),
-        "p99": hist.quantile(0.99),
-        "p999": hist.quantile(0.999),
-        "p9999": hist.quantile(0.9999),
-        "buckets": hist.buckets().map(|(lower, upper, n)| json!([lower, upper, n])).collect::<Vec<_>>(),
-    })
+pub fn of_counts(hist: &Histogram) -> Value {
+    json!(counts::Form::from(hist.clone()))
 }
 
 /// An object of `schema` with the envelope's keys; the view adds its own.
@@ -74,4 +110,44 @@ pub fn line(object: Map<String, Value>) -> Vec<u8> {
     let mut bytes = Value::Object(object).to_string().into_bytes();
     bytes.push(b'\n');
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_is_read_back_from_its_object() {
+        let seen = top::Line {
+            duration_ns: 2_000_000_000,
+            cpu: Some(top::Shares { cpus: 2, ..top::Shares::default() }),
+            devices: vec![top::Disk {
+                name: "vd\n\"a".to_string(),
+                moved: top::Moved { reads: 4, ..Default::default() },
+            }],
+            ..top::Line::default()
+        };
+        let envelope =
+            Envelope { version: "1".to_string(), duration_ns: 2_000_000_000, ..Envelope::default() };
+        let bytes = view(&envelope, &seen, Some(7));
+        assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let object: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!((&object["schema"], &object["memory"]), (&json!("biopsy.top/1"), &Value::Null));
+        assert_eq!((&object["tasks"]["running"], &object["command_status"]), (&Value::Null, &json!(7)));
+        assert_eq!(serde_json::from_value::<top::Line>(object.clone()).unwrap(), seen);
+        assert_eq!(serde_json::from_value::<Envelope>(object).unwrap(), envelope);
+    }
+
+    #[test]
+    fn a_schema_has_the_keys_of_the_view_and_of_the_envelope() {
+        for name in schemas() {
+            let schema = schema(name).unwrap();
+            for key in ["schema", "version", "missing", "cost", "command_status"] {
+                assert!(schema["properties"].get(key).is_some(), "{name} {key}");
+            }
+        }
+        let top = schema("top").unwrap();
+        assert_eq!(top["title"], "biopsy.top/1");
+        assert!(top["properties"]["devices"].is_object() && top["$defs"]["Missing"].is_object());
+    }
 }

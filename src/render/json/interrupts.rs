@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{counts, line, object, times};
+use super::{line, object, of_counts, times};
 use crate::analyze::interrupts::{
     Carried, DeviceInterrupts, InterruptSummary, NAME_EVERY, PollSummary, VectorSummary,
 };
@@ -90,13 +90,13 @@ fn vector(summary: &InterruptSummary, of: &VectorSummary) -> Value {
 fn carry<T>(add: &mut impl FnMut(&str, Value) -> T, carried: &Carried) {
     add("completions", json!(carried.completions));
     add("empty", json!(carried.empty));
-    add("completions_per_interrupt", counts(&carried.per_interrupt));
+    add("completions_per_interrupt", of_counts(&carried.per_interrupt));
 }
 
 fn poll(of: &PollSummary) -> Value {
     json!({
         "device": of.devices.first(), "devices": of.devices, "queue": of.queue, "polls": of.polls,
-        "completions": of.completions, "completions_per_poll": counts(&of.per_poll),
+        "completions": of.completions, "completions_per_poll": of_counts(&of.per_poll),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{counts, times};
+use super::{of_counts, times};
 use crate::envelope::{Envelope, Missing};
 use crate::hist::Histogram;
 use crate::load::{Direction, Failures, JobResult, LoadSummary, Pattern, RingWorkers, Timestamps, Transfer};
@@ -133,11 +133,11 @@ fn totals(load: &LoadSummary) -> Map<String, Value> {
         "ring_workers": load.ring_workers.map(|w| json!({ "threads": w.threads, "system_ns": w.system_ns })),
         "submits": submits,
         "ios_per_submit": ratio(all, submits),
-        "submitted": counts(&merged(|job| &job.submitted)),
+        "submitted": of_counts(&merged(|job| &job.submitted)),
         "reaps": reaps,
         "ios_per_reap": ratio(all, reaps),
-        "reaped": counts(&merged(|job| &job.reaped)),
-        "in_flight": present(&merged(|job| &job.depths), counts),
+        "reaped": of_counts(&merged(|job| &job.reaped)),
+        "in_flight": present(&merged(|job| &job.depths), of_counts),
         "latency": times(&load.latency()),
         "syncs": present(&merged(|job| &job.syncs), times),
         "errors": load.errors(),
@@ -190,11 +190,11 @@ fn thread(load: &LoadSummary, job: &JobResult) -> Value {
         "minor_faults": job.minor_faults,
         "submits": job.submits(),
         "ios_per_submit": ratio(all, job.submits()),
-        "submitted": counts(&job.submitted),
+        "submitted": of_counts(&job.submitted),
         "reaps": job.reaps(),
         "ios_per_reap": ratio(all, job.reaps()),
-        "reaped": counts(&job.reaped),
-        "in_flight": present(&job.depths, counts),
+        "reaped": of_counts(&job.reaped),
+        "in_flight": present(&job.depths, of_counts),
         "latency": times(&job.latency()),
         "syncs": present(&job.syncs, times),
     })

@@ -1,6 +1,6 @@
 //! `biopsy top --plain` as text: dstat's columns.
 
-use crate::analyze::top::Line;
+use crate::analyze::top::{self, Line};
 
 /// Two lines above the columns.
 pub fn header() -> String {
@@ -14,13 +14,18 @@ run blk new|usr sys idl wai hiq siq stl| used  free  buff  cach|  in   out | rea
 /// One line; what is not known is a dash.
 pub fn line(line: &Line) -> String {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
-    let per_second = |n: Option<u64>| or_dash(n.map(|n| short(line.per_second(n), 1000.0, false)));
+    let per_second =
+        |n: Option<u64>| or_dash(n.map(|n| short(top::per_second(n, line.duration_ns), 1000.0, false)));
     let bytes = |n: Option<u64>| or_dash(n.map(|n| short(n as f64, 1024.0, true)));
-    let rate = |n: Option<u64>| or_dash(n.map(|n| short(line.per_second(n), 1024.0, true)));
+    let rate = |n: Option<u64>| or_dash(n.map(|n| short(top::per_second(n, line.duration_ns), 1024.0, true)));
     let tasks = |n: Option<u64>| or_dash(n.map(|n| n.to_string()));
-    let mut out =
-        format!("{:>3} {:>3} {:>3}", tasks(line.running), tasks(line.blocked), per_second(line.new));
-    let percent = line.cpu.as_ref().map(|cpu| cpu.percent());
+    let mut out = format!(
+        "{:>3} {:>3} {:>3}",
+        tasks(line.tasks.running),
+        tasks(line.tasks.blocked),
+        per_second(line.tasks.new)
+    );
+    let percent = line.cpu.as_ref().map(|cpu| cpu.share.percent());
     for at in 0..7 {
         let cell = or_dash(percent.map(|percent| percent[at].to_string()));
         out.push_str(&format!("{}{cell:>3}", if at == 0 { '|' } else { ' ' }));
@@ -31,12 +36,15 @@ pub fn line(line: &Line) -> String {
         format!("|{}", cells.join(" "))
     };
     out.push_str(&group(&[
-        bytes(memory.map(|memory| memory.used())),
-        bytes(memory.map(|memory| memory.free)),
-        bytes(memory.map(|memory| memory.buffers)),
-        bytes(memory.map(|memory| memory.cached)),
+        bytes(memory.map(|memory| memory.used_bytes)),
+        bytes(memory.map(|memory| memory.free_bytes)),
+        bytes(memory.map(|memory| memory.buffers_bytes)),
+        bytes(memory.map(|memory| memory.cached_bytes)),
     ]));
-    out.push_str(&group(&[rate(line.paged.map(|paged| paged.0)), rate(line.paged.map(|paged| paged.1))]));
+    out.push_str(&group(&[
+        rate(line.paging.map(|paging| paging.in_bytes)),
+        rate(line.paging.map(|paging| paging.out_bytes)),
+    ]));
     let total = line.total;
     out.push_str(&group(&[per_second(Some(total.reads)), per_second(Some(total.writes))]));
     out.push_str(&group(&[rate(Some(total.read_bytes)), rate(Some(total.written_bytes))]));
@@ -66,7 +74,7 @@ fn short(value: f64, base: f64, bytes: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::top::{Moved, Shares};
+    use crate::analyze::top::{Moved, Share, Shares, Tasks};
     use crate::host::activity::Memory;
 
     #[test]
@@ -88,12 +96,13 @@ mod tests {
     fn a_line_stands_below_its_header() {
         let seen = Line {
             duration_ns: 1_000_000_000,
-            running: Some(3),
-            blocked: Some(0),
-            new: Some(0),
-            cpu: Some(Shares { of: [0.02, 0.08, 0.90, 0.0, 0.0, 0.0, 0.0], ..Shares::default() }),
-            memory: Some(Memory { total: 251 << 30, free: 249 << 30, buffers: 41 << 20, cached: 406 << 20 }),
-            paged: None,
+            tasks: Tasks { running: Some(3), blocked: Some(0), new: Some(0) },
+            cpu: Some(Shares {
+                share: Share { user: 0.02, system: 0.08, idle: 0.90, ..Share::default() },
+                ..Shares::default()
+            }),
+            memory: Some(Memory::new(251 << 30, 249 << 30, 41 << 20, 406 << 20)),
+            paging: None,
             interrupts: Some(1_150_000),
             context_switches: Some(12),
             total: Moved { reads: 1_150_000, read_bytes: 4_493 << 20, ..Moved::default() },
