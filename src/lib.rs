@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!  tools ----> everything below
+//!  session --> probe, analyze, wire, host, symbols, envelope, clock, refusal
 //!  probe ----> wire, host, envelope, clock, refusal   the only room that knows libbpf
 //!  load -----> wire, hist, host, clock, refusal       the only room that knows io_uring
 //!  experiment -> load, refusal, units                a load in several arms
@@ -35,6 +36,7 @@ pub mod probe;
 pub mod refusal;
 pub mod render;
 pub mod rules;
+pub mod session;
 pub mod symbols;
 pub mod units;
 pub mod wire;

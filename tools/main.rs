@@ -3,31 +3,24 @@
 // As in src/lib.rs.
 #![warn(clippy::expect_used, clippy::unwrap_used, clippy::print_stderr, clippy::print_stdout)]
 
-mod aside;
 mod check;
-mod child;
 mod cli;
-mod clock;
 mod devices;
 mod diagnose;
 mod explain;
 mod flame;
 mod interrupts;
 mod latency;
+mod live;
 mod load;
 mod locks;
 mod output;
-mod pressure;
 mod progress;
 mod schema;
 mod self_test;
-mod service;
-mod stop;
-mod submitters;
 mod threads;
 mod top;
 mod trace;
-mod watch;
 mod window;
 mod words;
 

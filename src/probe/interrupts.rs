@@ -12,6 +12,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
 use zerocopy::IntoBytes;
 
 use self::places::Places;
+use super::Probe;
 use super::btf::{EventHome, KernelBtf};
 use super::cost::{CostMeter, Metered, metered};
 use super::libbpf::{self, element, refusal};
@@ -183,42 +184,9 @@ impl InterruptProbe {
         Ok(())
     }
 
-    /// The reading at which the window opened.
-    pub fn start(&self) -> &Reading {
-        &self.start
-    }
-
     /// What cannot be seen, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
-    }
-
-    /// Waits until `deadline` or until `stop` says so, and keeps the cost slices going; true when the
-    /// deadline was reached.
-    pub fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
-        super::wait(deadline, stop, &mut || self.tick())
-    }
-
-    /// Moves the cost slices on; called several times a second while the window is open.
-    pub fn tick(&mut self) {
-        let Some(mut meter) = self.meter.take() else { return };
-        if Instant::now() >= meter.due() {
-            meter.tick(&self.metered(), &|| self.completed());
-        }
-        self.meter = Some(meter);
-    }
-
-    /// The state now, with the kernel's counters around it.
-    pub fn read(&self) -> Result<Reading> {
-        let before = self.kernel();
-        self.reading(before, false)
-    }
-
-    /// Ends the window and detaches; the probe stays readable for its cost.
-    pub fn detach(&mut self) -> Result<Reading> {
-        let reading = self.end();
-        self.release();
-        reading
     }
 
     /// Detaches after [`Self::end`], which takes longer than to end.
@@ -371,6 +339,33 @@ impl InterruptProbe {
             kernel_before: interrupts,
             kernel_after,
         })
+    }
+}
+
+impl Probe for InterruptProbe {
+    type Reading = Reading;
+
+    fn start(&self) -> &Reading {
+        &self.start
+    }
+
+    fn tick(&mut self) {
+        let Some(mut meter) = self.meter.take() else { return };
+        if Instant::now() >= meter.due() {
+            meter.tick(&self.metered(), &|| self.completed());
+        }
+        self.meter = Some(meter);
+    }
+
+    fn read(&self) -> Result<Reading> {
+        let before = self.kernel();
+        self.reading(before, false)
+    }
+
+    fn detach(&mut self) -> Result<Reading> {
+        let reading = self.end();
+        self.release();
+        reading
     }
 }
 

@@ -18,6 +18,7 @@ use biopsy::analyze::blocked::{BlockedSummary, addresses, summarize};
 use biopsy::clock::thread_ns;
 use biopsy::host::Host;
 use biopsy::host::memory_surroundings::Surroundings;
+use biopsy::probe::Probe;
 use biopsy::probe::blocked::{BlockedProbe, Options, WaitOptions};
 use biopsy::probe::cost::{Baseline, Beside};
 use biopsy::probe::filter::Filter;
