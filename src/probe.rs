@@ -13,6 +13,7 @@ pub mod events;
 mod file_ios;
 pub mod files;
 pub mod filter;
+mod flame;
 pub mod generator;
 pub mod groups;
 pub mod held;

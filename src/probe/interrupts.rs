@@ -19,10 +19,11 @@ use super::libbpf::{self, element, refusal};
 use super::plan;
 use super::skel::interrupts::types::rodata;
 use super::skel::interrupts::{InterruptsSkel, InterruptsSkelBuilder, OpenInterruptsSkel};
-use super::spec::{Program, Reach, Spec};
+use super::spec::{self, Here, Program, Reach, Spec, View};
 use super::{skel, trial};
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
+use crate::host::abilities::ViewState;
 use crate::host::counters::Counters;
 use crate::host::interrupts::Interrupts;
 use crate::host::rights::Rights;
@@ -424,6 +425,17 @@ pub const SPEC: Spec = Spec {
     configure,
     ..Spec::of(&[skel::INTERRUPTS])
 };
+
+pub const VIEW: View = View { name: "interrupts", state: view };
+
+fn view(here: &Here<'_>) -> ViewState {
+    let is_needed = |name: &str| name == "rq_complete" || PROGRAMS.iter().any(|known| known.name == name);
+    match here.lacks(is_needed) {
+        Some(program) => spec::without(program),
+        None if here.traced().next().is_none() => spec::without_disks(),
+        None => ViewState::ok(),
+    }
+}
 
 /// It counts completions by the events of `latency`.
 pub const PROGRAMS: &[Program] = &[

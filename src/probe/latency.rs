@@ -10,7 +10,7 @@ pub mod spec;
 pub mod submits;
 mod wanted;
 
-pub use spec::SPEC;
+pub use spec::{DIAGNOSE, SPEC, TRACE, VIEW};
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,7 +7,7 @@ mod names;
 mod object;
 mod spin;
 
-pub use object::{PROGRAMS, SPEC};
+pub use object::{SPEC, VIEW};
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -696,10 +696,4 @@ fn address(key: &[u8]) -> Result<u64> {
 /// Whether a program can be attached to a function; without them the kernel has no such kind of perf event.
 fn has_kprobes(root: &Path) -> bool {
     root.join("sys/bus/event_source/devices/kprobe").exists()
-}
-
-/// Whether waits for spinlocks can be seen without an event.
-pub fn has_slow_path(root: &Path) -> bool {
-    let symbols = Kallsyms::read(root);
-    has_kprobes(root) && SLOW_PATHS.iter().any(|name| symbols.has_function(name))
 }

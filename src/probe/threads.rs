@@ -4,7 +4,7 @@
 mod files;
 pub(super) mod kernel;
 
-pub use kernel::{EVENT, SPEC};
+pub use kernel::{SPEC, VIEW};
 
 use std::cell::RefCell;
 use std::path::Path;
