@@ -8,7 +8,7 @@
 //!  probe ----> wire, host, envelope, clock, refusal   the only room that knows libbpf
 //!  load -----> wire, hist, host, clock, refusal       the only room that knows io_uring
 //!  experiment -> load, refusal, units                a load in several arms
-//!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names)
+//!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names), names
 //!  symbols --> host, envelope, refusal                the only room that knows blazesym
 //!  rules ----> findings, analyze, hist, host, load (its results), experiment (likewise), envelope, units
 //!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), envelope, units
@@ -31,7 +31,7 @@ pub mod findings;
 pub mod hist;
 pub mod host;
 pub mod load;
-mod names;
+pub mod names;
 pub mod probe;
 pub mod refusal;
 pub mod render;

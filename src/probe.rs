@@ -9,6 +9,7 @@ pub mod btf;
 pub mod btf_file;
 pub mod cost;
 pub mod cpu;
+pub mod errors;
 pub mod events;
 mod file_ios;
 pub mod files;

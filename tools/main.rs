@@ -7,6 +7,7 @@ mod check;
 mod cli;
 mod devices;
 mod diagnose;
+mod errors;
 mod explain;
 mod flame;
 mod interrupts;
@@ -56,6 +57,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Threads(args) => threads::run(args, cli.color),
         cli::Verb::Flame(args) => flame::run(args),
         cli::Verb::Trace(args) => trace::run(args),
+        cli::Verb::Errors(args) => errors::run(args),
         cli::Verb::Top(args) => top::run(args),
         cli::Verb::Load(args) => load::run(args),
         cli::Verb::Devices(args) => devices::run(args),

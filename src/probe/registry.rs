@@ -1,7 +1,7 @@
 //! All objects of programs that the executable holds and all views, in the order in which `biopsy check` lists them.
 
 use super::spec::{Program, Spec, View};
-use super::{blocked, cost, flame, interrupts, latency, locks, pagecache, reclaim, stacks, threads};
+use super::{blocked, cost, errors, flame, interrupts, latency, locks, pagecache, reclaim, stacks, threads};
 use crate::host::abilities::ViewState;
 use crate::host::rights::Rights;
 
@@ -16,6 +16,7 @@ pub static PROBES: &[Spec] = &[
     threads::SPEC,
     blocked::SPEC,
     reclaim::SPEC,
+    errors::SPEC,
 ];
 
 /// All verbs that measure or say something, in the same order.
@@ -27,6 +28,7 @@ pub static VIEWS: &[View] = &[
     threads::VIEW,
     flame::VIEW,
     latency::TRACE,
+    errors::VIEW,
     View::always("top"),
     LOAD,
     View::always("devices"),

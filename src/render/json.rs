@@ -24,12 +24,16 @@ pub mod trace;
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
+use crate::analyze::errors::ErrorSummary;
 use crate::analyze::top;
 use crate::envelope::{Envelope, View};
 use crate::hist::{Histogram, counts};
 
-/// The views with a schema, by name.
-const SCHEMAS: &[(&str, fn() -> Value)] = &[("top", schema_of::<top::Line>)];
+/// A view's name, and what makes its schema.
+type Schema = (&'static str, fn() -> Value);
+
+/// The views with a schema.
+const SCHEMAS: &[Schema] = &[("errors", schema_of::<ErrorSummary>), ("top", schema_of::<top::Line>)];
 
 /// The views that [`schema`] knows.
 pub fn schemas() -> impl Iterator<Item = &'static str> {

@@ -10,7 +10,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("probe", &["wire", "host", "envelope", "clock", "refusal"]),
     ("load", &["wire", "hist", "host", "clock", "refusal"]),
     ("experiment", &["load", "refusal", "units"]),
-    ("analyze", &["wire", "hist", "host", "envelope", "load", "symbols"]),
+    ("analyze", &["wire", "hist", "host", "envelope", "load", "symbols", "names"]),
     ("symbols", &["host", "envelope", "refusal"]),
     ("rules", &["findings", "analyze", "hist", "host", "load", "experiment", "envelope", "units"]),
     ("render", &["analyze", "findings", "rules", "hist", "host", "load", "experiment", "envelope", "units"]),
@@ -20,6 +20,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("findings", &[]),
     ("hist", &[]),
     ("envelope", &[]),
+    ("names", &[]),
     ("refusal", &[]),
     ("units", &[]),
 ];
