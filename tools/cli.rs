@@ -89,7 +89,7 @@ pub enum Verb {
     Check(Check),
     /// How a finding is computed, and when it is wrong.
     Explain(Explain),
-    /// The JSON Schema of what a view prints with --json.
+    /// Which keys the JSON of a view has, as JSON Schema.
     Schema(Schema),
     /// The helper process that reads symbols: biopsy starts it.
     #[command(hide = true, name = biopsy::symbols::Helper::VERB)]

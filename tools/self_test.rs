@@ -126,15 +126,17 @@ fn drive(
             if output::progress() {
                 warn(&format!("watching the I/O of others on {} for {:?}", names.join(", "), args.length));
             }
-            let window = RefCell::new(Window::open(Until {
+            let mut window = Window::open(Until {
                 length: Some(args.length),
                 command: &[],
                 quiet_stdout: true,
                 named: names,
                 followed: None,
                 say: warn,
-            })?);
-            probe.wait(window.borrow().end_at(), &|| window.borrow_mut().is_stopped());
+            })?;
+            let end_at = window.end_at();
+            let window = RefCell::new(&mut window);
+            probe.wait(end_at, &|| window.borrow_mut().is_stopped());
             return Ok(Err(plain(&format!("{why:#}"))));
         }
     };
