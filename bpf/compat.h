@@ -335,4 +335,14 @@ static __always_inline __u32 classify(__u32 cmd_flags)
 	return op & 1 ? OP_WRITE : OP_READ;
 }
 
+/*
+ * Of a request that is given back: whether the device had it before, so that its answer is there or
+ * the time for one is over. At block_rq_requeue both still stand in the request, for every driver.
+ * RQF_TIMED_OUT is a macro before 6.12: user space tells its bit.
+ */
+static __always_inline int was_tried(struct request *rq, __u32 rqf_timed_out)
+{
+	return FIELD(rq, state) == MQ_RQ_COMPLETE || FIELD(rq, rq_flags) & rqf_timed_out;
+}
+
 #endif

@@ -16,7 +16,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* RQF_TIMED_OUT, which no enum of the kernel's has before 6.12; 0: not known. */
+/* See was_tried. */
 const volatile __u32 rqf_timed_out = 0;
 
 /* The window is open. */
@@ -70,14 +70,12 @@ int BPF_PROG(errors_complete, struct request *rq, int error, unsigned int nr_byt
 }
 
 SEC("tp_btf/block_rq_requeue")
-int errors_requeue(unsigned long long *ctx)
+int BPF_PROG(errors_requeue)
 {
-	struct request *rq = (void *)argument_address(ctx, arguments.rq_requeue);
-	/* As in latency.bpf.c: at this event both still stand in the request. */
-	int again = BPF_CORE_READ(rq, state) == MQ_RQ_COMPLETE ||
-		    BPF_CORE_READ(rq, rq_flags) & rqf_timed_out;
+	struct request *rq = argument(ctx, arguments.rq_requeue);
 
 	if (!running)
 		return 0;
-	return count(rq, again ? ERROR_RETRIED : ERROR_REQUEUED, 0, BPF_CORE_READ(rq, __data_len));
+	return count(rq, was_tried(rq, rqf_timed_out) ? ERROR_RETRIED : ERROR_REQUEUED, 0,
+		     FIELD(rq, __data_len));
 }
