@@ -63,9 +63,6 @@ struct Outcome<'a> {
     window: Option<Window<'a>>,
 }
 
-/// The longest nap between two ticks of the probes.
-const NAP: Duration = Duration::from_millis(20);
-
 pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     if to_stdout && args.json {
@@ -443,7 +440,7 @@ fn measure<'a>(
         probe.tick();
         samplers.tick(probe);
         others.tick();
-        std::thread::sleep(window.left(NAP));
+        std::thread::sleep(window.left(probe.nap()));
     }
     Ok(Outcome { load: None, window: Some(window) })
 }

@@ -135,8 +135,7 @@ fn drive(
                 say: warn,
             })?;
             let end_at = window.end_at();
-            let window = RefCell::new(&mut window);
-            probe.wait(end_at, &|| window.borrow_mut().is_stopped());
+            window.wait(probe, end_at);
             return Ok(Err(plain(&format!("{why:#}"))));
         }
     };

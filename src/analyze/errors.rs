@@ -121,7 +121,7 @@ pub fn summarize(host: &Host, named: &[String], from: &Reading, to: &Reading) ->
         grown.filter(|(_, row)| row.events > 0).map(|(key, row)| error_row(host, key, &row)).collect();
     rows.retain(|row| named.is_empty() || row.device.as_ref().is_some_and(|device| named.contains(device)));
     rows.sort_by(|a, b| a.event.cmp(&b.event).then(b.events.cmp(&a.events)));
-    let (unkept, missed) = (to.unkept - from.unkept, to.missed.saturating_sub(from.missed));
+    let (unkept, missed) = (to.unkept.saturating_sub(from.unkept), to.missed.saturating_sub(from.missed));
     let kinds = [("unkept", unkept), ("missed", missed)].map(|(kind, n)| (kind.to_string(), n));
     ErrorSummary {
         duration_ns: to.at_ns.saturating_sub(from.at_ns),

@@ -1,6 +1,5 @@
 //! A view of a live probe: once, or every interval, until its window is over.
 
-use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -68,16 +67,15 @@ pub fn run<V: Live>(
 ) -> Result<Option<String>> {
     let began = Instant::now();
     let mut start = wall_clock::envelope();
-    let window = RefCell::new(Window::open(until)?);
-    let stop = || window.borrow_mut().is_stopped();
-    let end_at = window.borrow().end_at();
+    let mut window = Window::open(until)?;
+    let end_at = window.end_at();
     let first = probe.start().clone();
     let mut last = first.clone();
     let (mut shown, mut due) = (0, began);
     while let Some(interval) = often.interval {
         due += interval;
         let deadline = end_at.map_or(due, |end| end.min(due));
-        let over = !probe.wait(Some(deadline), &stop)
+        let over = !window.wait(probe, Some(deadline))
             || end_at.is_some_and(|end| deadline >= end)
             || often.count.is_some_and(|count| shown + 1 >= count);
         if over {
@@ -92,11 +90,11 @@ pub fn run<V: Live>(
         start = wall_clock::envelope();
     }
     if often.interval.is_none() {
-        probe.wait(end_at, &stop);
+        window.wait(probe, end_at);
     }
     // What the command still does after the window is not ours to measure.
     let end = probe.detach()?;
-    let status = window.into_inner().status();
+    let status = window.status();
     let (envelope, summary) = view.summary(probe, &Piece { from: &last, to: &end, is_last: true }, start);
     show(probe, &Shown { envelope: &envelope, summary: &summary, status, is_further: shown > 0 })?;
     Ok(view.distrust(&first, &end, max_loss))

@@ -1,5 +1,6 @@
 //! When a measurement is over.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use super::command::Running;
 use super::submitters::Chosen;
 use super::{service, stop};
 use crate::host::block;
+use crate::probe::Probe;
 
 /// How often a device's existence is looked at: when it goes away its events end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -25,7 +27,7 @@ pub struct Until<'a> {
     pub named: &'a [String],
     /// All of these are gone.
     pub followed: Option<&'a Chosen>,
-    /// Is told what no caller asked for, such as that a followed process has ended.
+    /// Prints why the measurement ended early: what was followed is gone.
     pub say: fn(&str),
 }
 
@@ -73,6 +75,12 @@ impl<'a> Window<'a> {
         let followed = self.until.followed.and_then(Chosen::gone);
         followed.into_iter().for_each(|why| (self.until.say)(why));
         followed.is_some() || are_gone(self.until.named)
+    }
+
+    /// Keeps the probe going until the deadline (true), or until something ends the window.
+    pub fn wait(&mut self, probe: &mut impl Probe, deadline: Option<Instant>) -> bool {
+        let window = RefCell::new(self);
+        probe.wait(deadline, &|| window.borrow_mut().is_stopped())
     }
 
     /// Whether it is over.
