@@ -75,7 +75,7 @@ impl Histogram {
         let mut all = vec![0; BUCKETS];
         let known = counts.len().min(BUCKETS);
         all[..known].copy_from_slice(&counts[..known]);
-        let count = all.iter().sum();
+        let count = all.iter().fold(0, |all: u64, n| all.saturating_add(*n));
         let first = all.iter().position(|&n| n > 0);
         let last = all.iter().rposition(|&n| n > 0);
         let (Some(first), Some(last)) = (first, last) else {

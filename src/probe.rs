@@ -23,6 +23,7 @@ mod kicks;
 pub mod latency;
 mod libbpf;
 pub mod locks;
+mod maps;
 mod multipath;
 pub mod pagecache;
 mod perf_event;

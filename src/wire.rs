@@ -3,6 +3,26 @@
 //! Each record is declared once, in `bpf/wire.h` and `bpf/wire/`; [`records`] has them as Rust. Bytes become values
 //! here, and a record that is too short is an error value, never a panic.
 
+/// A struct whose fields are counted, each as its type is.
+macro_rules! counted {
+    ($(#[$of_struct:meta])* pub struct $name:ident { $($(#[$of_field:meta])* pub $field:ident: $type:ty,)+ }) => {
+        $(#[$of_struct])*
+        pub struct $name {
+            $($(#[$of_field])* pub $field: $type,)+
+        }
+
+        impl $crate::wire::Count for $name {
+            fn since(&self, earlier: &Self) -> Self {
+                Self { $($field: $crate::wire::Count::since(&self.$field, &earlier.$field),)+ }
+            }
+
+            fn plus(&self, other: &Self) -> Self {
+                Self { $($field: $crate::wire::Count::plus(&self.$field, &other.$field),)+ }
+            }
+        }
+    };
+}
+
 pub mod births;
 pub mod blocked;
 pub mod errors;
@@ -33,6 +53,7 @@ pub mod records {
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::iter;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -141,6 +162,58 @@ macro_rules! not_counted {
 
 not_counted!(u8 u16 u32);
 
+impl<T: Count + Clone> Count for Option<T> {
+    fn since(&self, earlier: &Self) -> Self {
+        self.as_ref().map(|now| earlier.as_ref().map_or_else(|| now.clone(), |then| now.since(then)))
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Some(one), Some(two)) => Some(one.plus(two)),
+            (one, two) => one.as_ref().or(two.as_ref()).cloned(),
+        }
+    }
+}
+
+/// By place; one that the other does not have stays as it is.
+impl<T: Count + Clone> Count for Vec<T> {
+    fn since(&self, earlier: &Self) -> Self {
+        let then = earlier.iter().map(Some).chain(iter::repeat(None));
+        self.iter()
+            .zip(then)
+            .map(|(now, then)| then.map_or_else(|| now.clone(), |then| now.since(then)))
+            .collect()
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        let (long, short) = if self.len() < other.len() { (other, self) } else { (self, other) };
+        let both = long.iter().zip(short).map(|(one, two)| one.plus(two));
+        both.chain(long[short.len()..].iter().cloned()).collect()
+    }
+}
+
+impl<A: Count, B: Count> Count for (A, B) {
+    fn since(&self, earlier: &Self) -> Self {
+        (self.0.since(&earlier.0), self.1.since(&earlier.1))
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        (self.0.plus(&other.0), self.1.plus(&other.1))
+    }
+}
+
+impl Count for Histogram {
+    fn since(&self, earlier: &Self) -> Self {
+        Self::since(self, earlier)
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        both.merge(other);
+        both
+    }
+}
+
 /// Bytes from the kernel that are not what they should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged {
@@ -172,6 +245,11 @@ fn histograms<const N: usize>(extents: &[WireExtent; N], counts: &[u64]) -> [His
         let counts = &counts[i * BUCKETS..(i + 1) * BUCKETS];
         Histogram::from_parts(counts, extent.sum, !extent.not_min, extent.max)
     })
+}
+
+/// The sum. What counters of damaged bytes sum up to may not fit.
+fn sum(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, u64::saturating_add)
 }
 
 /// The name of a task: any bytes, up to the first zero.

@@ -14,6 +14,7 @@ use crate::host::counters::Counters;
 use crate::host::interrupts::Interrupts;
 use crate::host::nvme::identity::Coalescing;
 use crate::host::{BlockDevice, Host, Vector};
+use crate::wire::Count as _;
 pub use crate::wire::interrupts::NAME_EVERY;
 use crate::wire::interrupts::{
     COUNTED_NONE, DeviceSample, Place, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED, Reading, SoftirqSample,

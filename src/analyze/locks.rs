@@ -17,6 +17,7 @@ use crate::envelope::Missing;
 use crate::hist::Histogram;
 use crate::host::Host;
 use crate::symbols::{Addresses, Names};
+use crate::wire::Count as _;
 pub use crate::wire::locks::Kind;
 use crate::wire::locks::{KINDS, LockSample, Reading, RecognisedBy, Source, SpinSample, WireLockCpu};
 pub use crate::wire::stacks::Sampler;

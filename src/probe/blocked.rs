@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Iter, IterOpts, Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
+use libbpf_rs::{Iter, IterOpts, Link, MapHandle, OpenObject, ProgramInput};
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
 use super::btf::KernelBtf;
 use super::kicks::Kicks;
 use super::libbpf::{self, ProgramStats, refusal};
+use super::maps::{entries, lookup};
 use super::process_maps::ProcessMaps;
 use super::skel::blocked::types::rodata;
 use super::skel::blocked::{BlockedSkel, BlockedSkelBuilder, OpenBlockedSkel};
@@ -217,9 +218,7 @@ impl BlockedProbe {
         waits::read_waiters(&maps.waiters, &mut raw)?;
         waits::read_waiters(&maps.waiter_names, &mut raw)?;
         for (thread, user) in asleep {
-            let Some(value) = maps.wait_stacks.lookup(thread.key.as_bytes(), MapFlags::ANY)? else {
-                continue;
-            };
+            let Some(value) = lookup(&maps.wait_stacks, thread.key.as_bytes())? else { continue };
             if let Some((sample, _)) = decode_stack(thread.key.as_bytes(), &value)? {
                 raw.give_user(&sample, thread.took, &user);
             }
@@ -228,8 +227,7 @@ impl BlockedProbe {
             // Only threads that ended have told theirs.
             raw.processes.clear();
         } else {
-            for key in maps.sleepers.keys() {
-                let Some(value) = maps.sleepers.lookup(&key, MapFlags::ANY)? else { continue };
+            for (_, value) in entries(&maps.sleepers)? {
                 if let Some((process, sum)) = WireSleeper::decode(&value)?.left() {
                     raw.processes.entry(process).or_default().add(sum);
                 }

@@ -1,16 +1,16 @@
 //! The probe of errors: attaches `bpf/errors.bpf.c`, and reads which requests failed or were given back.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use libbpf_rs::Link;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags};
 
 use super::btf::KernelBtf;
 use super::cost::{CostMeter, Metered, metered};
 use super::libbpf::{self, refusal};
+use super::maps;
 use super::skel::errors::types::rodata;
 use super::skel::errors::{ErrorsSkel, ErrorsSkelBuilder};
 use super::spec::{self, Here, Program, Spec, View};
@@ -164,13 +164,10 @@ impl Probe for ErrorProbe {
     }
 
     fn read(&self) -> Result<Reading> {
-        let map = &self.skel.maps.error_rows;
-        let mut rows = BTreeMap::new();
-        for key in map.keys() {
-            if let Some(row) = map.lookup(&key, MapFlags::ANY)? {
-                rows.insert(WireError::decode(&key)?, WireErrorRow::decode(&row)?);
-            }
-        }
+        let rows = maps::entries(&self.skel.maps.error_rows)?.into_iter();
+        let row =
+            |(key, row): (Vec<u8>, Vec<u8>)| Ok((WireError::decode(&key)?, WireErrorRow::decode(&row)?));
+        let rows = rows.map(row).collect::<Result<_>>()?;
         let unkept = self.skel.maps.bss_data.as_ref().map_or(0, |data| data.no_room);
         Ok(Reading { at_ns: now_ns(), ios: self.ios(), rows, unkept, missed: self.missed() })
     }

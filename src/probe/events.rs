@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder, libbpf_sys};
 use zerocopy::IntoBytes;
 
+use super::maps;
 use super::skel::latency::OpenLatencySkel;
 use crate::wire::Record;
 use crate::wire::events::{Emitted, Event, WireEmitter, WireIo};
@@ -147,8 +148,7 @@ impl Rings {
     pub fn emitted(&self) -> Result<Emitted> {
         let mut all = Emitted { damaged: self.shared.damaged(), ..Emitted::default() };
         for cpu in 0..self.cpus {
-            let bytes = self.emitters.lookup(&cpu.to_ne_bytes(), MapFlags::ANY)?;
-            all.add(&WireEmitter::decode(&bytes.context("the kernel lost an element of an array")?)?);
+            all.add(&WireEmitter::decode(&maps::element(&self.emitters, cpu)?)?);
         }
         Ok(all)
     }

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::IntoBytes as _;
 
+use super::maps;
 use super::skel::latency::{LatencySkel, OpenLatencySkel};
 use crate::wire::files::{FILE_OTHERS, FileSample, WireFile, WireFileIos, WireFileKey};
 
@@ -31,6 +32,6 @@ pub fn fill(skel: &LatencySkel<'_>, devices: usize) -> Result<()> {
 
 /// All rows now, each with the number of its device; without paths.
 pub fn read(skel: &LatencySkel<'_>) -> Result<Vec<(u32, FileSample)>> {
-    let rows = skel.maps.file_ios.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)?;
-    rows.map(|(key, value)| Ok(FileSample::decode(&key, &value)?)).collect()
+    let rows = maps::entries(&skel.maps.file_ios)?;
+    rows.iter().map(|(key, value)| Ok(FileSample::decode(key, value)?)).collect()
 }

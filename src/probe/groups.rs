@@ -1,9 +1,8 @@
 //! The side of the latency probe that tells I/Os apart: its maps sized, its groups read.
 
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, MapFlags};
 
-use super::libbpf;
+use super::maps;
 use super::plan::MOST_BYTES;
 use super::skel::latency::types::wire_latency_config;
 use super::skel::latency::{LatencySkel, OpenLatencySkel};
@@ -70,22 +69,17 @@ impl Grouping {
 
     /// The files that have groups, and who handed in the first I/O of each.
     pub fn openers(&self, skel: &LatencySkel<'_>) -> Result<Vec<(WireFile, u32)>> {
-        let groups = &skel.maps.groups;
-        let mut openers = Vec::new();
-        for key in groups.keys() {
-            let Some(value) = groups.lookup(&key, MapFlags::ANY)? else { continue };
-            openers.push((WireGroupKey::decode(&key)?.file, WireGroup::decode(&value)?.opener));
-        }
-        Ok(openers)
+        let opener = |(key, value): (Vec<u8>, Vec<u8>)| {
+            Ok((WireGroupKey::decode(&key)?.file, WireGroup::decode(&value)?.opener))
+        };
+        maps::entries(&skel.maps.groups)?.into_iter().map(opener).collect()
     }
 
     /// The groups now.
     pub fn read(&self, skel: &LatencySkel<'_>, with_operations: bool) -> Result<GroupsSample> {
-        let maps = &skel.maps;
         let mut groups = vec![self.group(skel, GroupSample::default(), with_operations)?];
-        for key in maps.groups.keys() {
-            // A key whose value another CPU is writing is there in the next reading.
-            let Some(value) = maps.groups.lookup(&key, MapFlags::ANY)? else { continue };
+        // A key whose value another CPU is writing is there in the next reading.
+        for (key, value) in maps::entries(&skel.maps.groups)? {
             let (key, value) = (WireGroupKey::decode(&key)?, WireGroup::decode(&value)?);
             let group =
                 GroupSample { number: value.number, key, comm: value.comm(), ..GroupSample::default() };
@@ -93,12 +87,12 @@ impl Grouping {
         }
         let mut matrix = vec![0; (self.matrix_cpus * self.matrix_cpus) as usize];
         if !matrix.is_empty() {
-            for (index, count) in maps.matrix.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
-                let index = u32::from_ne_bytes(index.as_slice().try_into().context("a key of four bytes")?);
+            maps::array(&skel.maps.matrix, |index, count| {
                 if let Some(cell) = matrix.get_mut(index as usize) {
-                    *cell = u64::from_ne_bytes(count.as_slice().try_into().context("a cell of eight bytes")?);
+                    *cell = u64::from_ne_bytes(count.try_into().context("a cell has eight bytes")?);
                 }
-            }
+                Ok(())
+            })?;
         }
         Ok(GroupsSample { by: self.by, most: self.most, groups, matrix })
     }
@@ -111,12 +105,12 @@ impl Grouping {
         with_operations: bool,
     ) -> Result<GroupSample> {
         let maps = &skel.maps;
-        let row = Row::decode(&libbpf::element(&maps.group_rows, group.number)?)?;
+        let row = Row::decode(&maps::element(&maps.group_rows, group.number)?)?;
         let mut operations: [OperationRow; COVERS] = Default::default();
         if with_operations {
             for (cover, row) in operations.iter_mut().enumerate() {
                 let index = group.number * COVERS as u32 + cover as u32;
-                *row = OperationRow::decode(&libbpf::element(&maps.group_operation_rows, index)?)?;
+                *row = OperationRow::decode(&maps::element(&maps.group_operation_rows, index)?)?;
             }
         }
         Ok(GroupSample { row, operations, ..group })

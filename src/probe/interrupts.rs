@@ -15,7 +15,8 @@ use self::places::Places;
 use super::Probe;
 use super::btf::{EventHome, KernelBtf};
 use super::cost::{CostMeter, Metered, metered};
-use super::libbpf::{self, element, refusal};
+use super::libbpf::{self, refusal};
+use super::maps::{array, element, entries};
 use super::plan;
 use super::skel::interrupts::types::rodata;
 use super::skel::interrupts::{InterruptsSkel, InterruptsSkelBuilder, OpenInterruptsSkel};
@@ -275,13 +276,12 @@ impl InterruptProbe {
     fn moved(&self) -> Result<Vec<u64>> {
         let map = &self.skel.maps.vector_cpus;
         let mut all = vec![0; map.max_entries() as usize];
-        for (key, value) in map.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
-            let at = u32::from_ne_bytes(key.as_slice().try_into().context("an index has four bytes")?);
-            let count = value.as_slice().try_into().context("a counter has eight bytes")?;
+        array(map, |at, count| {
             if let Some(place) = all.get_mut(at as usize) {
-                *place = u64::from_ne_bytes(count);
+                *place = u64::from_ne_bytes(count.try_into().context("a counter has eight bytes")?);
             }
-        }
+            Ok(())
+        })?;
         Ok(all)
     }
 
@@ -318,9 +318,8 @@ impl InterruptProbe {
             });
         }
         let mut tasks = BTreeMap::new();
-        for key in maps.interrupted_tasks.keys() {
-            // One that another CPU writes to may be gone for a moment.
-            let Some(count) = maps.interrupted_tasks.lookup(&key, MapFlags::ANY)? else { continue };
+        // One that another CPU writes to may be gone for a moment.
+        for (key, count) in entries(&maps.interrupted_tasks)? {
             let count = u64::from_ne_bytes(count.as_slice().try_into().context("a counter has eight bytes")?);
             *tasks.entry(crate::wire::task_name(&key).to_vec()).or_default() += count;
         }

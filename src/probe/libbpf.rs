@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock};
 
 use anyhow::{Context, Result};
 use libbpf_rs::libbpf_sys;
-use libbpf_rs::{MapCore, MapFlags, Object, OpenObject, PrintLevel};
+use libbpf_rs::{MapCore, Object, OpenObject, PrintLevel};
 
 use crate::refusal::Refusal;
 
@@ -192,11 +192,6 @@ pub fn enable_stats() -> std::io::Result<OwnedFd> {
 /// Bytes of all maps' values.
 pub fn map_bytes(object: &Object) -> u64 {
     object.maps().map(|map| u64::from(map.value_size()) * u64::from(map.max_entries())).sum()
-}
-
-/// An element of an array map.
-pub fn element(map: &impl MapCore, index: u32) -> Result<Vec<u8>> {
-    map.lookup(&index.to_ne_bytes(), MapFlags::ANY)?.context("the kernel lost an element of an array")
 }
 
 #[cfg(test)]

@@ -30,7 +30,8 @@ use super::Probe;
 use super::btf::KernelBtf;
 use super::cost::{Beside, CostMeter, Metered, metered};
 use super::filter::Filter;
-use super::libbpf::{self, element, refusal};
+use super::libbpf::{self, refusal};
+use super::maps::{array, element, entries, lookup};
 use super::process_maps::ProcessMaps;
 use super::skel::locks::LocksSkel;
 use crate::clock::now_ns;
@@ -425,19 +426,19 @@ impl LockProbe {
         let maps = &self.skel.maps;
         let at_ns = now_ns();
         let places = || -> Result<Vec<Option<WireLockRecent>>> {
-            let all = maps.recent_locks.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)?;
-            all.map(|(_, place)| Ok(WireLockRecent::decode(&place)?)).collect()
+            let mut all = Vec::new();
+            array(&maps.recent_locks, |_, place| Ok(all.push(WireLockRecent::decode(place)?)))?;
+            Ok(all)
         };
         let row = |lock: u64| -> Result<Option<LockSample>> {
             // One that another CPU writes to may be gone for a moment.
-            let value = maps.locks.lookup(&lock.to_ne_bytes(), MapFlags::ANY)?;
+            let value = lookup(&maps.locks, &lock.to_ne_bytes())?;
             Ok(value.map(|value| WireLock::decode(&value)).transpose()?)
         };
         let before = places()?;
         let mut locks = BTreeMap::new();
-        for key in maps.locks.keys() {
-            let lock = address(&key)?;
-            locks.extend(row(lock)?.map(|sample| (lock, sample)));
+        for (key, value) in entries(&maps.locks)? {
+            locks.insert(address(&key)?, WireLock::decode(&value)?);
         }
         for recent in kept::settle(before, &mut locks, &places, &row)? {
             if let Some(sample) = locks.get_mut(&recent.lock) {
@@ -449,11 +450,12 @@ impl LockProbe {
         // Right behind the locks: while the window is open waits go on between the tables.
         let cpus = self.rows()?;
         let places = || -> Result<Vec<Option<(u32, WireLockRecentProcess)>>> {
-            let all = maps.recent_processes.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)?;
-            all.map(|(_, place)| Ok(WireLockRecentProcess::decode(&place)?)).collect()
+            let mut all = Vec::new();
+            array(&maps.recent_processes, |_, place| Ok(all.push(WireLockRecentProcess::decode(place)?)))?;
+            Ok(all)
         };
         let row = |pid: u32| -> Result<Option<ProcessSample>> {
-            let value = maps.lock_processes.lookup(&pid.to_ne_bytes(), MapFlags::ANY)?;
+            let value = lookup(&maps.lock_processes, &pid.to_ne_bytes())?;
             let Some(mut sample) = value.map(|value| WireLockProcess::decode(&value)).transpose()? else {
                 return Ok(None);
             };
@@ -476,11 +478,7 @@ impl LockProbe {
         }
         // Last, for there are the most of them, and they are estimates.
         let mut stacks: BTreeMap<_, StackSample> = BTreeMap::new();
-        let mut all = Vec::new();
-        for key in maps.lock_stacks.keys() {
-            let Some(value) = maps.lock_stacks.lookup(&key, MapFlags::ANY)? else { continue };
-            all.push((key, value));
-        }
+        let all = entries(&maps.lock_stacks)?;
         // Behind the stacks: each says who, and who was kept before it.
         let whos = self.whos()?;
         for (key, value) in all {
@@ -511,23 +509,13 @@ impl LockProbe {
 
     /// Who waited, as far as stacks were taken of it.
     fn whos(&self) -> Result<Whos> {
-        let map = &self.skel.maps.lock_whos;
-        let mut all = Whos::new();
-        for key in map.keys() {
-            let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
-            all.extend([WireLockWho::decode(&key, &value)?]);
-        }
-        Ok(all)
+        let all = entries(&self.skel.maps.lock_whos)?;
+        all.iter().map(|(key, value)| Ok(WireLockWho::decode(key, value)?)).collect()
     }
 
     fn released(&self) -> Result<BTreeMap<u64, HolderSample>> {
-        let map = &self.skel.maps.lock_holders;
-        let mut all = BTreeMap::new();
-        for key in map.keys() {
-            let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
-            all.insert(address(&key)?, WireLockHolder::decode(&value)?);
-        }
-        Ok(all)
+        let all = entries(&self.skel.maps.lock_holders)?;
+        all.iter().map(|(key, value)| Ok((address(key)?, WireLockHolder::decode(value)?))).collect()
     }
 
     /// Who sleeps at this moment until it has a lock; None where the kernel does not let us look.
@@ -542,8 +530,8 @@ impl LockProbe {
         let link = self.skel.progs.waiting.attach_iter_with_opts(IterOpts::None).ok()?;
         // The program writes nothing there: to read is to run it.
         Iter::new(&link).ok()?.read_to_end(&mut Vec::new()).ok()?;
-        let waiter = |key: Vec<u8>| WireLockWaiter::decode(&map.lookup(&key, MapFlags::ANY).ok()??).ok();
-        Some(map.keys().filter_map(waiter).collect())
+        let all = entries(map).ok()?;
+        Some(all.iter().filter_map(|(_, value)| WireLockWaiter::decode(value).ok()).collect())
     }
 
     /// Looks at the locks that have no name yet, and at those that these threads wait for.

@@ -10,15 +10,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject};
+use libbpf_rs::{Link, MapHandle, OpenObject};
 
 use self::functions::Functions;
 use self::series::Recorder;
 use super::Probe;
 use super::btf::KernelBtf;
 use super::cost::{CostMeter, Metered, metered};
-use super::libbpf::{self, element, refusal};
+use super::libbpf::{self, refusal};
 use super::locks::SpinClock;
+use super::maps::{element, entries, per_cpu};
 use super::skel::pagecache::types::rodata;
 use super::skel::pagecache::{OpenPagecacheSkel, PagecacheSkel, PagecacheSkelBuilder};
 use super::spec::{Program, Reach, Spec};
@@ -28,11 +29,11 @@ use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::host::Host;
 use crate::host::memory_reading::{DiskTotals, MemoryReading};
+use crate::wire::Record;
 use crate::wire::pagecache::{
     Kind, RECLAIM_KINDS, ReadaheadSource, Reading, WireIsolated, WireReadahead, WireReclaim, WireReclaimer,
     WireReclaimerKey,
 };
-use crate::wire::{Count, Record};
 
 /// Between opening or closing the window and reading the kernel's counters: what a batch of pages has counted by then
 /// is told of by its event.
@@ -401,23 +402,13 @@ impl PagecacheProbe {
                 let bytes = element(&maps.reclaims, number * self.nodes + node)?;
                 reclaims.insert((kind, node), WireReclaim::decode(&bytes)?);
             }
-            let each = maps.isolated.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY)?;
-            let mut all = WireIsolated::default();
-            for cpu in each.context("the kernel lost an element of an array")? {
-                all = all.plus(&WireIsolated::decode(&cpu)?);
-            }
-            isolated.insert(kind, all);
+            isolated.insert(kind, per_cpu::<WireIsolated>(&maps.isolated, number)?);
         }
         let mut reclaimers = BTreeMap::new();
-        for key in maps.reclaimers.keys() {
-            let Some(value) = maps.reclaimers.lookup(&key, MapFlags::ANY)? else { continue };
+        for (key, value) in entries(&maps.reclaimers)? {
             reclaimers.insert(WireReclaimerKey::decode(&key)?, WireReclaimer::decode(&value)?);
         }
-        let mut readahead = WireReadahead::default();
-        let each = maps.readaheads.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?;
-        for cpu in each.context("the kernel lost an element of an array")? {
-            readahead = readahead.plus(&WireReadahead::decode(&cpu)?);
-        }
+        let readahead = per_cpu::<WireReadahead>(&maps.readaheads, 0)?;
         Ok(Reading {
             at_ns,
             reclaims,
@@ -486,7 +477,7 @@ fn tasks_reclaims(rows: &MapHandle, nodes: u32) -> Option<u64> {
             continue;
         }
         for node in 0..nodes {
-            let bytes = rows.lookup(&(number * nodes + node).to_ne_bytes(), MapFlags::ANY).ok()??;
+            let bytes = element(rows, number * nodes + node).ok()?;
             sum += WireReclaim::decode(&bytes).ok()?.begun;
         }
     }

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::IntoBytes as _;
 
+use super::maps;
 use super::skel::latency::{LatencySkel, OpenLatencySkel};
 use crate::envelope::Missing;
 use crate::wire::process_ios::{NO_PROCESS, ProcessIos, WireProcessIos, WireProcessKey};
@@ -60,7 +61,7 @@ pub fn fill(skel: &LatencySkel<'_>, devices: usize) -> Result<()> {
 /// The rows of each device now.
 pub fn read(skel: &LatencySkel<'_>, devices: usize) -> Result<Vec<Vec<ProcessIos>>> {
     let mut all = vec![Vec::new(); devices];
-    for (key, value) in skel.maps.process_ios.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
+    for (key, value) in maps::entries(&skel.maps.process_ios)? {
         let (device, row) = ProcessIos::decode(&key, &value)?;
         if let Some(rows) = all.get_mut(device as usize) {
             rows.push(row);

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, RingBufferBuilder, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapFlags, RingBufferBuilder};
 
 use crate::host::abilities::ProgramState;
 use crate::host::cgroups::Hierarchy;
@@ -22,9 +22,10 @@ use crate::host::processes;
 use crate::host::rights::Rights;
 use crate::probe::births::Births;
 use crate::probe::btf_file;
+use crate::probe::libbpf::{self, refusal};
 use crate::probe::skel::{STACKS, stacks as skel};
 use crate::probe::spec::{self, Spec};
-use crate::probe::{libbpf, perf_event, permit};
+use crate::probe::{perf_event, permit};
 use crate::refusal::Refusal;
 use crate::wire::births::{self, Comm};
 use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally, decode};
@@ -157,13 +158,14 @@ fn run(
     if let Some(file) = btf_file::path() {
         builder.obj_builder.btf_custom_path(file)?;
     }
+    libbpf::listen();
     let mut open = builder.open(&mut object)?;
     open.maps.stack_ring.set_max_entries(ring_bytes(cpus, frequency))?;
     open.maps.wanted_cgroups.set_max_entries(cgroups.len().max(1) as u32)?;
     let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
     config.want_cgroups = (!cgroups.is_empty()).into();
     config.unified_cgroups = Hierarchy::read(Path::new("/")).is_none_or(|hierarchy| hierarchy.unified).into();
-    let skeleton = open.load().map_err(explain_load)?;
+    let skeleton = open.load().map_err(|error| refusal("loading the stack sampler", &error))?;
     for cgroup in cgroups {
         skeleton.maps.wanted_cgroups.update(&cgroup.to_ne_bytes(), &[1], MapFlags::ANY)?;
     }
@@ -213,7 +215,7 @@ fn run(
     let map_bytes: u64 = maps.iter().filter_map(|m| m.query_fdinfo().ok()?.memlock).sum();
     let counters = skeleton.maps.bss_data.as_ref().map(|bss| bss.counters);
     let dropped = counters.map_or(0, |c| c.ring_full + c.no_scratch);
-    let (program_runs, program_ns) = run_stats(skeleton.progs.stack_sample.as_fd());
+    let stats = libbpf::program_stats(&skeleton.progs.stack_sample).unwrap_or_default();
     let damaged = damaged.into_inner();
     let Maps { mapped, births, mut leaders, .. } = memory.into_inner();
     leaders.retain(|_, comm| !comm.is_empty());
@@ -229,8 +231,8 @@ fn run(
         lost: dropped + damaged,
         damaged,
         map_bytes: map_bytes + births.bytes(),
-        program_runs,
-        program_ns,
+        program_runs: stats.runs,
+        program_ns: stats.run_ns,
     })
 }
 
@@ -306,7 +308,7 @@ fn attach(program: &libbpf_rs::ProgramMut<'_>, events: Vec<OwnedFd>) -> Result<V
     for event in events {
         let link = program
             .attach_perf_event(event.as_raw_fd())
-            .context("the stack sampler cannot be attached to its perf event")?;
+            .map_err(|error| refusal("attaching the stack sampler", &error))?;
         links.push(link);
         // From here on the link owns the descriptor, and closes it.
         let _ = event.into_raw_fd();
@@ -324,29 +326,8 @@ fn ring_bytes(cpus: u32, frequency: u64) -> u32 {
     (per_second / 4).clamp(256 << 10, MOST).next_power_of_two() as u32
 }
 
-fn explain_load(error: libbpf_rs::Error) -> anyhow::Error {
-    if error.kind() == ErrorKind::PermissionDenied {
-        return Refusal::Refused(format!(
-            "the kernel does not let biopsy load its stack sampler ({error}): run as root, or give it \
-             CAP_BPF and CAP_PERFMON"
-        ))
-        .into();
-    }
-    anyhow::Error::new(error).context("the stack sampler does not load on this kernel")
-}
-
 fn idle_ns() -> Option<u64> {
     perf_event::parse_idle_ns(&fs::read_to_string("/proc/stat").ok()?)
-}
-
-/// Runs and run time of a program. Both are 0 while nobody has the kernel's statistics switched on.
-fn run_stats(program: BorrowedFd<'_>) -> (u64, u64) {
-    let mut info = libbpf_sys::bpf_prog_info::default();
-    let mut len = size_of_val(&info) as u32;
-    // SAFETY: `info` is zeroed, which asks for no arrays, and `len` is its size.
-    let result =
-        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut len) };
-    if result == 0 { (info.run_cnt, info.run_time_ns) } else { (0, 0) }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use super::permit;
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
 use crate::refusal::Refusal;
+use crate::wire::Count as _;
 use crate::wire::threads::{Loss, Reading, Sampled, Sighting, Tally};
 
 /// Rounds per second where nobody says otherwise.

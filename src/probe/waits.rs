@@ -4,10 +4,11 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use anyhow::Result;
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapHandle};
 
 use super::filter::Filter;
-use super::libbpf::{self, element};
+use super::libbpf;
+use super::maps::{self, element};
 use crate::wire::Record;
 use crate::wire::blocked::{RawBlocked, WireWaitProcess, WireWaitsRow, decode_stack, decode_waiter};
 
@@ -52,8 +53,7 @@ impl Options {
 
 /// The table's stacks.
 pub fn read_stacks(stacks: &impl MapCore, raw: &mut RawBlocked) -> Result<()> {
-    for key in stacks.keys() {
-        let Some(value) = stacks.lookup(&key, MapFlags::ANY)? else { continue };
+    for (key, value) in maps::entries(stacks)? {
         if let Some((sample, waits)) = decode_stack(&key, &value)? {
             // Two keys may differ in what a sample does not hold: the order of names' leftovers.
             raw.samples.entry(sample).or_default().add(waits);
@@ -64,8 +64,7 @@ pub fn read_stacks(stacks: &impl MapCore, raw: &mut RawBlocked) -> Result<()> {
 
 /// Who waited how long, and what of it has no stack.
 pub fn read_waiters(waiters: &impl MapCore, raw: &mut RawBlocked) -> Result<()> {
-    for key in waiters.keys() {
-        let Some(value) = waiters.lookup(&key, MapFlags::ANY)? else { continue };
+    for (key, value) in maps::entries(waiters)? {
         let (process, waiter) = decode_waiter(&key, &value)?;
         if waiter.bare.samples > 0 {
             raw.bare.entry(process.clone()).or_default().add(waiter.bare);

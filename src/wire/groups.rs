@@ -1,7 +1,7 @@
 //! Groups of I/Os, as the latency programs count them.
 
 use super::rows::{OperationRow, Row};
-use super::{COVERS, task_name};
+use super::{COVERS, Count as _, task_name};
 
 pub use super::records::{WireGroup, WireGroupKey};
 

@@ -28,26 +28,28 @@ pub const QUEUE_BY_NAME: u32 = 1;
 pub const QUEUE_POLLED: u32 = 2;
 pub const QUEUE_UNKNOWN: u32 = 3;
 
-/// A vector, or a poll queue whose polls stand in the place of interrupts.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct VectorSample {
-    pub interrupts: u64,
-    pub unhandled: u64,
-    pub threaded: u64,
-    pub completions: u64,
-    /// Completions of each interrupt. The last one's are in it in the last reading of a window only: until then more
-    /// may come.
-    pub carried: Histogram,
-    /// Of the timed ones, ns.
-    pub handler: Histogram,
-    /// Between an interrupt that was timed and the next, ns.
-    pub apart: Histogram,
-    pub interrupted: [u64; INTERRUPTED_KINDS],
-    /// Hardware queue that it serves, by pointer; and the number of a device that has it.
-    pub queue: Option<u32>,
-    pub device: Option<u32>,
-    /// By CPU that it came to.
-    pub by_cpu: Vec<u64>,
+counted! {
+    /// A vector, or a poll queue whose polls stand in the place of interrupts.
+    #[derive(Debug, Clone, Default, PartialEq)]
+    pub struct VectorSample {
+        pub interrupts: u64,
+        pub unhandled: u64,
+        pub threaded: u64,
+        pub completions: u64,
+        /// Completions of each interrupt. The last one's are in it in the last reading of a window only: until then more
+        /// may come.
+        pub carried: Histogram,
+        /// Of the timed ones, ns.
+        pub handler: Histogram,
+        /// Between an interrupt that was timed and the next, ns.
+        pub apart: Histogram,
+        pub interrupted: [u64; INTERRUPTED_KINDS],
+        /// Hardware queue that it serves, by pointer; and the number of a device that has it.
+        pub queue: Option<u32>,
+        pub device: Option<u32>,
+        /// By CPU that it came to.
+        pub by_cpu: Vec<u64>,
+    }
 }
 
 impl WireVector {
@@ -55,13 +57,14 @@ impl WireVector {
     /// before the interrupts moved away from it.
     pub fn decode(bytes: &[u8], moved: Vec<u64>, last: bool) -> Result<VectorSample, Damaged> {
         let wire = <Self as Record>::decode(bytes)?;
-        let completions = wire.inside + wire.outside;
+        let completions = wire.inside.saturating_add(wire.outside);
         let mut counts = wire.carried;
         let mut most = wire.most;
         let mut counted = wire.counted;
         if last && wire.interrupts > 0 {
             let rest = completions.saturating_sub(wire.counted);
-            counts[crate::hist::index(rest).min(CARRIED_BUCKETS - 1)] += 1;
+            let bucket = &mut counts[crate::hist::index(rest).min(CARRIED_BUCKETS - 1)];
+            *bucket = bucket.saturating_add(1);
             most = most.max(rest);
             counted = completions;
         }
@@ -70,7 +73,7 @@ impl WireVector {
         };
         let mut by_cpu = moved;
         if let Some(here) = wire.cpu.checked_sub(1).and_then(|cpu| by_cpu.get_mut(cpu as usize)) {
-            *here += wire.interrupts.saturating_sub(wire.cpu_since);
+            *here = here.saturating_add(wire.interrupts.saturating_sub(wire.cpu_since));
         }
         let place = |number: u32| number.checked_sub(1);
         Ok(VectorSample {
@@ -90,42 +93,21 @@ impl WireVector {
     }
 }
 
-impl VectorSample {
-    /// What came since `earlier`.
-    pub fn since(&self, earlier: &Self) -> Self {
-        let less = |now: u64, then: u64| now.saturating_sub(then);
-        Self {
-            interrupts: less(self.interrupts, earlier.interrupts),
-            unhandled: less(self.unhandled, earlier.unhandled),
-            threaded: less(self.threaded, earlier.threaded),
-            completions: less(self.completions, earlier.completions),
-            carried: self.carried.since(&earlier.carried),
-            handler: self.handler.since(&earlier.handler),
-            apart: self.apart.since(&earlier.apart),
-            interrupted: std::array::from_fn(|i| less(self.interrupted[i], earlier.interrupted[i])),
-            queue: self.queue,
-            device: self.device,
-            by_cpu: self
-                .by_cpu
-                .iter()
-                .enumerate()
-                .map(|(cpu, n)| less(*n, earlier.by_cpu.get(cpu).copied().unwrap_or(0)))
-                .collect(),
-        }
-    }
-}
+impl VectorSample {}
 
-/// Softirqs of the block layer on one CPU.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SoftirqSample {
-    pub runs: u64,
-    /// Of those by ksoftirqd.
-    pub deferred: u64,
-    /// How many were timed, and their time together, ns.
-    pub timed: u64,
-    pub timed_ns: u64,
-    /// Requests of disks that are not traced that completed in them.
-    pub others: u64,
+counted! {
+    /// Softirqs of the block layer on one CPU.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct SoftirqSample {
+        pub runs: u64,
+        /// Of those by ksoftirqd.
+        pub deferred: u64,
+        /// How many were timed, and their time together, ns.
+        pub timed: u64,
+        pub timed_ns: u64,
+        /// Requests of disks that are not traced that completed in them.
+        pub others: u64,
+    }
 }
 
 impl WireSoftirq {
@@ -141,18 +123,7 @@ impl WireSoftirq {
     }
 }
 
-impl SoftirqSample {
-    /// What came since `earlier`.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            runs: self.runs.saturating_sub(earlier.runs),
-            deferred: self.deferred.saturating_sub(earlier.deferred),
-            timed: self.timed.saturating_sub(earlier.timed),
-            timed_ns: self.timed_ns.saturating_sub(earlier.timed_ns),
-            others: self.others.saturating_sub(earlier.others),
-        }
-    }
-}
+impl SoftirqSample {}
 
 /// A traced device: its queues, and what completed by CPU.
 #[derive(Debug, Clone, Default, PartialEq)]

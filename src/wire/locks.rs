@@ -92,24 +92,26 @@ impl Kind {
     }
 }
 
-/// Waits that ended, for one lock or for several.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct LockSample {
-    /// Of these some gave up.
-    pub failed: u64,
-    /// Some wanted to share it.
-    pub reads: u64,
-    /// Flags of all its events.
-    pub flags: u32,
-    /// Contentions, their waits together and the longest, ns.
-    pub wait: Histogram,
+counted! {
+    /// Waits that ended, for one lock or for several.
+    #[derive(Debug, Clone, Default, PartialEq)]
+    pub struct LockSample {
+        /// Of these some gave up.
+        pub failed: u64,
+        /// Some wanted to share it.
+        pub reads: u64,
+        /// Flags of all its events.
+        pub flags: u32,
+        /// Contentions, their waits together and the longest, ns.
+        pub wait: Histogram,
+    }
 }
 
 impl WireLock {
     pub fn decode(bytes: &[u8]) -> Result<LockSample, Damaged> {
         let wire = <Self as Record>::decode(bytes)?;
         let counts = wire.waits.map(|waits| waits.count);
-        let sum = wire.waits.iter().map(|waits| waits.sum).sum();
+        let sum = super::sum(wire.waits.iter().map(|waits| waits.sum));
         Ok(LockSample {
             failed: wire.failed,
             reads: wire.reads,
@@ -154,16 +156,6 @@ impl LockSample {
         self.reads = self.reads.max(earlier.reads);
         self.flags |= earlier.flags;
         self.wait.hold(&earlier.wait);
-    }
-
-    /// What came since `earlier`.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            failed: self.failed.saturating_sub(earlier.failed),
-            reads: self.reads.saturating_sub(earlier.reads),
-            flags: self.flags,
-            wait: self.wait.since(&earlier.wait),
-        }
     }
 }
 

@@ -53,18 +53,20 @@ pub const PATHS: usize = 16;
 /// `PATH_SPIN`.
 pub const PATH_SPIN: usize = PATHS - 1;
 
-/// One kind of reclaim on one node.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ReclaimSample {
-    pub begun: u64,
-    /// Of those that ended, ns.
-    pub time: Histogram,
-    pub batches: u64,
-    /// Pages of programs, and of files.
-    pub scanned: [u64; PAGE_KINDS],
-    pub reclaimed: [u64; PAGE_KINDS],
-    pub throttled: u64,
-    pub throttled_ns: u64,
+counted! {
+    /// One kind of reclaim on one node.
+    #[derive(Debug, Clone, Default, PartialEq)]
+    pub struct ReclaimSample {
+        pub begun: u64,
+        /// Of those that ended, ns.
+        pub time: Histogram,
+        pub batches: u64,
+        /// Pages of programs, and of files.
+        pub scanned: [u64; PAGE_KINDS],
+        pub reclaimed: [u64; PAGE_KINDS],
+        pub throttled: u64,
+        pub throttled_ns: u64,
+    }
 }
 
 impl WireReclaim {
@@ -82,24 +84,7 @@ impl WireReclaim {
     }
 }
 
-fn less<const N: usize>(now: [u64; N], then: [u64; N]) -> [u64; N] {
-    std::array::from_fn(|i| now[i].saturating_sub(then[i]))
-}
-
-impl ReclaimSample {
-    /// What came since `earlier`.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            begun: self.begun.saturating_sub(earlier.begun),
-            time: self.time.since(&earlier.time),
-            batches: self.batches.saturating_sub(earlier.batches),
-            scanned: less(self.scanned, earlier.scanned),
-            reclaimed: less(self.reclaimed, earlier.reclaimed),
-            throttled: self.throttled.saturating_sub(earlier.throttled),
-            throttled_ns: self.throttled_ns.saturating_sub(earlier.throttled_ns),
-        }
-    }
-}
+impl ReclaimSample {}
 
 /// Who reclaimed. The name is written by strangers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use super::process_ios::ProcessIos;
 use super::rows::{OperationRow, Row};
 use super::{COVERS, OPS, OPS_SHARDED, WireCounters};
 use crate::host::counters::Counters;
-use crate::wire::Count;
+use crate::wire::Count as _;
 
 /// All devices at one moment: the start or end of a window.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -1,29 +1,31 @@
 //! Rows: what completed of one class, and which operations ended.
 
-use super::{Damaged, OPERATION_STAGES, Record, STAGES, histograms};
+use super::{Damaged, OPERATION_STAGES, Record, STAGES, histograms, sum};
 use crate::hist::{BUCKETS, Histogram};
 
 pub use super::records::{WireBounds, WireOperationRow, WireRow, WireTotal};
 
-/// One row: what completed of one operation on one device and shard.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Row {
-    pub bytes: u64,
-    pub untimed: u64,
-    pub no_start: u64,
-    pub never_issued: u64,
-    /// Timed or an empty flush, and of no operation that was followed.
-    pub unowned: u64,
-    /// Parts of timed bios that the kernel counts as I/Os of their own, beyond one each.
-    pub further: u64,
-    /// Below a bio-based device: bios, and the sum of their times from their own entry on.
-    pub bios: u64,
-    pub bio_ns: u64,
-    /// Timed, and waited for a flush after its data.
-    pub flushed: u64,
-    /// By `enum wire_stage`: queue, device, complete. Of a bio-based device its bios' whole time, in the
-    /// place of device.
-    pub stages: [Histogram; STAGES],
+counted! {
+    /// One row: what completed of one operation on one device and shard.
+    #[derive(Debug, Clone, Default, PartialEq)]
+    pub struct Row {
+        pub bytes: u64,
+        pub untimed: u64,
+        pub no_start: u64,
+        pub never_issued: u64,
+        /// Timed or an empty flush, and of no operation that was followed.
+        pub unowned: u64,
+        /// Parts of timed bios that the kernel counts as I/Os of their own, beyond one each.
+        pub further: u64,
+        /// Below a bio-based device: bios, and the sum of their times from their own entry on.
+        pub bios: u64,
+        pub bio_ns: u64,
+        /// Timed, and waited for a flush after its data.
+        pub flushed: u64,
+        /// By `enum wire_stage`: queue, device, complete. Of a bio-based device its bios' whole time, in the
+        /// place of device.
+        pub stages: [Histogram; STAGES],
+    }
 }
 
 impl Row {
@@ -42,35 +44,21 @@ impl Row {
             stages: histograms(&wire.extents, &wire.counts),
         })
     }
-
-    /// What came since `earlier`.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            bytes: self.bytes.saturating_sub(earlier.bytes),
-            untimed: self.untimed.saturating_sub(earlier.untimed),
-            no_start: self.no_start.saturating_sub(earlier.no_start),
-            never_issued: self.never_issued.saturating_sub(earlier.never_issued),
-            unowned: self.unowned.saturating_sub(earlier.unowned),
-            further: self.further.saturating_sub(earlier.further),
-            bios: self.bios.saturating_sub(earlier.bios),
-            bio_ns: self.bio_ns.saturating_sub(earlier.bio_ns),
-            flushed: self.flushed.saturating_sub(earlier.flushed),
-            stages: std::array::from_fn(|i| self.stages[i].since(&earlier.stages[i])),
-        }
-    }
 }
 
-/// Operations of one class that ended with the same cover.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct OperationRow {
-    /// Ended with the stamps of several parts mixed up, so without stages.
-    pub torn: u64,
-    /// Neither fetched as far as seen nor with a `complete` of their own, so without stages.
-    pub bare: u64,
-    /// By `enum wire_operation_stage`: submit, queue, device, complete, reap, total.
-    pub stages: [Histogram; OPERATION_STAGES],
-    /// By the highest bit of the total: operations, and the sum of each stage.
-    pub by_total: Vec<(u64, [u64; OPERATION_STAGES - 1])>,
+counted! {
+    /// Operations of one class that ended with the same cover.
+    #[derive(Debug, Clone, Default, PartialEq)]
+    pub struct OperationRow {
+        /// Ended with the stamps of several parts mixed up, so without stages.
+        pub torn: u64,
+        /// Neither fetched as far as seen nor with a `complete` of their own, so without stages.
+        pub bare: u64,
+        /// By `enum wire_operation_stage`: submit, queue, device, complete, reap, total.
+        pub stages: [Histogram; OPERATION_STAGES],
+        /// By the highest bit of the total: operations, and the sum of each stage.
+        pub by_total: Vec<(u64, [u64; OPERATION_STAGES - 1])>,
+    }
 }
 
 impl OperationRow {
@@ -82,7 +70,7 @@ impl OperationRow {
             stages: std::array::from_fn(|i| {
                 let bounds = &wire.bounds[i];
                 let counts = &wire.counts[i * BUCKETS..(i + 1) * BUCKETS];
-                let sum = wire.by_total.iter().map(|class| class.sums[i]).sum();
+                let sum = sum(wire.by_total.iter().map(|class| class.sums[i]));
                 Histogram::from_parts(counts, sum, !bounds.not_min, bounds.max)
             }),
             by_total: wire
@@ -91,24 +79,6 @@ impl OperationRow {
                 .map(|class| (class.operations, std::array::from_fn(|i| class.sums[i])))
                 .collect(),
         })
-    }
-
-    /// What came since `earlier`.
-    pub fn since(&self, earlier: &Self) -> Self {
-        let since = |now: u64, then: u64| now.saturating_sub(then);
-        Self {
-            torn: since(self.torn, earlier.torn),
-            bare: since(self.bare, earlier.bare),
-            stages: std::array::from_fn(|i| self.stages[i].since(&earlier.stages[i])),
-            by_total: self
-                .by_total
-                .iter()
-                .zip(&earlier.by_total)
-                .map(|(now, then)| {
-                    (since(now.0, then.0), std::array::from_fn(|i| since(now.1[i], then.1[i])))
-                })
-                .collect(),
-        }
     }
 }
 

@@ -220,6 +220,23 @@ fn the_probes_have_no_cycle() {
     assert_eq!(cycles(graph), Vec::<String>::new());
 }
 
+/// The headers of the kernel side. Their include guards would hide a cycle.
+#[test]
+fn the_kernel_side_has_no_cycle() {
+    let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for entry in fs::read_dir(root().join("bpf")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "h") {
+            let text = fs::read_to_string(&path).unwrap();
+            let used = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            graph.insert(name, used.map(str::to_string).collect());
+        }
+    }
+    assert!(graph["request_ios.h"].contains("op_table.h") && graph["op_table.h"].contains("bios.h"));
+    assert_eq!(cycles(graph), Vec::<String>::new());
+}
+
 /// The picture in `src/lib.rs` shows what is held here.
 #[test]
 fn the_picture_shows_these_arrows() {

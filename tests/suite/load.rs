@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::command::child::{signal, threads, wait_for};
 use crate::command::{biopsy, json, refused, run};
 use crate::disk::{Dir, MIB};
+use crate::support::seccomp::forbid;
 use crate::support::skip::skipped;
 
 fn entries(dir: &Dir) -> usize {
@@ -207,23 +208,7 @@ fn io_uring_that_is_forbidden_or_absent_is_named() {
     let dir = Dir::new("seccomp");
     let path = dir.file("data", MIB);
     for (errno, word) in [(libc::EPERM, "io_uring"), (libc::ENOSYS, "not in this kernel or hidden")] {
-        let forbid = move || {
-            let step = |code: u32, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf, k };
-            // The number of the system call is the first field; one step ahead if it is another one.
-            let mut filter = [
-                step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-                step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, libc::SYS_io_uring_setup as u32),
-                step(libc::BPF_RET, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
-                step(libc::BPF_RET, 0, libc::SECCOMP_RET_ALLOW),
-            ];
-            let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-            // SAFETY: the program lives until the call returns; the kernel keeps a copy.
-            let done = unsafe {
-                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-                libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program)
-            };
-            if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-        };
+        let forbid = move || forbid(libc::SYS_io_uring_setup, &[], errno);
         refused(run_after(&[&path], forbid), 3, &[word]);
     }
 }

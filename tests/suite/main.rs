@@ -23,6 +23,7 @@ mod load_jobs;
 mod load_rates;
 mod load_verify;
 mod precondition;
+mod records;
 mod report;
 mod sweep;
 mod symbols;

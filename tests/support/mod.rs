@@ -3,5 +3,6 @@
 pub mod patience;
 pub mod programs;
 pub mod scratch;
+pub mod seccomp;
 pub mod skip;
 pub mod tool;

@@ -2,12 +2,11 @@
 
 use std::cell::RefCell;
 
-use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, MapFlags};
+use anyhow::Result;
 
 use super::super::file_ios;
 use super::super::files::FileNames;
-use super::super::libbpf::element;
+use super::super::maps::{array, element};
 use super::super::process_ios;
 use super::LatencyProbe;
 use crate::clock::now_ns;
@@ -101,28 +100,28 @@ impl LatencyProbe {
     pub(super) fn held(&self, before_ns: u64, until_ns: u64) -> Result<Vec<[u64; 2]>> {
         let mut held = vec![[0; 2]; self.plan.devices.len()];
         let age = |since: u64| usize::from(since >= before_ns);
-        let slots = self.skel.maps.slots.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)?;
-        for (key, slot) in slots {
-            let index = u32::from_ne_bytes(key.as_slice().try_into().context("a slot's key has four bytes")?);
-            let slot = WireSlot::decode(&slot)?;
+        array(&self.skel.maps.slots, |index, slot| {
+            let slot = WireSlot::decode(slot)?;
             if slot.request == 0 || slot.issued >= until_ns {
-                continue;
+                return Ok(());
             }
             let owner = self.plan.devices.iter().rposition(|d| d.wire.slot_base <= index);
             if let Some(count) = owner.and_then(|i| held.get_mut(i)) {
                 count[age(slot.issued)] += 1;
             }
-        }
+            Ok(())
+        })?;
         if self.attached.contains("bio_complete") {
-            for (_, io) in self.skel.maps.bio_ios.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
-                let io = WireBioIo::decode(&io)?;
-                if io.bio == 0 || io.queued >= until_ns {
-                    continue;
-                }
-                if let Some(count) = held.get_mut(io.device as usize) {
+            array(&self.skel.maps.bio_ios, |_, io| {
+                let io = WireBioIo::decode(io)?;
+                if let Some(count) = held.get_mut(io.device as usize)
+                    && io.bio != 0
+                    && io.queued < until_ns
+                {
                     count[age(io.queued)] += 1;
                 }
-            }
+                Ok(())
+            })?;
         }
         Ok(held)
     }
@@ -135,19 +134,18 @@ impl LatencyProbe {
         }
         let mut all = vec![[0; OPS]; self.plan.devices.len()];
         let maps = &self.skel.maps;
-        for (key, place) in maps.operations.lookup_batch(4096, MapFlags::ANY, MapFlags::ANY)? {
-            let index =
-                u32::from_ne_bytes(key.as_slice().try_into().context("a place's key has four bytes")?);
-            let place = WirePlace::decode(&place)?;
+        array(&maps.operations, |index, place| {
+            let place = WirePlace::decode(place)?;
             let slot = place.slot().map(|slot| element(&maps.slots, slot)).transpose()?;
             let slot = slot.map(|bytes| WireSlot::decode(&bytes)).transpose()?;
-            let Some(result) = place.unfetched(index, slot.as_ref()) else { continue };
+            let Some(result) = place.unfetched(index, slot.as_ref()) else { return Ok(()) };
             let count =
                 all.get_mut(usize::from(result.device)).and_then(|of| of.get_mut(usize::from(result.op)));
             if let Some(count) = count.filter(|_| result.ended_ns >= since_ns) {
                 *count += 1;
             }
-        }
+            Ok(())
+        })?;
         Ok(Some(all))
     }
 

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, MapFlags};
 
-use super::super::libbpf::element;
+use super::super::maps::{element, entries};
 use super::super::skel::latency::{LatencySkel, OpenLatencySkel};
 use crate::wire::Record;
 use crate::wire::submits::{Submits, WireSubmitRow, decode_stack};
@@ -50,9 +49,7 @@ pub fn read(skel: &LatencySkel<'_>, cpus: u32) -> Result<Submits> {
     for cpu in 0..cpus {
         all.count(&WireSubmitRow::decode(&element(&skel.maps.submit_rows, cpu)?)?);
     }
-    let table = &skel.maps.submit_stacks;
-    for key in table.keys() {
-        let Some(value) = table.lookup(&key, MapFlags::ANY)? else { continue };
+    for (key, value) in entries(&skel.maps.submit_stacks)? {
         let (number, stack) = decode_stack(&key, &value)?;
         all.stacks.insert(number, stack);
     }

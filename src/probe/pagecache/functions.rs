@@ -9,10 +9,10 @@ use libbpf_rs::{Link, MapCore, MapFlags};
 use crate::envelope::Missing;
 use crate::probe::btf::KernelBtf;
 use crate::probe::cost::Metered;
-use crate::probe::libbpf::{self, element};
+use crate::probe::libbpf;
+use crate::probe::maps::{self, element};
 use crate::probe::skel::paths::{PathsSkel, PathsSkelBuilder};
 use crate::wire::pagecache::{Follower, PATH_SPIN, PathSample, WirePath};
-use crate::wire::{Count, Record};
 
 /// Names that a function has had, the newest first, and the kernels of each.
 struct Function {
@@ -140,12 +140,7 @@ impl Functions {
             if followed.place == PATH_SPIN && std::mem::replace(&mut spins, true) {
                 continue;
             }
-            let key = (followed.place as u32).to_ne_bytes();
-            let each = first.skel.maps.paths.lookup_percpu(&key, MapFlags::ANY)?;
-            let mut counts = WirePath::default();
-            for cpu in each.context("the kernel lost an element of an array")? {
-                counts = counts.plus(&WirePath::decode(&cpu)?);
-            }
+            let counts = maps::per_cpu::<WirePath>(&first.skel.maps.paths, followed.place as u32)?;
             out.push(PathSample { function: followed.name, by: followed.by, counts });
         }
         Ok(out)

@@ -1,0 +1,84 @@
+//! Reads BPF maps: whole, or with an error that names the map. The iterators of libbpf-rs end at the first error as at the
+//! end of the map.
+
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context, Result, bail, ensure};
+use libbpf_rs::{MapCore, MapFlags, libbpf_sys};
+
+use crate::wire::Record;
+
+/// Elements of an array that one system call reads.
+const BATCH: u32 = 4096;
+
+fn name(map: &impl MapCore) -> String {
+    format!("reading the BPF map {} failed", map.name().to_string_lossy())
+}
+
+/// The value of a key; None: the table has none.
+///
+/// # Errors
+/// When the kernel does not read it.
+pub fn lookup(map: &impl MapCore, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    map.lookup(key, MapFlags::ANY).with_context(|| name(map))
+}
+
+/// An element of an array.
+///
+/// # Errors
+/// When the kernel does not read it, or has none.
+pub fn element(map: &impl MapCore, index: u32) -> Result<Vec<u8>> {
+    lookup(map, &index.to_ne_bytes())?.with_context(|| format!("{}: no element {index}", name(map)))
+}
+
+/// An element of an array with one place for each CPU: what all of them have counted.
+///
+/// # Errors
+/// When the kernel does not read it, or the record has another length.
+pub fn per_cpu<T: Record + Default>(map: &impl MapCore, index: u32) -> Result<T> {
+    let each = map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY).with_context(|| name(map))?;
+    let each = each.with_context(|| format!("{}: no element {index}", name(map)))?;
+    each.iter().try_fold(T::default(), |all, cpu| Ok(all.plus(&<T as Record>::decode(cpu)?)))
+}
+
+/// Calls `each` with every element of an array: a system call per element takes a second for the largest ones.
+///
+/// # Errors
+/// When the kernel does not read all, or `each` fails.
+pub fn array(map: &impl MapCore, mut each: impl FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
+    let mut read = 0;
+    for (key, value) in map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).with_context(|| name(map))? {
+        let index = u32::from_ne_bytes(key.as_slice().try_into().context("an index has four bytes")?);
+        each(index, &value)?;
+        read += 1;
+    }
+    ensure!(read == map.max_entries(), "{}: {read} of {} elements", name(map), map.max_entries());
+    Ok(())
+}
+
+/// All keys and values of a hash table. An element that is removed meanwhile is left out.
+///
+/// # Errors
+/// When the kernel does not read all.
+pub fn entries(map: &impl MapCore) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut all = Vec::new();
+    let mut last: Option<Vec<u8>> = None;
+    loop {
+        let mut key = vec![0u8; map.key_size() as usize];
+        let before = last.as_ref().map_or(std::ptr::null(), |key| key.as_ptr());
+        // SAFETY: both point to as many bytes as a key has, which live across the call, and the kernel writes only to
+        // the second.
+        let done = unsafe {
+            libbpf_sys::bpf_map_get_next_key(map.as_fd().as_raw_fd(), before.cast(), key.as_mut_ptr().cast())
+        };
+        match std::io::Error::from_raw_os_error(-done) {
+            _ if done == 0 => {}
+            error if error.kind() == std::io::ErrorKind::NotFound => return Ok(all),
+            error => bail!("{}: {error}", name(map)),
+        }
+        if let Some(value) = lookup(map, &key)? {
+            all.push((key.clone(), value));
+        }
+        last = Some(key);
+    }
+}

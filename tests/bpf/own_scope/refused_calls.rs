@@ -1,0 +1,58 @@
+//! A kernel that refuses one kind of call on BPF objects: each view says so in one sentence, and nothing else.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Output;
+
+use crate::support::scratch::Scratch;
+use crate::support::seccomp::forbid;
+use crate::support::skip::skipped;
+use crate::support::tool::{biopsy, finish, no_tracing, object, one_error, refused};
+
+/// Numbers of `enum bpf_cmd`.
+const LOOKUPS: [u32; 2] = [1, 24];
+const NEXT_KEY: [u32; 1] = [4];
+const LOAD: [u32; 1] = [5];
+/// BPF_RAW_TRACEPOINT_OPEN and BPF_LINK_CREATE.
+const ATTACH: [u32; 2] = [17, 28];
+
+/// Runs the view with calls of these numbers refused, as a kernel without memory refuses them.
+fn without(calls: &'static [u32], arguments: &[&str]) -> Output {
+    let mut command = biopsy(arguments);
+    // SAFETY: between fork and exec it makes two system calls and allocates, which glibc allows there.
+    unsafe { command.pre_exec(|| forbid(libc::SYS_bpf, calls, libc::ENOMEM)) };
+    finish(command.spawn().unwrap())
+}
+
+/// Views with programs of their own, and the map whose reading fails first.
+const VIEWS: [(&[&str], &str); 6] = [
+    (&["latency"], "counters"),
+    (&["trace"], "counters"),
+    (&["interrupts"], "vectors"),
+    (&["locks"], "lock_cpus"),
+    (&["errors"], "error_rows"),
+    (&["flame", "--off-cpu"], "wait_rows"),
+];
+
+#[test]
+fn what_cannot_be_loaded_attached_or_read_is_named() {
+    if let Some(why) = no_tracing() {
+        skipped(why);
+        return;
+    }
+    let scratch = Scratch::new("refused-calls");
+    let picture = scratch.path().join("picture.svg");
+    for (view, _map) in VIEWS {
+        let mut arguments = [view, &["--for", "200ms"]].concat();
+        if view[0] == "flame" {
+            arguments.extend(["-o", picture.to_str().unwrap()]);
+        }
+        println!("{view:?}");
+        refused(&without(&LOAD, &arguments), 3, &["loading", "failed", "`biopsy check`"]);
+        refused(&without(&ATTACH, &arguments), 3, &["attaching", "failed", "`biopsy check`"]);
+        for calls in [&LOOKUPS[..], &NEXT_KEY[..]] {
+            let output = without(calls, &arguments);
+            println!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+        assert!(!picture.exists());
+    }
+}
