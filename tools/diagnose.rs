@@ -222,7 +222,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     };
     let diagnosis = rules::diagnose(&summaries);
     let doubt = loss::distrust(&latency, &envelope.lost, args.window.max_loss);
-    let mut bodies = vec![("latency", Value::Object(render::json::latency::value(&envelope, &latency)))];
+    let mut bodies = vec![("latency", Value::Object(render::json::view_object(&envelope, &latency, None)))];
     bodies.extend(seen.bodies());
     bodies.extend(experiment.as_ref().map(|curve| ("experiment", render::json::experiment::body(curve))));
     bodies.extend(scaling.as_ref().map(|scaling| ("scaling", render::json::scaling::body(scaling))));

@@ -85,7 +85,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
             ..clock::envelope()
         };
         if args.output.json {
-            return render::json::latency::render(&envelope, &summary, piece.status);
+            return render::json::view(&envelope, &summary, piece.status);
         }
         let style = render::text::latency::Style {
             all: args.all,

@@ -5,12 +5,9 @@ pub mod devices;
 pub mod diagnose;
 pub mod drive;
 pub mod experiment;
-mod files;
 pub mod fio;
 pub mod flame;
-pub mod groups;
 pub mod interrupts;
-pub mod latency;
 pub mod load;
 pub mod locks;
 pub mod pagecache;
@@ -24,12 +21,13 @@ pub mod trace;
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
-use crate::analyze::top;
+use crate::analyze::{latency, top};
 use crate::envelope::{Envelope, View};
 use crate::hist::{Histogram, counts};
 
 /// The views with a schema, by name.
-const SCHEMAS: &[(&str, fn() -> Value)] = &[("top", schema_of::<top::Line>)];
+const SCHEMAS: &[(&str, fn() -> Value)] =
+    &[("latency", schema_of::<latency::LatencySummary>), ("top", schema_of::<top::Line>)];
 
 /// The views that [`schema`] knows.
 pub fn schemas() -> impl Iterator<Item = &'static str> {

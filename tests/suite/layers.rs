@@ -169,7 +169,8 @@ fn every_room_has_its_place() {
 #[test]
 fn dependencies_point_one_way() {
     let mut wrong = Vec::new();
-    for source in sources("src").iter().filter(|s| s.room != "lib") {
+    // names has a macro alone, which every room may use.
+    for source in sources("src").iter().filter(|s| !["lib", "names"].contains(&s.room.as_str())) {
         let (_, allowed) = ROOMS.iter().find(|(room, _)| *room == source.room).unwrap();
         for path in source.paths.iter().filter(|path| path.starts_with("crate::")) {
             let Some((used, _)) = ROOMS.iter().find(|(room, _)| segment(path, 1) == Some(room)) else {

@@ -146,7 +146,7 @@ fn virtio() -> Case {
                 name: "vda".into(),
                 ios,
                 bytes: ios * 4096,
-                kernel: Some(BTreeMap::from([(KernelClass::Read, Bracket { min: ios, max: ios })])),
+                kernel: Some(BTreeMap::from([(KernelClass::Read, Bracket { min: ios, max: ios }.into())])),
                 in_flight_start: Some(0),
                 in_flight_end: Some(0),
                 ops: BTreeMap::from([(Op::Read, OpLatency { ios, bytes: ios * 4096, request_stages: stages, ..OpLatency::default() })]),
@@ -231,8 +231,8 @@ fn nvme() -> Case {
     device.splits = 70_000;
     device.ios = ios + 900;
     device.kernel = Some(BTreeMap::from([
-        (KernelClass::Read, Bracket { min: ios - 4, max: ios + 12 }),
-        (KernelClass::Write, Bracket { min: 900, max: 900 }),
+        (KernelClass::Read, Bracket { min: ios - 4, max: ios + 12 }.into()),
+        (KernelClass::Write, Bracket { min: 900, max: 900 }.into()),
     ]));
     device.queues.iter_mut().for_each(|q| q.qid = Some(q.queue + 1));
     let writes = OpLatency {
@@ -628,7 +628,8 @@ fn parts_of_stages_are_shown_where_they_were_measured() {
     let unexamined = "parts of stages";
     assert!(case.html().contains(unexamined) && !case.html().contains("queue / alloc"));
     let read = case.latency.devices[0].ops.get_mut(&Op::Read).unwrap();
-    read.request_parts = BTreeMap::from([(Part::Alloc, spread(4, 5_000, 90_000.0, 400))]);
+    let alloc = BTreeMap::from([(Part::Alloc, spread(4, 5_000, 90_000.0, 400))]);
+    read.request_parts = BTreeMap::from([(Stage::Queue, alloc)]);
     let page = case.html();
     assert!(page.contains("></i>queue / alloc</td><td>5,000</td>"), "a row of percentiles");
     assert!(page.contains("<p class=\"soft small\">of queue: alloc "), "below the bar");

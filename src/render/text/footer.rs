@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_difference_from_the_kernel_is_shouted() {
-        let reads = |min, max| Some(BTreeMap::from([(KernelClass::Read, Bracket { min, max })]));
+        let reads = |min, max| Some(BTreeMap::from([(KernelClass::Read, Bracket { min, max }.into())]));
         let op = OpLatency { ios: 2000, ..OpLatency::default() };
         let mut device = DeviceLatency {
             name: "sda".into(),
