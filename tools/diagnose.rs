@@ -27,7 +27,7 @@ use biopsy::refusal::{Refusal, plain};
 use biopsy::render::{self, flame, html, text};
 use biopsy::rules::{self, Summaries, observed};
 use biopsy::units;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::probes::{Prepared as Others, Probes, Seen};
 use self::rates::RateSampler;
@@ -201,7 +201,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let seen = others.summarize(&host, &latency, &mut envelope);
     let locks = seen.pressure.locks.as_ref().map(|locks| observed::Locks::of(locks, host.cpus_online));
     let pagecache = seen.pressure.pagecache.as_ref().map(observed::PageCache::from);
-    let threads = seen.threads.as_ref().map(|threads| observed::Threads::from(&threads.summary));
+    let threads = seen.threads.as_ref().map(observed::Threads::from);
 
     let summaries = Summaries {
         envelope: &envelope,
@@ -224,10 +224,10 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let doubt = loss::distrust(&latency, &envelope.lost, args.window.max_loss);
     let mut bodies = vec![("latency", Value::Object(render::json::view_object(&envelope, &latency, None)))];
     bodies.extend(seen.bodies());
-    bodies.extend(experiment.as_ref().map(|curve| ("experiment", render::json::experiment::body(curve))));
-    bodies.extend(scaling.as_ref().map(|scaling| ("scaling", render::json::scaling::body(scaling))));
+    bodies.extend(experiment.as_ref().map(|curve| ("experiment", json!(curve))));
+    bodies.extend(scaling.as_ref().map(|scaling| ("scaling", json!(scaling))));
     bodies.extend(outcome.load.as_ref().map(|load| ("load", Value::Object(render::json::load::body(load)))));
-    bodies.push(("timeline", render::json::timeline::body(&timeline, &latency)));
+    bodies.push(("timeline", json!(timeline.summary(&latency))));
     let json = render::json::diagnose::object(&summaries, &diagnosis, bodies, command_status);
     if let Some(sink) = &mut sink {
         let flames = pictures(&seen, &envelope);
@@ -240,7 +240,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             flames: &flames,
             locks: seen.pressure.locks.as_ref(),
             pagecache: seen.pressure.pagecache.as_ref(),
-            threads: seen.threads.as_ref().map(|threads| &threads.summary),
+            threads: seen.threads.as_ref(),
             timeline: Some(&timeline),
             json: &json,
         };
@@ -476,10 +476,10 @@ fn pictures(seen: &Seen, envelope: &Envelope) -> Vec<(&'static str, String)> {
         all.extend(picture.map(|svg| ("on the CPU", svg)));
     }
     if let Some(threads) = &seen.threads {
-        let samples = render::folded::profile(&threads.summary.folded, Unit::Samples);
-        let unit = format!("{} in {} rounds", samples.total(), threads.summary.rounds);
-        let lost = threads.summary.loss.samples();
-        let lost = (lost, threads.summary.samples + lost);
+        let samples = render::folded::profile(&threads.folded, Unit::Samples);
+        let unit = format!("{} in {} rounds", samples.total(), threads.rounds);
+        let lost = threads.loss.samples();
+        let lost = (lost, threads.samples + lost);
         let picture = inline("threads that ran or waited", unit, lost, &samples);
         all.extend(picture.map(|svg| ("threads", svg)));
     }

@@ -40,7 +40,7 @@ pub fn run(args: &Interrupts, color: Color) -> Result<()> {
         are_gone: &|| false,
     };
     let view = |probe: &InterruptProbe, piece: &Piece<'_, Reading>| {
-        let summary = summarize(&host, piece.from, piece.to);
+        let summary = summarize(&host, piece.from, piece.to).timed_one_of(args.time_every);
         let envelope = Envelope {
             start: piece.start.to_string(),
             duration_ns: summary.duration_ns,
@@ -50,7 +50,7 @@ pub fn run(args: &Interrupts, color: Color) -> Result<()> {
             ..clock::envelope()
         };
         if args.output.json {
-            return render::json::interrupts::render(&envelope, &summary, args.time_every, piece.status);
+            return render::json::view(&envelope, &summary, piece.status);
         }
         let style = render::text::interrupts::Style {
             all: args.all,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use biopsy::analyze::profile::Unit;
-use biopsy::analyze::threads::{Column, Meaning, ThreadSummary, addresses, summarize};
+use biopsy::analyze::threads::{Column, Meaning, Source, ThreadSummary, addresses, summarize};
 use biopsy::envelope::{Envelope, Lost, Missing};
 use biopsy::host::Host;
 use biopsy::host::cgroups::Hierarchy;
@@ -52,7 +52,7 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
     let mut naming = Naming::new(&host, root);
     let mut failed = None;
     let view = |probe: &ThreadProbe, piece: &Piece<'_, Reading>| {
-        let (summary, missing) = naming.summary(&piece.to.window, &columns);
+        let (summary, missing) = naming.summary(probe, &piece.to.window, &columns);
         let envelope = Envelope {
             start: piece.start.to_string(),
             duration_ns: summary.duration_ns,
@@ -75,8 +75,7 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
             None => {}
         }
         if args.output.json {
-            let source = if probe.is_kernel() { "bpf" } else { "proc" };
-            return render::json::threads::render(&envelope, &summary, probe.hz(), source, piece.status);
+            return render::json::view(&envelope, &summary, piece.status);
         }
         let style = render::text::threads::Style {
             all: args.all,
@@ -157,7 +156,12 @@ impl<'a> Naming<'a> {
     }
 
     /// The samples of a piece, counted apart by `columns`; and what could not be named.
-    pub fn summary(&mut self, sampled: &Sampled, columns: &[Column]) -> (ThreadSummary, Vec<Missing>) {
+    pub fn summary(
+        &mut self,
+        probe: &ThreadProbe,
+        sampled: &Sampled,
+        columns: &[Column],
+    ) -> (ThreadSummary, Vec<Missing>) {
         let names = self.symbolizer.names(&addresses(sampled));
         let scheduler = match sampled.stacks.is_empty() {
             true => &Scheduler::default(),
@@ -168,7 +172,9 @@ impl<'a> Naming<'a> {
             false => BTreeMap::new(),
         };
         let meaning = Meaning { names: &names, scheduler, cgroups: &cgroups, devices: &self.devices };
-        (summarize(sampled, &meaning, columns), names.missing.clone())
+        let source = Some(if probe.is_kernel() { Source::Bpf } else { Source::Proc });
+        let summary = ThreadSummary { hz: probe.hz(), source, ..summarize(sampled, &meaning, columns) };
+        (summary, names.missing.clone())
     }
 }
 

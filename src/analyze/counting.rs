@@ -40,7 +40,7 @@ impl From<Bracket> for KernelCount {
     }
 }
 
-/// A bracket in an object of other keys: two keys, or none.
+/// Writes a bracket as two keys of the object around it, or as none.
 macro_rules! bounds {
     ($name:ident $min:literal $max:literal) => {
         pub mod $name {

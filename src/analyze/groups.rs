@@ -57,7 +57,7 @@ pub fn mask(by: &[Dimension]) -> u32 {
     by.iter().fold(0, |mask, dimension| mask | dimension.wire())
 }
 
-/// What the I/Os of a group have in the dimensions that were asked for. One of which nothing is known is None.
+/// What the I/Os of a group have in common, by dimension. None: not grouped by it, or not known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Values {
@@ -94,7 +94,7 @@ pub struct Process {
 #[serde(untagged)]
 pub enum Cgroup {
     Path(String),
-    /// Where the folder came and went unseen.
+    /// The folder was removed before its path was read.
     Id(u64),
 }
 
@@ -117,7 +117,7 @@ impl Group {
         of(Stage::Queue) + of(Stage::Device) + self.latency.bio.as_ref().map_or(0, Histogram::sum)
     }
 
-    /// The group once for each of its stages, with only that one of the stages; once as it is where it has none.
+    /// A row for each stage of the group, which keeps the times of that stage alone; the group itself if it has none.
     fn by_stage(self) -> Vec<Self> {
         let has = |stage: &Stage| {
             let of_operations = self.latency.operations.as_ref().map(|all| &all.stages);

@@ -50,7 +50,7 @@ impl LatencySummary {
         self.devices.iter().find(|device| device.name == name)
     }
 
-    /// With the figures that follow from the others.
+    /// Fills the fields that follow from others.
     pub fn derived(mut self) -> Self {
         let of_ops = |device: &DeviceLatency| -> Vec<Option<Inside>> {
             let inside = |op: &Op| layers::inside(&self, device, *op)?.ok();
@@ -145,7 +145,7 @@ pub struct DeviceLatency {
     /// It has no requests: `bio` stands for the stages.
     pub bio_based: bool,
     pub counting: Counting,
-    /// As in the summary, where others count its I/Os.
+    /// Like those of the summary, where the block layer does not count requests.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub kernel_classes: BTreeMap<String, Vec<Op>>,
     pub ops: BTreeMap<Op, OpLatency>,
@@ -292,7 +292,7 @@ impl DeviceLatency {
         all
     }
 
-    /// Its layers' names.
+    /// The names of its layers, separated by commas.
     pub fn below(&self) -> String {
         let names: Vec<&str> = self.layers.iter().map(|layer| layer.name.as_str()).collect();
         names.join(", ")

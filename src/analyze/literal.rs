@@ -15,7 +15,7 @@ fn counters(reads: u64) -> Option<Counters> {
     Some(Counters { reads, discards: Some(0), flushes: None, iostats: Some(true), ..Counters::default() })
 }
 
-/// What it is in JSON, from which it can be read back.
+/// Its JSON, from which the same is read back.
 pub fn json<T: Serialize + DeserializeOwned + PartialEq + Debug>(of: &T) -> Value {
     let value = serde_json::to_value(of).unwrap();
     assert_eq!(&serde_json::from_value::<T>(value.clone()).unwrap(), of);

@@ -16,6 +16,7 @@ use super::stacks::addresses_of;
 use crate::envelope::Missing;
 use crate::hist::Histogram;
 use crate::host::Host;
+use crate::names::names;
 use crate::symbols::{Addresses, Names};
 pub use crate::wire::locks::Kind;
 use crate::wire::locks::{KINDS, LockSample, Reading, RecognisedBy, Source, SpinSample, WireLockCpu};
@@ -109,32 +110,21 @@ impl Events {
     }
 }
 
-/// How a lock was recognised.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum By {
-    /// The struct around it points back to itself.
-    Structure,
-    /// The kernel's table of symbols has it.
-    Symbol,
-    /// By the kind of object that it lies in, as the slab allocator names it.
-    Slab,
-    /// By who waits for it: the function that asked for it.
-    Caller,
-    /// Not at all: it is an address, or many locks together.
-    #[default]
-    Nothing,
-}
-
-impl By {
-    /// The word of the contract.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Structure => "structure",
-            Self::Symbol => "symbol",
-            Self::Slab => "slab",
-            Self::Caller => "caller",
-            Self::Nothing => "nothing",
-        }
+names! {
+    /// How a lock was recognised.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum By {
+        /// The struct around it points back to itself.
+        Structure = "structure",
+        /// The kernel's table of symbols has it.
+        Symbol = "symbol",
+        /// By the kind of object that it lies in, as the slab allocator names it.
+        Slab = "slab",
+        /// By who waits for it: the function that asked for it.
+        Caller = "caller",
+        /// Not at all: it is an address, or many locks together.
+        #[default]
+        Nothing = "nothing",
     }
 }
 

@@ -4,30 +4,29 @@ pub mod check;
 pub mod devices;
 pub mod diagnose;
 pub mod drive;
-pub mod experiment;
 pub mod fio;
 pub mod flame;
-pub mod interrupts;
 pub mod load;
 pub mod locks;
 pub mod pagecache;
 pub mod precondition;
-pub mod scaling;
 pub mod sweep;
-pub mod threads;
-pub mod timeline;
 pub mod trace;
 
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
-use crate::analyze::{latency, top};
+use crate::analyze::{interrupts, latency, threads, top};
 use crate::envelope::{Envelope, View};
 use crate::hist::{Histogram, counts};
 
 /// The views with a schema, by name.
-const SCHEMAS: &[(&str, fn() -> Value)] =
-    &[("latency", schema_of::<latency::LatencySummary>), ("top", schema_of::<top::Line>)];
+const SCHEMAS: &[(&str, fn() -> Value)] = &[
+    ("interrupts", schema_of::<interrupts::InterruptSummary>),
+    ("latency", schema_of::<latency::LatencySummary>),
+    ("threads", schema_of::<threads::ThreadSummary>),
+    ("top", schema_of::<top::Line>),
+];
 
 /// The views that [`schema`] knows.
 pub fn schemas() -> impl Iterator<Item = &'static str> {

@@ -302,8 +302,8 @@ impl Recorded {
         all.scaling = self.together.as_ref().map(|together| Scaling {
             drives: every().filter_map(|(drives, name)| drives.scaled(name)).collect(),
             each_ns: SECOND,
-            worker_busy: together.worker_percent / 100.0,
-            machine_busy: Some(together.machine_percent / 100.0),
+            worker_percent: together.worker_percent,
+            machine_percent: Some(together.machine_percent),
         });
         let moments: Vec<Moment> = self.dstat.iter().map(Dstat::moment).collect();
         all.pagecache = (!moments.is_empty()).then(|| PageCache {

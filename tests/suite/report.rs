@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use biopsy::analyze::counting::Bracket;
 use biopsy::analyze::cpu::{Counted, CpuRow, CpuSummary};
 use biopsy::analyze::interrupts::posted::PostedMsi;
-use biopsy::analyze::interrupts::{Carried, DeviceInterrupts, InterruptSummary, VectorSummary};
+use biopsy::analyze::interrupts::{
+    Carried, Completed, CpuInterrupts, DeviceInterrupts, InterruptSummary, VectorSummary,
+};
 use biopsy::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use biopsy::analyze::op::{KernelClass, Op};
 use biopsy::analyze::parts::Part;
@@ -502,7 +504,7 @@ fn interrupts_are_a_section_where_they_were_counted() {
         name: Some("<b>nvme0q1".into()),
         devices: vec!["nvme0n1".into()],
         interrupts: 2,
-        by_cpu: vec![(3, 2)],
+        by_cpu: vec![CpuInterrupts { cpu: 3, interrupts: 2 }],
         carried,
         ..VectorSummary::default()
     };
@@ -515,7 +517,7 @@ fn interrupts_are_a_section_where_they_were_counted() {
             ios: 8,
             interrupts: Some(4),
             ios_per_interrupt: Some(2.0),
-            in_interrupt: 8,
+            completed: Completed { interrupt: 8, ..Completed::default() },
             ..DeviceInterrupts::default()
         }],
         posted: PostedMsi::new(78, 100, 200, 1.0),
@@ -545,7 +547,8 @@ fn drives_alone_and_all_at_once_are_shown_where_they_were_driven() {
         together,
     };
     let drives = vec![drive("nvme0n1", Some(4.925e9)), drive(HOSTILE, None)];
-    case.scaling = Some(Scaling { drives, each_ns: 2 * SECOND, worker_busy: 0.4, machine_busy: Some(0.5) });
+    case.scaling =
+        Some(Scaling { drives, each_ns: 2 * SECOND, worker_percent: 40.0, machine_percent: Some(50.0) });
     for page in [case.html(), case.text(false)] {
         for words in ["Alone and all at once", "2.00 s", "69 %", "not known"] {
             assert!(page.contains(words), "{words}: {page}");

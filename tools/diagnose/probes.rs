@@ -55,7 +55,7 @@ struct Pressure {
 
 /// The same of threads.
 struct Threads {
-    seen: SeenThreads,
+    seen: ThreadSummary,
     cost: Cost,
     missing: Vec<Missing>,
 }
@@ -118,32 +118,24 @@ pub struct Seen {
     pub profile: Option<ProfileSummary>,
     pub cpu: CpuSummary,
     pub pressure: pressure::Summary,
-    pub threads: Option<SeenThreads>,
-}
-
-/// Threads, with how they were sampled.
-pub struct SeenThreads {
-    pub summary: ThreadSummary,
-    pub hz: u32,
-    pub source: &'static str,
+    pub threads: Option<ThreadSummary>,
 }
 
 impl Seen {
     /// As JSON, under the nouns of the views.
     pub fn bodies(&self) -> Vec<(&'static str, Value)> {
         let mut all = Vec::new();
-        all.extend(self.interrupts.as_ref().map(|summary| {
-            ("interrupts", Value::Object(render::json::interrupts::body(summary, TIME_EVERY)))
-        }));
+        all.extend(
+            self.interrupts
+                .as_ref()
+                .map(|summary| ("interrupts", Value::Object(render::json::body(summary)))),
+        );
         if self.pressure.locks.is_some() || self.pressure.pagecache.is_some() {
             all.push(("locks", Value::Object(locks::body(&self.pressure))));
         }
-        all.extend(self.threads.as_ref().map(|threads| {
-            let mut body = render::json::threads::body(&threads.summary);
-            body.insert("hz".to_string(), threads.hz.into());
-            body.insert("source".to_string(), threads.source.into());
-            ("threads", Value::Object(body))
-        }));
+        all.extend(
+            self.threads.as_ref().map(|threads| ("threads", Value::Object(render::json::body(threads)))),
+        );
         all
     }
 }
@@ -234,7 +226,7 @@ impl Ended {
         let missing = &mut envelope.missing;
         missing.append(&mut self.missing);
         let interrupts = self.counts.map(|(start, end)| {
-            let summary = interrupts::summarize(host, &start, &end);
+            let summary = interrupts::summarize(host, &start, &end).timed_one_of(TIME_EVERY);
             envelope.lost.probes.extend(trust::lost(&summary, &start, &end).probes);
             summary
         });
@@ -269,7 +261,7 @@ impl Ended {
         });
         let threads = threads.map(|threads| {
             missing.extend(threads.missing);
-            let lost = threads::lost(&threads.seen.summary);
+            let lost = threads::lost(&threads.seen);
             envelope.lost.samples += lost.samples;
             envelope.lost.probes.extend(lost.probes);
             envelope.cost.map_bytes += threads.cost.map_bytes;
@@ -337,13 +329,8 @@ impl Threads {
         };
         let summarize =
             move |probe: &ThreadProbe, _: &wire::threads::Reading, to: &wire::threads::Reading| {
-                let (summary, unnamed) = threads::Naming::new(&host, root).summary(&to.window, &COLUMNS);
-                let source = if probe.is_kernel() { "bpf" } else { "proc" };
-                Self {
-                    seen: SeenThreads { summary, hz: probe.hz(), source },
-                    cost: probe.programs(),
-                    missing: [probe.missing(), &unnamed].concat(),
-                }
+                let (seen, unnamed) = threads::Naming::new(&host, root).summary(probe, &to.window, &COLUMNS);
+                Self { seen, cost: probe.programs(), missing: [probe.missing(), &unnamed].concat() }
             };
         Aside::start(prepare, begin, summarize)
     }

@@ -2,28 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::names::names;
 use crate::symbols::Names;
 use crate::wire::Count;
 use crate::wire::pagecache::{Follower, PathSample, Reading};
 use crate::wire::stacks::{RawProfile, Sample};
 
-/// Where the time of a function is known from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Source {
-    Fentry,
-    Kprobe,
-    /// The stacks of CPU samples.
-    #[default]
-    Sampled,
-}
-
-impl Source {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fentry => "fentry",
-            Self::Kprobe => "kprobe",
-            Self::Sampled => "sampled",
-        }
+names! {
+    /// Where the time of a function is known from.
+    #[derive(Default)]
+    pub enum Source {
+        Fentry = "fentry",
+        Kprobe = "kprobe",
+        /// The stacks of CPU samples.
+        #[default]
+        Sampled = "sampled",
     }
 }
 

@@ -31,7 +31,7 @@ pub fn render(
     style: Style,
 ) -> String {
     let seconds = summary.duration_ns as f64 / 1e9;
-    let average = significant(summary.average_threads(), 3);
+    let average = significant(summary.average_threads, 3);
     let bold = if style.color { format!("\x1b[1m{average}\x1b[0m") } else { average };
     let mut out = format!(
         "{bold} threads on average, of {} that were there; {} rounds in {} s ({} Hz), {} late, {} missed\n",
@@ -208,6 +208,7 @@ mod tests {
             duration_ns: 10_000_000_000,
             rounds: 100,
             samples: 5941,
+            average_threads: 59.41,
             looked_at: 500.0,
             columns: Column::USUAL.to_vec(),
             rows: vec![row],
