@@ -314,4 +314,35 @@ static __always_inline const void *blkdev_dio_of(__u64 bio)
 	return (const void *)(bio - bpf_core_field_offset(struct blkdev_dio, bio));
 }
 
+/* The class of a request or bio. */
+static __always_inline __u32 classify(__u32 cmd_flags)
+{
+	__u32 op = cmd_flags & REQ_OP_MASK;
+
+	if (op == REQ_OP_READ)
+		return OP_READ;
+	if (op == REQ_OP_FLUSH)
+		return OP_FLUSH;
+	if (op == REQ_OP_DISCARD)
+		return OP_DISCARD;
+	if (op == REQ_OP_WRITE_ZEROES)
+		return OP_WRITE_ZEROES;
+	if (op >= REQ_OP_FIRST_DRIVER)
+		return OP_PASSTHROUGH;
+	if (cmd_flags & fua_flag())
+		return OP_FUA;
+	/* Zone and erase operations: the kernel counts what is odd as a write. */
+	return op & 1 ? OP_WRITE : OP_READ;
+}
+
+/*
+ * Of a request that is given back: whether the device had it before, so that its answer is there or
+ * the time for one is over. At block_rq_requeue both still stand in the request, for every driver.
+ * RQF_TIMED_OUT is a macro before 6.12: user space tells its bit.
+ */
+static __always_inline int was_tried(struct request *rq, __u32 rqf_timed_out)
+{
+	return FIELD(rq, state) == MQ_RQ_COMPLETE || FIELD(rq, rq_flags) & rqf_timed_out;
+}
+
 #endif

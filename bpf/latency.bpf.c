@@ -356,15 +356,6 @@ int BPF_PROG(rq_issue)
 	return 0;
 }
 
-/*
- * Whether the device had the request before it was given back: its answer is there, or the time for
- * one is over. At this event both still stand in the request, for every driver.
- */
-static __always_inline int was_tried(struct request *rq)
-{
-	return FIELD(rq, state) == MQ_RQ_COMPLETE || FIELD(rq, rq_flags) & config.rqf_timed_out;
-}
-
 /* Given back by the driver: before it touched the device, or to try again. */
 EVENT("block_rq_requeue")
 int BPF_PROG(rq_requeue)
@@ -377,7 +368,7 @@ int BPF_PROG(rq_requeue)
 
 	if (!owner)
 		return 0;
-	tried = was_tried(rq);
+	tried = was_tried(rq, config.rqf_timed_out);
 	slot = slot_of(rq, owner, op_of(rq), &index);
 	if (config.want_filter && !is_issued(slot, rq))
 		return 0;

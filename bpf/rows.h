@@ -20,26 +20,6 @@ struct {
 	__type(value, struct wire_row);
 } rows SEC(".maps");
 
-static __always_inline __u32 classify(__u32 cmd_flags)
-{
-	__u32 op = cmd_flags & REQ_OP_MASK;
-
-	if (op == REQ_OP_READ)
-		return OP_READ;
-	if (op == REQ_OP_FLUSH)
-		return OP_FLUSH;
-	if (op == REQ_OP_DISCARD)
-		return OP_DISCARD;
-	if (op == REQ_OP_WRITE_ZEROES)
-		return OP_WRITE_ZEROES;
-	if (op >= REQ_OP_FIRST_DRIVER)
-		return OP_PASSTHROUGH;
-	if (cmd_flags & fua_flag())
-		return OP_FUA;
-	/* Zone and erase operations: the kernel counts what is odd as a write. */
-	return op & 1 ? OP_WRITE : OP_READ;
-}
-
 static __always_inline struct wire_row *row_of(struct owner *owner, __u32 op)
 {
 	__u32 index = owner->rare_row_base + op - OPS_SHARDED;

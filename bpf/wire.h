@@ -722,6 +722,29 @@ struct wire_softirq {
 };
 _Static_assert(sizeof(struct wire_softirq) == 64, "wire_softirq");
 
+/* What can befall a request. */
+enum wire_error_event {
+	ERROR_FAILED,	/* it ended with an error */
+	ERROR_RETRIED,	/* it is tried again, after the device answered or timed out */
+	ERROR_REQUEUED, /* the driver gave it back without having started it */
+};
+
+/* The same trouble, again and again. */
+struct wire_error {
+	__u32 device; /* major << 20 | minor of the disk; 0: of no disk */
+	__u16 event;
+	__u16 op;
+	/* Of one that ended: a blk_status_t, or an errno below zero. */
+	__u32 status;
+};
+_Static_assert(sizeof(struct wire_error) == 12, "wire_error");
+
+struct wire_error_row {
+	__u64 events;
+	__u64 bytes;
+};
+_Static_assert(sizeof(struct wire_error_row) == 16, "wire_error_row");
+
 #include "wire/process_ios.h"
 #include "wire/stacks.h"
 #include "wire/locks.h"

@@ -4,6 +4,7 @@ pub mod blocked;
 pub mod cliff;
 pub mod counting;
 pub mod cpu;
+pub mod errors;
 pub mod files;
 pub mod flame;
 pub mod flame_diff;

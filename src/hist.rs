@@ -456,7 +456,7 @@ mod tests {
         fn json_is_read_back_whole(values in proptest::collection::vec(any::<u64>().prop_map(|v| v >> 20), 0..50)) {
             let hist: Histogram = values.into_iter().collect();
             let text = serde_json::to_string(&hist).unwrap();
-            prop_assert_eq!(serde_json::from_str::<Histogram>(&text).unwrap(), hist.clone());
+            prop_assert_eq!(&serde_json::from_str::<Histogram>(&text).unwrap(), &hist);
             let counts = serde_json::to_string(&counts::Form::from(hist.clone())).unwrap();
             let read: counts::Form = serde_json::from_str(&counts).unwrap();
             prop_assert_eq!(Histogram::try_from(read).unwrap(), hist);

@@ -4,14 +4,15 @@
 //!
 //! ```text
 //!  tools ----> everything below
+//!  session --> probe, analyze, wire, host, symbols, envelope, clock, refusal
 //!  probe ----> wire, host, envelope, clock, refusal   the only room that knows libbpf
 //!  load -----> wire, hist, host, clock, refusal       the only room that knows io_uring
-//!  experiment -> load, refusal, units                a load in several arms
-//!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names)
+//!  experiment -> load, refusal, units, names         a load in several arms
+//!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names), names
 //!  symbols --> host, envelope, refusal                the only room that knows blazesym
 //!  rules ----> findings, analyze, hist, host, load (its results), experiment (likewise), envelope, units
 //!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), envelope, units
-//!  wire -----> hist, host (the kernel's counters)
+//!  wire -----> hist, host (the kernel's counters), names
 //!  host -----> refusal
 //!  findings, hist, clock, envelope, names, refusal, units: leaves
 //! ```
@@ -30,11 +31,12 @@ pub mod findings;
 pub mod hist;
 pub mod host;
 pub mod load;
-mod names;
+pub mod names;
 pub mod probe;
 pub mod refusal;
 pub mod render;
 pub mod rules;
+pub mod session;
 pub mod symbols;
 pub mod units;
 pub mod wire;

@@ -9,10 +9,12 @@ pub mod btf;
 pub mod btf_file;
 pub mod cost;
 pub mod cpu;
+pub mod errors;
 pub mod events;
 mod file_ios;
 pub mod files;
 pub mod filter;
+mod flame;
 pub mod generator;
 pub mod groups;
 pub mod held;
@@ -42,22 +44,45 @@ mod waits;
 
 use std::time::{Duration, Instant};
 
-/// Waits until `deadline` or until `stop` says so, and calls `tick` several times a second meanwhile; true when the
-/// deadline was reached.
-fn wait(deadline: Option<Instant>, stop: &dyn Fn() -> bool, tick: &mut dyn FnMut()) -> bool {
-    loop {
-        tick();
-        if stop() {
-            return false;
+use anyhow::Result;
+
+/// The longest nap between two ticks.
+const NAP: Duration = Duration::from_millis(20);
+
+/// A probe whose window is open: it counts from its start on.
+pub trait Probe {
+    type Reading: Clone;
+
+    /// The reading at which the window opened.
+    fn start(&self) -> &Self::Reading;
+
+    /// What is due: slices in which the cost is measured, names of what is new. Called several times a second.
+    fn tick(&mut self);
+
+    /// How long nothing is due.
+    fn nap(&self) -> Duration {
+        NAP
+    }
+
+    /// The state now, with the kernel's own counters around it.
+    fn read(&self) -> Result<Self::Reading>;
+
+    /// Closes the window, reads its end and detaches; the probe stays readable for its cost.
+    fn detach(&mut self) -> Result<Self::Reading>;
+
+    /// Ticks until `deadline` (true), or until `stop` says so.
+    fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
+        loop {
+            self.tick();
+            if stop() {
+                return false;
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|end| now >= end) {
+                return true;
+            }
+            let nap = deadline.map_or(self.nap(), |end| self.nap().min(end - now));
+            std::thread::sleep(nap);
         }
-        let now = Instant::now();
-        if deadline.is_some_and(|end| now >= end) {
-            return true;
-        }
-        let mut nap = Duration::from_millis(20);
-        if let Some(end) = deadline {
-            nap = nap.min(end - now);
-        }
-        std::thread::sleep(nap);
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod births;
 pub mod blocked;
+pub mod errors;
 pub mod events;
 pub mod files;
 pub mod generator;

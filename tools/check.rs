@@ -5,11 +5,12 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use biopsy::host::Host;
 use biopsy::host::rights::Rights;
+use biopsy::session::wall_clock;
 use biopsy::{probe, render};
 
 use crate::cli::{Check, Color};
 use crate::output::Sink;
-use crate::{clock, output, self_test};
+use crate::{output, self_test};
 
 pub fn run(args: &Check, color: Color) -> Result<()> {
     if let Some(directory) = &args.objects {
@@ -31,7 +32,7 @@ pub fn run(args: &Check, color: Color) -> Result<()> {
     let rights = Rights::read(root);
     let abilities = probe::preflight::abilities(&host, &rights);
     let bytes = if args.output.json {
-        render::json::check::render(&clock::envelope(), &rights, &abilities, None)
+        render::json::check::render(&wall_clock::envelope(), &rights, &abilities, None)
     } else {
         render::text::check::render(&host, &rights, &abilities, output::colored(color)).into_bytes()
     };

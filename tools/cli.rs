@@ -77,6 +77,8 @@ pub enum Verb {
     Flame(Flame),
     /// Each I/O, one line: every stage, who handed it in, where it ran, what the application called it.
     Trace(Trace),
+    /// Which I/Os failed, were tried again or were given back by the driver, and why.
+    Errors(Errors),
     /// What the machine does: tasks, CPU time, memory, disks, one line per second.
     Top(Top),
     /// How fast a device or file goes: drive it, in fio's words or by its job files.
@@ -87,7 +89,7 @@ pub enum Verb {
     Check(Check),
     /// How a finding is computed, and when it is wrong.
     Explain(Explain),
-    /// The JSON Schema of what a view prints with --json.
+    /// Which keys the JSON of a view has, as JSON Schema.
     Schema(Schema),
     /// The helper process that reads symbols: biopsy starts it.
     #[command(hide = true, name = biopsy::symbols::Helper::VERB)]
@@ -176,6 +178,23 @@ pub struct Latency {
     /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
     #[arg(long)]
     pub detail: bool,
+    #[command(flatten)]
+    pub interval: Interval,
+    /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An error is counted when its request completes, in the words of the kernel's log; those that the log leaves out are \
+there as well. A retry is a request that is tried again after the device answered or timed out, a requeue one that the \
+driver gave back since it had no room.")]
+pub struct Errors {
+    #[command(flatten)]
+    pub window: Window,
+    #[command(flatten)]
+    pub output: Output,
     #[command(flatten)]
     pub interval: Interval,
     /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).

@@ -9,14 +9,14 @@ use biopsy::host::nvme::identity;
 use biopsy::host::{Host, select, warnings};
 use biopsy::refusal::reason;
 use biopsy::render::{json, text};
+use biopsy::session::wall_clock;
 
 use crate::cli::Devices;
-use crate::clock;
 use crate::output::Sink;
 
 pub fn run(args: &Devices) -> Result<()> {
     let root = Path::new("/");
-    let start = clock::now_rfc3339();
+    let start = wall_clock::now_rfc3339();
     let mut host = Host::read(root)?;
     // Resolved before the output is opened: an unknown device leaves no file behind.
     let selection = select::selection(&host, root, &args.devices, args.all)?;

@@ -1,12 +1,8 @@
 //! `biopsy diagnose`: a load (or what is there), the probes around it, and a verdict.
 
-mod probes;
-mod rates;
-mod timeline;
-
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use biopsy::analyze::latency::summarize;
@@ -20,24 +16,26 @@ use biopsy::findings::{Diagnosis, Severity};
 use biopsy::host::cpu_quota::CpuQuota;
 use biopsy::host::{Host, kernel, select};
 use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, ScratchFiles, Target};
+use biopsy::probe::Probe;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::probe::permit;
 use biopsy::refusal::{Refusal, plain};
 use biopsy::render::{self, flame, html, text};
 use biopsy::rules::{self, Summaries, observed};
+use biopsy::session::beside::{self, Prepared as Others, Probes, Seen};
+use biopsy::session::command::Running;
+use biopsy::session::rates::RateSampler;
+use biopsy::session::timeline::TimelineSampler;
+use biopsy::session::window::{Until, Window};
+use biopsy::session::{service, stop, wall_clock};
 use biopsy::units;
 use serde_json::{Value, json};
 
-use self::probes::{Prepared as Others, Probes, Seen};
-use self::rates::RateSampler;
-use self::timeline::TimelineSampler;
-use crate::child::Running;
 use crate::cli::{Color, Diagnose, FailOn};
 use crate::output::{Sink, warn};
 use crate::progress::Line;
-use crate::submitters::Chosen;
-use crate::{clock, output, service, stop, window};
+use crate::{live, output, window};
 
 /// Each run of drives alone and all at once takes so small a part of the runtime, and at least so long.
 const SCALING_PART: u32 = 5;
@@ -58,9 +56,10 @@ impl Samplers<'_> {
 }
 
 /// What runs inside the window.
-struct Outcome {
+struct Outcome<'a> {
     load: Option<LoadSummary>,
-    child: Option<Running>,
+    /// Of what is watched.
+    window: Option<Window<'a>>,
 }
 
 pub fn run(args: &Diagnose, color: Color) -> Result<()> {
@@ -80,7 +79,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     host.read_limits(root);
     let mut devices = window::resolve_stacks(&host, &args.window.devices)?;
     let mut disks = window::disks_of(&host, &devices, "tags, queues, interrupts and locks")?;
-    let chosen = Chosen::new(&args.submitters)?;
+    let chosen = live::chosen(&args.submitters)?;
     let path = args.output.clone().or_else(|| (!args.json).then(|| report_name(args, &devices)));
     let mut sink = path.as_deref().map(|p| Sink::open(Some(p))).transpose()?;
     stop::install();
@@ -126,7 +125,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         command: !args.command.is_empty(),
         ..window::options(devices.clone(), &args.window)
     };
-    let beside = probes::Options {
+    let beside = beside::Options {
         devices: disks,
         filter: chosen.filter.clone(),
         frequency: args.freq,
@@ -136,17 +135,18 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let mut others = Others::new(&host, &beside).begin();
     let quotas = CpuQuota::read(root);
     probe.begin()?;
-    service::ready();
-    let mut envelope = clock::envelope();
+    let mut envelope = wall_clock::envelope();
     let mut samplers =
         Samplers { rates: RateSampler::new(probe.devices()), timeline: TimelineSampler::new(&host) };
     let outcome = measure(
-        args,
         prepared.as_mut(),
         &mut probe,
         &mut others,
         &mut samplers,
-        &|| window::over(&devices) || chosen.are_gone(),
+        Until {
+            quiet_stdout: args.json,
+            ..live::until(&devices, &args.window, &args.command, Some(&chosen))
+        },
         &line,
     )?;
     let quotas = CpuQuota::between(&quotas, CpuQuota::read(root));
@@ -164,7 +164,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     envelope.missing.extend(of_disk(&host, &devices));
     envelope.missing.splice(..0, probe.missing().iter().cloned());
     // After the window: what the command still does is not measured.
-    let command_status = outcome.child.and_then(Running::status);
+    let command_status = outcome.window.and_then(Window::status);
 
     let mut latency = summarize(&host, &start, &end);
     let ios_per_second = latency.ios_per_second();
@@ -223,7 +223,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let diagnosis = rules::diagnose(&summaries);
     let doubt = loss::distrust(&latency, &envelope.lost, args.window.max_loss);
     let mut bodies = vec![("latency", Value::Object(render::json::view_object(&envelope, &latency, None)))];
-    bodies.extend(seen.bodies());
+    bodies.extend(bodies_of(&seen));
     bodies.extend(experiment.as_ref().map(|curve| ("experiment", json!(curve))));
     bodies.extend(scaling.as_ref().map(|scaling| ("scaling", json!(scaling))));
     bodies.extend(outcome.load.as_ref().map(|load| ("load", Value::Object(render::json::load::body(load)))));
@@ -318,7 +318,7 @@ fn report_name(args: &Diagnose, devices: &[String]) -> PathBuf {
     };
     // Some drivers have a `!` in their disks' names, where others have a `/`.
     let what = what.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    let stem = format!("biopsy-{what}-{}", clock::stamp());
+    let stem = format!("biopsy-{what}-{}", wall_clock::stamp());
     let names = (1..).map(|number| match number {
         1 => format!("{stem}.html"),
         _ => format!("{stem}-{number}.html"),
@@ -406,50 +406,55 @@ fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
 }
 
 /// The load, the command or the time that was asked for. The load lies inside the window.
-fn measure(
-    args: &Diagnose,
+fn measure<'a>(
     prepared: Option<&mut Prepared>,
     probe: &mut LatencyProbe,
     others: &mut Probes,
     samplers: &mut Samplers<'_>,
-    over: &dyn Fn() -> bool,
+    until: Until<'a>,
     line: &Line,
-) -> Result<Outcome> {
-    let others = RefCell::new(others);
-    let tick = || others.borrow_mut().tick();
+) -> Result<Outcome<'a>> {
     if let Some(prepared) = prepared {
         // The generator reports several times a second: that is when the cost slices move on.
         let generators = probe.generators()?;
-        let ticking = RefCell::new((probe, samplers));
+        service::ready();
+        let ticking = RefCell::new((probe, others, samplers));
         let report = |progress| {
             line.show(progress);
-            let (probe, samplers) = &mut *ticking.borrow_mut();
+            let (probe, others, samplers) = &mut *ticking.borrow_mut();
             probe.tick();
             samplers.tick(probe);
-            tick();
+            others.tick();
         };
         let load = prepared.run_one(stop::flag(), &report, generators.as_deref().unwrap_or_default())?;
-        return Ok(Outcome { load: Some(load), child: None });
+        return Ok(Outcome { load: Some(load), window: None });
     }
-    let mut child = match args.command.is_empty() {
-        true => None,
-        false => Some(probe.start_command(|| Running::start(&args.command, args.json))?),
-    };
-    let deadline = args.window.length.map(|length| Instant::now() + length);
-    if output::progress() && child.is_none() {
-        let how_long =
-            deadline.map_or("until Ctrl-C".to_string(), |_| format!("for {:?}", args.window.length));
-        warn(&format!("watching the I/O that is there {how_long}"));
+    if output::progress() && until.command.is_empty() {
+        warn(&format!("watching the I/O that is there {}", window::how_long(until.length, &[])));
     }
-    {
-        let running = RefCell::new(child.as_mut());
-        let stop = || {
-            tick();
-            over() || running.borrow_mut().as_mut().is_some_and(|child| child.ended())
-        };
-        probe.wait_with(deadline, &stop, &mut |probe| samplers.tick(probe));
+    let mut window = Window::open_with(until, |until| {
+        probe.start_command(|| Running::start(until.command, until.quiet_stdout))
+    })?;
+    while !window.is_over() {
+        probe.tick();
+        samplers.tick(probe);
+        others.tick();
+        std::thread::sleep(window.left(probe.nap()));
     }
-    Ok(Outcome { load: None, child })
+    Ok(Outcome { load: None, window: Some(window) })
+}
+
+/// What ran beside the latencies as JSON, under the nouns of the views.
+fn bodies_of(seen: &Seen) -> Vec<(&'static str, Value)> {
+    let mut all = Vec::new();
+    let interrupts = seen.interrupts.as_ref().map(render::json::body);
+    all.extend(interrupts.map(|body| ("interrupts", Value::Object(body))));
+    if seen.pressure.locks.is_some() || seen.pressure.pagecache.is_some() {
+        all.push(("locks", Value::Object(crate::locks::body(&seen.pressure))));
+    }
+    let threads = seen.threads.as_ref().map(render::json::body);
+    all.extend(threads.map(|body| ("threads", Value::Object(body))));
+    all
 }
 
 /// The flame graphs for the page: of what was measured and has something to show. Each says by itself where and when it was

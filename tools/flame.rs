@@ -6,7 +6,7 @@ mod recording;
 mod source;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use biopsy::analyze::flame::{FlameSummary, What};
@@ -21,13 +21,14 @@ use biopsy::render::flame::{Caption, Options};
 use biopsy::render::pprof::Column;
 use biopsy::render::pprof::origin::Origin;
 use biopsy::render::{folded, pprof, speedscope};
+use biopsy::session::submitters::Chosen;
+use biopsy::session::window::{Until, Window};
+use biopsy::session::{stop, wall_clock};
 
 use self::source::{Beat, Taken};
-use crate::child::Running;
 use crate::cli::Flame;
 use crate::output::Sink;
-use crate::submitters::Chosen;
-use crate::{clock, output, service, stop};
+use crate::{live, output, window};
 
 /// How long the end of the window can go unnoticed.
 const NAP: Duration = Duration::from_millis(20);
@@ -88,11 +89,11 @@ pub fn run(args: &Flame) -> Result<()> {
     }
     let what = what(args);
     let host = Host::read(Path::new("/"))?;
-    let chosen = Chosen::new(&args.submitters)?;
+    let chosen = live::chosen(&args.submitters)?;
     let sink = Sink::open(Some(&path))?;
     stop::install();
     let statistics = if args.no_cost { None } else { Statistics::on() };
-    let started = clock::envelope();
+    let started = wall_clock::envelope();
     let mut status = None;
     let taken = source::follow(what, args, &host, &chosen, |beat| {
         status = wait(args, &chosen, on_stdout || args.json, beat)?;
@@ -237,29 +238,21 @@ fn what(args: &Flame) -> What {
 
 /// Until the time is over, the command has ended, or somebody wants us to stop; the command's status.
 fn wait(args: &Flame, chosen: &Chosen, quiet_stdout: bool, beat: Beat<'_>) -> Result<Option<i32>> {
-    service::ready();
-    let mut child = match args.command.is_empty() {
-        true => None,
-        false => Some(Running::start(&args.command, quiet_stdout)?),
-    };
     if output::progress() {
-        let how_long = match (args.length, &child) {
-            (Some(length), _) => format!("for {length:?}"),
-            (None, Some(_)) => "until the command ends".to_string(),
-            (None, None) => "until Ctrl-C".to_string(),
-        };
-        output::warn(&format!("taking stacks {how_long}"));
+        output::warn(&format!("taking stacks {}", window::how_long(args.length, &args.command)));
     }
-    let deadline = args.length.map(|length| Instant::now() + length);
-    while !stop::requested()
-        && !chosen.are_gone()
-        && !child.as_mut().is_some_and(Running::ended)
-        && deadline.is_none_or(|deadline| Instant::now() < deadline)
-    {
-        let left = deadline.map_or(NAP, |end| end.saturating_duration_since(Instant::now()).min(NAP));
-        beat(left)?;
+    let mut window = Window::open(Until {
+        length: args.length,
+        command: &args.command,
+        quiet_stdout,
+        named: &[],
+        followed: Some(chosen),
+        say: output::warn,
+    })?;
+    while !window.is_over() {
+        beat(window.left(NAP))?;
     }
-    Ok(child.and_then(Running::status))
+    Ok(window.status())
 }
 
 /// The bytes of what was asked for.
@@ -273,7 +266,7 @@ fn product(envelope: &Envelope, taken: &Taken, how: &How<'_>, place: String) -> 
         Format::Speedscope => speedscope::render(&summary.profile, &summary.title()).into_bytes(),
         Format::Pprof => {
             let about = pprof::About {
-                start_ns: clock::unix_ns(&envelope.start).unwrap_or(0),
+                start_ns: wall_clock::unix_ns(&envelope.start).unwrap_or(0),
                 duration_ns: i64::try_from(summary.duration_ns).unwrap_or(i64::MAX),
                 period: summary.period_ns.and_then(|ns| i64::try_from(ns).ok()),
                 comments: match summary.what {

@@ -17,12 +17,12 @@ use biopsy::load::{
 };
 use biopsy::refusal::{Refusal, plain, reason};
 use biopsy::render::{json, text};
+use biopsy::session::{stop, wall_clock};
 use serde_json::{Map, Value};
 
 use crate::cli::{Format, Load, Rw, Workload};
 use crate::output::{Sink, warn};
 use crate::progress::Line;
-use crate::{clock, stop};
 
 pub fn run(args: &Load) -> Result<()> {
     let began = Instant::now();
@@ -61,7 +61,7 @@ pub fn run(args: &Load) -> Result<()> {
             }
         }
     }
-    let mut envelope = clock::envelope();
+    let mut envelope = wall_clock::envelope();
     let summaries = prepared.run(stop::flag(), &report, &[])?;
     line.clear();
     envelope.duration_ns = summaries.iter().map(|summary| summary.duration_ns).max().unwrap_or(0);
@@ -70,7 +70,7 @@ pub fn run(args: &Load) -> Result<()> {
         Format::Normal => (said(&before) + &text::load::render_all(&summaries)).into_bytes(),
         Format::Terse => text::terse::render(&summaries).into_bytes(),
         Format::Json | Format::JsonPlus => {
-            let (unix_ms, text) = clock::local_time();
+            let (unix_ms, text) = wall_clock::local_time();
             let time = json::fio::Time { unix_ms, text, elapsed: began.elapsed() };
             json::fio::render(&summaries, &[], &time, format == Format::JsonPlus)
         }
@@ -151,7 +151,7 @@ fn run_sweep(args: &Load, request: &Request, permission: &Permission, sink: &mut
     let report = |progress| line.show(progress);
     let mut scratch = ScratchFiles::default();
     let before = precondition(args, &request.points, permission, &mut scratch, &line)?;
-    let mut envelope = clock::envelope();
+    let mut envelope = wall_clock::envelope();
     let mut first_refusal = None;
     for (at, jobs) in request.points.iter().enumerate() {
         line.begin(&format!("point {} of {}", at + 1, sweep.asked));

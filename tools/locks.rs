@@ -3,26 +3,24 @@
 use std::path::Path;
 
 use anyhow::Result;
-use biopsy::analyze::locks;
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::probe::locks::{Options, ROOM};
-use biopsy::refusal::Refusal;
+use biopsy::session::pressure::{Naming, PressureView, Probes, Summary};
+use biopsy::session::stop;
 use biopsy::{probe, render};
 use serde_json::{Map, Value};
 
 use crate::cli::{Color, Locks};
-use crate::output::Sink;
-use crate::pressure::{Naming, Probes, Reading, Summary};
-use crate::submitters::Chosen;
-use crate::watch::{self, Piece, Watch};
-use crate::{clock, output, stop, window};
+use crate::live::{self, Asked};
+use crate::output::{self, Sink};
+use crate::window;
 
 pub fn run(args: &Locks, color: Color) -> Result<()> {
     let host = Host::read(Path::new("/"))?;
     let devices = window::resolve(&host, &args.window.devices, "locks and page cache")?;
-    let chosen = Chosen::new(&args.submitters)?;
-    let mut sink = Sink::open(args.output.output.as_deref())?;
+    let chosen = live::chosen(&args.submitters)?;
+    let sink = Sink::open(args.output.output.as_deref())?;
     stop::install();
     let cost = !args.window.no_cost;
     let options = Options {
@@ -38,44 +36,26 @@ pub fn run(args: &Locks, color: Color) -> Result<()> {
     let mut probes = Probes::prepare(&host, &options, &of_memory)?;
     let naming = Naming::new(&host, &devices, !probes.follows_functions() && !args.no_spin);
     probes.begin()?;
-    let watch = Watch {
+    let asked = Asked {
         named: &devices,
         window: &args.window,
         interval: &args.interval,
         command: &args.command,
-        json: args.output.json,
-        are_gone: &|| chosen.are_gone(),
+        followed: Some(&chosen),
+        quiet_stdout: args.output.json,
     };
-    let style = |further: bool| render::text::locks::Style {
-        all: args.all,
-        color: output::colored(color),
-        brief: further,
-    };
-    let view = |probes: &Probes, piece: &Piece<'_, Reading>| {
-        let seen = naming.summary(piece);
-        let mut missing = probes.missing(&seen);
-        if cost {
-            missing.extend(naming.not_counted());
+    live::run(PressureView { naming, has_cost: cost }, &mut probes, &asked, sink, |_, shown| {
+        let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
+        if args.output.json {
+            return Ok(json(envelope, summary, status));
         }
-        let envelope = Envelope {
-            start: piece.start.to_string(),
-            duration_ns: seen.duration_ns(),
-            lost: seen.lost(),
-            cost: probes.cost(&seen),
-            missing,
-            ..clock::envelope()
+        let style = render::text::locks::Style {
+            all: args.all,
+            color: output::colored(color),
+            brief: shown.is_further,
         };
-        match args.output.json {
-            true => json(&envelope, &seen, piece.status),
-            false => text(&envelope, &seen, piece.status, style(piece.further)).into_bytes(),
-        }
-    };
-    let (first, end) = watch::run(&mut probes, &watch, &mut sink, view)?;
-    let whole = naming.locks(&first, &end);
-    match whole.and_then(|whole| locks::trust::distrust(&whole, args.window.max_loss)) {
-        Some(why) => Err(Refusal::Untrusted(why).into()),
-        None => Ok(()),
-    }
+        Ok(text(envelope, summary, status, style).into_bytes())
+    })
 }
 
 fn json(envelope: &Envelope, seen: &Summary, status: Option<i32>) -> Vec<u8> {

@@ -3,31 +3,25 @@
 // As in src/lib.rs.
 #![warn(clippy::expect_used, clippy::unwrap_used, clippy::print_stderr, clippy::print_stdout)]
 
-mod aside;
 mod check;
-mod child;
 mod cli;
-mod clock;
 mod devices;
 mod diagnose;
+mod errors;
 mod explain;
 mod flame;
 mod interrupts;
 mod latency;
+mod live;
 mod load;
 mod locks;
 mod output;
-mod pressure;
 mod progress;
 mod schema;
 mod self_test;
-mod service;
-mod stop;
-mod submitters;
 mod threads;
 mod top;
 mod trace;
-mod watch;
 mod window;
 mod words;
 
@@ -63,6 +57,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Threads(args) => threads::run(args, cli.color),
         cli::Verb::Flame(args) => flame::run(args),
         cli::Verb::Trace(args) => trace::run(args),
+        cli::Verb::Errors(args) => errors::run(args),
         cli::Verb::Top(args) => top::run(args),
         cli::Verb::Load(args) => load::run(args),
         cli::Verb::Devices(args) => devices::run(args),

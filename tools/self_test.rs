@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::Result;
 use biopsy::analyze::invariants::{self, Invariant, Left, Measured, Outcome};
@@ -15,14 +14,16 @@ use biopsy::probe::btf::KernelBtf;
 use biopsy::probe::held::Held;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
-use biopsy::probe::{permit, preflight};
+use biopsy::probe::{Probe, permit, preflight};
 use biopsy::refusal::{Refusal, plain, reason};
 use biopsy::render;
+use biopsy::session::window::{Until, Window};
+use biopsy::session::{stop, wall_clock};
 
 use crate::cli::{Check, Color};
 use crate::output::{Sink, warn};
 use crate::progress::Line;
-use crate::{clock, output, stop, window};
+use crate::{output, window};
 
 /// A size that every device takes or exceeds by its own block, and enough at once for batches.
 const BLOCK_BYTES: u64 = 4096;
@@ -48,7 +49,7 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
         ..Options::default()
     };
     let mut probe = LatencyProbe::attach(&host, root, &options)?;
-    let mut envelope = clock::envelope();
+    let mut envelope = wall_clock::envelope();
     let held = held();
     let load = drive(args, prepared, &mut probe, &names, &line)?;
     line.clear();
@@ -125,7 +126,16 @@ fn drive(
             if output::progress() {
                 warn(&format!("watching the I/O of others on {} for {:?}", names.join(", "), args.length));
             }
-            probe.wait(Some(Instant::now() + args.length), &|| window::over(names));
+            let mut window = Window::open(Until {
+                length: Some(args.length),
+                command: &[],
+                quiet_stdout: true,
+                named: names,
+                followed: None,
+                say: warn,
+            })?;
+            let end_at = window.end_at();
+            window.wait(probe, end_at);
             return Ok(Err(plain(&format!("{why:#}"))));
         }
     };

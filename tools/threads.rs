@@ -1,12 +1,11 @@
 //! `biopsy threads`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
 use biopsy::analyze::profile::Unit;
-use biopsy::analyze::threads::{Column, Meaning, Source, ThreadSummary, addresses, summarize};
-use biopsy::envelope::{Envelope, Lost, Missing};
+use biopsy::analyze::threads::{Column, ThreadSummary};
+use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::host::cgroups::Hierarchy;
 use biopsy::host::kernel;
@@ -15,13 +14,13 @@ use biopsy::host::select;
 use biopsy::probe::threads::{Options, ThreadProbe};
 use biopsy::refusal::Refusal;
 use biopsy::render::{self, flame};
-use biopsy::symbols::{Helper, Scheduler, Symbolizer};
-use biopsy::wire::threads::{Reading, Sampled};
+use biopsy::session::threads::{Naming, ThreadView};
+use biopsy::session::{stop, submitters};
 
 use crate::cli::{Color, Stacks, Threads};
-use crate::output::Sink;
-use crate::watch::{self, Piece, Watch};
-use crate::{clock, output, stop, submitters, window};
+use crate::live::{self, Asked};
+use crate::output::{self, Sink};
+use crate::window;
 
 pub fn run(args: &Threads, color: Color) -> Result<()> {
     let root = Path::new("/");
@@ -37,57 +36,40 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
         return Err(Refusal::Usage(why.to_string()).into());
     }
     let columns = columns(args);
-    let mut sink = Sink::open(args.output.output.as_deref())?;
+    let sink = Sink::open(args.output.output.as_deref())?;
     let options = options(args, &host, &devices, &columns)?;
     stop::install();
     let mut probe = ThreadProbe::attach(root, options)?;
-    let watch = Watch {
+    let asked = Asked {
         named: &devices,
         window: &args.window,
         interval: &args.interval,
         command: &args.command,
-        json: args.output.json || args.stacks.is_some(),
-        are_gone: &|| false,
+        followed: None,
+        quiet_stdout: args.output.json || args.stacks.is_some(),
     };
-    let mut naming = Naming::new(&host, root);
-    let mut failed = None;
-    let view = |probe: &ThreadProbe, piece: &Piece<'_, Reading>| {
-        let (summary, missing) = naming.summary(probe, &piece.to.window, &columns);
-        let envelope = Envelope {
-            start: piece.start.to_string(),
-            duration_ns: summary.duration_ns,
-            lost: lost(&summary),
-            cost: probe.cost(),
-            missing: [probe.missing(), &missing].concat(),
-            ..clock::envelope()
-        };
+    let view = ThreadView { naming: Naming::new(&host, root), columns: &columns };
+    live::run(view, &mut probe, &asked, sink, |probe, shown| {
+        let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
         if args.stacks.is_some() {
-            output::note(&render::text::threads::aside(&envelope, piece.status, piece.further));
+            output::note(&render::text::threads::aside(envelope, status, shown.is_further));
         }
         match args.stacks {
-            Some(Stacks::Folded) => return render::text::threads::folded(&summary.folded).into_bytes(),
-            Some(Stacks::Flame) => {
-                return picture(&envelope, &summary, probe).unwrap_or_else(|error| {
-                    failed = Some(error);
-                    Vec::new()
-                });
-            }
+            Some(Stacks::Folded) => return Ok(render::text::threads::folded(&summary.folded).into_bytes()),
+            Some(Stacks::Flame) => return picture(envelope, summary, probe),
             None => {}
         }
         if args.output.json {
-            return render::json::view(&envelope, &summary, piece.status);
+            return Ok(render::json::view(envelope, summary, status));
         }
         let style = render::text::threads::Style {
             all: args.all,
             color: output::colored(color),
-            brief: piece.further,
+            brief: shown.is_further,
             hz: probe.hz(),
         };
-        render::text::threads::render(&envelope, &summary, piece.status, style).into_bytes()
-    };
-    let (_, end) = watch::run(&mut probe, &watch, &mut sink, view)?;
-    failed.map_or(Ok(()), Err)?;
-    trust(&end, args.window.max_loss)
+        Ok(render::text::threads::render(envelope, summary, status, style).into_bytes())
+    })
 }
 
 /// What to count apart: as asked for, else the usual.
@@ -137,57 +119,6 @@ fn options(args: &Threads, host: &Host, devices: &[String], columns: &[Column]) 
     })
 }
 
-/// What names the numbers of the samples; what was read of the kernel's symbols serves every piece.
-pub struct Naming<'a> {
-    root: &'a Path,
-    symbolizer: Symbolizer,
-    scheduler: Option<Scheduler>,
-    devices: BTreeMap<u32, String>,
-}
-
-impl<'a> Naming<'a> {
-    pub fn new(host: &Host, root: &'a Path) -> Self {
-        let devices = host
-            .devices
-            .iter()
-            .map(|device| (device.major << 20 | device.minor, device.name.clone()))
-            .collect();
-        Self { root, symbolizer: Symbolizer::new(Helper::own()), scheduler: None, devices }
-    }
-
-    /// The samples of a piece, counted apart by `columns`; and what could not be named.
-    pub fn summary(
-        &mut self,
-        probe: &ThreadProbe,
-        sampled: &Sampled,
-        columns: &[Column],
-    ) -> (ThreadSummary, Vec<Missing>) {
-        let names = self.symbolizer.names(&addresses(sampled));
-        let scheduler = match sampled.stacks.is_empty() {
-            true => &Scheduler::default(),
-            false => &*self.scheduler.get_or_insert_with(Scheduler::read),
-        };
-        let cgroups = match columns.contains(&Column::Cgroup) {
-            true => Hierarchy::read(self.root).map(|hierarchy| hierarchy.paths()).unwrap_or_default(),
-            false => BTreeMap::new(),
-        };
-        let meaning = Meaning { names: &names, scheduler, cgroups: &cgroups, devices: &self.devices };
-        let source = Some(if probe.is_kernel() { Source::Bpf } else { Source::Proc });
-        let summary = ThreadSummary { hz: probe.hz(), source, ..summarize(sampled, &meaning, columns) };
-        (summary, names.missing.clone())
-    }
-}
-
-/// Samples that are in no row.
-pub fn lost(summary: &ThreadSummary) -> Lost {
-    let kinds = summary.loss.kinds().into_iter().map(|(kind, n)| (kind.to_string(), n)).collect();
-    Lost {
-        samples: summary.loss.samples(),
-        probes: BTreeMap::from([("threads".to_string(), kinds)]),
-        ..Lost::default()
-    }
-}
-
 fn picture(envelope: &Envelope, summary: &ThreadSummary, probe: &ThreadProbe) -> Result<Vec<u8>> {
     // The files of /proc tell one function.
     let by = if probe.is_kernel() { "kernel stack" } else { "where in the kernel" };
@@ -199,32 +130,4 @@ fn picture(envelope: &Envelope, summary: &ThreadSummary, probe: &ThreadProbe) ->
     let caption =
         flame::Caption::new(title, subtitle).measured(place, envelope, lost, summary.samples + lost);
     flame::file(&samples, &caption, &flame::Options::default())
-}
-
-/// Too much is missing for the averages to mean what they say.
-fn trust(end: &Reading, max_loss: f64) -> Result<()> {
-    let loss = &end.loss;
-    if end.rounds == 0 {
-        return Err(Refusal::Untrusted(
-            "not one round was over in this time: give it longer with --for".to_string(),
-        )
-        .into());
-    }
-    if loss.missed > end.rounds {
-        return Err(Refusal::Untrusted(format!(
-            "{} rounds were missed and {} were not: the machine is too busy for this rate, take a lower --hz",
-            loss.missed, end.rounds
-        ))
-        .into());
-    }
-    let all = loss.samples() + end.samples;
-    let percent = if all == 0 { 0.0 } else { 100.0 * loss.samples() as f64 / all as f64 };
-    if percent > max_loss {
-        return Err(Refusal::Untrusted(format!(
-            "{percent:.2} % of the samples are in no row, above --max-loss {max_loss}: choose threads with -p, --comm \
-             or --cgroup"
-        ))
-        .into());
-    }
-    Ok(())
 }

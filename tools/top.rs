@@ -11,10 +11,12 @@ use biopsy::host::activity::{self, Activity};
 use biopsy::host::{Host, select};
 use biopsy::refusal::Refusal;
 use biopsy::render::{json, text};
+use biopsy::session::window::{Until, Window, are_gone};
+use biopsy::session::{stop, wall_clock};
 
 use crate::cli::Top;
+use crate::output;
 use crate::output::Sink;
-use crate::{clock, output, service, stop, window};
 
 /// As dstat and vmstat.
 const EVERY: Duration = Duration::from_secs(1);
@@ -35,16 +37,23 @@ pub fn run(args: &Top) -> Result<()> {
     let mut sink = Sink::open(args.output.output.as_deref())?;
     stop::install();
     let every = args.interval.interval.unwrap_or(EVERY);
-    let began = Instant::now();
-    let end = args.length.map(|length| began + length);
-    let mut due = began + every;
-    let (mut start, mut last) = (clock::now_rfc3339(), disks.read(root));
-    service::ready();
+    let named = disks.named.clone();
+    let mut window = Window::open(Until {
+        length: args.length,
+        command: &[],
+        quiet_stdout: true,
+        named: &named,
+        followed: None,
+        say: output::warn,
+    })?;
+    let end = window.end_at();
+    let mut due = Instant::now() + every;
+    let (mut start, mut last) = (wall_clock::now_rfc3339(), disks.read(root));
     let (mut shown, mut said) = (0, Vec::new());
     loop {
         let deadline = end.map_or(due, |end| end.min(due));
-        let cut = !wait(deadline, &disks.named);
-        let next_start = clock::now_rfc3339();
+        let cut = !wait(deadline, &mut window);
+        let next_start = wall_clock::now_rfc3339();
         let now = disks.read(root);
         let line = top::line(&last, &now, &disks.total);
         if args.output.json || shown == 0 || !cut || Duration::from_nanos(line.duration_ns) >= SHORTEST {
@@ -64,14 +73,14 @@ pub fn run(args: &Top) -> Result<()> {
         due = (due + every).max(Instant::now());
         disks.look_again(root)?;
     }
-    if !stop::requested() && !disks.named.is_empty() && disks.are_gone() {
+    if !stop::requested() && disks.are_gone() {
         return Err(Refusal::Untrusted(format!("{} is gone", disks.named.join(", "))).into());
     }
     Ok(())
 }
 
 fn envelope(start: String, line: &top::Line) -> Envelope {
-    Envelope { start, duration_ns: line.duration_ns, missing: line.missing.clone(), ..clock::envelope() }
+    Envelope { start, duration_ns: line.duration_ns, missing: line.missing.clone(), ..wall_clock::envelope() }
 }
 
 /// With the header above the first line, and on a terminal again where it has scrolled away. `said` is what was said of
@@ -87,9 +96,9 @@ fn text_of(line: &top::Line, shown: u64, said: &mut Vec<String>) -> String {
 }
 
 /// Until then: true; false where it is to end before.
-fn wait(deadline: Instant, named: &[String]) -> bool {
+fn wait(deadline: Instant, window: &mut Window<'_>) -> bool {
     loop {
-        if window::over(named) {
+        if window.is_stopped() {
             return false;
         }
         let left = deadline.saturating_duration_since(Instant::now());
@@ -130,7 +139,7 @@ impl Disks {
     }
 
     fn read(&self, root: &Path) -> Activity {
-        Activity::read(root, &self.all, clock::both)
+        Activity::read(root, &self.all, wall_clock::both)
     }
 
     /// Disks that came since are in the view from now on.
@@ -142,6 +151,6 @@ impl Disks {
     }
 
     fn are_gone(&self) -> bool {
-        window::are_gone(&self.named)
+        are_gone(&self.named)
     }
 }

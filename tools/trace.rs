@@ -16,19 +16,20 @@ use biopsy::clock::now_ns;
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::host::cgroups::Hierarchy;
+use biopsy::probe::Probe;
 use biopsy::probe::events::{EventOptions, Taken};
 use biopsy::probe::files::FileNames;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::refusal::Refusal;
 use biopsy::render;
+use biopsy::session::window::Window;
+use biopsy::session::{stop, wall_clock};
 use biopsy::wire::events::{Emitted, Event};
 
-use crate::child::Running;
 use crate::cli::Trace;
 use crate::output::{Sink, Stream};
-use crate::submitters::Chosen;
-use crate::{clock, output, stop, window};
+use crate::{live, output, window};
 
 /// How long the end of the window can go unnoticed.
 const NAP: Duration = Duration::from_millis(5);
@@ -49,7 +50,7 @@ pub fn run(args: &Trace) -> Result<()> {
     let named = devices.clone();
     let stream = Stream::start(Sink::open(args.output.output.as_deref())?)?;
     stop::install();
-    let chosen = Chosen::new(&args.submitters)?;
+    let chosen = live::chosen(&args.submitters)?;
     let options = Options {
         events: Some(events(args)),
         event_files: args.files,
@@ -60,28 +61,18 @@ pub fn run(args: &Trace) -> Result<()> {
         ..window::options(devices, &args.window)
     };
     let mut probe = LatencyProbe::attach(&host, root, &options)?;
-    let began = Instant::now();
-    let start_text = clock::now_rfc3339();
+    let started = wall_clock::envelope();
     window::announce(&named, &args.window, &args.command);
-    let mut child = match args.command.is_empty() {
-        true => None,
-        // Its output would stand between the lines.
-        false => Some(Running::start(&args.command, true)?),
-    };
-    let end_at = args.window.length.map(|length| began + length);
+    // The command's output would stand between the lines.
+    let mut window = Window::open(live::until(&named, &args.window, &args.command, Some(&chosen)))?;
     let first = probe.start().clone();
     let mut scene = Scene::new(&host, probe.planned(), probe.request_flags(), first.at_ns);
     scene.cgroups = cgroups();
     let mut page = Page::new(args, scene);
 
-    while !window::over(&named)
-        && !stream.failed()
-        && !chosen.are_gone()
-        && !child.as_mut().is_some_and(Running::ended)
-        && end_at.is_none_or(|end| Instant::now() < end)
-    {
+    while !stream.failed() && !window.is_over() {
         probe.tick();
-        let left = end_at.map_or(NAP, |end| end.saturating_duration_since(Instant::now()).min(NAP));
+        let left = window.left(NAP);
         // While nobody reads what was written, events wait where the probe keeps them, then in the rings, and
         // then the kernel counts what finds no room.
         if page.is_full() {
@@ -98,7 +89,7 @@ pub fn run(args: &Trace) -> Result<()> {
         return stream.finish(Vec::new());
     }
     let end = probe.detach()?;
-    let status = child.and_then(Running::status);
+    let status = window.status();
     probe.end_events();
     while let Some(taken) = probe.events(None)? {
         probe.give_back(page.add(taken));
@@ -110,12 +101,11 @@ pub fn run(args: &Trace) -> Result<()> {
     let summary = summarize(&host, &first, &end);
     let traced = page.finish(emitted);
     let envelope = Envelope {
-        start: start_text,
         duration_ns: summary.duration_ns,
         lost: trace::lost(loss::lost(&summary, &first, &end), &emitted),
         cost: probe.cost(summary.ios_per_second()),
         missing: [probe.missing().to_vec(), missing::stages(&summary)].concat(),
-        ..clock::envelope()
+        ..started
     };
     let mut bytes = page.bytes;
     if args.output.json {

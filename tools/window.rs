@@ -1,17 +1,16 @@
 //! The common options of what is traced and for how long.
 
-use std::cell::Cell;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use biopsy::host::select::{self, Device};
-use biopsy::host::{BlockDevice, Host, block};
+use biopsy::host::{BlockDevice, Host};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 
 use crate::cli::Window;
-use crate::{output, service, stop};
+use crate::output;
 
 /// The disks to trace for what `-d` names, each once; empty: all. `figures` are those of a partition's disk, which is
 /// said.
@@ -87,46 +86,25 @@ pub fn add(names: &mut Vec<String>, disks: &[&BlockDevice]) {
     }
 }
 
-/// Tells a service manager that the interval has begun, and a terminal what is measured and until when.
+/// Tells a terminal what is measured and until when.
 pub fn announce(named: &[String], window: &Window, command: &[String]) {
-    service::ready();
     if !output::progress() {
         return;
     }
     let what = if named.is_empty() { "all block devices".to_string() } else { named.join(", ") };
-    let how_long = match (window.length, command.is_empty()) {
+    output::warn(&format!("tracing {what} {}", how_long(window.length, command)));
+}
+
+/// In words: until when.
+pub fn how_long(length: Option<Duration>, command: &[String]) -> String {
+    match (length, command.is_empty()) {
         (Some(length), _) => format!("for {length:?}"),
         (None, false) => "until the command ends".to_string(),
         (None, true) => "until Ctrl-C".to_string(),
-    };
-    output::warn(&format!("tracing {what} {how_long}"));
+    }
 }
 
 /// What the probe is told.
 pub fn options(devices: Vec<String>, window: &Window) -> Options {
     Options { devices, cost: !window.no_cost, drop_issue: window.fault_drop_issue, ..Options::default() }
-}
-
-/// How often a device's existence is looked at: when it goes away its events end.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-
-thread_local! {
-    static LOOKED: Cell<Option<Instant>> = const { Cell::new(None) };
-}
-
-/// Ctrl-C, or every device that was named is gone.
-pub fn over(named: &[String]) -> bool {
-    if stop::requested() {
-        return true;
-    }
-    if named.is_empty() || LOOKED.get().is_some_and(|then| then.elapsed() < LOOK_EVERY) {
-        return false;
-    }
-    LOOKED.set(Some(Instant::now()));
-    are_gone(named)
-}
-
-/// None of these disks and partitions is there any more.
-pub fn are_gone(named: &[String]) -> bool {
-    named.iter().all(|name| !block::is_there(Path::new("/"), name))
 }

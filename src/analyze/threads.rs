@@ -1,6 +1,7 @@
 //! What the threads were doing: samples of all rounds, grouped by chosen columns.
 
 mod rows;
+pub mod trust;
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -43,6 +43,21 @@ pub struct ViewState {
     pub remedy: Option<String>,
 }
 
+impl ViewState {
+    /// All of it works; the list of views gives it its name.
+    pub fn ok() -> Self {
+        Self { name: String::new(), state: State::Ok, reason: None, remedy: None }
+    }
+
+    pub fn degraded(reason: impl Into<String>, remedy: Option<String>) -> Self {
+        Self { state: State::Degraded, reason: Some(reason.into()), remedy, ..Self::ok() }
+    }
+
+    pub fn missing(reason: Option<String>, remedy: Option<String>) -> Self {
+        Self { state: State::Missing, reason, remedy, ..Self::ok() }
+    }
+}
+
 /// The answer of `biopsy check`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Abilities {

@@ -12,16 +12,18 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
 use zerocopy::IntoBytes;
 
 use self::places::Places;
+use super::Probe;
 use super::btf::{EventHome, KernelBtf};
 use super::cost::{CostMeter, Metered, metered};
 use super::libbpf::{self, element, refusal};
 use super::plan;
 use super::skel::interrupts::types::rodata;
 use super::skel::interrupts::{InterruptsSkel, InterruptsSkelBuilder, OpenInterruptsSkel};
-use super::spec::{Program, Reach, Spec};
+use super::spec::{self, Here, Program, Reach, Spec, View};
 use super::{skel, trial};
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
+use crate::host::abilities::ViewState;
 use crate::host::counters::Counters;
 use crate::host::interrupts::Interrupts;
 use crate::host::rights::Rights;
@@ -183,42 +185,9 @@ impl InterruptProbe {
         Ok(())
     }
 
-    /// The reading at which the window opened.
-    pub fn start(&self) -> &Reading {
-        &self.start
-    }
-
     /// What cannot be seen, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
-    }
-
-    /// Waits until `deadline` or until `stop` says so, and keeps the cost slices going; true when the
-    /// deadline was reached.
-    pub fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
-        super::wait(deadline, stop, &mut || self.tick())
-    }
-
-    /// Moves the cost slices on; called several times a second while the window is open.
-    pub fn tick(&mut self) {
-        let Some(mut meter) = self.meter.take() else { return };
-        if Instant::now() >= meter.due() {
-            meter.tick(&self.metered(), &|| self.completed());
-        }
-        self.meter = Some(meter);
-    }
-
-    /// The state now, with the kernel's counters around it.
-    pub fn read(&self) -> Result<Reading> {
-        let before = self.kernel();
-        self.reading(before, false)
-    }
-
-    /// Ends the window and detaches; the probe stays readable for its cost.
-    pub fn detach(&mut self) -> Result<Reading> {
-        let reading = self.end();
-        self.release();
-        reading
     }
 
     /// Detaches after [`Self::end`], which takes longer than to end.
@@ -374,6 +343,33 @@ impl InterruptProbe {
     }
 }
 
+impl Probe for InterruptProbe {
+    type Reading = Reading;
+
+    fn start(&self) -> &Reading {
+        &self.start
+    }
+
+    fn tick(&mut self) {
+        let Some(mut meter) = self.meter.take() else { return };
+        if Instant::now() >= meter.due() {
+            meter.tick(&self.metered(), &|| self.completed());
+        }
+        self.meter = Some(meter);
+    }
+
+    fn read(&self) -> Result<Reading> {
+        let before = self.kernel();
+        self.reading(before, false)
+    }
+
+    fn detach(&mut self) -> Result<Reading> {
+        let reading = self.end();
+        self.release();
+        reading
+    }
+}
+
 /// The disks with requests that were named, else all; with how many were left out.
 fn chosen<'a>(host: &'a Host, names: &[String]) -> Result<(Vec<&'a BlockDevice>, usize)> {
     let (devices, left_out) = if names.is_empty() {
@@ -429,6 +425,17 @@ pub const SPEC: Spec = Spec {
     configure,
     ..Spec::of(&[skel::INTERRUPTS])
 };
+
+pub const VIEW: View = View { name: "interrupts", state: view };
+
+fn view(here: &Here<'_>) -> ViewState {
+    let is_needed = |name: &str| name == "rq_complete" || PROGRAMS.iter().any(|known| known.name == name);
+    match here.lacks(is_needed) {
+        Some(program) => spec::without(program),
+        None if here.traced().next().is_none() => spec::without_disks(),
+        None => ViewState::ok(),
+    }
+}
 
 /// It counts completions by the events of `latency`.
 pub const PROGRAMS: &[Program] = &[

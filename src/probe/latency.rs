@@ -10,7 +10,7 @@ pub mod spec;
 pub mod submits;
 mod wanted;
 
-pub use spec::SPEC;
+pub use spec::{DIAGNOSE, SPEC, TRACE, VIEW};
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,7 @@ use libbpf_rs::{Link, MapHandle};
 
 use self::options::Options;
 use self::wanted::{Wanted, nvme_sq};
+use super::Probe;
 use super::btf::KernelBtf;
 use super::cost::{self, CostMeter};
 use super::events::{Rings, Taken};
@@ -293,11 +294,6 @@ impl LatencyProbe {
         Ok(())
     }
 
-    /// The reading at which the window opened.
-    pub fn start(&self) -> &Reading {
-        &self.start
-    }
-
     /// Stages that cannot be seen, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
@@ -380,36 +376,6 @@ impl LatencyProbe {
         started
     }
 
-    /// Waits until `deadline` or until `stop` says so, and keeps the cost slices going; true when the
-    /// deadline was reached.
-    pub fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
-        self.wait_with(deadline, stop, &mut |_| ())
-    }
-
-    /// The same, and calls `each` several times a second.
-    pub fn wait_with(
-        &mut self,
-        deadline: Option<Instant>,
-        stop: &dyn Fn() -> bool,
-        each: &mut dyn FnMut(&Self),
-    ) -> bool {
-        super::wait(deadline, stop, &mut || {
-            self.tick();
-            each(self);
-        })
-    }
-
-    /// Moves the cost slices on, and looks for the names of new files; called several times a second while the window is
-    /// open.
-    pub fn tick(&mut self) {
-        self.look_for_names();
-        let Some(mut meter) = self.meter.take() else { return };
-        if Instant::now() >= meter.due() {
-            meter.tick(&self.metered(), &|| self.completed());
-        }
-        self.meter = Some(meter);
-    }
-
     /// What cannot be read now is looked for when the groups are read.
     fn look_for_names(&mut self) {
         let Some(names) = &mut self.file_names else { return };
@@ -426,14 +392,42 @@ impl LatencyProbe {
         }
     }
 
-    /// The state now, with the kernel's counters around it.
-    pub fn read(&self) -> Result<Reading> {
+    /// What the probes cost so far, for a window of this many I/Os per second.
+    pub fn cost(&self, ios_per_second: f64) -> Cost {
+        let bytes = self.map_bytes();
+        self.meter
+            .as_ref()
+            .map_or_else(|| Cost { map_bytes: bytes, ..Cost::default() }, |m| m.cost(bytes, ios_per_second))
+    }
+
+    /// Bytes of all maps' values.
+    fn map_bytes(&self) -> u64 {
+        self.rings.as_ref().map_or(0, Rings::bytes) + libbpf::map_bytes(self.skel.object())
+    }
+}
+
+impl Probe for LatencyProbe {
+    type Reading = Reading;
+
+    fn start(&self) -> &Reading {
+        &self.start
+    }
+
+    fn tick(&mut self) {
+        self.look_for_names();
+        let Some(mut meter) = self.meter.take() else { return };
+        if Instant::now() >= meter.due() {
+            meter.tick(&self.metered(), &|| self.completed());
+        }
+        self.meter = Some(meter);
+    }
+
+    fn read(&self) -> Result<Reading> {
         let before = self.kernel_counters();
         self.reading(before)
     }
 
-    /// Detaches and reads the end of the window; the probe stays readable for its cost.
-    pub fn detach(&mut self) -> Result<Reading> {
+    fn detach(&mut self) -> Result<Reading> {
         if let Some(mut meter) = self.meter.take() {
             meter.end(&self.metered(), &|| self.completed());
             self.meter = Some(meter);
@@ -465,19 +459,6 @@ impl LatencyProbe {
             device.unfetched = Some(unfetched);
         }
         Ok(reading)
-    }
-
-    /// What the probes cost so far, for a window of this many I/Os per second.
-    pub fn cost(&self, ios_per_second: f64) -> Cost {
-        let bytes = self.map_bytes();
-        self.meter
-            .as_ref()
-            .map_or_else(|| Cost { map_bytes: bytes, ..Cost::default() }, |m| m.cost(bytes, ios_per_second))
-    }
-
-    /// Bytes of all maps' values.
-    fn map_bytes(&self) -> u64 {
-        self.rings.as_ref().map_or(0, Rings::bytes) + libbpf::map_bytes(self.skel.object())
     }
 }
 

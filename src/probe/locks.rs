@@ -7,7 +7,7 @@ mod names;
 mod object;
 mod spin;
 
-pub use object::{PROGRAMS, SPEC};
+pub use object::{SPEC, VIEW};
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,6 +26,7 @@ use self::memory::{Kernel, Layout, Memory};
 use self::names::{Known, Namer};
 use self::object::Wanted;
 use self::spin::{Functions, Spinning};
+use super::Probe;
 use super::btf::KernelBtf;
 use super::cost::{Beside, CostMeter, Metered, metered};
 use super::filter::Filter;
@@ -364,61 +365,9 @@ impl LockProbe {
         self.is_whole.then_some(SpinClock { rows, possible: self.cpus, online: self.online })
     }
 
-    /// The reading at which the window opened.
-    pub fn start(&self) -> &Reading {
-        &self.start
-    }
-
     /// What cannot be seen, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
-    }
-
-    /// Waits until `deadline` or until `stop` says so, keeps the cost slices going and names what is new; true when
-    /// the deadline was reached.
-    pub fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
-        super::wait(deadline, stop, &mut || self.tick())
-    }
-
-    /// Moves the cost slices on and names new locks; called several times a second while the window is open.
-    pub fn tick(&mut self) {
-        if let Some(mut meter) = self.meter.take() {
-            if Instant::now() >= meter.due() {
-                meter.tick(&self.metered(), &|| self.contentions());
-            }
-            self.meter = Some(meter);
-        }
-        let due = self.names.borrow().looked.is_none_or(|then| then.elapsed() >= NAME_EVERY);
-        if due {
-            self.name_locks(&[]);
-        }
-    }
-
-    /// The state now.
-    pub fn read(&self) -> Result<Reading> {
-        let waiting = self.waiting();
-        self.name_locks(waiting.as_deref().unwrap_or_default());
-        let mut reading = Reading { waiting, ..self.reading()? };
-        reading.spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(false));
-        Ok(reading)
-    }
-
-    /// Closes the window and reads its end; the probe stays readable for its cost.
-    pub fn detach(&mut self) -> Result<Reading> {
-        if let Some(mut meter) = self.meter.take() {
-            meter.end(&self.metered(), &|| self.contentions());
-            self.meter = Some(meter);
-        }
-        let waiting = self.waiting();
-        let end_ns = now_ns();
-        self.run(false)?;
-        let missed = self.missed();
-        let spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(true));
-        self.name_locks(waiting.as_deref().unwrap_or_default());
-        let mut reading = Reading { at_ns: end_ns, missed, spin, waiting, ..self.reading()? };
-        reading.maps = self.maps.take().map(ProcessMaps::finish).unwrap_or_default();
-        self.links.clear();
-        Ok(reading)
     }
 
     /// What the probes cost so far, for a window of this many contentions per second.
@@ -683,6 +632,52 @@ impl LockProbe {
     }
 }
 
+impl Probe for LockProbe {
+    type Reading = Reading;
+
+    fn start(&self) -> &Reading {
+        &self.start
+    }
+
+    fn tick(&mut self) {
+        if let Some(mut meter) = self.meter.take() {
+            if Instant::now() >= meter.due() {
+                meter.tick(&self.metered(), &|| self.contentions());
+            }
+            self.meter = Some(meter);
+        }
+        let due = self.names.borrow().looked.is_none_or(|then| then.elapsed() >= NAME_EVERY);
+        if due {
+            self.name_locks(&[]);
+        }
+    }
+
+    fn read(&self) -> Result<Reading> {
+        let waiting = self.waiting();
+        self.name_locks(waiting.as_deref().unwrap_or_default());
+        let mut reading = Reading { waiting, ..self.reading()? };
+        reading.spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(false));
+        Ok(reading)
+    }
+
+    fn detach(&mut self) -> Result<Reading> {
+        if let Some(mut meter) = self.meter.take() {
+            meter.end(&self.metered(), &|| self.contentions());
+            self.meter = Some(meter);
+        }
+        let waiting = self.waiting();
+        let end_ns = now_ns();
+        self.run(false)?;
+        let missed = self.missed();
+        let spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(true));
+        self.name_locks(waiting.as_deref().unwrap_or_default());
+        let mut reading = Reading { at_ns: end_ns, missed, spin, waiting, ..self.reading()? };
+        reading.maps = self.maps.take().map(ProcessMaps::finish).unwrap_or_default();
+        self.links.clear();
+        Ok(reading)
+    }
+}
+
 /// Of `lock_whos`; None: it has no memory of its own.
 fn whose(whos: &MapHandle, key: &[u8]) -> Option<(u32, [u8; 16])> {
     let value = whos.lookup(key, MapFlags::ANY).ok()??;
@@ -701,10 +696,4 @@ fn address(key: &[u8]) -> Result<u64> {
 /// Whether a program can be attached to a function; without them the kernel has no such kind of perf event.
 fn has_kprobes(root: &Path) -> bool {
     root.join("sys/bus/event_source/devices/kprobe").exists()
-}
-
-/// Whether waits for spinlocks can be seen without an event.
-pub fn has_slow_path(root: &Path) -> bool {
-    let symbols = Kallsyms::read(root);
-    has_kprobes(root) && SLOW_PATHS.iter().any(|name| symbols.has_function(name))
 }

@@ -14,6 +14,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject};
 
 use self::functions::Functions;
 use self::series::Recorder;
+use super::Probe;
 use super::btf::KernelBtf;
 use super::cost::{CostMeter, Metered, metered};
 use super::libbpf::{self, element, refusal};
@@ -292,11 +293,6 @@ impl PagecacheProbe {
         self.functions.run(running)
     }
 
-    /// The reading at which the window opened.
-    pub fn start(&self) -> &Reading {
-        &self.start
-    }
-
     /// What cannot be seen, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
@@ -305,48 +301,6 @@ impl PagecacheProbe {
     /// Whether functions are followed; else their shares have to come from samples.
     pub fn follows_functions(&self) -> bool {
         !self.functions.is_empty()
-    }
-
-    /// Waits until `deadline` or until `stop` says so, and keeps the cost slices going; true when the
-    /// deadline was reached.
-    pub fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
-        super::wait(deadline, stop, &mut || self.tick())
-    }
-
-    /// Moves the cost slices on; called several times a second while the window is open.
-    pub fn tick(&mut self) {
-        let Some(mut meter) = self.meter.take() else { return };
-        if Instant::now() >= meter.due() {
-            meter.tick(&self.metered(), &|| self.ios());
-        }
-        self.meter = Some(meter);
-    }
-
-    /// The state now, with the kernel's counters around it. It takes the steps since the reading before with it.
-    pub fn read(&self) -> Result<Reading> {
-        let before = self.kernel();
-        let reading = self.reading(before)?;
-        let series = self.recorder.as_ref().map(|recorder| recorder.take(reading.at_ns));
-        Ok(Reading { series: series.unwrap_or_default(), ..reading })
-    }
-
-    /// Detaches and reads the end of the window; the probe stays readable for its cost.
-    pub fn detach(&mut self) -> Result<Reading> {
-        if let Some(mut meter) = self.meter.take() {
-            meter.end(&self.metered(), &|| self.ios());
-            self.meter = Some(meter);
-        }
-        let before = self.kernel();
-        let end_ns = now_ns();
-        self.run(false)?;
-        std::thread::sleep(SETTLE);
-        let series = self.recorder.take().map(Recorder::end);
-        let mut reading = self.reading(before)?;
-        reading.at_ns = end_ns;
-        reading.series = series.unwrap_or_default();
-        self.links.clear();
-        self.functions.detach();
-        Ok(reading)
     }
 
     /// What the probes cost so far, for a window of this many I/Os per second.
@@ -479,6 +433,48 @@ impl PagecacheProbe {
             read_bytes: DiskTotals::read(&self.root, &self.lowest).map(|disks| disks.read_bytes),
             series: Vec::new(),
         })
+    }
+}
+
+impl Probe for PagecacheProbe {
+    type Reading = Reading;
+
+    fn start(&self) -> &Reading {
+        &self.start
+    }
+
+    fn tick(&mut self) {
+        let Some(mut meter) = self.meter.take() else { return };
+        if Instant::now() >= meter.due() {
+            meter.tick(&self.metered(), &|| self.ios());
+        }
+        self.meter = Some(meter);
+    }
+
+    /// The state now, with the kernel's counters around it. It takes the steps since the reading before with it.
+    fn read(&self) -> Result<Reading> {
+        let before = self.kernel();
+        let reading = self.reading(before)?;
+        let series = self.recorder.as_ref().map(|recorder| recorder.take(reading.at_ns));
+        Ok(Reading { series: series.unwrap_or_default(), ..reading })
+    }
+
+    fn detach(&mut self) -> Result<Reading> {
+        if let Some(mut meter) = self.meter.take() {
+            meter.end(&self.metered(), &|| self.ios());
+            self.meter = Some(meter);
+        }
+        let before = self.kernel();
+        let end_ns = now_ns();
+        self.run(false)?;
+        std::thread::sleep(SETTLE);
+        let series = self.recorder.take().map(Recorder::end);
+        let mut reading = self.reading(before)?;
+        reading.at_ns = end_ns;
+        reading.series = series.unwrap_or_default();
+        self.links.clear();
+        self.functions.detach();
+        Ok(reading)
     }
 }
 

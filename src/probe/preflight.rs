@@ -1,21 +1,17 @@
 //! What can be measured here: each program is looked up in BTF and, with the rights for it, loaded
 //! once (never attached).
 
-mod views;
-
 use std::collections::HashMap;
 
 use super::btf::{EventHome, KernelBtf, RingSubmit};
-use super::latency::spec::{RING_SUBMIT, SQE_SUBMIT};
-use super::registry::{self, PROBES};
-use super::spec::{self, Program, Requires, Spec};
+use super::latency::spec::{NEWER, RING_SUBMIT, SQE_SUBMIT};
+use super::registry::{self, PROBES, VIEWS};
+use super::spec::{self, Here, Program, Requires, Spec};
 use super::{permit, skel, trial};
-use crate::host::abilities::{Abilities, ProgramState, State};
+use crate::host::abilities::{Abilities, ProgramState, ViewState};
 use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
 use crate::probe::btf_file::{self, BY_FILE};
-
-const NEWER: &str = "use Linux 6.1 or newer";
 
 /// Checks everything. Works without any rights, and reports what it could not try without them.
 pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
@@ -47,7 +43,9 @@ pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
         })
         .collect();
     programs.extend(PROBES.iter().filter_map(|spec| spec.state).map(|state| state(rights)));
-    let views = views::views(&programs, host, rights);
+    let here = Here { programs: &programs, host, rights };
+    let views =
+        VIEWS.iter().map(|view| ViewState { name: view.name.to_string(), ..(view.state)(&here) }).collect();
     Abilities { btf: btf.is_some(), programs, views }
 }
 
@@ -137,17 +135,6 @@ fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights
             name,
             note: Some("as a raw event, since reading the types of a module needs CAP_SYS_ADMIN"),
         },
-    }
-}
-
-/// What the latency view shows with these programs.
-fn reach(programs: &[ProgramState]) -> &'static str {
-    let follows = |name: &str| programs.iter().any(|p| p.name == name && p.state == State::Ok);
-    let submits = [RING_SUBMIT, SQE_SUBMIT].into_iter().any(follows);
-    if submits && ["sys_enter", "sys_exit", "ring_complete", "ring_wait"].into_iter().all(follows) {
-        "all stages of io_uring requests and of system calls that wait; queue and device of every I/O"
-    } else {
-        "stages queue and device; complete on NVMe"
     }
 }
 

@@ -15,6 +15,9 @@ mod generated {
     pub mod reclaim {
         include!(concat!(env!("OUT_DIR"), "/reclaim.skel.rs"));
     }
+    pub mod errors {
+        include!(concat!(env!("OUT_DIR"), "/errors.skel.rs"));
+    }
     pub mod interrupts {
         include!(concat!(env!("OUT_DIR"), "/interrupts.skel.rs"));
     }
@@ -39,7 +42,7 @@ mod generated {
 }
 
 pub use generated::{
-    baseline, blocked, interrupts, latency, locks, pagecache, paths, reclaim, stacks, threads,
+    baseline, blocked, errors, interrupts, latency, locks, pagecache, paths, reclaim, stacks, threads,
 };
 
 use self::generated::latency_old;
@@ -69,6 +72,7 @@ pub const BASELINE: Compiled = compiled!("baseline");
 pub const STACKS: Compiled = compiled!("stacks");
 pub const THREADS: Compiled = compiled!("threads");
 pub const BLOCKED: Compiled = compiled!("blocked");
+pub const ERRORS: Compiled = compiled!("errors");
 pub const RECLAIM: Compiled = compiled!("reclaim");
 
 macro_rules! constants {
@@ -80,7 +84,7 @@ macro_rules! constants {
     };
 }
 
-constants!(latency interrupts locks pagecache stacks threads blocked reclaim);
+constants!(latency errors interrupts locks pagecache stacks threads blocked reclaim);
 
 /// Which of the objects the skeleton [`latency`] opens: what this kernel takes.
 pub fn object(usual: &'static [u8]) -> &'static [u8] {

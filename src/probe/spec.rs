@@ -11,8 +11,9 @@ use super::libbpf;
 use super::permit;
 use super::skel::Compiled;
 use super::trial::Loaded;
-use crate::host::abilities::{ProgramState, State};
+use crate::host::abilities::{ProgramState, State, ViewState};
 use crate::host::rights::Rights;
+use crate::host::{BlockDevice, Host};
 use crate::probe::btf_file;
 use crate::refusal::Refusal;
 
@@ -34,6 +35,53 @@ pub struct Spec {
     pub configure: fn(&mut OpenObject, Reach, &KernelBtf) -> Result<()>,
     /// The first object is verified a second time, with [`Reach::Full`].
     pub has_options: bool,
+}
+
+/// A verb, and what it can do here: a line of `biopsy check`.
+pub struct View {
+    pub name: &'static str,
+    pub state: fn(&Here<'_>) -> ViewState,
+}
+
+/// What views rest on.
+pub struct Here<'a> {
+    pub programs: &'a [ProgramState],
+    pub host: &'a Host,
+    pub rights: &'a Rights,
+}
+
+impl View {
+    /// It needs nothing that a machine may lack.
+    pub const fn always(name: &'static str) -> Self {
+        Self { name, state: |_| ViewState::ok() }
+    }
+}
+
+impl<'a> Here<'a> {
+    /// The first of these programs that does not work.
+    pub fn lacks(&self, is_of: impl Fn(&str) -> bool) -> Option<&'a ProgramState> {
+        self.programs.iter().find(|program| program.state == State::Missing && is_of(&program.name))
+    }
+
+    pub fn works(&self, name: &str) -> bool {
+        self.programs.iter().any(|program| program.name == name && program.state == State::Ok)
+    }
+
+    /// The disks whose requests can be followed.
+    pub fn traced(&self) -> impl Iterator<Item = &'a BlockDevice> {
+        self.host.devices.iter().filter(|disk| disk.request_based && disk.size_bytes > 0)
+    }
+}
+
+/// A view that needs this program, which does not work.
+pub fn without(program: &ProgramState) -> ViewState {
+    let reason = program.reason.as_ref().map(|reason| format!("{}: {reason}", program.event));
+    ViewState::missing(reason, program.remedy.clone())
+}
+
+/// A view of disks where there are none.
+pub fn without_disks() -> ViewState {
+    ViewState::degraded("no request-based block device is here", None)
 }
 
 /// What the constants switch on.

@@ -4,7 +4,7 @@
 mod files;
 pub(super) mod kernel;
 
-pub use kernel::{EVENT, SPEC};
+pub use kernel::{SPEC, VIEW};
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -15,6 +15,7 @@ use anyhow::Result;
 
 use self::files::Files;
 use self::kernel::Kernel;
+use super::Probe;
 use super::permit;
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing};
@@ -224,10 +225,6 @@ impl ThreadProbe {
         matches!(self.source, Source::Kernel(_))
     }
 
-    pub fn start(&self) -> &Reading {
-        &self.start
-    }
-
     /// What cannot be seen, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
@@ -245,28 +242,6 @@ impl ThreadProbe {
         self.chance ^= self.chance << 17;
         let part = (self.chance >> 11) as f64 / (1u64 << 53) as f64;
         self.began + self.length().mul_f64(period as f64 + part)
-    }
-
-    /// Looks at the threads until `deadline` or until `stop` says so; true when the deadline was reached.
-    pub fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
-        loop {
-            if stop() {
-                return false;
-            }
-            let now = Instant::now();
-            if deadline.is_some_and(|end| now >= end) {
-                return true;
-            }
-            if now >= self.due {
-                self.round(now);
-                continue;
-            }
-            let mut nap = LONGEST_NAP.min(self.due - now);
-            if let Some(end) = deadline {
-                nap = nap.min(end - now);
-            }
-            std::thread::sleep(nap);
-        }
     }
 
     /// One look, and when the next one is due.
@@ -305,32 +280,6 @@ impl ThreadProbe {
         self.due = self.within(self.period);
     }
 
-    /// The window since the last reading.
-    pub fn read(&self) -> Result<Reading> {
-        let now = now_ns();
-        let mut window = self.window.borrow_mut();
-        let tally = std::mem::replace(&mut window.tally, Tally::new(now));
-        let sampled: Sampled = tally.finish(now);
-        window.loss = window.loss.plus(&sampled.loss);
-        Ok(Reading {
-            at_ns: now,
-            rounds: window.rounds,
-            samples: window.samples,
-            loss: window.loss,
-            window: Arc::new(sampled),
-        })
-    }
-
-    /// The end of the window; the probe stays there for its cost.
-    pub fn detach(&mut self) -> Result<Reading> {
-        let reading = self.read()?;
-        *self.ended.borrow_mut() = Some((reading.at_ns, process_cpu_ns()));
-        if let Source::Kernel(kernel) = &mut self.source {
-            kernel.detach();
-        }
-        Ok(reading)
-    }
-
     /// The programs alone, beside other probes in one process.
     pub fn programs(&self) -> Cost {
         match &self.source {
@@ -348,6 +297,50 @@ impl ThreadProbe {
         let mut cost = self.programs();
         cost.cpu_percent = (wall > 0).then(|| used as f64 / wall as f64 * 100.0);
         cost
+    }
+}
+
+impl Probe for ThreadProbe {
+    type Reading = Reading;
+
+    fn start(&self) -> &Reading {
+        &self.start
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if now >= self.due {
+            self.round(now);
+        }
+    }
+
+    /// The window since the last reading.
+    fn read(&self) -> Result<Reading> {
+        let now = now_ns();
+        let mut window = self.window.borrow_mut();
+        let tally = std::mem::replace(&mut window.tally, Tally::new(now));
+        let sampled: Sampled = tally.finish(now);
+        window.loss = window.loss.plus(&sampled.loss);
+        Ok(Reading {
+            at_ns: now,
+            rounds: window.rounds,
+            samples: window.samples,
+            loss: window.loss,
+            window: Arc::new(sampled),
+        })
+    }
+
+    fn detach(&mut self) -> Result<Reading> {
+        let reading = self.read()?;
+        *self.ended.borrow_mut() = Some((reading.at_ns, process_cpu_ns()));
+        if let Source::Kernel(kernel) = &mut self.source {
+            kernel.detach();
+        }
+        Ok(reading)
+    }
+
+    fn nap(&self) -> Duration {
+        LONGEST_NAP.min(self.due.saturating_duration_since(Instant::now()))
     }
 }
 

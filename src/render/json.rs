@@ -16,12 +16,16 @@ pub mod trace;
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
-use crate::analyze::{interrupts, latency, threads, top};
+use crate::analyze::{errors, interrupts, latency, threads, top};
 use crate::envelope::{Envelope, View};
 use crate::hist::{Histogram, counts};
 
-/// The views with a schema, by name.
-const SCHEMAS: &[(&str, fn() -> Value)] = &[
+/// A view's name, and what makes its schema.
+type Schema = (&'static str, fn() -> Value);
+
+/// The views with a schema.
+const SCHEMAS: &[Schema] = &[
+    ("errors", schema_of::<errors::ErrorSummary>),
     ("interrupts", schema_of::<interrupts::InterruptSummary>),
     ("latency", schema_of::<latency::LatencySummary>),
     ("threads", schema_of::<threads::ThreadSummary>),

@@ -5,6 +5,7 @@ pub mod check;
 pub mod devices;
 pub mod diagnose;
 pub mod drive;
+pub mod errors;
 pub mod flame;
 pub mod footer;
 pub mod groups;

@@ -9,6 +9,7 @@ mod support;
 mod own_scope {
     mod births;
     mod cli;
+    mod errors;
     mod faults;
     mod findings;
     mod generator;

@@ -10,12 +10,13 @@ use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::render::flame::{Caption, Options};
 use biopsy::render::flame_diff;
+use biopsy::session::wall_clock;
 
 use super::recording::{self, MOST_SAMPLES, Recording};
 use super::{Format, total};
 use crate::cli::Flame;
+use crate::output;
 use crate::output::Sink;
-use crate::{clock, output};
 
 pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
     let files = args.diff.as_deref().unwrap_or_default();
@@ -51,7 +52,7 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
         let [before, after, path] = [before, after, path].map(Path::to_string_lossy);
         let picture = Some((&*path, Format::Picture.word().0));
         let object =
-            render::json::flame::difference(&clock::envelope(), &comparison, [&before, &after], picture);
+            render::json::flame::difference(&wall_clock::envelope(), &comparison, [&before, &after], picture);
         return Sink::open(None)?.write(&object);
     }
     let mut text = flame_diff::text(&comparison);

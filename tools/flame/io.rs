@@ -30,8 +30,9 @@ use biopsy::wire::submits::Submits;
 
 use super::source::Taken;
 use crate::cli::Flame;
-use crate::submitters::Chosen;
 use crate::window;
+use biopsy::probe::Probe;
+use biopsy::session::submitters::Chosen;
 
 pub fn follow(
     args: &Flame,

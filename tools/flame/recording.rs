@@ -13,11 +13,12 @@ use biopsy::refusal::{Refusal, reason};
 use biopsy::render::pprof::origin::Origin;
 use biopsy::render::pprof::reading::{self, Reading};
 use biopsy::render::{folded, text};
+use biopsy::session::wall_clock;
 use biopsy::symbols::{Helper, Named, Symbolizer};
 
 use super::source::Taken;
 use crate::cli::FoldedUnit;
-use crate::{clock, output};
+use crate::output;
 
 /// So many samples are 28 hours of one CPU at 99 Hz: a sum above it is one of nanoseconds, which folded text does not say.
 pub const MOST_SAMPLES: u64 = 10_000_000;
@@ -131,7 +132,7 @@ fn folded_text(bytes: Vec<u8>, name: String, unit: Option<Unit>) -> Result<Recor
     let profile = folded::parse(&text, unit.unwrap_or(Unit::Samples))?;
     let recorded = Recorded { file: name, values: values(profile.unit).to_string(), ..Recorded::default() };
     let summary = FlameSummary { source: "folded text".to_string(), ..summary(profile, recorded) };
-    let envelope = Envelope { version: clock::envelope().version, ..Envelope::default() };
+    let envelope = Envelope { version: wall_clock::envelope().version, ..Envelope::default() };
     Ok(Recording {
         taken: taken(summary, &envelope),
         envelope,
@@ -168,8 +169,8 @@ fn profile(bytes: &[u8], name: String, unit: Option<Unit>) -> Result<Recording> 
         ..Origin::default()
     });
     let envelope = Envelope {
-        version: clock::envelope().version,
-        start: reading.start_ns.and_then(clock::rfc3339).unwrap_or_default(),
+        version: wall_clock::envelope().version,
+        start: reading.start_ns.and_then(wall_clock::rfc3339).unwrap_or_default(),
         duration_ns: reading.duration_ns.unwrap_or(0),
         missing: [origin.envelope.missing.clone(), failures].concat(),
         ..origin.envelope

@@ -27,9 +27,9 @@ use biopsy::wire::locks::Reading;
 use biopsy::wire::stacks::Sample;
 
 use super::io;
-use crate::aside::Aside;
 use crate::cli::Flame;
-use crate::submitters::Chosen;
+use biopsy::session::background::Background;
+use biopsy::session::submitters::Chosen;
 
 /// What a window brought.
 pub struct Taken {
@@ -342,7 +342,7 @@ fn beside(
         let rate = sum(end).saturating_sub(sum(start)) as f64 / seconds.max(1e-9);
         (start.clone(), end.clone(), probe.missing().to_vec(), probe.cost(rate))
     };
-    let locks = Aside::start(prepare, LockProbe::begin, read)?;
+    let locks = Background::start(prepare, LockProbe::begin, read)?;
     locks.begin();
     locks.begun();
     window(&mut nap)?;

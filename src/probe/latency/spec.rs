@@ -4,8 +4,11 @@ use anyhow::{Context, Result};
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::SkelBuilder;
 
+use crate::host::BlockDevice;
+use crate::host::abilities::{State, ViewState};
 use crate::probe::btf::KernelBtf;
-use crate::probe::spec::{Program, Reach, Requires, Spec};
+use crate::probe::btf_file::{self, BY_FILE};
+use crate::probe::spec::{self, Here, Program, Reach, Requires, Spec, View};
 use crate::probe::trial::{self, Loaded};
 use crate::probe::{files, libbpf, skel};
 
@@ -16,6 +19,61 @@ pub const SPEC: Spec = Spec {
     has_options: true,
     ..Spec::of(&[skel::LATENCY, skel::LATENCY_OLD, skel::LATENCY_RAW])
 };
+
+pub const VIEW: View = View { name: "latency", state: view };
+/// It measures with the same programs.
+pub const DIAGNOSE: View = View { name: "diagnose", state: with_requests };
+pub const TRACE: View = View { name: "trace", state: with_requests };
+
+/// What helps a kernel that is too old.
+pub const NEWER: &str = "use Linux 6.1 or newer";
+
+fn view(here: &Here<'_>) -> ViewState {
+    let state = with_requests(here);
+    let reason = (state.state == State::Ok).then(|| reach(here).to_string());
+    ViewState { reason: reason.or(state.reason), ..state }
+}
+
+/// Whether requests can be followed, and how far.
+fn with_requests(here: &Here<'_>) -> ViewState {
+    let is_needed = |name: &str| LATENCY.iter().chain(DETAIL).any(|known| known.needed && known.name == name);
+    if let Some(program) = here.lacks(is_needed) {
+        return spec::without(program);
+    }
+    // The programs of such a kernel are built apart, and its modules have no BTF: NVMe drives have no
+    // events of their own.
+    if here.rights.can_trace() && !skel::is_usual() {
+        return match btf_file::path() {
+            Some(_) => ViewState::degraded(format!("block layer only: {BY_FILE}"), None),
+            None => ViewState::degraded(
+                "block layer only, best effort: stages queue and device, by programs for kernels before 5.12",
+                Some(NEWER.to_string()),
+            ),
+        };
+    }
+    if here.traced().next().is_none() {
+        return spec::without_disks();
+    }
+    let blind = here.programs.iter().find(|program| program.name == "nvme_sq" && program.state != State::Ok);
+    match blind.filter(|_| here.traced().any(BlockDevice::is_nvme)) {
+        Some(program) => {
+            ViewState { reason: program.reason.clone(), ..ViewState::degraded("", program.remedy.clone()) }
+        }
+        None => ViewState::ok(),
+    }
+}
+
+/// What is shown with these programs.
+fn reach(here: &Here<'_>) -> &'static str {
+    let submits = [RING_SUBMIT, SQE_SUBMIT].into_iter().any(|name| here.works(name));
+    if submits
+        && ["sys_enter", "sys_exit", "ring_complete", "ring_wait"].into_iter().all(|name| here.works(name))
+    {
+        "all stages of io_uring requests and of system calls that wait; queue and device of every I/O"
+    } else {
+        "stages queue and device; complete on NVMe"
+    }
+}
 
 const FOLLOWS: &str = "operations are not followed: no submit and no reap";
 

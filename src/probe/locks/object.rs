@@ -6,14 +6,17 @@ use anyhow::{Context, Result};
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use super::{Options, PERIOD, STACK_ROOM, WHO_ROOM};
+use super::{Options, PERIOD, SLOW_PATHS, STACK_ROOM, WHO_ROOM, has_kprobes};
 use crate::host::Host;
+use crate::host::abilities::ViewState;
 use crate::host::cgroups::Hierarchy;
+use crate::host::kallsyms::Kallsyms;
 use crate::probe::btf::KernelBtf;
+use crate::probe::btf_file;
 use crate::probe::libbpf::{self, refusal};
 use crate::probe::skel::locks::types::rodata;
 use crate::probe::skel::locks::{LocksSkel, LocksSkelBuilder, OpenLocksSkel};
-use crate::probe::spec::{Program, Reach, Spec};
+use crate::probe::spec::{self, Here, Program, Reach, Spec, View};
 use crate::probe::{skel, trial};
 use crate::wire::locks::{PLACES, PROCESS_PLACES, Source};
 
@@ -26,10 +29,38 @@ pub const SPEC: Spec = Spec {
     ..Spec::of(&[skel::LOCKS])
 };
 
-pub const PROGRAMS: &[Program] = &[
+const PROGRAMS: &[Program] = &[
     Program::optional("lock_begin", "contention_begin", "waits for locks are not seen"),
     Program::optional("lock_end", "contention_end", "waits for locks are not timed"),
 ];
+
+pub const VIEW: View = View { name: "locks", state: view };
+
+fn view(here: &Here<'_>) -> ViewState {
+    let Some(program) = here.lacks(|name| PROGRAMS.iter().any(|known| known.name == name)) else {
+        return ViewState::ok();
+    };
+    let without = spec::without(program);
+    let by_probes = here.rights.can_trace()
+        && btf_file::path().is_none()
+        && !here.rights.locked_down()
+        && has_slow_path(Path::new("/"));
+    if by_probes {
+        let less = "waits for spinlocks alone, by probes on their slow path";
+        return ViewState::degraded(less, without.remedy);
+    }
+    if here.works("direct_reclaim_begin") {
+        let why = without.reason.as_deref().unwrap_or_default();
+        return ViewState::degraded(format!("only who reclaims memory, and no waits: {why}"), without.remedy);
+    }
+    without
+}
+
+/// Whether waits for spinlocks can be seen without an event.
+fn has_slow_path(root: &Path) -> bool {
+    let symbols = Kallsyms::read(root);
+    has_kprobes(root) && SLOW_PATHS.iter().any(|name| symbols.has_function(name))
+}
 
 fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
     if !btf.event("contention_begin", None).is_there() {

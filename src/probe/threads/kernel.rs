@@ -9,14 +9,14 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, IterOpts, Link, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
 
 use crate::envelope::{Cost, Missing, ProgramCost};
-use crate::host::abilities::ProgramState;
+use crate::host::abilities::{ProgramState, State, ViewState};
 use crate::host::rights::Rights;
 use crate::probe::btf::KernelBtf;
 use crate::probe::btf_file;
 use crate::probe::libbpf::{self, ProgramStats, refusal};
 use crate::probe::skel::threads::types::rodata;
 use crate::probe::skel::threads::{ThreadsSkel, ThreadsSkelBuilder};
-use crate::probe::spec::{self, Reach, Spec};
+use crate::probe::spec::{self, Here, Reach, Spec, View};
 use crate::probe::{cost, permit, skel};
 use crate::refusal::{Refusal, plain};
 use crate::wire::threads::{
@@ -262,6 +262,18 @@ fn loaded(options: &Options, btf: &KernelBtf, loops: bool) -> Result<ThreadsSkel
 
 pub const SPEC: Spec =
     Spec { not_by_file: Some(NOT_BY_FILE), state: Some(state), configure, ..Spec::of(&[skel::THREADS]) };
+
+pub const VIEW: View = View { name: "threads", state: view };
+
+fn view(here: &Here<'_>) -> ViewState {
+    let by_program = here.programs.iter().find(|program| program.event == EVENT);
+    let Some(program) = by_program.filter(|program| program.state == State::Missing) else {
+        return ViewState::ok();
+    };
+    let less = "by the files of /proc: fewer columns, no kernel stacks, more CPU time";
+    let reason = program.reason.as_ref().map(|reason| format!("{less}: {reason}"));
+    ViewState { reason, ..ViewState::degraded("", program.remedy.clone()) }
+}
 
 const NOT_BY_FILE: &str =
     "with a BTF file the kernel types no arguments, and no program goes through the threads";

@@ -11,6 +11,7 @@ use biopsy::analyze::op::Op;
 use biopsy::analyze::stage::Stage;
 use biopsy::host::Host;
 use biopsy::load::{self, Engine, Job, LoadSummary, Pattern, Permission, Target};
+use biopsy::probe::Probe;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 

@@ -62,13 +62,14 @@ fn every_view_keeps_its_keys() {
     let Some(disk) = Disk::new(64) else { return };
     let input = format!("if={}", disk.path);
     let reads = ["-d", &disk.name, "--", "dd", &input, "of=/dev/null", "bs=4k", "count=4000", "iflag=direct"];
-    let views: [(&str, &[&str], &[&str]); 10] = [
+    let views: [(&str, &[&str], &[&str]); 11] = [
         ("devices", &["devices", "--json"], &[]),
         ("check", &["check", "--json"], &[]),
         ("latency", &["latency", "--json", "--detail", "--by", "process,file,op"], &reads),
         ("interrupts", &["interrupts", "--json"], &reads),
         ("locks", &["locks", "--json", "--for", "1s"], &[]),
         ("threads", &["threads", "--json", "--for", "1s"], &[]),
+        ("errors", &["errors", "--json"], &reads),
         ("top", &["top", "--json", "--for", "2s", "1"], &[]),
         ("trace", &["trace", "--json", "--files"], &reads),
         ("load", &["load", "--json", "--runtime", "500ms", &disk.path], &[]),

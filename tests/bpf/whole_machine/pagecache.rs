@@ -15,6 +15,7 @@ use biopsy::analyze::stacks::addresses;
 use biopsy::host::Host;
 use biopsy::host::memory_surroundings::Surroundings;
 use biopsy::host::vmstat::Counter;
+use biopsy::probe::Probe;
 use biopsy::probe::pagecache::{Options, PagecacheProbe};
 use biopsy::probe::stacks::StacksProbe;
 use biopsy::wire::pagecache::Kind;

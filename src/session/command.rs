@@ -4,11 +4,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::refusal::{Refusal, reason};
 use anyhow::{Context, Result};
-use biopsy::refusal::{Refusal, reason};
 
-use crate::service::NOTIFY_SOCKET;
-use crate::stop;
+use super::service::NOTIFY_SOCKET;
+use super::stop;
 
 /// How long a command may take to end by itself after Ctrl-C, which a terminal sends to it as well.
 const GRACE: Duration = Duration::from_secs(2);

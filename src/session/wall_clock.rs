@@ -2,8 +2,8 @@
 
 use std::ffi::CStr;
 
-use biopsy::envelope::Envelope;
-use biopsy::host::activity::Clocks;
+use crate::envelope::Envelope;
+use crate::host::activity::Clocks;
 use jiff::Timestamp;
 
 /// Now, RFC 3339 in UTC with milliseconds.
@@ -35,7 +35,7 @@ pub fn stamp() -> String {
 
 /// The clocks of a reading.
 pub fn both() -> Clocks {
-    Clocks { at_ns: biopsy::clock::now_ns(), boot_ns: biopsy::clock::boot_ns() }
+    Clocks { at_ns: crate::clock::now_ns(), boot_ns: crate::clock::boot_ns() }
 }
 
 /// `uname -r`.

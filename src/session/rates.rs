@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use biopsy::analyze::rates::{DeviceRates, Window};
-use biopsy::host::counters::Counters;
+use crate::analyze::rates::{DeviceRates, Window};
+use crate::host::counters::Counters;
 
 const EVERY: Duration = Duration::from_millis(100);
 

@@ -3,28 +3,29 @@
 
 use std::path::Path;
 
+use crate::analyze::cpu::{self, CpuSummary};
+use crate::analyze::interrupts::trust as interrupt_trust;
+use crate::analyze::interrupts::{self, InterruptSummary};
+use crate::analyze::latency::LatencySummary;
+use crate::analyze::stacks::{self, ProfileSummary};
+use crate::analyze::threads::{Column, ThreadSummary, trust};
+use crate::envelope::{Cost, Envelope, Missing};
+use crate::host::Host;
+use crate::probe::Probe;
+use crate::probe::cpu::CpuProbe;
+use crate::probe::filter::Filter;
+use crate::probe::interrupts::{InterruptProbe, TIME_EVERY};
+use crate::probe::stacks::StacksProbe;
+use crate::probe::threads::ThreadProbe;
+use crate::refusal::plain;
+use crate::symbols::{Helper, Symbolizer};
+use crate::wire::interrupts::Reading;
+use crate::wire::stacks::RawProfile;
+use crate::{probe, wire};
 use anyhow::Result;
-use biopsy::analyze::cpu::{self, CpuSummary};
-use biopsy::analyze::interrupts::{self, InterruptSummary, trust};
-use biopsy::analyze::latency::LatencySummary;
-use biopsy::analyze::stacks::{self, ProfileSummary};
-use biopsy::analyze::threads::{Column, ThreadSummary};
-use biopsy::envelope::{Cost, Envelope, Missing};
-use biopsy::host::Host;
-use biopsy::probe::cpu::CpuProbe;
-use biopsy::probe::filter::Filter;
-use biopsy::probe::interrupts::{InterruptProbe, TIME_EVERY};
-use biopsy::probe::stacks::StacksProbe;
-use biopsy::probe::threads::ThreadProbe;
-use biopsy::refusal::plain;
-use biopsy::symbols::{Helper, Symbolizer};
-use biopsy::wire::interrupts::Reading;
-use biopsy::wire::stacks::RawProfile;
-use biopsy::{probe, render, wire};
-use serde_json::Value;
 
-use crate::aside::Aside;
-use crate::{locks, pressure, threads};
+use super::background::Background;
+use super::{pressure, threads};
 
 /// Threads are told apart by what the findings look at.
 const COLUMNS: [Column; 4] = [Column::Comm, Column::State, Column::Wchan, Column::Kstack];
@@ -84,8 +85,8 @@ impl Part {
 /// All that takes long to attach, before the window.
 pub struct Prepared {
     counter: Option<InterruptProbe>,
-    pressure: Option<Aside<Pressure>>,
-    threads: Option<Aside<Threads>>,
+    pressure: Option<Background<Pressure>>,
+    threads: Option<Background<Threads>>,
     frequency: u64,
     missing: Vec<Missing>,
 }
@@ -94,8 +95,8 @@ pub struct Prepared {
 pub struct Probes {
     sampler: Option<StacksProbe>,
     counter: Option<InterruptProbe>,
-    pressure: Option<Aside<Pressure>>,
-    threads: Option<Aside<Threads>>,
+    pressure: Option<Background<Pressure>>,
+    threads: Option<Background<Threads>>,
     cpus: CpuProbe,
     missing: Vec<Missing>,
 }
@@ -106,8 +107,8 @@ pub struct Ended {
     profile: Option<RawProfile>,
     counter: Option<InterruptProbe>,
     counts: Option<(Reading, Reading)>,
-    pressure: Option<Aside<Pressure>>,
-    threads: Option<Aside<Threads>>,
+    pressure: Option<Background<Pressure>>,
+    threads: Option<Background<Threads>>,
     cpu: CpuSummary,
     missing: Vec<Missing>,
 }
@@ -119,25 +120,6 @@ pub struct Seen {
     pub cpu: CpuSummary,
     pub pressure: pressure::Summary,
     pub threads: Option<ThreadSummary>,
-}
-
-impl Seen {
-    /// As JSON, under the nouns of the views.
-    pub fn bodies(&self) -> Vec<(&'static str, Value)> {
-        let mut all = Vec::new();
-        all.extend(
-            self.interrupts
-                .as_ref()
-                .map(|summary| ("interrupts", Value::Object(render::json::body(summary)))),
-        );
-        if self.pressure.locks.is_some() || self.pressure.pagecache.is_some() {
-            all.push(("locks", Value::Object(locks::body(&self.pressure))));
-        }
-        all.extend(
-            self.threads.as_ref().map(|threads| ("threads", Value::Object(render::json::body(threads)))),
-        );
-        all
-    }
 }
 
 impl Prepared {
@@ -166,15 +148,15 @@ impl Prepared {
         let mut missing = self.missing;
         let mut refused = |what: Part, error: &anyhow::Error| missing.push(what.refused(error));
         let sampler = StacksProbe::attach(self.frequency).inspect_err(|error| refused(PROFILE, error)).ok();
-        self.pressure.iter().for_each(Aside::begin);
-        self.threads.iter().for_each(Aside::begin);
+        self.pressure.iter().for_each(Background::begin);
+        self.threads.iter().for_each(Background::begin);
         let counter = self.counter.and_then(|mut counter| {
             let begun = counter.begin().inspect_err(|error| refused(INTERRUPTS, error));
             begun.is_ok().then_some(counter)
         });
         let cpus = CpuProbe::attach(Path::new("/"));
-        self.pressure.iter().for_each(Aside::begun);
-        self.threads.iter().for_each(Aside::begun);
+        self.pressure.iter().for_each(Background::begun);
+        self.threads.iter().for_each(Background::begun);
         Probes { sampler, counter, pressure: self.pressure, threads: self.threads, cpus, missing }
     }
 }
@@ -190,8 +172,8 @@ impl Probes {
     /// Closes the window of all. [`Ended::detach`] takes longer, and it is in nobody's window.
     pub fn end(mut self) -> Ended {
         let mut missing = self.missing;
-        self.threads.iter().for_each(Aside::end);
-        self.pressure.iter().for_each(Aside::end);
+        self.threads.iter().for_each(Background::end);
+        self.pressure.iter().for_each(Background::end);
         self.sampler.iter_mut().for_each(StacksProbe::end);
         let cpu = self.cpus.finish();
         let counts = self.counter.as_mut().map(InterruptProbe::end).transpose();
@@ -217,8 +199,8 @@ impl Ended {
             self.profile = profile.map_err(|error| self.missing.push(PROFILE.refused(&error))).ok();
         }
         self.counter.iter_mut().for_each(InterruptProbe::release);
-        self.threads.iter().for_each(Aside::stop);
-        self.pressure.iter().for_each(Aside::stop);
+        self.threads.iter().for_each(Background::stop);
+        self.pressure.iter().for_each(Background::stop);
     }
 
     /// What came of it; what was lost, what it cost and what is missing goes into the envelope.
@@ -227,7 +209,7 @@ impl Ended {
         missing.append(&mut self.missing);
         let interrupts = self.counts.map(|(start, end)| {
             let summary = interrupts::summarize(host, &start, &end).timed_one_of(TIME_EVERY);
-            envelope.lost.probes.extend(trust::lost(&summary, &start, &end).probes);
+            envelope.lost.probes.extend(interrupt_trust::lost(&summary, &start, &end).probes);
             summary
         });
         let (mut costs, mut pagecache_cost) = (Vec::new(), None);
@@ -241,8 +223,8 @@ impl Ended {
         missing.extend(self.cpu.missing());
         let profile = self.profile.map(|raw| named(&raw, missing));
         envelope.lost.samples = profile.as_ref().map_or(0, |profile| profile.lost);
-        let pressure = self.pressure.and_then(|aside| {
-            let ended = aside.finish();
+        let pressure = self.pressure.and_then(|background| {
+            let ended = background.finish();
             ended.inspect_err(|error| missing.extend([LOCKS, PAGECACHE].map(|part| part.refused(error)))).ok()
         });
         let pressure = pressure.map_or_else(pressure::Summary::default, |pressure| {
@@ -255,13 +237,13 @@ impl Ended {
             pagecache_cost = pressure.pagecache_cost;
             pressure.seen
         });
-        let threads = self.threads.and_then(|aside| {
-            let ended = aside.finish();
+        let threads = self.threads.and_then(|background| {
+            let ended = background.finish();
             ended.inspect_err(|error| missing.push(THREADS.refused(error))).ok()
         });
         let threads = threads.map(|threads| {
             missing.extend(threads.missing);
-            let lost = threads::lost(&threads.seen);
+            let lost = trust::lost(&threads.seen);
             envelope.lost.samples += lost.samples;
             envelope.lost.probes.extend(lost.probes);
             envelope.cost.map_bytes += threads.cost.map_bytes;
@@ -290,7 +272,7 @@ impl Ended {
 }
 
 impl Pressure {
-    fn start(host: &Host, options: &Options) -> Result<Aside<Self>> {
+    fn start(host: &Host, options: &Options) -> Result<Background<Self>> {
         let (here, there) = (host.clone(), host.clone());
         let (devices, cost, filter) = (options.devices.clone(), options.cost, options.filter.clone());
         let of_devices = devices.clone();
@@ -312,12 +294,12 @@ impl Pressure {
             let (locks_cost, pagecache_cost) = probes.costs(&seen);
             Self { missing: probes.missing(&seen), locks_cost, pagecache_cost, seen }
         };
-        Aside::start(prepare, pressure::Probes::begin, summarize)
+        Background::start(prepare, pressure::Probes::begin, summarize)
     }
 }
 
 impl Threads {
-    fn start(host: &Host, options: &Options) -> Result<Aside<Self>> {
+    fn start(host: &Host, options: &Options) -> Result<Background<Self>> {
         let host = host.clone();
         let cost = options.cost;
         let root = Path::new("/");
@@ -332,7 +314,7 @@ impl Threads {
                 let (seen, unnamed) = threads::Naming::new(&host, root).summary(probe, &to.window, &COLUMNS);
                 Self { seen, cost: probe.programs(), missing: [probe.missing(), &unnamed].concat() }
             };
-        Aside::start(prepare, begin, summarize)
+        Background::start(prepare, begin, summarize)
     }
 }
 

@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::watch::Probe;
+use crate::probe::Probe;
 
 /// A probe that runs; `T` is what its thread makes of the window.
-pub struct Aside<T> {
+pub struct Background<T> {
     /// Told: the window opens. Dropped before: there is none.
     open: Sender<()>,
     /// It is open, or the thread has failed.
@@ -23,7 +23,7 @@ pub struct Aside<T> {
     thread: JoinHandle<Result<T>>,
 }
 
-impl<T: Send + 'static> Aside<T> {
+impl<T: Send + 'static> Background<T> {
     /// Prepares on the new thread, and returns when that is done. `begin` opens the window, for [`Self::begin`].
     /// `summarize` is told both ends of it.
     pub fn start<P: Probe>(
@@ -60,7 +60,7 @@ impl<T: Send + 'static> Aside<T> {
             Ok(summarize(&probe, &start, &end?))
         };
         let thread = std::thread::Builder::new()
-            .name("biopsy-aside".to_string())
+            .name("biopsy-probe".to_string())
             .spawn(work)
             .context("a thread for a probe cannot be started")?;
         is_prepared.recv().context("the thread of a probe has ended")??;

@@ -1,24 +1,23 @@
 //! Who waits for locks and who reclaims memory: two probes that explain each other, as one.
 
-use std::cell::RefCell;
 use std::path::Path;
-use std::time::Instant;
 
+use crate::analyze::locks::{self, LockSummary, trust};
+use crate::analyze::pagecache::{self, PagecacheSummary, Readahead, paths};
+use crate::analyze::stacks;
+use crate::envelope::{Cost, Envelope, Lost, Missing};
+use crate::host::Host;
+use crate::host::memory_surroundings::Surroundings;
+use crate::probe::locks::{LockProbe, Options};
+use crate::probe::pagecache::PagecacheProbe;
+use crate::probe::stacks::StacksProbe;
+use crate::refusal::plain;
+use crate::symbols::{Helper, Names, Symbolizer};
+use crate::{probe, wire};
 use anyhow::Result;
-use biopsy::analyze::locks::{self, LockSummary, trust};
-use biopsy::analyze::pagecache::{self, PagecacheSummary, Readahead, paths};
-use biopsy::analyze::stacks;
-use biopsy::envelope::{Cost, Lost, Missing};
-use biopsy::host::Host;
-use biopsy::host::memory_surroundings::Surroundings;
-use biopsy::probe::locks::{LockProbe, Options};
-use biopsy::probe::pagecache::PagecacheProbe;
-use biopsy::probe::stacks::StacksProbe;
-use biopsy::refusal::plain;
-use biopsy::symbols::{Helper, Names, Symbolizer};
-use biopsy::{probe, wire};
 
-use crate::watch::{Piece, Probe};
+use super::watch::{Live, Piece};
+use crate::probe::Probe;
 
 /// Samples of each CPU a second, where the functions of the LRU lists cannot be followed.
 const FREQUENCY: u64 = 99;
@@ -153,17 +152,9 @@ impl Probe for Probes {
         &self.start
     }
 
-    fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
-        let other = RefCell::new(self.pagecache.as_mut());
-        let Some(locks) = &mut self.locks else {
-            return other.into_inner().is_none_or(|pagecache| pagecache.wait(deadline, stop));
-        };
-        locks.wait(deadline, &|| {
-            if let Some(pagecache) = other.borrow_mut().as_mut() {
-                pagecache.tick();
-            }
-            stop()
-        })
+    fn tick(&mut self) {
+        self.locks.iter_mut().for_each(LockProbe::tick);
+        self.pagecache.iter_mut().for_each(PagecacheProbe::tick);
     }
 
     fn read(&self) -> Result<Reading> {
@@ -209,8 +200,8 @@ pub struct Naming<'a> {
     /// Locks of other devices are left out; empty: of none.
     devices: &'a [String],
     symbolizer: Symbolizer,
-    names: RefCell<Names>,
-    samples: RefCell<Option<StacksProbe>>,
+    names: Names,
+    samples: Option<StacksProbe>,
     /// They were taken.
     sampled: bool,
 }
@@ -223,9 +214,9 @@ impl<'a> Naming<'a> {
             host,
             devices,
             symbolizer: Symbolizer::new(Helper::own()),
-            names: RefCell::new(Names::default()),
+            names: Names::default(),
             sampled: samples.is_some(),
-            samples: RefCell::new(samples),
+            samples,
         }
     }
 
@@ -242,33 +233,68 @@ impl<'a> Naming<'a> {
     }
 
     /// The waits between two readings.
-    pub fn locks(&self, from: &Reading, to: &Reading) -> Option<LockSummary> {
+    pub fn locks(&mut self, from: &Reading, to: &Reading) -> Option<LockSummary> {
         let (from, to) = (from.locks.as_ref()?, to.locks.as_ref()?);
         let mut wanted = locks::addresses(to);
-        let mut names = self.names.borrow_mut();
-        wanted.kernel.retain(|address| names.kernel(*address).is_empty());
-        names.kernel.extend(self.symbolizer.names(&wanted).kernel);
-        Some(locks::summarize(self.host, from, to, &names, self.devices))
+        wanted.kernel.retain(|address| self.names.kernel(*address).is_empty());
+        self.names.kernel.extend(self.symbolizer.names(&wanted).kernel);
+        Some(locks::summarize(self.host, from, to, &self.names, self.devices))
     }
 
     /// All between two readings.
-    pub fn whole(&self, from: &Reading, to: &Reading) -> Summary {
+    pub fn whole(&mut self, from: &Reading, to: &Reading) -> Summary {
         Summary { locks: self.locks(from, to), pagecache: self.pagecache(from, to) }
     }
 
-    /// All of a piece; samples of the CPUs are the whole window's, and stand in its last one.
-    pub fn summary(&self, piece: &Piece<'_, Reading>) -> Summary {
-        let mut summary = self.whole(piece.from, piece.to);
-        let samples = self.samples.borrow_mut().take_if(|_| piece.last);
-        let raw = samples.and_then(|samples| samples.finish().ok());
+    /// Takes the samples of the CPUs, which are then over.
+    fn add_samples(&mut self, summary: &mut Summary) {
+        let raw = self.samples.take().and_then(|samples| samples.finish().ok());
         if let Some((raw, pagecache)) = raw.zip(summary.pagecache.as_mut()) {
             pagecache.paths = paths::sampled(&raw, &self.symbolizer.names(&stacks::addresses(&raw)));
         }
-        summary
     }
 
     fn pagecache(&self, from: &Reading, to: &Reading) -> Option<PagecacheSummary> {
         let (from, to) = (from.pagecache.as_ref()?, to.pagecache.as_ref()?);
         Some(pagecache::summarize(&Surroundings::read(Path::new("/"), self.host), from, to))
+    }
+}
+
+/// Lock waits and the page cache.
+pub struct PressureView<'a> {
+    pub naming: Naming<'a>,
+    /// Whether the cost is measured.
+    pub has_cost: bool,
+}
+
+impl Live for PressureView<'_> {
+    type Probe = Probes;
+    type Summary = Summary;
+
+    /// Samples of the CPUs are the whole window's, and stand in its last piece.
+    fn summary(
+        &mut self,
+        probes: &Probes,
+        piece: &Piece<'_, Reading>,
+        envelope: Envelope,
+    ) -> (Envelope, Summary) {
+        let mut seen = self.naming.whole(piece.from, piece.to);
+        if piece.is_last {
+            self.naming.add_samples(&mut seen);
+        }
+        let mut missing = probes.missing(&seen);
+        missing.extend(self.naming.not_counted().filter(|_| self.has_cost));
+        let envelope = Envelope {
+            duration_ns: seen.duration_ns(),
+            lost: seen.lost(),
+            cost: probes.cost(&seen),
+            missing,
+            ..envelope
+        };
+        (envelope, seen)
+    }
+
+    fn distrust(&mut self, first: &Reading, last: &Reading, max_loss: f64) -> Option<String> {
+        trust::distrust(&self.naming.locks(first, last)?, max_loss)
     }
 }

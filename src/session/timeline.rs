@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use biopsy::analyze::latency::summarize;
-use biopsy::analyze::timeline::Timeline;
-use biopsy::host::Host;
-use biopsy::probe::latency::LatencyProbe;
-use biopsy::wire::reading::Reading;
+use crate::analyze::latency::summarize;
+use crate::analyze::timeline::Timeline;
+use crate::host::Host;
+use crate::probe::Probe;
+use crate::probe::latency::LatencyProbe;
+use crate::wire::reading::Reading;
 
 /// Readings take at most this part of the time: 2 ms a second.
 const LEAST_PAUSE: u32 = 500;

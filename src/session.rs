@@ -1,0 +1,19 @@
+//! A measurement from its begin to its end: the window with its intervals, what ends it, whom it follows, and the probes
+//! that run side by side. What comes of it goes to the caller: nothing is printed here.
+
+pub mod background;
+pub mod beside;
+pub mod command;
+pub mod errors;
+pub mod interrupts;
+pub mod latency;
+pub mod pressure;
+pub mod rates;
+pub mod service;
+pub mod stop;
+pub mod submitters;
+pub mod threads;
+pub mod timeline;
+pub mod wall_clock;
+pub mod watch;
+pub mod window;

@@ -1,0 +1,87 @@
+//! The view `threads`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::watch::{Live, Piece};
+use crate::analyze::threads::{Column, Meaning, Source, ThreadSummary, addresses, summarize, trust};
+use crate::envelope::{Envelope, Missing};
+use crate::host::Host;
+use crate::host::cgroups::Hierarchy;
+use crate::probe::threads::ThreadProbe;
+use crate::symbols::{Helper, Scheduler, Symbolizer};
+use crate::wire::threads::{Reading, Sampled};
+
+/// What names the numbers of the samples; what was read of the kernel's symbols serves every piece.
+pub struct Naming<'a> {
+    root: &'a Path,
+    symbolizer: Symbolizer,
+    scheduler: Option<Scheduler>,
+    devices: BTreeMap<u32, String>,
+}
+
+impl<'a> Naming<'a> {
+    pub fn new(host: &Host, root: &'a Path) -> Self {
+        let devices = host
+            .devices
+            .iter()
+            .map(|device| (device.major << 20 | device.minor, device.name.clone()))
+            .collect();
+        Self { root, symbolizer: Symbolizer::new(Helper::own()), scheduler: None, devices }
+    }
+
+    /// The samples of a piece, counted apart by `columns`; and what could not be named.
+    pub fn summary(
+        &mut self,
+        probe: &ThreadProbe,
+        sampled: &Sampled,
+        columns: &[Column],
+    ) -> (ThreadSummary, Vec<Missing>) {
+        let names = self.symbolizer.names(&addresses(sampled));
+        let scheduler = match sampled.stacks.is_empty() {
+            true => &Scheduler::default(),
+            false => &*self.scheduler.get_or_insert_with(Scheduler::read),
+        };
+        let cgroups = match columns.contains(&Column::Cgroup) {
+            true => Hierarchy::read(self.root).map(|hierarchy| hierarchy.paths()).unwrap_or_default(),
+            false => BTreeMap::new(),
+        };
+        let meaning = Meaning { names: &names, scheduler, cgroups: &cgroups, devices: &self.devices };
+        let source = Some(if probe.is_kernel() { Source::Bpf } else { Source::Proc });
+        let summary = ThreadSummary { hz: probe.hz(), source, ..summarize(sampled, &meaning, columns) };
+        (summary, names.missing.clone())
+    }
+}
+
+/// Samples of threads.
+pub struct ThreadView<'a> {
+    pub naming: Naming<'a>,
+    /// What is counted apart.
+    pub columns: &'a [Column],
+}
+
+impl Live for ThreadView<'_> {
+    type Probe = ThreadProbe;
+    type Summary = ThreadSummary;
+
+    fn summary(
+        &mut self,
+        probe: &ThreadProbe,
+        piece: &Piece<'_, Reading>,
+        envelope: Envelope,
+    ) -> (Envelope, ThreadSummary) {
+        let (summary, missing) = self.naming.summary(probe, &piece.to.window, self.columns);
+        let envelope = Envelope {
+            duration_ns: summary.duration_ns,
+            lost: trust::lost(&summary),
+            cost: probe.cost(),
+            missing: [probe.missing(), &missing].concat(),
+            ..envelope
+        };
+        (envelope, summary)
+    }
+
+    fn distrust(&mut self, _: &Reading, last: &Reading, max_loss: f64) -> Option<String> {
+        trust::distrust(last, max_loss)
+    }
+}

@@ -1,0 +1,100 @@
+//! When a measurement is over.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::command::Running;
+use super::submitters::Chosen;
+use super::{service, stop};
+use crate::host::block;
+use crate::probe::Probe;
+
+/// How often a device's existence is looked at: when it goes away its events end.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// What ends a measurement, beside a stop that is asked for ([`stop`]).
+#[derive(Clone, Copy)]
+pub struct Until<'a> {
+    pub length: Option<Duration>,
+    /// The end of this command, which is started; empty: there is none.
+    pub command: &'a [String],
+    /// Its stdout goes to stderr: ours carries the product.
+    pub quiet_stdout: bool,
+    /// All of these disks and partitions are gone; empty: none was named.
+    pub named: &'a [String],
+    /// All of these are gone.
+    pub followed: Option<&'a Chosen>,
+    /// Prints why the measurement ended early: what was followed is gone.
+    pub say: fn(&str),
+}
+
+/// A measurement that has begun.
+pub struct Window<'a> {
+    until: Until<'a>,
+    child: Option<Running>,
+    end_at: Option<Instant>,
+    looked: Instant,
+}
+
+impl<'a> Window<'a> {
+    /// Begins now, and starts the command by `start`.
+    pub fn open_with(until: Until<'a>, start: impl FnOnce(&Until<'a>) -> Result<Running>) -> Result<Self> {
+        let began = Instant::now();
+        service::ready();
+        let child = if until.command.is_empty() { None } else { Some(start(&until)?) };
+        Ok(Self { until, child, end_at: until.length.map(|length| began + length), looked: began })
+    }
+
+    /// Begins now, and starts the command.
+    pub fn open(until: Until<'a>) -> Result<Self> {
+        Self::open_with(until, |until| Running::start(until.command, until.quiet_stdout))
+    }
+
+    /// When its length is over.
+    pub fn end_at(&self) -> Option<Instant> {
+        self.end_at
+    }
+
+    /// What is left of its length, and at most so long.
+    pub fn left(&self, most: Duration) -> Duration {
+        self.end_at.map_or(most, |end| end.saturating_duration_since(Instant::now()).min(most))
+    }
+
+    /// Whether something ended it, its length aside.
+    pub fn is_stopped(&mut self) -> bool {
+        if stop::requested() || self.child.as_mut().is_some_and(Running::ended) {
+            return true;
+        }
+        if self.looked.elapsed() < LOOK_EVERY {
+            return false;
+        }
+        self.looked = Instant::now();
+        let followed = self.until.followed.and_then(Chosen::gone);
+        followed.into_iter().for_each(|why| (self.until.say)(why));
+        followed.is_some() || are_gone(self.until.named)
+    }
+
+    /// Keeps the probe going until the deadline (true), or until something ends the window.
+    pub fn wait(&mut self, probe: &mut impl Probe, deadline: Option<Instant>) -> bool {
+        let window = RefCell::new(self);
+        probe.wait(deadline, &|| window.borrow_mut().is_stopped())
+    }
+
+    /// Whether it is over.
+    pub fn is_over(&mut self) -> bool {
+        self.is_stopped() || self.end_at.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// The command's status. What it still does is not measured.
+    pub fn status(self) -> Option<i32> {
+        self.child.and_then(Running::status)
+    }
+}
+
+/// Some of these disks and partitions were named, and none is there any more.
+pub fn are_gone(named: &[String]) -> bool {
+    !named.is_empty() && named.iter().all(|name| !block::is_there(Path::new("/"), name))
+}

@@ -1,0 +1,39 @@
+//! `biopsy errors`.
+
+use std::path::Path;
+
+use anyhow::Result;
+use biopsy::host::Host;
+use biopsy::probe::errors::ErrorProbe;
+use biopsy::render::{json, text};
+use biopsy::session::errors::ErrorView;
+use biopsy::session::stop;
+
+use crate::cli::Errors;
+use crate::live::{self, Asked};
+use crate::output::Sink;
+use crate::window;
+
+pub fn run(args: &Errors) -> Result<()> {
+    let root = Path::new("/");
+    let host = Host::read(root)?;
+    let named = window::resolve(&host, &args.window.devices, "errors")?;
+    let sink = Sink::open(args.output.output.as_deref())?;
+    stop::install();
+    let mut probe = ErrorProbe::attach(&host, root, !args.window.no_cost)?;
+    let asked = Asked {
+        named: &named,
+        window: &args.window,
+        interval: &args.interval,
+        command: &args.command,
+        followed: None,
+        quiet_stdout: args.output.json,
+    };
+    live::run(ErrorView { host: &host, named: &named }, &mut probe, &asked, sink, |_, shown| {
+        Ok(match args.output.json {
+            true => json::view(shown.envelope, shown.summary, shown.status),
+            false => text::errors::render(shown.envelope, shown.summary, shown.status, shown.is_further)
+                .into_bytes(),
+        })
+    })
+}
