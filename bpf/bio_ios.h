@@ -14,13 +14,13 @@
 #include "wire.h"
 #include "events.h"
 #include "hist.h"
-#include "joins.h"
+#include "op_table.h"
 #include "rows.h"
 
 /* Whether it has no requests, where such a device is traced at all. */
 static __always_inline int is_bio_based(struct owner *owner)
 {
-	return config.want_bios && owner->layer & BIO_BASED;
+	return CAN_FOLLOW && config.want_bios && owner->layer & BIO_BASED;
 }
 
 /* Bios of one slab page share a row, as in bios.h; a row that is taken sends them to the next. */
@@ -29,13 +29,7 @@ static __always_inline int is_bio_based(struct owner *owner)
 #define BIO_IO_PROBES	8
 
 /* Of one place where no traced device is bio-based. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1 << BIO_IO_BITS);
-	__type(key, __u32);
-	__type(value, struct wire_bio_io);
-} bio_ios SEC(".maps");
+MAPPED_ARRAY(bio_ios, struct wire_bio_io, 1 << BIO_IO_BITS);
 
 /* What the event of a bio will say beside that. */
 struct bio_event {
@@ -47,13 +41,7 @@ struct bio_event {
 _Static_assert(sizeof(struct bio_event) == 80, "bio_event");
 
 /* Of each bio in `bio_ios`, in the same place, where `config.want_events`; as many, then. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct bio_event);
-} bio_events SEC(".maps");
+MAPPED_ARRAY(bio_events, struct bio_event, 1);
 
 /* The class of a bio: its flags are those of its request. */
 static __always_inline __u32 op_of_bio(struct bio *bio)
@@ -66,38 +54,6 @@ static __always_inline __u32 op_of_bio(struct bio *bio)
 	return op;
 }
 
-#ifdef NO_SWAP
-/* Kernels without compare-and-swap count bio-based devices in other ways, each its own. */
-static __always_inline int begin_bio_io(struct bio *bio, __u64 address, struct owner *owner,
-					const struct origin *origin, __u64 now)
-{
-	return 0;
-}
-
-static __always_inline int split_bio_io(struct bio *bio, __u64 address, struct owner *owner)
-{
-	return 0;
-}
-
-static __always_inline int end_bio_io(__u64 address, __u32 flags, __u64 now)
-{
-	return 0;
-}
-
-static __always_inline void count_bios(struct wire_row *row, struct owner *owner,
-				       const struct part *part, int shared)
-{
-}
-
-static __always_inline void forget_bio_io(__u64 bio)
-{
-}
-
-static __always_inline int end_unknown(__u64 parent, __u32 device, __u32 op, __u32 flags, __u64 now)
-{
-	return 0;
-}
-#else
 static __always_inline __u32 bio_io_place(__u64 bio, __u32 probe)
 {
 	__u32 row = ((__u32)bio >> 12) * 0x9e3779b1u >> 16;
@@ -200,9 +156,10 @@ VERIFIED_ONCE int keep_bio_io(const struct wire_bio_io *fresh, __u64 private, __
 		io->group = fresh->group;
 		io->cpu = fresh->cpu;
 	}
-	io->link = 0;
-	if (config.want_operations)
-		link_bio((const void *)private, fresh->bio, layer, &io->link, &io->proof);
+	io->op_ref = 0;
+	if (follows_operations())
+		op_attach_bio((const void *)private, fresh->bio, layer, &io->op_ref,
+			      &io->generation);
 	return io->place + 1;
 }
 
@@ -305,8 +262,8 @@ VERIFIED_ONCE int part_bio_io(__u64 bio, __u64 parent, __u32 device, __u32 bytes
 	front->op = rest->op;
 	front->parts = 1;
 	front->flush_ahead = 0;
-	front->link = rest->link;
-	front->proof = rest->proof;
+	front->op_ref = rest->op_ref;
+	front->generation = rest->generation;
 	if (config.most_groups) {
 		front->group = rest->group;
 		front->cpu = rest->cpu;
@@ -371,7 +328,7 @@ VERIFIED_ONCE int emit_bio(const struct wire_bio_io *bio, const struct bio_event
 	if (config.want_stacks && !(event && event->by.stack))
 		return 0;
 	if (config.want_throttle && !config.want_stacks)
-		begin_held(&io, bio->link, bio->proof);
+		begin_held(&io, bio->op_ref, bio->generation);
 	if (!is_asked_for(&io, emitter))
 		return 0;
 	number_io(&io, cpu, emitter);
@@ -382,7 +339,7 @@ VERIFIED_ONCE int emit_bio(const struct wire_bio_io *bio, const struct bio_event
 		io.by = event->by;
 		io.file = event->file;
 	}
-	facts = facts_of(bio->link, bio->proof);
+	facts = facts_of(bio->op_ref, bio->generation);
 	if (facts) {
 		facts->io = io.io;
 		facts->leader = facts->id;
@@ -400,7 +357,7 @@ VERIFIED_ONCE int time_unowned_bio(__u32 device, __u32 op, __u64 time)
 	int shared = 1;
 
 	/* Verified where it is not called as well, as add_stages is. */
-	if (!config.want_operations)
+	if (!follows_operations())
 		return 0;
 	row = unowned_row(device, op, &shared);
 	if (row)
@@ -450,7 +407,8 @@ static __always_inline void count_bio_io(const struct wire_bio_io *io,
 		add(&row->further, io->parts - 1, shared);
 	if (config.most_groups)
 		count_bio_in_group(io, now - io->queued);
-	if (config.want_operations && !(io->link && finish_part(io->link, io->proof, &part, 0))) {
+	if (follows_operations() &&
+	    !(io->op_ref && op_complete_bio(io->op_ref, io->generation, &part, 0))) {
 		add(&row->unowned, 1, shared);
 		time_unowned_bio(io->device, io->op, now - io->queued);
 		if (config.most_groups)
@@ -461,7 +419,7 @@ static __always_inline void count_bio_io(const struct wire_bio_io *io,
 /* True where the bio was one that began on a traced bio-based device. */
 VERIFIED_ONCE int end_bio_io(__u64 address, __u32 flags, __u64 now)
 {
-	struct wire_bio_io *io = find_bio_io(address);
+	struct wire_bio_io *io = CAN_FOLLOW ? find_bio_io(address) : 0;
 
 	if (!io)
 		return 0;
@@ -479,7 +437,7 @@ VERIFIED_ONCE int end_bio_io(__u64 address, __u32 flags, __u64 now)
 static __always_inline void count_bios(struct wire_row *row, struct owner *owner,
 				       const struct part *part, int shared)
 {
-	if (!config.want_bios || !(owner->layer & BELOW))
+	if (!CAN_FOLLOW || !config.want_bios || !(owner->layer & BELOW))
 		return;
 	add(&row->bios, part->bios, shared);
 	add(&row->bio_ns, part->bio_ns, shared);
@@ -525,6 +483,4 @@ VERIFIED_ONCE int end_unknown(__u64 parent, __u32 device, __u32 op, __u32 flags,
 	}
 	return 0;
 }
-#endif /* NO_SWAP */
-
 #endif

@@ -7,8 +7,12 @@
 #define BIOPSY_BIOS_H
 
 #include "compat.h"
-#include "links.h"
 #include "wire.h"
+
+static __always_inline int follows_operations(void)
+{
+	return CAN_FOLLOW && config.want_operations;
+}
 
 /*
  * When a bio entered the block layer, until its request is issued, or, where the request has others
@@ -20,35 +24,23 @@
 struct bio_set {
 	__u64 bio[BIO_WAYS];
 	__u64 queued[BIO_WAYS];
-	/* The operation that each belongs to; see links.h. */
-	__u64 proof[BIO_WAYS];
-	__u32 link[BIO_WAYS];
+	/* The operation that each belongs to; see `op_ref`. */
+	__u64 generation[BIO_WAYS];
+	__u32 op_ref[BIO_WAYS];
 	__u64 pad[2];
 #ifdef NO_SWAP
 	__u64 lock;
 #endif
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct bio_set);
-} bios SEC(".maps");
+MAPPED_ARRAY(bios, struct bio_set, 1);
 
 /* Of each bio of the set with the same number, where `config.want_submitter`; as many, then. */
 struct bio_submitters {
 	struct wire_submitter of[BIO_WAYS];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct bio_submitters);
-} submitters SEC(".maps");
+MAPPED_ARRAY(submitters, struct bio_submitters, 1);
 
 /*
  * The bios of one slab page share 32 sets in a row, so that those of one queue stay within a few
@@ -287,13 +279,13 @@ static __always_inline void move_bio(struct wire_slot *slot, __u64 bio, __u32 cm
 		return;
 	slot->queued = set->queued[way];
 	if (config.want_operations) {
-		slot->link = set->link[way];
-		slot->proof = set->proof[way];
+		slot->op_ref = set->op_ref[way];
+		slot->generation = set->generation[way];
 	}
 	/* An event tells who handed it in; and where the path of a multipath drive fails, NVMe
 	 * takes the bio from its request and hands it to another path, without a word. */
 	if (config.want_events || (config.want_operations && cmd_flags & driver_flag()))
-		slot->link = LINK_IN_TABLE;
+		slot->op_ref = REF_IN_TABLE;
 	else if (!config.most_groups && !config.want_parts)
 		set->bio[way] = 0;
 }
@@ -302,7 +294,7 @@ static __always_inline void move_bio(struct wire_slot *slot, __u64 bio, __u32 cm
 static __always_inline void moved_bio(const struct wire_slot *slot, __u64 bio)
 {
 	if ((config.most_groups || config.want_parts) && slot->queued &&
-	    !(slot->link & LINK_IN_TABLE))
+	    !(slot->op_ref & REF_IN_TABLE))
 		take_bio(bio);
 }
 
@@ -329,7 +321,7 @@ static __always_inline int first_queued(struct wire_slot *slot, struct bio *bio,
 	bpf_loop(MOST_BIOS, earlier_bio, &first, 0);
 #endif
 	slot->queued = first.queued;
-	slot->link = LINK_IN_TABLE;
+	slot->op_ref = REF_IN_TABLE;
 	if (!first.bio)
 		return 0;
 	/* Those that came to the request's end were let go of as they came, and have no stamp. */

@@ -46,12 +46,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 __u64 ended = 0;
 
 /* Threads that sleep, or did; until they end. User space sets the size. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, __u32);
-	__type(value, struct wire_sleeper);
-} sleepers SEC(".maps");
+HASH(sleepers, __u32, struct wire_sleeper, 1024);
 
 /* What it waits for; a negative number: it is not asked for. */
 static __always_inline int kind_of(struct task_struct *task, __u32 state)
@@ -469,12 +464,7 @@ static __always_inline void note_sleeper(struct wire_waits_row *row, struct task
 }
 
 /* Where one is made; only one look goes on at a time. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_asleep);
-} asleep SEC(".maps");
+ARRAY(asleep, struct wire_asleep, 1);
 
 /* Says where the task entered the kernel, by which its user's side can be read from outside. */
 static __always_inline void tell_registers(struct bpf_iter__task *ctx, struct task_struct *task,

@@ -10,12 +10,7 @@
 #include "kernel.h"
 
 /* Live processes by id. User space sets the size. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u8);
-} command_processes SEC(".maps");
+HASH(command_processes, __u32, __u8, 1);
 
 /* Set while biopsy starts the command: it forks for other reasons too. */
 volatile __u32 starts_command = 0;

@@ -30,6 +30,13 @@ static __always_inline void let_go(__u64 *lock)
 {
 	__sync_fetch_and_add(lock, -1);
 }
+
+/* A constant, so that what it leaves out is not in the object. */
+#define CAN_FOLLOW 0
+#else
+/* Whether operations, bio-based devices, groups and files can be followed. Kernels without
+ * compare-and-swap have no events that name an io_uring request either. */
+#define CAN_FOLLOW 1
 #endif
 
 /*

@@ -9,12 +9,7 @@
 #include "owner.h"
 #include "wire.h"
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_DEVICES);
-	__type(key, __u32);
-	__type(value, struct wire_counters);
-} counters SEC(".maps");
+ARRAY(counters, struct wire_counters, MAX_DEVICES);
 
 static __always_inline struct wire_counters *counters_of(struct owner *owner)
 {

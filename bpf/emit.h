@@ -23,13 +23,7 @@ struct {
 } event_rings SEC(".maps");
 
 /* One per CPU. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_emitter);
-} emitters SEC(".maps");
+MAPPED_ARRAY(emitters, struct wire_emitter, 1);
 
 /* 0: the ring of this CPU has no room, or there is none. */
 static __always_inline int emit(__u32 cpu, void *event, __u64 size)
@@ -89,13 +83,7 @@ _Static_assert(sizeof(struct facts) == 64, "facts");
 /* As many as OPERATION_BITS and CALLER_BITS give; user space sizes it where it is used. */
 #define FACTS_BITS 15
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct facts);
-} operation_facts SEC(".maps");
+MAPPED_ARRAY(operation_facts, struct facts, 1);
 
 static __always_inline struct facts *facts_at(__u32 number)
 {

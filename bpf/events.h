@@ -10,7 +10,7 @@
 #include "compat.h"
 #include "emit.h"
 #include "files.h"
-#include "joins.h"
+#include "op_table.h"
 #include "owner.h"
 #include "submitter.h"
 #include "wire.h"
@@ -43,13 +43,7 @@ struct range {
 	__u32 pad;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct range);
-} ranges SEC(".maps");
+MAPPED_ARRAY(ranges, struct range, 1);
 
 static __always_inline void note_range(__u32 index, struct request *rq)
 {
@@ -78,85 +72,38 @@ struct finishing {
 	__u64 leader;
 };
 
-#ifdef NO_SWAP
-/* Operations are not followed here. Nobody else lets go of the bio. */
+/* Where operations are followed, theirs forgets the bio. */
 static __always_inline void let_go_of(struct bio_set *set, __u32 way)
 {
-	if (set)
+	if (!CAN_FOLLOW && set)
 		set->bio[way] = 0;
 }
 
-static __always_inline void begin_held(struct wire_io *io, __u32 link, __u64 proof)
-{
-}
-
-static __always_inline void meet(struct bio_set *set, __u32 way, struct finishing *finishing)
-{
-	let_go_of(set, way);
-}
-
-static __always_inline void meet_others(struct finishing *finishing)
-{
-}
-
-static __always_inline void meet_command(__u32 link, __u64 proof, struct wire_io *io)
-{
-}
-#else
-/* Its operation does. */
-static __always_inline void let_go_of(struct bio_set *set, __u32 way)
-{
-}
-
 /* The facts of the operation that a bio belongs to, while that is not over. */
-static __always_inline struct facts *facts_of(__u32 link, __u64 proof)
+static __always_inline struct facts *facts_of(__u32 op_ref, __u64 generation)
 {
-	__u32 number = link & LINK_NUMBER;
-	struct wire_place *operation;
-	struct caller *caller;
+	__u32 place = op_place(op_ref, generation);
 
-	if (!link)
-		return 0;
-	if (link & LINK_CALLER) {
-		caller = place_of(number);
-		if (!caller || caller->tid != number || caller->entered != proof)
-			return 0;
-		return facts_at(call_place(number));
-	}
-	operation = operation_at(number - 1);
-	if (!operation || operation->entered != proof || operation->state != OPERATION_LIVE)
-		return 0;
-	return facts_at(number - 1);
+	return place ? facts_at(place - 1) : 0;
 }
 
 /* An I/O that blk-throttle held waits since its operation was submitted, while that is not over. */
-static __always_inline void begin_held(struct wire_io *io, __u32 link, __u64 proof)
+static __always_inline void begin_held(struct wire_io *io, __u32 op_ref, __u64 generation)
 {
-	__u32 number = link & LINK_NUMBER;
-	struct wire_place *operation;
-	struct caller *caller;
-	__u64 since = 0;
+	__u64 since;
 
-	if (!io->queued || !(link & LINK_THROTTLED))
+	if (!CAN_FOLLOW || !io->queued || !(op_ref & REF_THROTTLED))
 		return;
-	if (link & LINK_CALLER) {
-		caller = place_of(number);
-		if (caller && caller->tid == number && caller->entered == proof)
-			since = proof;
-	} else {
-		operation = operation_at(number - 1);
-		if (operation && operation->entered == proof && operation->state == OPERATION_LIVE)
-			since = submission(operation, number - 1);
-	}
+	since = op_submission(op_ref, generation);
 	if (since && since < io->queued)
 		io->queued = since;
 }
 
 static __always_inline void meet(struct bio_set *set, __u32 way, struct finishing *finishing)
 {
-	struct facts *facts = facts_of(set->link[way], set->proof[way]);
+	struct facts *facts = CAN_FOLLOW ? facts_of(set->op_ref[way], set->generation[way]) : 0;
 
-	if (!config.want_operations)
+	if (!follows_operations())
 		set->bio[way] = 0;
 	if (!facts)
 		return;
@@ -166,9 +113,9 @@ static __always_inline void meet(struct bio_set *set, __u32 way, struct finishin
 	facts->leader = finishing->leader;
 }
 
-static __always_inline void meet_command(__u32 link, __u64 proof, struct wire_io *io)
+static __always_inline void meet_command(__u32 op_ref, __u64 generation, struct wire_io *io)
 {
-	struct facts *facts = link & LINK_NUMBER ? facts_of(link, proof) : 0;
+	struct facts *facts = CAN_FOLLOW && op_ref & REF_NUMBER ? facts_of(op_ref, generation) : 0;
 
 	if (!facts)
 		return;
@@ -193,9 +140,9 @@ static long meet_next(__u32 i, struct finishing *finishing)
 
 static __always_inline void meet_others(struct finishing *finishing)
 {
-	bpf_loop(MOST_BIOS, meet_next, finishing, 0);
+	if (CAN_FOLLOW)
+		bpf_loop(MOST_BIOS, meet_next, finishing, 0);
 }
-#endif
 
 /* An I/O that is counted, with what its event is made from. The verifier takes no pointer to a bio
  * for a number where it is an argument, but it does within a struct. */
@@ -204,9 +151,9 @@ struct counted {
 	__u64 bio;
 	/* It has no other one. */
 	__u64 alone;
-	/* Whose it is, where no bio says it: see links.h. */
-	__u64 proof;
-	__u32 link;
+	/* Whose it is, where no bio says it: see `op_ref`. */
+	__u64 generation;
+	__u32 op_ref;
 	__u32 pad;
 	struct wire_io io;
 };
@@ -238,7 +185,7 @@ VERIFIED_ONCE int emit_io(struct counted *counted)
 	/* With stacks the times of some stand for those that were counted, and these begin where
 	   the bio enters. */
 	if (config.want_throttle && !config.want_stacks && set)
-		begin_held(io, set->link[way], set->proof[way]);
+		begin_held(io, set->op_ref[way], set->generation[way]);
 	if (!is_asked_for(io, emitter)) {
 		let_go_of(set, way);
 		return 0;
@@ -259,7 +206,7 @@ VERIFIED_ONCE int emit_io(struct counted *counted)
 			meet_others(&finishing);
 		}
 	}
-	meet_command(counted->link, counted->proof, io);
+	meet_command(counted->op_ref, counted->generation, io);
 	send_io(io, cpu, emitter);
 	return 0;
 }

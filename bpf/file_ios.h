@@ -12,12 +12,7 @@
 #include "wire.h"
 
 /* User space sets the size, and adds one FILE_OTHERS row for each device. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct wire_file_key);
-	__type(value, struct wire_file_ios);
-} file_ios SEC(".maps");
+HASH(file_ios, struct wire_file_key, struct wire_file_ios, 1);
 
 /* Files that have a row. */
 __u64 files_found = 0;
@@ -30,13 +25,6 @@ struct counted_bio {
 	__u32 selected;
 };
 
-#ifdef NO_SWAP
-static __always_inline int count_file_io(__u64 bio, const struct counted_bio *of,
-					 const struct origin *origin)
-{
-	return 0;
-}
-#else
 static __always_inline struct wire_file_ios *add_file(struct wire_file_key *key,
 						      const struct origin *origin)
 {
@@ -62,7 +50,7 @@ static __noinline int count_file_io(__u64 bio, const struct counted_bio *of,
 	__u64 counts = 1;
 	__u32 op;
 
-	if (!of)
+	if (!CAN_FOLLOW || !of)
 		return 0;
 	if (of->before >= FILE_SAMPLED_FROM) {
 		counts = FILE_SAMPLED_EVERY;
@@ -86,6 +74,5 @@ static __noinline int count_file_io(__u64 bio, const struct counted_bio *of,
 				     counts * (__u32)WORD_OF(bio, bio, bi_iter.bi_size));
 	return 0;
 }
-#endif
 
 #endif

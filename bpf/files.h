@@ -24,31 +24,14 @@ struct bio_files {
 	struct wire_file of[BIO_WAYS];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct bio_files);
-} files SEC(".maps");
+MAPPED_ARRAY(files, struct bio_files, 1);
 
-#ifdef NO_SWAP
-static __always_inline struct wire_file *file_at(__u32 index, __u32 way)
-{
-	return 0;
-}
-
-static __always_inline int find_file(__u64 bio, struct wire_file *file)
-{
-	return 0;
-}
-#else
 /* The file of the bio that stands in a way of a set; NULL: it is not found. */
 static __always_inline struct wire_file *file_at(__u32 index, __u32 way)
 {
 	struct bio_files *set;
 
-	if (!(config.want_files & FILES_EACH))
+	if (!CAN_FOLLOW || !(config.want_files & FILES_EACH))
 		return 0;
 	set = bpf_map_lookup_elem(&files, &index);
 	return set ? &set->of[way & (BIO_WAYS - 1)] : 0;
@@ -227,7 +210,7 @@ VERIFIED_ONCE int find_file(__u64 bio, struct wire_file *file)
 	__u64 callback, private;
 	__u32 flags, op;
 
-	if (!config.want_files || !file)
+	if (!CAN_FOLLOW || !config.want_files || !file)
 		return 0;
 	file->inode = 0;
 	file->device = 0;
@@ -261,7 +244,6 @@ VERIFIED_ONCE int find_file(__u64 bio, struct wire_file *file)
 		note_page(file, bio, op, callback);
 	return 0;
 }
-#endif
 
 /* A bio of which nothing is known stands in this place from now on. */
 static __always_inline void clear_file(struct wire_file *file)

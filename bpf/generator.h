@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The load generator of the process that measures: its threads say themselves when they hand in and
+ * The load generator of the process that measures: its threads say themselves when they submit and
  * when they look for results. Their operations begin and end with these stamps, and not with the
  * system calls' own. For the latency programs, whose `config` must stand before it.
  *
@@ -10,18 +10,11 @@
 #ifndef BIOPSY_GENERATOR_H
 #define BIOPSY_GENERATOR_H
 
-#include "operations.h"
+#include "op_table.h"
 #include "wire.h"
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_generator);
-} generators SEC(".maps");
+MAPPED_ARRAY(generators, struct wire_generator, 1);
 
-#ifndef NO_SWAP
 /* What the current task says, if it is a thread of the generator. */
 static __always_inline struct wire_generator *generator_thread(void)
 {
@@ -35,8 +28,8 @@ static __always_inline struct wire_generator *generator_thread(void)
 	return thread && thread->tid == (__u32)task ? thread : 0;
 }
 
-/* When a thread began to hand in what a call carries; 0: it has not said. */
-static __always_inline __u64 handed_in(struct wire_generator *thread)
+/* When a thread began to submit what a call carries; 0: it has not said. */
+static __always_inline __u64 submit_began(struct wire_generator *thread)
 {
 	return *(volatile __u64 *)&thread->handed;
 }
@@ -58,8 +51,8 @@ static long look_at_next(__u32 i, struct looking *looking)
 
 	if (!number)
 		return 1;
-	operation = operation_at(number - 1);
-	/* Nobody but its caller touches an ended operation. */
+	operation = op_at(number - 1);
+	/* Only its caller touches an ended operation. */
 	if (!operation || operation->state != OPERATION_ENDED) {
 		looking->next = 0;
 		return 1;
@@ -70,9 +63,7 @@ static long look_at_next(__u32 i, struct looking *looking)
 		looking->kept = number;
 		return 0;
 	}
-	count_whole(&operation->stamps, operation->entered, looking->looked, number - 1,
-		    looking->waiter);
-	operation->state = OPERATION_FREE;
+	op_count(operation, looking->looked, number, looking->waiter);
 	return 0;
 }
 
@@ -88,8 +79,7 @@ VERIFIED_ONCE int count_kept_call(struct caller *caller, struct wire_generator *
 	seen = *(volatile __u64 *)&thread->looked;
 	if (seen < thread->returned)
 		seen = thread->returned;
-	count_whole(&caller->stamps, entered, seen, call_place(caller->tid),
-		    call_place(caller->tid));
+	op_count_call(caller, entered, seen);
 	thread->entered = 0;
 	return 0;
 }
@@ -131,7 +121,7 @@ static long gather_next(__u32 i, struct gathered *gathered)
 
 	if (!number)
 		return 1;
-	operation = operation_at(number - 1);
+	operation = op_at(number - 1);
 	if (!operation || operation->state != OPERATION_ENDED)
 		return 1;
 	gathered->next = operation->next;
@@ -139,6 +129,5 @@ static long gather_next(__u32 i, struct gathered *gathered)
 	gathered->first = number;
 	return 0;
 }
-#endif /* NO_SWAP */
 
 #endif

@@ -16,37 +16,14 @@
 #include "wire.h"
 
 /* All maps are sized by user space: `config.most_groups`, with the covers for operations. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct wire_group_key);
-	__type(value, struct wire_group);
-} groups SEC(".maps");
+HASH(groups, struct wire_group_key, struct wire_group, 1);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_row);
-} group_rows SEC(".maps");
+MAPPED_ARRAY(group_rows, struct wire_row, 1);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_operation_row);
-} group_operation_rows SEC(".maps");
+MAPPED_ARRAY(group_operation_rows, struct wire_operation_row, 1);
 
 /* I/Os by the CPU that they were handed in on and the CPU that they completed on. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} matrix SEC(".maps");
+MAPPED_ARRAY(matrix, __u64, 1);
 
 /* Rows that were given out, that of the others not counted. */
 __u64 groups_made = 0;
@@ -73,18 +50,6 @@ struct grouped {
 	__u64 bio;
 };
 
-#ifdef NO_SWAP
-static __always_inline __u32 group_of(struct grouped *request)
-{
-	return 0;
-}
-
-static __always_inline __u32 group_of_bio(const struct wire_group_key *all,
-					  const struct wire_submitter *submitter)
-{
-	return 0;
-}
-#else
 /* The submitter of a request's first bio, whose file goes into the key; NULL: not known. */
 static __always_inline struct wire_submitter *submitter_of(__u64 bio, struct wire_group_key *key)
 {
@@ -186,7 +151,7 @@ VERIFIED_ONCE __u32 group_of(struct grouped *request)
 {
 	struct wire_submitter *submitter = 0;
 
-	if (!request || !config.most_groups)
+	if (!CAN_FOLLOW || !request || !config.most_groups)
 		return 0;
 	if (config.group_by & (BY_SUBMITTER | BY_FILE) && request->bio)
 		submitter = submitter_of(first_bio(request->bio), &request->all);
@@ -199,9 +164,8 @@ VERIFIED_ONCE __u32 group_of(struct grouped *request)
 VERIFIED_ONCE __u32 group_of_bio(const struct wire_group_key *all,
 				 const struct wire_submitter *submitter)
 {
-	return all && config.most_groups ? number_of(all, submitter) : 0;
+	return CAN_FOLLOW && all && config.most_groups ? number_of(all, submitter) : 0;
 }
-#endif
 
 /* Where an I/O of this many bytes stands among sizes. */
 static __always_inline __u16 size_class(__u32 bytes)

@@ -30,54 +30,21 @@ const volatile struct wire_interrupts_config config = {};
 #include "owner.h"
 
 /* By the number of the interrupt: the place of its vector + 1; 0: not followed. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} vector_places SEC(".maps");
+ARRAY(vector_places, __u32, 1);
 
 /* Vectors, and behind them poll queues. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_vector);
-} vectors SEC(".maps");
+MAPPED_ARRAY(vectors, struct wire_vector, 1);
 
 /* How many interrupts of a vector came to a CPU before they moved: place × CPUs + CPU. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} vector_cpus SEC(".maps");
+ARRAY(vector_cpus, __u64, 1);
 
 /* By the numbers that an owner's slots have: a device's first + queue. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_queue);
-} queues SEC(".maps");
+ARRAY(queues, struct wire_queue, 1);
 
 /* Device × CPUs + CPU. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_completions);
-} completions SEC(".maps");
+MAPPED_ARRAY(completions, struct wire_completions, 1);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_softirq);
-} softirqs SEC(".maps");
+MAPPED_ARRAY(softirqs, struct wire_softirq, 1);
 
 /* What a CPU is in the middle of; its own cache line. */
 struct frame {
@@ -108,33 +75,17 @@ struct frame {
 };
 _Static_assert(sizeof(struct frame) == 64, "frame");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct frame);
-} frames SEC(".maps");
+MAPPED_ARRAY(frames, struct frame, 1);
 
 /* The vector of a handler that left its work to a thread, by its dev_id: the place + 1. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__type(key, __u64);
-	__type(value, __u32);
-} threaded_handlers SEC(".maps");
+HASH(threaded_handlers, __u64, __u32, 8192);
 
 struct task_name {
 	char comm[16];
 };
 
 /* Names of the tasks that timed interrupts came into. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, struct task_name);
-	__type(value, __u64);
-} interrupted_tasks SEC(".maps");
+HASH(interrupted_tasks, struct task_name, __u64, 1024);
 
 /* Timed interrupts into tasks for whose name there was no room. */
 __u64 unnamed_tasks = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Measures the stages of each request: queue, device, complete. operations.h adds those of the
+ * Measures the stages of each request: queue, device, complete. op_table.h adds those of the
  * operations that it serves.
  *
  *   block_bio_queue     queue begins: the bio enters the block layer; its stamp is kept by address
@@ -10,8 +10,7 @@
  *   block_rq_complete   the last stage ends, the I/O is counted
  *
  * Each event reads the clock once. There is no hash map, and on a device with one row per CPU no
- * write to a cache line that other CPUs write. An I/O is counted where the kernel counts it: at the
- * completion that covers the rest of the request.
+ * write to a cache line that other CPUs write.
  */
 #include "kernel.h"
 #include "compat.h"
@@ -30,14 +29,9 @@ const volatile struct wire_latency_config config = {};
 #include "submitter.h"
 #include "command.h"
 #include "filter.h"
-#include "groups.h"
-#include "operations.h"
-#include "joins.h"
-#include "commands.h"
-#include "calls.h"
-#include "rows.h"
-#include "events.h"
 #include "bio_ios.h"
+#include "request_ios.h"
+#include "syscalls.h"
 #include "process_ios.h"
 #include "file_ios.h"
 
@@ -58,30 +52,26 @@ static __always_inline int is_left_out(struct bio *bio, __u64 address, struct ow
 }
 
 /*
- * Who handed in a bio that blk-throttle's worker brings, which is not who brings it; NULL: it is
- * the current task, or nobody knows, which is counted.
+ * The submitter of a bio that blk-throttle's worker brings; NULL: it is the current task, or it is
+ * not known, which is counted.
  */
 static __always_inline struct origin *origin_of(struct bio *bio, __u64 address, struct owner *owner,
 						int counts)
 {
-	struct brought brought = {.bio = address};
+	struct late_bio late = {.bio = address};
 	__u32 held;
 
-#ifndef NO_SWAP
-	if (!config.want_throttle || !current_is_kernel_thread())
+	if (!CAN_FOLLOW || !config.want_throttle || !current_is_kernel_thread())
 		return 0;
-#else
-	return 0;
-#endif
-	brought.private = (__u64)BPF_CORE_READ(bio, bi_private);
-	held = held_operation(&brought);
+	late.private = (__u64)BPF_CORE_READ(bio, bi_private);
+	held = op_find_throttled(&late);
 	if (!held && counts && running && is_throttle_worker())
 		COUNT(owner, held_unknown);
 	return origin_at(held);
 }
 
-/* The stack of who hands in a bio that will be followed. Apart from all else: what is on the stack
- * of a program and of those that it calls is little together. */
+/* The stack of the task that submits a bio that will be followed. Apart from all else: what is on
+ * the stack of a program and of those that it calls is little together. */
 static __noinline int look_at_route(void *ctx)
 {
 	struct bio *bio = argument(ctx, arguments.bio_queue);
@@ -152,8 +142,8 @@ int BPF_PROG(bio_queue)
 		find_file(*(volatile __u64 *)&set->bio[way], file_at(index, way));
 	if (config.want_operations)
 		/* The address as a plain number, of which the verifier allows arithmetic. */
-		link_bio(FIELD(bio, bi_private), *(volatile __u64 *)&set->bio[way], owner->layer,
-			 &set->link[way], &set->proof[way]);
+		op_attach_bio(FIELD(bio, bi_private), *(volatile __u64 *)&set->bio[way],
+			      owner->layer, &set->op_ref[way], &set->generation[way]);
 	return 0;
 }
 
@@ -247,11 +237,11 @@ int BPF_PROG(bio_split)
 	if (config.want_filter && running)
 		COUNT(owner, splits);
 	to->queued[new] = from->queued[old];
-	if (config.want_operations) {
+	if (follows_operations()) {
 		/* It has several parts now, which may be issued on several CPUs at once. */
-		from->link[old] &= ~LINK_DIRECT;
-		to->link[new] = from->link[old];
-		to->proof[new] = from->proof[old];
+		from->op_ref[old] &= ~REF_DIRECT;
+		to->op_ref[new] = from->op_ref[old];
+		to->generation[new] = from->generation[old];
 	}
 	if (config.want_submitter)
 		copy_submitter(submitter_at(new_index, new), submitter_at(old_index, old));
@@ -281,111 +271,17 @@ int BPF_PROG(bio_complete)
 	return 0;
 }
 
-static __u64 issues;
-
 EVENT("block_rq_issue")
 int BPF_PROG(rq_issue)
 {
-	struct request *rq = argument(ctx, arguments.rq_issue);
-	struct owner *owner = owner_of_request(rq);
-	struct wire_slot *slot;
-	struct bio *bio;
-	__u64 now;
-	__u32 op, index;
-	int followed = 0, more = 0;
-
-	if (!owner)
-		return 0;
-	/* Here and not where it is needed: see request_disk. */
-	bio = FIELD(rq, bio);
-	now = bpf_ktime_get_ns();
-	if (config.drop_issue && count_up(&issues) % config.drop_issue == 0)
-		return 0;
-	op = op_of(rq);
-	slot = slot_of(rq, owner, op, &index);
-	if (!slot)
-		return 0;
-	if (unlikely(slot->request == (__u64)rq)) {
-		if (slot->state == SLOT_RETRIED) {
-			slot->state = SLOT_REISSUED;
-			if (config.want_parts)
-				parts_reissued(index, now);
-			return 0;
-		}
-		if (slot->state == SLOT_REFUSED) {
-			if (unlikely(op >= REQ_OP_FIRST_DRIVER))
-				refused_command(slot, (__u64)bio);
-			slot->issued = now;
-			slot->state = SLOT_ISSUED;
-			return 0;
-		}
-		COUNT(owner, stale);
-	}
-	hand_over_result(slot, index);
-	slot->queued = 0;
-	slot->link = 0;
-	if (config.want_queue && op != REQ_OP_FLUSH && op < REQ_OP_FIRST_DRIVER) {
-		more = first_queued(slot, bio, FIELD(rq, cmd_flags));
-		if (!slot->queued && !config.want_filter)
-			COUNT(owner, no_queue_start);
-	}
-	if (unlikely(op >= REQ_OP_FIRST_DRIVER))
-		followed = begin_command(slot, rq);
-	/* A flush is nobody's; what waits for it may be. */
-	if (config.want_filter && !followed && !slot->queued && op != REQ_OP_FLUSH) {
-		slot->request = 0;
-		slot->state = 0;
-		return 0;
-	}
-	if (unlikely(more))
-		COUNT(owner, too_many_bios);
-	if (config.most_groups)
-		note_group(slot, rq, owner->device, classify(FIELD(rq, cmd_flags)));
-	if (config.want_parts)
-		parts_issued(index, (__u64)rq, (__u64)bio, now);
-	moved_bio(slot, (__u64)bio);
-	if (config.want_operations)
-		await_result(slot, index);
-	slot->issued = now;
-	slot->reaped = 0;
-	slot->state = SLOT_ISSUED;
-	slot->used = 1;
-	if (config.want_events)
-		note_range(index, rq);
-	slot->request = (__u64)rq;
-	return 0;
+	return issue_request(argument(ctx, arguments.rq_issue));
 }
 
 /* Given back by the driver: before it touched the device, or to try again. */
 EVENT("block_rq_requeue")
 int BPF_PROG(rq_requeue)
 {
-	struct request *rq = argument(ctx, arguments.rq_requeue);
-	struct owner *owner = owner_of_request(rq);
-	struct wire_slot *slot;
-	__u32 index;
-	int tried;
-
-	if (!owner)
-		return 0;
-	tried = was_tried(rq, config.rqf_timed_out);
-	slot = slot_of(rq, owner, op_of(rq), &index);
-	if (config.want_filter && !is_issued(slot, rq))
-		return 0;
-	if (tried)
-		COUNT(owner, retries);
-	else
-		COUNT(owner, requeues);
-	if (!is_issued(slot, rq))
-		return 0;
-	if (config.want_operations)
-		put_back(slot, index, (__u64)FIELD(rq, bio));
-	slot->reaped = 0;
-	if (tried || slot->state == SLOT_RETRIED || slot->state == SLOT_REISSUED)
-		slot->state = SLOT_RETRIED;
-	else
-		slot->state = SLOT_REFUSED;
-	return 0;
+	return requeue_request(argument(ctx, arguments.rq_requeue));
 }
 
 /* NVMe: the driver takes the completion entry from the queue. Lives in a module, so it is optional.
@@ -437,236 +333,14 @@ int BPF_PROG(nvme_sq_raw, struct request *rq)
 	return 0;
 }
 
-/* What the event of an I/O says of its request; nothing of when it began. */
-static __always_inline struct counted counted_io(struct request *rq, struct bio *bio,
-						 struct owner *owner, __u32 op, __u64 ended,
-						 __u32 marks)
-{
-	struct counted counted = {
-	    .bio = (__u64)bio,
-	    .alone = !bio || !FIELD(bio, bi_next),
-	    .io =
-		{
-		    .marks = marks,
-		    .ended = ended,
-		    .sector = FIELD(rq, __sector),
-		    .bytes = FIELD(rq, __data_len),
-		    .cmd_flags = FIELD(rq, cmd_flags),
-		    .device = owner->device,
-		    .slot_base = owner->slot_base,
-		    .op = op,
-		},
-	};
-
-	return counted;
-}
-
-/* The group of a request that completes: the one that it was issued with, where it was. */
-static __always_inline __u32 group_at_completion(struct request *rq, struct owner *owner,
-						 struct wire_slot *slot, __u32 op, __u32 bytes)
-{
-	__u32 cpu;
-
-	if (is_issued(slot, rq))
-		return slot->group;
-	return group_of_request(rq, owner->device, op, bytes, &cpu);
-}
-
-static __always_inline void count_unissued(__u32 group, __u32 op, __u32 used)
-{
-	if (op == OP_EMPTY_FLUSH)
-		COUNT_GROUP(group, never_issued, 1);
-	else if (!used)
-		COUNT_GROUP(group, untimed, 1);
-}
-
 EVENT("block_rq_complete")
 int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 {
-	struct owner *owner = owner_of_request(rq);
-	struct bio *bio = 0;
-	__u32 op, flags, index = 0, group = 0;
-	struct wire_slot *slot;
-	struct wire_row *row;
-	__u64 now, end;
-	int shared;
+	struct completion of;
 
-	if (!owner)
-		return 0;
-	/* Here and not where it is needed: see request_disk. */
-	if (keep_bios())
-		bio = FIELD(rq, bio);
-	now = bpf_ktime_get_ns();
-	flags = FIELD(rq, cmd_flags);
-	op = classify(flags);
-	slot = slot_of(rq, owner, flags & REQ_OP_MASK, &index);
-	if (config.want_filter && !is_issued(slot, rq) &&
-	    (nr_bytes || !bio || !is_followed((__u64)bio)))
-		return 0;
-	/*
-	 * A write without data and without an issue only waited for a flush. (Its FUA flag may be
-	 * set or not; data with a flush behind it was issued and completes a second time with 0
-	 * bytes.)
-	 */
-	if (unlikely(!nr_bytes) && (op == OP_WRITE || op == OP_FUA) && slot &&
-	    slot->request != (__u64)rq)
-		op = OP_EMPTY_FLUSH;
-	shared = op >= OPS_SHARDED || owner->shared;
-	row = row_of(owner, op);
-	if (!row)
-		return 0;
-	/* No process submits a device flush, and it is of the whole disk. */
-	if ((hides_flushes() || (partitions && owner->layer & PARTITION)) && op == OP_FLUSH) {
-		if (slot)
-			slot->request = 0;
-		return 0;
-	}
-	if (nr_bytes)
-		add(&row->bytes, nr_bytes, shared);
-	if (config.most_groups)
-		COUNT_GROUP(group_at_completion(rq, owner, slot, op, nr_bytes), bytes, nr_bytes);
-	/* More to come. */
-	if (unlikely(nr_bytes < FIELD(rq, __data_len))) {
-		if (config.want_operations && is_issued(slot, rq) && slot->link & LINK_IN_TABLE) {
-			struct partly partly = {
-			    .bio = (__u64)bio,
-			    .ended = now,
-			    .bytes = nr_bytes,
-			    .slot = index,
-			    .device = owner->device,
-			    .op = op,
-			};
-
-			finish_ended_bios(slot, &partly);
-		}
-		return 0;
-	}
-	if (unlikely(op != OP_FLUSH && FIELD(rq, rq_flags) & config.rqf_flush_seq)) {
-		/*
-		 * The data is written, a flush follows: the device stage of this write ends here.
-		 * What it waits for the flush is in no stage; the flush itself has a row of its
-		 * own.
-		 */
-		if (slot && slot->request == (__u64)rq) {
-			if (!slot->reaped)
-				slot->reaped = now;
-			slot->state = SLOT_FLUSHING;
-		}
-		return 0;
-	}
-	if (unlikely(!slot)) {
-		COUNT(owner, out_of_range);
-		return 0;
-	}
-	if (unlikely(slot->request != (__u64)rq)) {
-		if (op == OP_EMPTY_FLUSH)
-			add(&row->never_issued, 1, shared);
-		else if (slot->used)
-			add(&row->no_start, 1, shared);
-		else
-			add(&row->untimed, 1, shared);
-		if (config.want_events && (op == OP_EMPTY_FLUSH || !slot->used)) {
-			__u32 before = op == OP_EMPTY_FLUSH ? 0 : IO_STARTED_BEFORE;
-			struct counted counted = counted_io(rq, bio, owner, op, now, before);
-
-			emit_io(&counted);
-		}
-		if (config.most_groups) {
-			group = group_at_completion(rq, owner, slot, op, nr_bytes);
-			count_unissued(group, op, slot->used);
-		}
-		if (config.want_operations && op == OP_EMPTY_FLUSH) {
-			struct waiter waiter = {
-			    .bio = (__u64)bio,
-			    .ended = now,
-			    .flush = flush_index(owner),
-			    .device = owner->device,
-			    .group = group + 1,
-			};
-			int unowned = !finish_waiter(&waiter);
-
-			add(&row->unowned, unowned, shared);
-			if (config.most_groups)
-				COUNT_GROUP(group, unowned, unowned);
-		}
-		return 0;
-	}
-	slot->request = 0;
-	end = slot->reaped ? slot->reaped : now;
-	if (unlikely(end < slot->issued || now < end || slot->queued > slot->issued)) {
-		COUNT(owner, negative);
-		add(&row->untimed, 1, shared);
-		if (config.want_events) {
-			__u32 marks = IO_NEGATIVE;
-			struct counted counted = counted_io(rq, bio, owner, op, now, marks);
-
-			emit_io(&counted);
-		}
-		if (config.most_groups)
-			COUNT_GROUP(slot->group, untimed, 1);
-		return 0;
-	}
-	add_time(row->extents, row->counts, &row->lock, STAGE_DEVICE, end - slot->issued, shared);
-	if (slot->queued)
-		add_time(row->extents, row->counts, &row->lock, STAGE_QUEUE,
-			 slot->issued - slot->queued, shared);
-	if (slot->reaped && slot->state != SLOT_FLUSHING)
-		add_time(row->extents, row->counts, &row->lock, STAGE_COMPLETE, now - slot->reaped,
-			 shared);
-	if (unlikely(slot->state == SLOT_FLUSHING))
-		add(&row->flushed, flushed_behind(flush_index(owner), slot->reaped), shared);
-	if (config.want_parts)
-		parts_completed(slot, index, owner->device, op);
-	if (config.want_events) {
-		__u32 marks = slot->reaped ? 0 : IO_FUSED;
-		struct counted counted = counted_io(rq, bio, owner, op, now, marks);
-
-		if (slot->state == SLOT_FLUSHING)
-			counted.io.marks |= IO_FLUSHED;
-		counted.io.queued = slot->queued;
-		counted.io.issued = slot->issued;
-		counted.io.reaped = end;
-		range_of(index, &counted.io);
-		counted.link = slot->link;
-		counted.proof = slot->proof;
-		emit_io(&counted);
-	}
-	if (config.most_groups) {
-		__u64 queue = slot->queued ? slot->issued - slot->queued : NO_TIME;
-		int reaped = slot->reaped && slot->state != SLOT_FLUSHING;
-
-		time_in_group(slot->group, queue, end - slot->issued,
-			      reaped ? now - slot->reaped : NO_TIME);
-		if (config.matrix_cpus)
-			count_in_matrix(slot->cpu, 1);
-	}
-	if (keep_bios() && (bio || slot->link & LINK_COMMAND)) {
-		struct part part = {
-		    .bio = (__u64)bio,
-		    .stamps =
-			{
-			    .issued = slot->issued,
-			    .reaped = end,
-			    .ended = now,
-			    .device = owner->device,
-			    .op = op,
-			    .fused = !slot->reaped,
-			    .group = slot->group + 1,
-			},
-		    .slot = index,
-		};
-
-		if (!finish(slot, &part)) {
-			__u64 queue = slot->queued ? slot->issued - slot->queued : NO_TIME;
-			int reaped = slot->reaped && slot->state != SLOT_FLUSHING;
-
-			add(&row->unowned, 1, shared);
-			time_unowned(owner->device, op, queue, end - slot->issued,
-				     reaped ? now - slot->reaped : NO_TIME);
-			if (config.most_groups)
-				COUNT_GROUP(slot->group, unowned, 1);
-		}
-		count_bios(row, owner, &part, shared);
+	if (identify(&of, rq, nr_bytes) && account(&of) && time_stages(&of)) {
+		emit_completion(&of);
+		complete_operation(&of);
 	}
 	return 0;
 }
@@ -674,7 +348,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 SEC("?tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 {
-	if (number >= 0 && number < WIRE_SYSCALLS && syscall_kinds[number])
+	if (CAN_FOLLOW && number >= 0 && number < WIRE_SYSCALLS && syscall_kinds[number])
 		call_entered(syscall_kinds[number], regs);
 	return 0;
 }
@@ -682,14 +356,16 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 SEC("?tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 {
-	call_returned(result);
+	if (CAN_FOLLOW)
+		call_returned(result);
 	return 0;
 }
 
 SEC("?tp_btf/io_uring_submit_req")
 int BPF_PROG(ring_submit_req, struct io_kiocb *req)
 {
-	ring_submitted(req);
+	if (CAN_FOLLOW)
+		ring_submitted(req);
 	return 0;
 }
 
@@ -697,22 +373,24 @@ int BPF_PROG(ring_submit_req, struct io_kiocb *req)
 SEC("?tp_btf/io_uring_submit_sqe")
 int BPF_PROG(ring_submit_sqe, struct io_kiocb *req)
 {
-	ring_submitted(req);
+	if (CAN_FOLLOW)
+		ring_submitted(req);
 	return 0;
 }
 
 SEC("?tp_btf/io_uring_complete")
 int BPF_PROG(ring_complete, struct io_ring_ctx *ring, void *req)
 {
-	if (req)
-		operation_ended((__u64)req, ctx);
+	if (CAN_FOLLOW && req)
+		ring_completed((__u64)req, ctx);
 	return 0;
 }
 
 SEC("?tp_btf/io_uring_cqring_wait")
 int BPF_PROG(ring_wait)
 {
-	ring_waited_on(argument_address(ctx, 0));
+	if (CAN_FOLLOW)
+		ring_waited_on(argument_address(ctx, 0));
 	return 0;
 }
 
@@ -759,6 +437,8 @@ int BPF_PROG(io_done, struct request *rq)
 SEC("?tp_btf/io_uring_queue_async_work")
 int BPF_PROG(ring_queue_work, struct io_kiocb *req)
 {
+	if (!CAN_FOLLOW)
+		return 0;
 	if (config.want_parts)
 		ring_punted((__u64)req);
 	/* The worker may be done before the call begins to wait. */
@@ -769,14 +449,16 @@ int BPF_PROG(ring_queue_work, struct io_kiocb *req)
 SEC("?tp_btf/sched_waking")
 int BPF_PROG(task_waking, struct task_struct *task)
 {
-	task_woken(task->pid);
+	if (CAN_FOLLOW)
+		task_woken(task->pid);
 	return 0;
 }
 
 SEC("?tp_btf/sched_switch")
 int BPF_PROG(task_switch, int preempted, struct task_struct *from, struct task_struct *to)
 {
-	task_runs(to->pid);
+	if (CAN_FOLLOW)
+		task_runs(to->pid);
 	return 0;
 }
 

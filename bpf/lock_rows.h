@@ -13,48 +13,21 @@
 #include "lock_spins.h"
 
 /* User space sets the sizes. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, __u64);
-	__type(value, struct wire_lock);
-} locks SEC(".maps");
+HASH(locks, __u64, struct wire_lock, 1024);
 
 /* By kind: the locks that found no room above. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, LOCK_KINDS);
-	__type(key, __u32);
-	__type(value, struct wire_lock);
-} other_locks SEC(".maps");
+ARRAY(other_locks, struct wire_lock, LOCK_KINDS);
 
 /* By thread group. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u32);
-	__type(value, struct wire_lock_process);
-} lock_processes SEC(".maps");
+HASH(lock_processes, __u32, struct wire_lock_process, 4096);
 
 /*
  * What has not been added to the rows above yet: those are everybody's, and their lines would go
  * from CPU to CPU with each wait. CPU × places + place; only that CPU writes there.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, LOCK_PLACES);
-	__type(key, __u32);
-	__type(value, struct wire_lock_recent);
-} recent_locks SEC(".maps");
+MAPPED_ARRAY(recent_locks, struct wire_lock_recent, LOCK_PLACES);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, LOCK_PROCESS_PLACES);
-	__type(key, __u32);
-	__type(value, struct wire_lock_recent_process);
-} recent_processes SEC(".maps");
+MAPPED_ARRAY(recent_processes, struct wire_lock_recent_process, LOCK_PROCESS_PLACES);
 
 /* What a new row begins as: too large for the BPF stack. */
 static const struct wire_lock no_lock = {};

@@ -12,20 +12,10 @@
 #include "work.h"
 #include "budget.h"
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct wire_lock_stack_key);
-	__type(value, struct wire_lock_stack);
-} lock_stacks SEC(".maps");
+HASH(lock_stacks, struct wire_lock_stack_key, struct wire_lock_stack, 4096);
 
 /* A table of its own: one way to the kernel leads to many waits. User space sets the size. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct wire_lock_who_key);
-	__type(value, struct wire_lock_who);
-} lock_whos SEC(".maps");
+HASH(lock_whos, struct wire_lock_who_key, struct wire_lock_who, 1);
 
 /*
  * Where a stack is taken to; one per CPU. Only the programs that end a wait use it, of which one is
@@ -37,12 +27,7 @@ struct scratch {
 	struct wire_lock_who who;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct scratch);
-} lock_scratch SEC(".maps");
+ARRAY(lock_scratch, struct scratch, 1);
 
 /* Who waits now, and by which way it came to the kernel: the key has it from here on. */
 static __always_inline void take_waiter(void *ctx, struct wire_lock_cpu *row, struct scratch *s)

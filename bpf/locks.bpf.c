@@ -36,13 +36,7 @@ const volatile struct wire_locks_config config = {};
 /* Opens and closes the window for all programs at once. */
 volatile __u32 running = 0;
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_lock_cpu);
-} lock_cpus SEC(".maps");
+MAPPED_ARRAY(lock_cpus, struct wire_lock_cpu, 1);
 
 /* Who sleeps waits for one lock at a time. Goes away with its task. */
 struct sleep {
@@ -59,20 +53,10 @@ struct {
 } sleeps SEC(".maps");
 
 /* By lock. User space sets the size. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u64);
-	__type(value, struct wire_lock_holder);
-} lock_holders SEC(".maps");
+HASH(lock_holders, __u64, struct wire_lock_holder, 1);
 
 /* By thread: who waits at the end, written when user space asks. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u32);
-	__type(value, struct wire_lock_waiter);
-} lock_waiters SEC(".maps");
+HASH(lock_waiters, __u32, struct wire_lock_waiter, 4096);
 
 static __always_inline __u64 cgroup_of_current(void)
 {

@@ -13,20 +13,10 @@
 #include "compat.h"
 #include "wire.h"
 
-/*
- * The maps of the hot path are mmapable: only then does the kernel begin their values at a page,
- * and elements of 64 bytes are cache lines. (Else they follow a header, which is 312 bytes
- * on 6.18.)
- */
 #define MAX_DEVICES 256
 #define OWNER_BITS  14
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_DEVICES);
-	__type(key, __u32);
-	__type(value, struct wire_device);
-} devices SEC(".maps");
+ARRAY(devices, struct wire_device, MAX_DEVICES);
 
 /*
  * What an address of the kernel belongs to: a block device of bios or a hardware queue of requests.
@@ -57,13 +47,7 @@ _Static_assert(sizeof(struct owner) == 64, "owner");
 /* An address may stand in any of these places from its hash on. */
 #define OWNER_PROBES 8
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1 << OWNER_BITS);
-	__type(key, __u32);
-	__type(value, struct owner);
-} owners SEC(".maps");
+MAPPED_ARRAY(owners, struct owner, 1 << OWNER_BITS);
 
 /* 1: a traced device is a partition. Set before the programs are loaded. */
 const volatile __u32 partitions = 0;

@@ -39,12 +39,7 @@ volatile __u32 running = 0;
 struct wire_pagecache_lost lost = {};
 
 /* By kind × nodes + node. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_reclaim);
-} reclaims SEC(".maps");
+ARRAY(reclaims, struct wire_reclaim, 1);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -53,12 +48,7 @@ struct {
 	__type(value, struct wire_isolated);
 } isolated SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct wire_reclaimer_key);
-	__type(value, struct wire_reclaimer);
-} reclaimers SEC(".maps");
+HASH(reclaimers, struct wire_reclaimer_key, struct wire_reclaimer, 4096);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -78,12 +68,7 @@ struct within {
 };
 
 /* By thread. One that reclaims does not end meanwhile, so that none stays here. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u32);
-	__type(value, struct within);
-} withins SEC(".maps");
+HASH(withins, __u32, struct within, 16384);
 
 static __always_inline struct wire_reclaim *reclaim_of(__u32 kind, __u32 node)
 {
@@ -439,12 +424,7 @@ struct last_read {
 
 #define LAST_READS 4096
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, LAST_READS);
-	__type(key, __u32);
-	__type(value, struct last_read);
-} last_reads SEC(".maps");
+ARRAY(last_reads, struct last_read, LAST_READS);
 
 SEC("?tp_btf/mm_filemap_get_pages")
 int BPF_PROG(get_pages, struct address_space *mapping, unsigned long index, unsigned long last)

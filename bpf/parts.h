@@ -12,7 +12,6 @@
 #include "compat.h"
 #include "hist.h"
 #include "owner.h"
-#include "stamps.h"
 #include "wire.h"
 
 /* A part that a request did not have: not inserted, never refused, not tried again. */
@@ -23,13 +22,7 @@ struct bio_parts {
 	__u64 allocated[BIO_WAYS];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct bio_parts);
-} bio_parts SEC(".maps");
+MAPPED_ARRAY(bio_parts, struct bio_parts, 1);
 
 /* Of the request in the slot with the same number. */
 struct slot_parts {
@@ -39,7 +32,8 @@ struct slot_parts {
 	__u64 inserted;
 	__u64 first_issued;
 	__u64 reissued;
-	/* The operation that its end finished: a number of `operation_parts` + 1, and its proof. */
+	/* The operation that its end finished: a number of `operation_parts` + 1, and its
+	 * generation. */
 	__u64 place;
 	__u64 finished;
 	__u64 spans[PART_RETRY - PART_ALLOC + 1];
@@ -47,13 +41,7 @@ struct slot_parts {
 };
 _Static_assert(sizeof(struct slot_parts) == 128, "slot_parts");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct slot_parts);
-} slot_parts SEC(".maps");
+MAPPED_ARRAY(slot_parts, struct slot_parts, 1);
 
 /* Of the operation with the same number, or, behind these, of the call of a task. */
 struct operation_parts {
@@ -76,52 +64,10 @@ struct operation_parts {
 };
 _Static_assert(sizeof(struct operation_parts) == 128, "operation_parts");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct operation_parts);
-} operation_parts SEC(".maps");
-
-/*
- * Whose kernel stack it is: thread ids by the stack's address. A bio that a task waits for lies on
- * its stack, or points there; so a bio that comes late, from the throttling worker, is joined to
- * its call.
- */
-#define STACK_BITS	   14
-#define KERNEL_STACK_SHIFT 14
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} stack_owners SEC(".maps");
-
-static __always_inline __u32 *stack_owner(__u32 low)
-{
-	__u32 index = ((low >> KERNEL_STACK_SHIFT) * 0x9e3779b1u) >> (32 - STACK_BITS);
-
-	return bpf_map_lookup_elem(&stack_owners, &index);
-}
-
-/* All of the address: the lower half of many a bio's, elsewhere in memory, is that of a stack, too.
- */
-static __always_inline int is_same_stack(__u64 one, __u64 other)
-{
-	return one >> KERNEL_STACK_SHIFT == other >> KERNEL_STACK_SHIFT;
-}
+MAPPED_ARRAY(operation_parts, struct operation_parts, 1);
 
 /* Sized by user space: Σ over devices of units × operations. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_part_row);
-} part_rows SEC(".maps");
+MAPPED_ARRAY(part_rows, struct wire_part_row, 1);
 
 static __always_inline struct wire_part_row *part_row(__u32 device, __u32 unit, __u32 op)
 {

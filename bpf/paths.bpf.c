@@ -29,12 +29,7 @@ struct shared {
 	struct wire_paths_lost lost;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct shared);
-} path_shared SEC(".maps");
+ARRAY(path_shared, struct shared, 1);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -53,20 +48,10 @@ struct calling {
 };
 
 /* By thread, and by CPU (negative) for the idle tasks. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__type(key, __u32);
-	__type(value, struct calling);
-} callings SEC(".maps");
+HASH(callings, __u32, struct calling, 8192);
 
 /* What a new entry begins as: too large for the stack of a program, with what else is there. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct calling);
-} nothing SEC(".maps");
+ARRAY(nothing, struct calling, 1);
 
 static __always_inline __u32 caller(void)
 {

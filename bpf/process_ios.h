@@ -13,12 +13,7 @@
 #include "wire.h"
 
 /* User space sets the size, and adds one NO_PROCESS row for each device. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct wire_process_key);
-	__type(value, struct wire_process_ios);
-} process_ios SEC(".maps");
+HASH(process_ios, struct wire_process_key, struct wire_process_ios, 1);
 
 static __always_inline __u32 relation_of_current(void)
 {

@@ -36,12 +36,7 @@ struct reclaiming {
 };
 
 /* By thread. One that reclaims does not end meanwhile, so that none stays here. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u32);
-	__type(value, struct reclaiming);
-} reclaiming SEC(".maps");
+HASH(reclaiming, __u32, struct reclaiming, 16384);
 
 static __always_inline int begin(__u32 kind)
 {

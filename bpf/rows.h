@@ -12,13 +12,7 @@
 #include "owner.h"
 
 /* Sized by user space: Σ shards × operations, of all I/Os and then of those of no operation. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_row);
-} rows SEC(".maps");
+MAPPED_ARRAY(rows, struct wire_row, 1);
 
 static __always_inline struct wire_row *row_of(struct owner *owner, __u32 op)
 {
@@ -60,13 +54,6 @@ VERIFIED_ONCE int add_stages(struct wire_row *row, __u64 queue, __u64 device, __
 	return 0;
 }
 
-#ifdef NO_SWAP
-/* Operations are not followed here. */
-static __always_inline void time_unowned(__u32 device, __u32 op, __u64 queue, __u64 served,
-					 __u64 complete)
-{
-}
-#else
 static __always_inline struct wire_row *unowned_row(__u32 device, __u32 op, int *shared)
 {
 	struct wire_device *facts = bpf_map_lookup_elem(&devices, &device);
@@ -99,11 +86,9 @@ static __always_inline void time_unowned(__u32 device, __u32 op, __u64 queue, __
 	int shared = 1;
 	struct wire_row *row;
 
-	if (!config.want_operations)
+	if (!CAN_FOLLOW || !config.want_operations)
 		return;
 	row = unowned_row(device, op, &shared);
 	add_stages(row, queue, served, complete, shared);
 }
-#endif /* NO_SWAP */
-
 #endif

@@ -11,13 +11,7 @@
 #include "wire.h"
 
 /* Sized by user space: Σ hardware queues × slots per queue. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_slot);
-} slots SEC(".maps");
+MAPPED_ARRAY(slots, struct wire_slot, 1);
 
 enum slot_state {
 	SLOT_ISSUED = 1,

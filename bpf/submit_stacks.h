@@ -12,21 +12,10 @@
 #include "wire.h"
 
 /* User space sets the sizes. Made in advance: bios enter where nobody may wait for memory. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct wire_stack_key);
-	__type(value, struct wire_submit_stack);
-} submit_stacks SEC(".maps");
+HASH(submit_stacks, struct wire_stack_key, struct wire_submit_stack, 1);
 
 /* One per CPU, as `submit_scratch`. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_submit_row);
-} submit_rows SEC(".maps");
+MAPPED_ARRAY(submit_rows, struct wire_submit_row, 1);
 
 /* Too large for the BPF stack. */
 struct submit_scratch {
@@ -34,12 +23,7 @@ struct submit_scratch {
 	struct wire_submit_stack taken;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct submit_scratch);
-} submit_scratch SEC(".maps");
+ARRAY(submit_scratch, struct submit_scratch, 1);
 
 /* A number is that of a CPU and what that has counted up to. */
 #define SUBMIT_NUMBER_BITS 16

@@ -59,13 +59,7 @@ struct origin {
 
 /* As many as `operation_parts`, and behind them as many as `iocbs`, where blk-throttle's worker may
  * bring what somebody handed in. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct origin);
-} origins SEC(".maps");
+MAPPED_ARRAY(origins, struct origin, 1);
 
 static __always_inline int keep_origins(void)
 {
@@ -101,6 +95,34 @@ static __always_inline void note_task(struct wire_submitter *submitter)
 		BPF_CORE_READ_STR_INTO(&submitter->comm, task, group_leader, comm);
 	else
 		bpf_get_current_comm(submitter->comm, sizeof(submitter->comm));
+}
+
+/* Whether the bio that enters the block layer comes from blk-throttle's queue itself: the current
+ * task is a worker that has its work from there. */
+static __noinline int is_throttle_worker(void)
+{
+	static const char throttled[] = "kthrotld";
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct kthread *thread;
+	struct worker *worker;
+	char name[sizeof(throttled)] = {};
+
+	if (!bpf_core_field_exists(task->worker_private) ||
+	    !bpf_core_field_exists(struct worker, current_pwq) ||
+	    !bpf_core_field_exists(struct kthread, data) ||
+	    !(BPF_CORE_READ(task, flags) & PF_WQ_WORKER))
+		return 0;
+	/* What a driver makes of a bio that was held (dm's clones) was not held itself: it comes
+	 * from within the submission of that one. */
+	if (BPF_CORE_READ(task, bio_list))
+		return 0;
+	thread = BPF_CORE_READ(task, worker_private);
+	worker = BPF_CORE_READ(thread, data);
+	BPF_CORE_READ_STR_INTO(&name, worker, current_pwq, wq, name);
+	for (__u32 i = 0; i < sizeof(throttled); i++)
+		if (name[i] != throttled[i])
+			return 0;
+	return 1;
 }
 
 /* The current task hands in the operation that has this place. */

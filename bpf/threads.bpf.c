@@ -49,12 +49,7 @@ struct scratch {
 	__u64 ips[THREAD_FRAMES];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct scratch);
-} thread_scratch SEC(".maps");
+ARRAY(thread_scratch, struct scratch, 1);
 
 /* The last bio of a thread: where it went, and how often the thread had slept by then. */
 struct handed {
@@ -136,6 +131,23 @@ static __always_inline void note_device(struct task_struct *task, struct wire_th
 	to->lower = last->lower;
 }
 
+static __always_inline void note_thread(struct task_struct *task, struct wire_thread *to,
+					__u32 state)
+{
+	to->pid = task->tgid;
+	to->tid = task->pid;
+	to->state = state;
+	to->exit_state = task->exit_state;
+	to->flags = has_no_user_side(task->flags) ? THREAD_KERNEL : 0;
+	to->syscall = 0;
+	to->device = 0;
+	to->lower = 0;
+	to->cpu = cpu_of(task);
+	to->last_ran = 0;
+	to->cgroup = config.want_cgroups ? cgroup_of(task) : 0;
+	BPF_CORE_READ_STR_INTO(&to->comm, task, comm);
+}
+
 static __always_inline void sample(struct task_struct *task)
 {
 	struct scratch *scratch;
@@ -157,18 +169,7 @@ static __always_inline void sample(struct task_struct *task)
 	if (!scratch)
 		return;
 	to = &scratch->head;
-	to->pid = task->tgid;
-	to->tid = task->pid;
-	to->state = state;
-	to->exit_state = task->exit_state;
-	to->flags = has_no_user_side(task->flags) ? THREAD_KERNEL : 0;
-	to->syscall = 0;
-	to->device = 0;
-	to->lower = 0;
-	to->cpu = cpu_of(task);
-	to->last_ran = 0;
-	to->cgroup = config.want_cgroups ? cgroup_of(task) : 0;
-	BPF_CORE_READ_STR_INTO(&to->comm, task, comm);
+	note_thread(task, to, state);
 	on_cpu = is_on_cpu(task);
 	/* What has ended has no stack any more. */
 	if (config.want_stacks && !on_cpu && !to->exit_state) {
@@ -251,12 +252,7 @@ struct known_tasks {
 	__u64 at[AT_ONCE];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, KNOWN_ROWS);
-	__type(key, __u32);
-	__type(value, struct known_tasks);
-} known_tasks SEC(".maps");
+ARRAY(known_tasks, struct known_tasks, KNOWN_ROWS);
 
 __u32 known_rows = 0;
 /* Of this round so far. Here and not in a register: a number that the verifier does not know is one

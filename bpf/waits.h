@@ -30,48 +30,23 @@ __u32 ours = 0;
 
 /* User space sets the sizes. Made in advance: where these programs run nobody may wait for memory.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, struct wire_stack_key);
-	__type(value, struct wire_wait_stack);
-} wait_stacks SEC(".maps");
+HASH(wait_stacks, struct wire_stack_key, struct wire_wait_stack, 1024);
 
 /* Who waited; with sums of 0 as soon as there is a stack, for whoever reads the memory maps of
  * processes while they live. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__type(key, struct wire_wait_process);
-	__type(value, struct wire_waiter);
-} waiters SEC(".maps");
+HASH(waiters, struct wire_wait_process, struct wire_waiter, 8192);
 
 /* The same of threads whose process found no room there, by their name alone (pid 0). */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, struct wire_wait_process);
-	__type(value, struct wire_waiter);
-} waiter_names SEC(".maps");
+HASH(waiter_names, struct wire_wait_process, struct wire_waiter, 1024);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_waits_row);
-} wait_rows SEC(".maps");
+ARRAY(wait_rows, struct wire_waits_row, 1);
 
 struct wait_scratch {
 	struct wire_stack_key key;
 	struct wire_wait_stack wait;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wait_scratch);
-} wait_scratch SEC(".maps");
+ARRAY(wait_scratch, struct wait_scratch, 1);
 
 /* Whether a task is among those that were named. */
 static __always_inline int is_wanted(struct task_struct *task)

@@ -11,26 +11,11 @@ struct comm {
 };
 
 /* What was named, of each kind; user space fills them. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u8);
-} wanted_pids SEC(".maps");
+HASH(wanted_pids, __u32, __u8, 1);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct comm);
-	__type(value, __u8);
-} wanted_comms SEC(".maps");
+HASH(wanted_comms, struct comm, __u8, 1);
 
 /* With all that were below them when the view began. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u64);
-	__type(value, __u8);
-} wanted_cgroups SEC(".maps");
+HASH(wanted_cgroups, __u64, __u8, 1);
 
 #endif

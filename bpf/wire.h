@@ -537,9 +537,9 @@ struct wire_slot {
 	__u64 reaped;
 	/* When it completed, where its result waits here for its operation. */
 	__u64 ended;
-	/* The operation of its only bio, or LINK_IN_TABLE; see links.h. */
-	__u64 proof;
-	__u32 link;
+	/* The operation of its only bio, or REF_IN_TABLE. */
+	__u64 generation;
+	__u32 op_ref;
 	/* Where there are groups: that of the I/O, and the CPU that it was handed in on, + 1. */
 	__u32 group;
 	__u16 cpu;
@@ -557,9 +557,9 @@ struct wire_bio_io {
 	/* Its address; 0: free. */
 	__u64 bio;
 	__u64 queued;
-	/* The operation that it belongs to; see links.h. */
-	__u64 proof;
-	__u32 link;
+	/* The operation that it belongs to. */
+	__u64 generation;
+	__u32 op_ref;
 	__u32 device;
 	__u32 bytes;
 	__u32 op;
@@ -745,6 +745,7 @@ struct wire_error_row {
 };
 _Static_assert(sizeof(struct wire_error_row) == 16, "wire_error_row");
 
+#include "wire/operations.h"
 #include "wire/process_ios.h"
 #include "wire/stacks.h"
 #include "wire/locks.h"

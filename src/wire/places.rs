@@ -4,14 +4,14 @@ use super::WireSlot;
 
 pub use super::records::{WirePlace, WireStamps};
 
-/// `OPERATION_LIVE` and `OPERATION_ENDED` of `bpf/operations.h`.
+/// `OPERATION_LIVE` and `OPERATION_ENDED` of `bpf/wire/operations.h`.
 const LIVE: u32 = 1;
 const ENDED: u32 = 2;
 
-/// `SLOT_DONE` of `bpf/slots.h`; `LINK_NUMBER` and `LINK_WAITS` of `bpf/links.h`.
+/// `SLOT_DONE` of `bpf/slots.h`; `REF_NUMBER` and `REF_WAITS` of `bpf/wire/operations.h`.
 const SLOT_DONE: u8 = 6;
-const LINK_NUMBER: u32 = (1 << 22) - 1;
-const LINK_WAITS: u32 = 1 << 28;
+const REF_NUMBER: u32 = (1 << 22) - 1;
+const REF_WAITS: u32 = 1 << 28;
 
 /// The result of an operation that nobody was seen to fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,12 +51,12 @@ impl WirePlace {
         }
     }
 
-    /// As `holds_result` of `bpf/operations.h`.
+    /// As `holds_result` of `bpf/op_table.h`.
     fn is_in(&self, index: u32, slot: &WireSlot) -> bool {
         slot.state == SLOT_DONE
-            && slot.link & LINK_WAITS != 0
-            && slot.link & LINK_NUMBER == index + 1
-            && slot.proof == self.entered
+            && slot.op_ref & REF_WAITS != 0
+            && slot.op_ref & REF_NUMBER == index + 1
+            && slot.generation == self.entered
     }
 }
 
@@ -94,20 +94,20 @@ mod tests {
         let of = place(7, LIVE, 0, 12);
         assert_eq!((of.slot(), place(7, LIVE, 0, 0).slot()), (Some(11), None));
         assert_eq!((place(7, LIVE, 1, 12).slot(), place(7, 0, 0, 12).slot()), (None, None), "nobody asks it");
-        let link = LINK_WAITS | 10;
-        let slot = |state, link, proof| WireSlot {
+        let op_ref = REF_WAITS | 10;
+        let slot = |state, op_ref, generation| WireSlot {
             state,
-            link,
-            proof,
+            op_ref,
+            generation,
             ended: 60,
             device: 2,
             ..WireSlot::read_from_bytes(&[0; 64]).unwrap()
         };
         let there = Some(Unfetched { device: 2, op: 0, ended_ns: 60 });
-        assert_eq!(of.unfetched(9, Some(&slot(SLOT_DONE, link, 40))), there);
-        assert_eq!(of.unfetched(8, Some(&slot(SLOT_DONE, link, 40))), None);
-        assert_eq!(of.unfetched(9, Some(&slot(SLOT_DONE, link, 41))), None);
+        assert_eq!(of.unfetched(9, Some(&slot(SLOT_DONE, op_ref, 40))), there);
+        assert_eq!(of.unfetched(8, Some(&slot(SLOT_DONE, op_ref, 40))), None);
+        assert_eq!(of.unfetched(9, Some(&slot(SLOT_DONE, op_ref, 41))), None);
         assert_eq!(of.unfetched(9, Some(&slot(SLOT_DONE, 10, 40))), None);
-        assert_eq!(of.unfetched(9, Some(&slot(1, link, 40))), None);
+        assert_eq!(of.unfetched(9, Some(&slot(1, op_ref, 40))), None);
     }
 }

@@ -1,0 +1,1168 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Operations in flight: what applications submit, which bios belong to it, and its stages. For the
+ * latency programs, whose `config` must stand before it.
+ *
+ * An operation is an io_uring request, an iocb of Linux AIO, or a system call that waits (`struct
+ * caller`). The files of its entry points call only this one:
+ *
+ *   op_begin        it is submitted (io_uring.h; an iocb by its first bio; a call by syscalls.h)
+ *   op_attach_bio   a bio enters the block layer: by the kiocb behind it, which is the io_uring
+ *                   request itself, or by the task, for a system call that waits
+ *   op_complete     the request of a bio completes: the last one gives the operation its stages
+ *   op_count        its application sees the result
+ */
+#ifndef BIOPSY_OP_TABLE_H
+#define BIOPSY_OP_TABLE_H
+
+#include "bios.h"
+#include "compat.h"
+#include "op_rows.h"
+#include "slots.h"
+#include "submitter.h"
+#include "wire.h"
+
+/* A task within a system call that can carry I/O. Found by thread id; two ids of one place take
+ * turns: the second is not followed while the first is inside. */
+#define CALLER_BITS 14
+
+struct caller {
+	__u32 tid;
+	__u8 kind;
+	/* It has submitted a bio to a bio-based device that is traced. */
+	__u8 layered;
+	/* Requests that finished for the system call it is in. */
+	__u16 parts;
+	__u64 entered;
+	union {
+		struct {
+			/* io_uring: the last request that this call submitted, and the first of
+			 * those whose result it has not returned with, or that a thread of the
+			 * generator has not looked at; numbers of `operations` + 1. */
+			__u16 current;
+			__u16 pending;
+			/* The ring that it waits on: a number of `rings` + 1. */
+			__u32 ring;
+		};
+		/* io_getevents: where the application wants its results. */
+		__u64 results;
+	};
+	struct wire_stamps stamps;
+};
+_Static_assert(sizeof(struct caller) == 64, "caller");
+
+MAPPED_ARRAY(callers, struct caller, 1 << CALLER_BITS);
+
+#define OPERATION_BITS	   14
+#define OPERATION_ROW_BITS 4
+#define OPERATION_ROW	   (1 << OPERATION_ROW_BITS)
+#define OPERATION_PROBES   8
+_Static_assert(OPERATION_BITS < 16, "next");
+_Static_assert((1 << OPERATION_BITS) + (1 << CALLER_BITS) == 1 << FACTS_BITS, "facts");
+
+MAPPED_ARRAY(operations, struct wire_place, 1 << OPERATION_BITS);
+
+#define IOCB_BITS 13
+/* Places that an iocb may take. Every io_submit of the machine is noted here: with one place per
+ * key, an iocb of another process would soon overwrite one that is held. */
+#define IOCB_WAYS 4
+
+/* An iocb as io_submit got it: blk-throttle's worker brings a bio that it held when the call is
+ * long over, and then only the iocb says whose it is. */
+struct iocb {
+	/* Of its context, its address and its application's word. */
+	__u64 key;
+	/* The io_submit that submitted it, and by which process. */
+	__u64 entered;
+	__u32 process;
+	/* Its operation began: what comes with the same key when that is over is a later one, which
+	 * was not noted. */
+	__u32 joined;
+	__u32 pad[2];
+};
+
+/* Filled only where `config.want_throttle`. */
+MAPPED_ARRAY(iocbs, struct iocb, 1);
+
+/*
+ * Whose kernel stack it is: thread ids by the stack's address. A bio that a task waits for lies on
+ * its stack, or points there; so a bio that comes late, from the throttling worker, finds its call.
+ */
+#define STACK_BITS	   14
+#define KERNEL_STACK_SHIFT 14
+
+MAPPED_ARRAY(stack_owners, __u32, 1);
+
+/* More results than this do not come back with one system call. */
+#define MOST_RESULTS 32768
+
+/* Operations that could not be followed: their place was taken. */
+__u64 unfollowed = 0;
+
+static __always_inline struct caller *caller_at(__u32 tid)
+{
+	__u32 index = tid & ((1 << CALLER_BITS) - 1);
+
+	return bpf_map_lookup_elem(&callers, &index);
+}
+
+/* The system call that the current task is in, where that can carry I/O. */
+static __always_inline struct caller *current_caller(void)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct caller *caller = caller_at(tid);
+
+	return caller && caller->tid == tid && caller->kind ? caller : 0;
+}
+
+/* The call that a thread was in at this entry; NULL: it has returned since. */
+static __always_inline struct caller *call_entered_at(__u32 tid, __u64 generation)
+{
+	struct caller *caller = caller_at(tid);
+
+	return caller && caller->tid == tid && caller->entered == generation ? caller : 0;
+}
+
+/*
+ * Requests are slab objects of 256 bytes (248 in 6.18): those of one page share a row, and a row
+ * that is taken sends them to the next, not to their neighbours' places.
+ */
+static __always_inline __u32 operation_place(__u64 request)
+{
+	__u32 low = low_half((const void *)request);
+	__u32 row = ((low >> 12) * 0x9e3779b1u) >> 16;
+
+	return row << OPERATION_ROW_BITS | (low >> 8 & (OPERATION_ROW - 1));
+}
+
+static __always_inline __u32 operation_index(__u32 place, __u32 probe)
+{
+	return (place + probe * OPERATION_ROW) & ((1 << OPERATION_BITS) - 1);
+}
+
+static __always_inline struct wire_place *op_at(__u32 index)
+{
+	index &= (1 << OPERATION_BITS) - 1;
+	return bpf_map_lookup_elem(&operations, &index);
+}
+
+/* The operation with a number, which is its place + 1; 0: none. */
+static __always_inline struct wire_place *op_numbered(__u32 number)
+{
+	return number ? op_at(number - 1) : 0;
+}
+
+/* The operation in a place since this time, while it is not over. */
+static __always_inline struct wire_place *op_live(__u32 number, __u64 generation)
+{
+	struct wire_place *operation = op_at(number - 1);
+
+	return operation && operation->entered == generation && operation->state == OPERATION_LIVE
+		   ? operation
+		   : 0;
+}
+
+/* The calls' places in `operation_parts` lie behind the operations'. */
+static __always_inline __u32 call_place(__u32 tid)
+{
+	return (1 << OPERATION_BITS) + (tid & ((1 << CALLER_BITS) - 1));
+}
+
+/* Behind the calls' places. */
+static __always_inline __u32 iocb_place(__u32 index)
+{
+	return (1 << FACTS_BITS) + index;
+}
+
+/* The place of the operation or call of a bio, + 1; 0: it is over, or there is none. */
+static __always_inline __u32 op_place(__u32 op_ref, __u64 generation)
+{
+	__u32 number = op_ref & REF_NUMBER;
+
+	if (!op_ref)
+		return 0;
+	if (op_ref & REF_CALLER)
+		return call_entered_at(number, generation) ? call_place(number) + 1 : 0;
+	return op_live(number, generation) ? number : 0;
+}
+
+/* A request that is not in the place where it is looked for first. The verifier takes no pointer of
+ * the kernel's for a number where it is an argument, but it does within a struct. */
+struct sought {
+	__u64 request;
+	__u32 place;
+	__u32 pad;
+};
+
+/* The number of the place that a request has or had, + 1; 0: none. */
+VERIFIED_ONCE __u32 find_place(const struct sought *sought)
+{
+	__u32 place = sought ? sought->place : 0;
+
+	for (__u32 i = 0; i < OPERATION_PROBES; i++) {
+		struct wire_place *operation = op_at(operation_index(place, i));
+
+		if (sought && operation && operation->request == sought->request)
+			return operation_index(place, i) + 1;
+	}
+	return 0;
+}
+
+/* The number of a request's operation + 1; 0: none. */
+static __always_inline __u32 op_find(__u64 request)
+{
+	__u32 place = operation_place(request) & ((1 << OPERATION_BITS) - 1);
+	struct wire_place *operation = op_at(place);
+	__u32 number = place + 1;
+
+	if (unlikely(!operation || operation->request != request)) {
+		struct sought sought = {.request = request, .place = place};
+
+		number = find_place(&sought);
+		operation = op_numbered(number);
+	}
+	return operation && operation->state == OPERATION_LIVE ? number : 0;
+}
+
+/* The stamps of a request, as its slot has them. */
+static __always_inline void stamps_in(const struct wire_slot *slot, struct wire_stamps *stamps)
+{
+	stamps->queued = slot->queued;
+	stamps->issued = slot->issued;
+	stamps->reaped = slot->reaped;
+	stamps->ended = slot->ended;
+	stamps->device = slot->device;
+	stamps->op = slot->op;
+	stamps->fused = slot->fused;
+	stamps->group = slot->group + 1;
+}
+
+/* The greatest number stands for all above it. */
+static __always_inline void count_part(__u16 *parts)
+{
+	*parts += *parts != 0xffff;
+}
+
+/* A request finished for an operation: the last one to do so gives it its stages. True where it is
+ * that so far. */
+static __always_inline int add_result(struct wire_place *operation,
+				      const struct wire_stamps *stamps)
+{
+	int last = !operation->parts || operation->stamps.ended <= stamps->ended;
+
+	if (last)
+		operation->stamps = *stamps;
+	count_part(&operation->parts);
+	return last;
+}
+
+/* Whether a slot holds the result of this operation. */
+static __always_inline int holds_result(struct wire_slot *slot, __u32 number, __u64 entered)
+{
+	__u32 op_ref = *(volatile __u32 *)&slot->op_ref;
+
+	return *(volatile __u8 *)&slot->state == SLOT_DONE && op_ref & REF_WAITS &&
+	       (op_ref & REF_NUMBER) == number && slot->generation == entered;
+}
+
+/* Takes what its first request left in a slot. */
+VERIFIED_ONCE int op_fetch_result(struct wire_place *operation, __u32 number)
+{
+	struct wire_slot *slot;
+	struct wire_stamps stamps;
+
+	if (!follows_operations() || !operation || !operation->slot)
+		return 0;
+	slot = slot_numbered(operation->slot - 1);
+	if (!slot || !holds_result(slot, number, operation->entered))
+		return 0;
+	stamps_in(slot, &stamps);
+	barrier();
+	/* Else another request was issued in between, and that has brought them here; or is about
+	 * to take the slot, and has as well. */
+	if (holds_result(slot, number, operation->entered) &&
+	    !(operation->parts && operation->stamps.issued == stamps.issued))
+		add_result(operation, &stamps);
+	return 0;
+}
+
+/*
+ * libaio names an operation by the address of the application's iocb, which may be used again while
+ * it is in flight, and by the application's own word. These and the process make a key that no
+ * address of the kernel equals, and whose low bits spread: processes that were forked have the same
+ * addresses. Two keys are alike once in 2^62.
+ */
+#define AIO_LONG_AGO 10000000000ll
+
+static __always_inline __u64 aio_key(__u64 iocb, __u64 data, __u64 process)
+{
+	__u64 key = iocb * 0x9e3779b97f4a7c15ull;
+
+	key = (key ^ key >> 32 ^ data) * 0xd6e8feb86659fd93ull;
+	key = (key ^ key >> 32 ^ process) * 0xd6e8feb86659fd93ull;
+	return ((key ^ key >> 32) >> 1) | 2;
+}
+
+static __always_inline __u32 current_process(void)
+{
+	return bpf_get_current_pid_tgid() >> 32;
+}
+
+/* Of a process that ended, or that fetches its results without a system call. */
+static __always_inline int abandoned(struct wire_place *operation, __u32 number, __u64 now)
+{
+	/* Negative: of a call that began after the one that asks. */
+	if ((__s64)(now - operation->entered) <= AIO_LONG_AGO)
+		return 0;
+	/* Its caller's place was another's meanwhile; or it took long, and its caller will come. */
+	if (operation->state == OPERATION_ENDED)
+		return (__s64)(now - operation->stamps.ended) > AIO_LONG_AGO;
+	if (operation->request >> 63)
+		return 0;
+	op_fetch_result(operation, number);
+	return operation->parts;
+}
+
+/* A free place is not taken from its request before this: it may come back. */
+#define OPERATION_REST 10000000ll
+
+static __always_inline int is_over(const struct wire_place *operation, __s64 rest, __u64 now)
+{
+	return operation->state == OPERATION_FREE &&
+	       (!rest || (__s64)(now - operation->entered) >= rest);
+}
+
+/* Takes a place for a request that has none; its number + 1; 0: there is none to be had. */
+VERIFIED_ONCE __u32 take_place(const struct sought *sought, __u64 now)
+{
+	if (!sought)
+		return 0;
+	/* First those that are not in use for long, then any. */
+	for (__u32 i = 0; i < 2 * OPERATION_PROBES; i++) {
+		__u32 number = operation_index(sought->place, i % OPERATION_PROBES) + 1;
+		struct wire_place *operation = op_at(number - 1);
+		__s64 rest = i < OPERATION_PROBES ? OPERATION_REST : 0;
+		__u64 held;
+
+		if (!operation)
+			return 0;
+		held = operation->request;
+		if (!is_over(operation, rest, now) && !abandoned(operation, number, now))
+			continue;
+		if (__sync_val_compare_and_swap(&operation->request, held, sought->request) == held)
+			return number;
+	}
+	__sync_fetch_and_add(&unfollowed, 1);
+	return 0;
+}
+
+/* The address of no request. */
+#define OPERATION_LEFT 1
+
+/* A place for a request that does not find its own at once; its number + 1; 0: none. */
+VERIFIED_ONCE __u32 new_place(const struct sought *sought, __u64 now)
+{
+	__u32 number = sought ? find_place(sought) : 0;
+	struct wire_place *operation = op_numbered(number);
+
+	if (!sought)
+		return 0;
+	if (operation && operation->state != OPERATION_ENDED)
+		return number;
+	/* Its last life still waits for the return of the thread that reaped it, while another
+	 * thread uses the ring: the place is left to that. */
+	if (operation)
+		operation->request = OPERATION_LEFT;
+	return take_place(sought, now);
+}
+
+/* Counts an operation whose result was seen at this time, by the call in place `waiter`; 0: when it
+ * was seen is not known. Frees its place: another CPU may take it at once. */
+static __always_inline void op_count(struct wire_place *operation, __u64 seen, __u32 number,
+				     __u32 waiter)
+{
+	count_ended(&operation->stamps, &operation->parts, operation->entered, seen, number - 1,
+		    waiter);
+	operation->state = OPERATION_FREE;
+}
+
+/* The same of a system call that waited. */
+static __always_inline void op_count_call(struct caller *caller, __u64 entered, __u64 seen)
+{
+	__u32 place = call_place(caller->tid);
+
+	count_ended(&caller->stamps, &caller->parts, entered, seen, place, place);
+}
+
+/*
+ * An operation is over, without an event of its result: it was to have none
+ * (IOSQE_CQE_SKIP_SUCCESS).
+ */
+VERIFIED_ONCE int op_end_unseen(struct wire_place *operation, __u32 number)
+{
+	if (!follows_operations() || !operation)
+		return 0;
+	op_fetch_result(operation, number);
+	if (!operation->parts || !running)
+		return 0;
+	operation->stamps.fused = 1;
+	/* Its place is not free: its request goes on in it. */
+	count_ended(&operation->stamps, &operation->parts, operation->entered, 0, number - 1, 0);
+	return 0;
+}
+
+/* A request begins, in the place of its last life if it had one, which may not be over for all that
+ * is known. */
+static __always_inline __u32 op_begin(__u64 request, __u64 entered, int may_live)
+{
+	__u32 place = operation_place(request) & ((1 << OPERATION_BITS) - 1);
+	struct wire_place *operation = op_at(place);
+	__u32 number = place + 1;
+
+	if (unlikely(over))
+		return 0;
+	if (unlikely(!operation || operation->request != request ||
+		     operation->state == OPERATION_ENDED)) {
+		struct sought sought = {.request = request, .place = place};
+
+		number = new_place(&sought, entered);
+		operation = op_numbered(number);
+		if (!operation)
+			return 0;
+	}
+	if (may_live && unlikely(operation->state == OPERATION_LIVE))
+		op_end_unseen(operation, number);
+	operation->entered = entered;
+	operation->next = 0;
+	operation->parts = 0;
+	operation->slot = 0;
+	operation->state = OPERATION_LIVE;
+	return number;
+}
+
+/* The first of the places that a key may have. */
+static __always_inline __u32 iocb_index(__u64 key)
+{
+	return key >> 20 & ((1 << IOCB_BITS) - IOCB_WAYS);
+}
+
+static __always_inline struct iocb *iocb_at(__u32 index)
+{
+	return bpf_map_lookup_elem(&iocbs, &index);
+}
+
+/* The place for a key: its own, or that of the oldest iocb. What is held while four others are
+ * submitted for the same places belongs to no operation, and is counted as that. */
+static __always_inline __u32 place_for_iocb(__u64 key)
+{
+	__u32 first = iocb_index(key), place = first;
+	__u64 oldest = ~0ull;
+
+	for (__u32 i = 0; i < IOCB_WAYS; i++) {
+		struct iocb *noted = iocb_at(first + i);
+
+		if (!noted)
+			continue;
+		if (noted->key == key)
+			return first + i;
+		if (noted->entered < oldest) {
+			oldest = noted->entered;
+			place = first + i;
+		}
+	}
+	return place;
+}
+
+/* An io_submit submits an iocb that has this key with its context. */
+static __always_inline int op_note_iocb(__u64 key, __u64 entered)
+{
+	__u32 place = place_for_iocb(key);
+	struct iocb *noted = iocb_at(place);
+
+	if (!noted)
+		return 1;
+	noted->key = 0;
+	barrier();
+	noted->entered = entered;
+	noted->process = current_process();
+	noted->joined = 0;
+	note_origin(iocb_place(place));
+	barrier();
+	noted->key = key;
+	return 0;
+}
+
+/* The iocb of a kiocb, if it was noted: its number + 1; 0: it was not. */
+static __always_inline __u32 noted_iocb(__u64 kiocb)
+{
+	struct aio_kiocb *aio = (struct aio_kiocb *)kiocb;
+	__u32 first;
+	__u64 key;
+
+	if (!bpf_core_field_exists(struct aio_kiocb, ki_ctx))
+		return 0;
+	key = aio_key(BPF_CORE_READ(aio, ki_res.obj), BPF_CORE_READ(aio, ki_res.data),
+		      (__u64)BPF_CORE_READ(aio, ki_ctx));
+	first = iocb_index(key);
+	for (__u32 i = 0; i < IOCB_WAYS; i++) {
+		struct iocb *noted = iocb_at(first + i);
+
+		if (noted && noted->key == key)
+			return first + i + 1;
+	}
+	return 0;
+}
+
+/* An iocb with what tells it from others. */
+struct aio {
+	__u64 key;
+	__u64 data;
+	__u64 entered;
+};
+
+/* The operation of an iocb of libaio, + 1, which may begin here; 0: it has no place. */
+static __always_inline __u32 join_aio(const struct aio *aio)
+{
+	__u32 number = op_find(aio->key);
+	struct wire_place *operation = op_numbered(number);
+
+	if (unlikely(over))
+		return 0;
+	if (operation) {
+		/* One of several bios. */
+		if (operation->entered == aio->entered)
+			return number;
+		/* The iocb is in use again, and the last result was fetched without an event; or it
+		 * is out twice, with the same word, and the two are alike. */
+		op_fetch_result(operation, number);
+		if (operation->parts && running)
+			op_count(operation, 0, number, 0);
+		else
+			__sync_fetch_and_add(&unfollowed, 1);
+	}
+	number = op_begin(aio->key, aio->entered, 0);
+	if ((config.want_parts || config.want_throttle) && number)
+		parts_begun(number - 1);
+	if (config.want_events && number) {
+		struct facts *facts = begin_facts(number - 1, CALL_AIO);
+
+		if (facts)
+			facts->user_data = aio->data;
+	}
+	return number;
+}
+
+/* The operation of a kiocb that io_submit submits, or has submitted at this time, + 1; 0: it is
+ * not one of libaio's. */
+VERIFIED_ONCE __u32 op_find_aio(__u64 kiocb, __u64 entered)
+{
+	struct aio_kiocb *of = (struct aio_kiocb *)kiocb;
+	struct aio aio = {.entered = entered};
+	struct iocb *noted;
+	__u64 iocb;
+	__u32 held;
+
+	if (!follows_operations())
+		return 0;
+	iocb = BPF_CORE_READ(of, ki_res.obj);
+	held = config.want_throttle ? noted_iocb(kiocb) : 0;
+	noted = held ? iocb_at(held - 1) : 0;
+	if (!entered) {
+		/* The throttling worker brings it: no memory of the application's is there. */
+		if (!noted)
+			return 0;
+		aio.data = BPF_CORE_READ(of, ki_res.data);
+		aio.key = aio_key(iocb, aio.data, noted->process);
+		if (noted->joined && !op_find(aio.key))
+			return 0;
+		noted->joined = 1;
+		aio.entered = noted->entered;
+		return join_aio(&aio);
+	}
+	/* Whatever else a bio may carry there has no such iocb: both hold the application's word.
+	 */
+	if (bpf_probe_read_user(&aio.data, sizeof(aio.data), (const void *)iocb) ||
+	    aio.data != BPF_CORE_READ(of, ki_res.data))
+		return 0;
+	aio.key = aio_key(iocb, aio.data, current_process());
+	if (noted && noted->entered == entered)
+		noted->joined = 1;
+	return join_aio(&aio);
+}
+
+static __always_inline __u32 *stack_owner(__u32 low)
+{
+	__u32 index = ((low >> KERNEL_STACK_SHIFT) * 0x9e3779b1u) >> (32 - STACK_BITS);
+
+	return bpf_map_lookup_elem(&stack_owners, &index);
+}
+
+/* All of the address: the lower half of many a bio's, elsewhere in memory, is that of a stack, too.
+ */
+static __always_inline int is_same_stack(__u64 one, __u64 other)
+{
+	return one >> KERNEL_STACK_SHIFT == other >> KERNEL_STACK_SHIFT;
+}
+
+/* The call whose task has this address on its kernel stack. */
+static __always_inline struct caller *call_on_stack(__u64 address)
+{
+	__u32 low = low_half((const void *)address);
+	__u32 *tid = stack_owner(low);
+	struct caller *caller = tid ? caller_at(*tid) : 0;
+	struct operation_parts *parts;
+
+	if (!caller || caller->tid != *tid || caller->kind != CALL_WAITS)
+		return 0;
+	parts = operation_parts_at(call_place(*tid));
+	return parts && is_same_stack(parts->stack, address) ? caller : 0;
+}
+
+/*
+ * The call that a task is in, if this is the address of one that waits. The direct I/O of a block
+ * device with several bios begins with the task where a call waits for it, and with its kiocb where
+ * none does.
+ */
+static __always_inline struct caller *call_of_waiter(__u64 address)
+{
+	struct task_struct *task = (struct task_struct *)address;
+	__u32 tid = BPF_CORE_READ(task, pid);
+	__u64 stack = (__u64)BPF_CORE_READ(task, stack);
+	struct caller *caller = caller_at(tid);
+	struct operation_parts *parts;
+
+	if (!stack || !caller || caller->tid != tid || caller->kind != CALL_WAITS)
+		return 0;
+	parts = operation_parts_at(call_place(tid));
+	/* What is no task has no such stack. */
+	return parts && is_same_stack(parts->stack, stack) ? caller : 0;
+}
+
+/* A bio that the throttling worker brings, of a call that waits for it. */
+static __noinline struct caller *throttled_call(__u64 bio, __u64 private, __u64 iocb)
+{
+	struct caller *caller = call_on_stack(bio);
+
+	if (!caller)
+		caller = call_on_stack(private);
+	if (!caller)
+		caller = call_on_stack(iocb);
+	if (!caller && iocb)
+		caller = call_of_waiter(iocb);
+	return caller;
+}
+
+/*
+ * The kiocb of a bio; 0: there is none to be found. A direct I/O of the block device keeps it
+ * around its only bio, others (and those of file systems on iomap) point to what begins with it. A
+ * kiocb of io_uring is its request.
+ */
+static __always_inline __u64 kiocb_of(const void *private, __u64 bio)
+{
+	if (private)
+		return word_at(private);
+	return has_blkdev_dio() ? word_at(blkdev_dio_of(bio)) : 0;
+}
+
+/* A bio that a kernel thread brings: its address, and its own word. */
+struct late_bio {
+	__u64 bio;
+	__u64 private;
+};
+
+/* The place of the operation, of the call, or of the iocb of a bio that the throttling worker
+ * brings, + 1; 0: none is known. */
+VERIFIED_ONCE __u32 op_find_throttled(const struct late_bio *late)
+{
+	struct caller *caller;
+	__u32 number;
+	__u64 iocb;
+
+	if (!CAN_FOLLOW || !config.want_throttle || !late)
+		return 0;
+	iocb = kiocb_of((const void *)late->private, late->bio);
+	caller = throttled_call(late->bio, late->private, iocb);
+	if (caller)
+		return call_place(caller->tid) + 1;
+	if (!iocb)
+		return 0;
+	number = op_find(iocb);
+	if (number)
+		return number;
+	number = noted_iocb(iocb);
+	return number ? iocb_place(number - 1) + 1 : 0;
+}
+
+/*
+ * Of a bio of an operation: REF_THROTTLED, if blk-throttle held it, or an earlier one. Where a
+ * request of io_uring has to be split, its first bio, which may not wait, ends with EAGAIN when it
+ * was held already, and a worker submits another one: the time since the submission was spent in
+ * the throttle all the same.
+ */
+static __always_inline __u32 throttled_flag(__u32 number, __u32 flags)
+{
+	struct operation_parts *parts = operation_parts_at(number - 1);
+
+	if (!parts)
+		return flags;
+	if (flags & REF_THROTTLED)
+		parts->held = 1;
+	return parts->held ? flags | REF_THROTTLED : flags;
+}
+
+/*
+ * The time until its last bio came from the throttling worker is no submission. Where a system call
+ * that waits submitted it is not known: its queue begins at its entry.
+ */
+static __always_inline void add_throttle(struct wire_stamps *stamps, __u64 submitted, __u32 place)
+{
+	struct operation_parts *parts = operation_parts_at(place);
+
+	if (!parts || submitted > stamps->queued)
+		return;
+	parts->throttled = stamps->queued - submitted;
+	stamps->queued = submitted;
+}
+
+/* When a request of io_uring was submitted. */
+static __always_inline __u64 submission(const struct wire_place *operation, __u32 place)
+{
+	struct operation_parts *parts = operation_parts_at(place);
+
+	return parts && parts->submitted > operation->entered ? parts->submitted
+							      : operation->entered;
+}
+
+/* When an operation was submitted whose bio blk-throttle held; 0: it is over. */
+static __always_inline __u64 op_submission(__u32 op_ref, __u64 generation)
+{
+	__u32 number = op_ref & REF_NUMBER;
+	struct wire_place *operation;
+
+	if (op_ref & REF_CALLER)
+		return call_entered_at(number, generation) ? generation : 0;
+	operation = op_live(number, generation);
+	return operation ? submission(operation, number - 1) : 0;
+}
+
+/*
+ * An operation belongs to the device that it was submitted to. Where that is bio-based and traced,
+ * the bios below are its layer's: only those that name their kiocb themselves are the
+ * application's.
+ */
+static __always_inline int is_of_layer(struct caller *caller, __u32 layer)
+{
+	if (!config.want_bios || !caller)
+		return 0;
+	if (layer & BELOW && caller->layered)
+		return 1;
+	if (layer & BIO_BASED)
+		caller->layered = 1;
+	return 0;
+}
+
+/* The operation of the request that the current task works on as a worker of io_uring, + 1; 0:
+ * none. */
+VERIFIED_ONCE __u32 worker_operation(void)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct io_worker *worker;
+	__u64 work;
+
+	if (!follows_operations() || !bpf_core_field_exists(task->worker_private) ||
+	    !(BPF_CORE_READ(task, flags) & PF_IO_WORKER))
+		return 0;
+	worker = BPF_CORE_READ(task, worker_private);
+	work = (__u64)BPF_CORE_READ(worker, cur_work);
+	return work ? op_find(work - bpf_core_field_offset(struct io_kiocb, work)) : 0;
+}
+
+/* Finds the operation of a bio that enters the block layer. */
+static __always_inline void op_attach_bio(const void *private, __u64 address, __u32 layer,
+					  __u32 *op_ref, __u64 *generation)
+{
+	struct caller *caller;
+	struct wire_place *operation;
+	__u32 number, flags = 0;
+	__u64 iocb;
+	int of_layer;
+
+	if (!CAN_FOLLOW)
+		return;
+	caller = current_caller();
+	of_layer = is_of_layer(caller, layer);
+	*op_ref = 0;
+	if (caller && caller->kind == CALL_WAITS) {
+		if (of_layer)
+			return;
+		*op_ref = REF_CALLER | caller->tid;
+		*generation = caller->entered;
+		return;
+	}
+	/*
+	 * Kernel threads write back and serve layers: no operation waits for them. Only
+	 * blk-throttle's brings what an application submitted, some time after it did.
+	 */
+	if (!caller && current_is_kernel_thread()) {
+		if (!config.want_throttle)
+			return;
+		flags = REF_THROTTLED;
+	}
+	iocb = kiocb_of(private, address);
+	if (config.want_throttle && flags) {
+		caller = throttled_call(address, (__u64) private, iocb);
+		if (caller) {
+			*op_ref = REF_CALLER | flags | caller->tid;
+			*generation = caller->entered;
+			return;
+		}
+	}
+	if (caller && caller->kind == CALL_AIO)
+		number = iocb ? op_find_aio(iocb, caller->entered) : 0;
+	else
+		number = iocb ? op_find(iocb) : 0;
+	if (config.want_throttle && flags && iocb && !number)
+		number = op_find_aio(iocb, 0);
+	if (number)
+		flags |= REF_DIRECT;
+	/* A buffered read, and a bio of a stacked device, know no kiocb: the request that this call
+	 * is submitting, or that this worker has in hand. */
+	if (!number && caller && caller->kind == CALL_RING && !of_layer)
+		number = caller->current;
+	if (!number && !caller && !(config.want_bios && layer & BELOW))
+		number = worker_operation();
+	operation = op_numbered(number);
+	if (!operation)
+		return;
+	if (config.want_throttle)
+		flags = throttled_flag(number, flags);
+	*op_ref = number | flags;
+	*generation = operation->entered;
+}
+
+/*
+ * The operation of a request that no bio brought: a command of the driver's own. What waits for it
+ * is the request of io_uring, whose command is its first member, or lies on the stack of the task
+ * that is in a system call, which issues it itself unless the queue is busy. True where it is the
+ * current task that submitted it.
+ */
+VERIFIED_ONCE int op_attach_command(struct wire_slot *slot, __u64 waiter)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct caller *caller = current_caller();
+	struct wire_place *operation;
+	__u32 number;
+
+	if (!follows_operations() || !slot)
+		return 0;
+	slot->op_ref = REF_COMMAND;
+	if (caller && caller->kind == CALL_WAITS &&
+	    is_same_stack(waiter, (__u64)BPF_CORE_READ(task, stack))) {
+		slot->op_ref |= REF_CALLER | caller->tid;
+		slot->generation = caller->entered;
+		return 1;
+	}
+	number = op_find(waiter);
+	operation = op_numbered(number);
+	if (!operation)
+		return 0;
+	slot->op_ref |= number | REF_DIRECT;
+	slot->generation = operation->entered;
+	return caller && caller->kind == CALL_RING && caller->entered == operation->entered;
+}
+
+/* Of an I/O that is a bio. */
+#define NO_SLOT (~0u)
+
+/* What the operations of a request's bios learn when it completes. */
+struct part {
+	__u64 bio;
+	struct wire_stamps stamps;
+	/* The request's, or NO_SLOT. */
+	__u32 slot;
+	/* Of a request of which only a part completes: how many bytes do. */
+	__u32 bytes;
+	/* One of the bios belongs to an operation that is followed. A flag: the verifier would go
+	 * through every value of a count. */
+	__u64 owned;
+	/* Bios of which the entry was known, and their time from there on. */
+	__u64 bios;
+	__u64 bio_ns;
+};
+
+static __always_inline void join_parts(__u32 place, const struct part *part, __u64 allocated)
+{
+	if (part->slot == NO_SLOT)
+		parts_of_none(place, part->stamps.ended);
+	else
+		parts_joined(place, part->slot, &part->stamps, allocated);
+}
+
+/* True where the operation is still there. `allocated`: when the bio got its request; 0: it joined
+ * one.
+ */
+static __always_inline int op_complete_bio(__u32 op_ref, __u64 generation, const struct part *part,
+					   __u64 allocated)
+{
+	__u32 number = op_ref & REF_NUMBER;
+	struct wire_place *operation;
+
+	if (op_ref & REF_CALLER) {
+		struct caller *caller = call_entered_at(number, generation);
+
+		/* It has returned: a read-ahead that it did not wait for. */
+		if (!caller)
+			return 0;
+		caller->stamps = part->stamps;
+		count_part(&caller->parts);
+		if (config.want_parts)
+			join_parts(call_place(number), part, allocated);
+		if (config.want_throttle && op_ref & REF_THROTTLED)
+			add_throttle(&caller->stamps, caller->entered, call_place(number));
+		return 1;
+	}
+	operation = op_live(number, generation);
+	if (!operation)
+		return 0;
+	/* Of the part that finished last are the stages, and all that they are made of. */
+	if (!add_result(operation, &part->stamps))
+		return 1;
+	if (config.want_parts)
+		join_parts(number - 1, part, allocated);
+	if (config.want_throttle && op_ref & REF_THROTTLED)
+		add_throttle(&operation->stamps, submission(operation, number - 1), number - 1);
+	return 1;
+}
+
+static __always_inline void finish_bio(struct part *part)
+{
+	__u32 way, index;
+	struct bio_set *set = find_bio_at(part->bio, &way, &index);
+	__u64 allocated;
+
+	if (!set)
+		return;
+	allocated = config.want_parts ? allocation_of(set, index, way) : 0;
+	part->stamps.queued = set->queued[way];
+	if (config.want_bios && part->stamps.queued) {
+		part->bios++;
+		part->bio_ns += part->stamps.ended - part->stamps.queued;
+	}
+	if (set->op_ref[way] &&
+	    op_complete_bio(set->op_ref[way], set->generation[way], part, allocated))
+		part->owned = 1;
+	set->bio[way] = 0;
+}
+
+static long finish_next(__u32 i, struct part *part)
+{
+	/* Its bios were taken away: NVMe hands them to another path. */
+	if (!part->bio)
+		return 1;
+	finish_bio(part);
+	part->bio = next_bio(part->bio);
+	return !part->bio;
+}
+
+/*
+ * True where one of the bios belongs to an operation that is followed. Not static: the verifier
+ * looks at it once, and not for each way that leads here.
+ */
+VERIFIED_ONCE int finish_bios(struct part *part)
+{
+	struct part walk;
+
+	if (!keep_bios() || !part)
+		return 0;
+	walk = *part;
+	bpf_loop(MOST_BIOS, finish_next, &walk, 0);
+	part->bios = walk.bios;
+	part->bio_ns = walk.bio_ns;
+	return walk.owned != 0;
+}
+
+static long finish_ended(__u32 i, struct part *part)
+{
+	__u32 bytes = 0;
+
+	bpf_probe_read_kernel(
+	    &bytes, sizeof(bytes),
+	    (const void *)(part->bio + bpf_core_field_offset(struct bio, bi_iter.bi_size)));
+	if (bytes > part->bytes)
+		return 1;
+	part->bytes -= bytes;
+	if (config.want_events)
+		lose_operation();
+	return finish_next(i, part);
+}
+
+/* A part of a request completes: the bios that lie in it have ended, and their operations may go
+ * on. */
+VERIFIED_ONCE int op_complete_part(const struct part *part)
+{
+	struct part walk;
+
+	if (!follows_operations() || !part)
+		return 0;
+	walk = *part;
+	bpf_loop(MOST_BIOS, finish_ended, &walk, 0);
+	return 0;
+}
+
+/*
+ * A request is issued whose only bio is the first part of an operation of io_uring or libaio. That
+ * finds its result in the slot, and the completing CPU need not touch the operation: on
+ * another CPU each cache line that goes there and back costs more than all else in a program.
+ */
+static __always_inline void op_await_result(struct wire_slot *slot, __u32 index)
+{
+	struct wire_place *operation;
+
+	if (!CAN_FOLLOW || config.want_parts || !(slot->op_ref & REF_DIRECT) ||
+	    slot->op_ref & REF_THROTTLED)
+		return;
+	operation = op_at((slot->op_ref & REF_NUMBER) - 1);
+	if (!operation || operation->entered != slot->generation || operation->slot)
+		return;
+	operation->slot = index + 1;
+	slot->op_ref |= REF_WAITS;
+}
+
+/* Another request is about to take the slot before the operation of the last one has looked. */
+static __always_inline void op_fetch_late(struct wire_slot *slot, __u32 index)
+{
+	struct wire_place *operation;
+	struct wire_stamps stamps;
+
+	if (!follows_operations() || slot->state != SLOT_DONE)
+		return;
+	operation = op_live(slot->op_ref & REF_NUMBER, slot->generation);
+	if (!operation || operation->slot != index + 1)
+		return;
+	stamps_in(slot, &stamps);
+	add_result(operation, &stamps);
+	/* A reader of the slot at this moment has to find them with the operation. */
+	barrier();
+	*(volatile __u32 *)&slot->op_ref = 0;
+}
+
+/* The driver gives a request back, which may then be merged with others. */
+static __always_inline void op_requeue(struct wire_slot *slot, __u32 number, __u64 bio)
+{
+	struct bio_set *set;
+	__u32 way, index;
+
+	if (!bio || !slot->queued || slot->op_ref & REF_IN_TABLE)
+		return;
+	set = place_bio(bio, &way, &index);
+	if (!set)
+		return;
+	set->queued[way] = slot->queued;
+	set->op_ref[way] = slot->op_ref & ~REF_WAITS;
+	set->generation[way] = slot->generation;
+	if (config.want_parts)
+		set_allocation(index, way, allocated_at(number));
+	slot->op_ref = REF_IN_TABLE;
+}
+
+/* A request completes. True where it was a part of an operation that is followed. */
+static __always_inline int op_complete(struct wire_slot *slot, struct part *part)
+{
+	__u32 op_ref = slot->op_ref;
+
+	if (!CAN_FOLLOW)
+		return 0;
+	if (op_ref & REF_IN_TABLE)
+		return finish_bios(part);
+	if (config.want_bios) {
+		part->bios = slot->queued != 0;
+		part->bio_ns = slot->queued ? part->stamps.ended - slot->queued : 0;
+	}
+	if (!op_ref || op_ref == REF_COMMAND)
+		return 0;
+	if (op_ref & REF_WAITS) {
+		slot->reaped = part->stamps.reaped;
+		slot->ended = part->stamps.ended;
+		slot->device = part->stamps.device;
+		slot->op = part->stamps.op;
+		slot->fused = part->stamps.fused;
+		/* All else is there when this is. */
+		barrier();
+		*(volatile __u8 *)&slot->state = SLOT_DONE;
+		return 1;
+	}
+	part->stamps.queued = slot->queued;
+	return op_complete_bio(op_ref, slot->generation, part,
+			       config.want_parts ? allocated_at(part->slot) : 0);
+}
+
+/*
+ * The operation of a write that a flush follows stays what it is, and only its stages become the
+ * flush's: the class of its part with data.
+ */
+static __always_inline void keep_class(__u64 bio, struct wire_stamps *stamps)
+{
+	struct wire_place *operation;
+	const struct wire_stamps *earlier;
+	struct bio_set *set;
+	__u32 way, op_ref, parts;
+	__u64 generation;
+
+	set = find_bio(bio, &way);
+	if (!set)
+		return;
+	op_ref = set->op_ref[way];
+	generation = set->generation[way];
+	if (op_ref & REF_CALLER) {
+		struct caller *caller = call_entered_at(op_ref & REF_NUMBER, generation);
+
+		if (!caller)
+			return;
+		parts = caller->parts;
+		earlier = &caller->stamps;
+	} else {
+		operation = op_ref ? op_live(op_ref & REF_NUMBER, generation) : 0;
+		if (!operation)
+			return;
+		parts = operation->parts;
+		op_fetch_result(operation, op_ref & REF_NUMBER);
+		/* It must not be taken a second time, when the operation ends. */
+		if (operation->parts != parts)
+			operation->slot = 0;
+		parts = operation->parts;
+		earlier = &operation->stamps;
+	}
+	if (!parts)
+		return;
+	stamps->op = earlier->op;
+	stamps->group = earlier->group;
+}
+
+/*
+ * A bio without data was submitted to learn of a flush, which has just completed on this hardware
+ * queue: its stages are those of the bio's operation, as it was issued after the bio came. Where
+ * the next flush has been issued meanwhile its stamps are lost: then they contradict each other,
+ * and the operation is counted as torn. True where there is an operation.
+ */
+VERIFIED_ONCE int op_complete_flush(const struct part *part, __u32 flush_slot)
+{
+	struct wire_slot *flush;
+	struct part walk;
+
+	if (!follows_operations() || !part)
+		return 0;
+	flush = slot_numbered(flush_slot);
+	if (!flush || !part->bio)
+		return 0;
+	walk = *part;
+	walk.slot = NO_SLOT;
+	walk.stamps.issued = flush->request ? 0 : flush->issued;
+	walk.stamps.reaped = flush->reaped ? flush->reaped : walk.stamps.ended;
+	walk.stamps.fused = !flush->reaped;
+	keep_class(walk.bio, &walk.stamps);
+	/* Not by finish_bios, whose frame would be one more on the stack. */
+	bpf_loop(MOST_BIOS, finish_next, &walk, 0);
+	return walk.owned != 0;
+}
+
+#endif
