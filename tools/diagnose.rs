@@ -450,7 +450,7 @@ fn bodies_of(seen: &Seen) -> Vec<(&'static str, Value)> {
     let interrupts = seen.interrupts.as_ref().map(render::json::body);
     all.extend(interrupts.map(|body| ("interrupts", Value::Object(body))));
     if seen.pressure.locks.is_some() || seen.pressure.pagecache.is_some() {
-        all.push(("locks", Value::Object(crate::locks::body(&seen.pressure))));
+        all.push(("locks", Value::Object(render::json::body(&seen.pressure))));
     }
     let threads = seen.threads.as_ref().map(render::json::body);
     all.extend(threads.map(|body| ("threads", Value::Object(body))));

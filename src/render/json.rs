@@ -7,8 +7,6 @@ pub mod drive;
 pub mod fio;
 pub mod flame;
 pub mod load;
-pub mod locks;
-pub mod pagecache;
 pub mod precondition;
 pub mod sweep;
 pub mod trace;
@@ -16,7 +14,7 @@ pub mod trace;
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
-use crate::analyze::{errors, interrupts, latency, threads, top};
+use crate::analyze::{errors, interrupts, latency, pressure, threads, top};
 use crate::envelope::{Envelope, View};
 use crate::hist::{Histogram, counts};
 
@@ -28,6 +26,7 @@ const SCHEMAS: &[Schema] = &[
     ("errors", schema_of::<errors::ErrorSummary>),
     ("interrupts", schema_of::<interrupts::InterruptSummary>),
     ("latency", schema_of::<latency::LatencySummary>),
+    ("locks", schema_of::<pressure::PressureSummary>),
     ("threads", schema_of::<threads::ThreadSummary>),
     ("top", schema_of::<top::Line>),
 ];

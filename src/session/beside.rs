@@ -7,6 +7,7 @@ use crate::analyze::cpu::{self, CpuSummary};
 use crate::analyze::interrupts::trust as interrupt_trust;
 use crate::analyze::interrupts::{self, InterruptSummary};
 use crate::analyze::latency::LatencySummary;
+use crate::analyze::pressure::PressureSummary;
 use crate::analyze::stacks::{self, ProfileSummary};
 use crate::analyze::threads::{Column, ThreadSummary, trust};
 use crate::envelope::{Cost, Envelope, Missing};
@@ -48,7 +49,7 @@ pub struct Options {
 
 /// What a thread of its own makes of locks and memory.
 struct Pressure {
-    seen: pressure::Summary,
+    seen: PressureSummary,
     locks_cost: Option<Cost>,
     pagecache_cost: Option<Cost>,
     missing: Vec<Missing>,
@@ -118,7 +119,7 @@ pub struct Seen {
     pub interrupts: Option<InterruptSummary>,
     pub profile: Option<ProfileSummary>,
     pub cpu: CpuSummary,
-    pub pressure: pressure::Summary,
+    pub pressure: PressureSummary,
     pub threads: Option<ThreadSummary>,
 }
 
@@ -227,7 +228,7 @@ impl Ended {
             let ended = background.finish();
             ended.inspect_err(|error| missing.extend([LOCKS, PAGECACHE].map(|part| part.refused(error)))).ok()
         });
-        let pressure = pressure.map_or_else(pressure::Summary::default, |pressure| {
+        let pressure = pressure.map_or_else(PressureSummary::default, |pressure| {
             missing.extend(pressure.missing);
             let lost = pressure.seen.lost();
             envelope.lost.samples += lost.samples;

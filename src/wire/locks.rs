@@ -292,14 +292,16 @@ pub struct SpinSample {
     pub lost: u64,
 }
 
-/// What the begins of waits were seen by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Source {
-    /// `contention_begin` and `contention_end`.
-    #[default]
-    Events,
-    /// Probes on the slow path of spinlocks, alone.
-    SlowPath,
+names! {
+    /// What the begins of waits were seen by.
+    #[derive(Default)]
+    pub enum Source {
+        /// `contention_begin` and `contention_end`.
+        #[default]
+        Events = "events",
+        /// Probes on the slow path of spinlocks, alone.
+        SlowPath = "slow-path",
+    }
 }
 
 /// Everything at one moment.

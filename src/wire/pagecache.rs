@@ -126,14 +126,16 @@ pub struct PathSample {
     pub counts: WirePath,
 }
 
-/// What the kernel's read-ahead is known by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ReadaheadSource {
-    /// Not at all.
-    #[default]
-    None,
-    Events,
-    Functions,
+names! {
+    /// What the kernel's read-ahead is known by.
+    #[derive(Default)]
+    pub enum ReadaheadSource {
+        /// Not at all.
+        #[default]
+        None = "none",
+        Events = "event",
+        Functions = "fentry",
+    }
 }
 
 /// One reading of a series.

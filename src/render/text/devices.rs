@@ -151,7 +151,7 @@ fn speeds(host: &Host) -> Vec<String> {
         parts.push(format!("and {} more settings", host.frequencies.len() - SETS_SHOWN));
     }
     let absent = absence::of_cpus(host).into_iter();
-    parts.extend(absent.filter_map(|absence| match absence.what {
+    parts.extend(absent.filter_map(|absence| match &absence.what[..] {
         "idle" => Some(format!("no idle states ({})", absence.why)),
         "frequency" => Some(format!("no frequency governor ({})", absence.why)),
         _ => None,
