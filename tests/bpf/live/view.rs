@@ -152,6 +152,10 @@ pub fn within_bounds(device: &Value) {
 pub fn holds(row: &Value) {
     let device = DeviceLatency::deserialize(row).unwrap();
     let broken = |why: String| panic!("{why}: {}", brief(row));
+    // What is flattened is None, and no error, where one of its keys cannot be read.
+    let has_operations = |op: &str| row["ops"][op].get("operations").is_some();
+    let unread = device.ops.iter().find(|(op, of)| of.operations.is_some() != has_operations(op.name()));
+    assert!(unread.is_none(), "{unread:?}: {}", brief(row));
     sums::counts_agree(&device).unwrap_or_else(broken);
     for (op, all) in device.ops.iter().filter_map(|(op, of)| Some((op, of.operations.as_ref()?))) {
         sums::add_up(all).unwrap_or_else(|why| broken(format!("{}: {why}", op.name())));
