@@ -66,7 +66,6 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,
-            hz: probe.hz(),
         };
         Ok(render::text::threads::render(envelope, summary, status, style).into_bytes())
     })

@@ -7,7 +7,7 @@ use crate::analyze::onset::LEAST_MOMENTS;
 use crate::analyze::pagecache::paths::PathSummary;
 use crate::analyze::pagecache::{Kind, PagecacheSummary};
 use crate::render::svg::{self, Line};
-use crate::units::{bytes, count, short, significant, time};
+use crate::units::{bytes, count, range, short, significant, time};
 
 /// Processes that are shown.
 const MOST_RECLAIMERS: usize = 16;
@@ -140,7 +140,6 @@ fn reclaimers(summary: &PagecacheSummary) -> String {
 }
 
 fn paths(all: &[PathSummary]) -> String {
-    let range = |low: String, high: String| if low == high { low } else { format!("{low} to {high}") };
     let rows = all.iter().map(|of| {
         let ratio = of.spin_ratio.map(|(low, high)| range(significant(low, 3), significant(high, 3)));
         vec![

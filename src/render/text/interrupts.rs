@@ -1,6 +1,6 @@
 //! `biopsy interrupts` as text.
 
-use super::{clean, count, counted, footer, short, significant, table, time};
+use super::{clean, count, counted, footer, range, short, significant, table, time};
 use crate::analyze::counting::Bracket;
 use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary, PollSummary, VectorSummary};
 use crate::envelope::Envelope;
@@ -286,11 +286,7 @@ fn into(summary: &InterruptSummary) -> String {
 
 /// What was seen and lost, beside the kernel's count.
 fn verdict(seen: u64, lost: u64, bracket: Bracket) -> String {
-    let range = if bracket.min == bracket.max {
-        count(bracket.min)
-    } else {
-        format!("{} to {}", count(bracket.min), count(bracket.max))
-    };
+    let range = range(count(bracket.min), count(bracket.max));
     let verdict = if bracket.holds(seen + lost) { "ok" } else { "DIFFERS" };
     let and_lost = if lost > 0 { format!(" and {} lost", count(lost)) } else { String::new() };
     format!("{}{and_lost}, kernel counted {range}: {verdict}", count(seen))

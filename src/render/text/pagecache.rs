@@ -1,6 +1,6 @@
 //! The page cache and reclaim, for a terminal.
 
-use super::{bytes, clean, count, short, significant, table, time};
+use super::{bytes, clean, count, range, short, significant, table, time};
 use crate::analyze::pagecache::paths::PathSummary;
 use crate::analyze::pagecache::{
     Check, Kind, NodeSummary, PagecacheSummary, ReclaimSummary, ReclaimerSummary,
@@ -166,19 +166,14 @@ fn readahead(summary: &PagecacheSummary) -> String {
 fn paths(all: &[PathSummary]) -> String {
     let row = |of: &PathSummary| {
         let (low, high) = of.spin_ns;
-        let range = if low == high { time(low) } else { format!("{} to {}", time(low), time(high)) };
-        let ratio = match of.spin_ratio {
-            None => "-".to_string(),
-            Some((low, high)) if low == high => significant(low, 3),
-            Some((low, high)) => format!("{} to {}", significant(low, 3), significant(high, 3)),
-        };
+        let ratio = of.spin_ratio.map(|(low, high)| range(significant(low, 3), significant(high, 3)));
         vec![
             clean(&of.function),
             of.source.name().to_string(),
             of.calls.map_or("-".to_string(), count),
             time(of.ns),
-            range,
-            ratio,
+            range(time(low), time(high)),
+            ratio.unwrap_or("-".to_string()),
         ]
     };
     let header = ["function", "known by", "calls", "time within", "of it spinning", "spinning : useful"];
@@ -191,11 +186,7 @@ fn check(of: &Check) -> String {
         (_, true) => "ok",
         (_, false) => "DIFFERS",
     };
-    let range = if of.kernel_min == of.kernel_max {
-        count(of.kernel_min)
-    } else {
-        format!("{} to {}", count(of.kernel_min), count(of.kernel_max))
-    };
+    let range = range(count(of.kernel_min), count(of.kernel_max));
     format!("check {}: seen {}, kernel counted {range}: {verdict}\n", of.what, count(of.seen))
 }
 
