@@ -25,6 +25,7 @@ pub mod op;
 pub mod operations;
 pub mod pagecache;
 pub mod parts;
+pub mod pressure;
 pub mod profile;
 pub mod queues;
 pub mod rates;

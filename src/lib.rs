@@ -7,12 +7,12 @@
 //!  session --> probe, analyze, wire, host, symbols, envelope, clock, refusal
 //!  probe ----> wire, host, envelope, clock, refusal   the only room that knows libbpf
 //!  load -----> wire, hist, host, clock, refusal       the only room that knows io_uring
-//!  experiment -> load, refusal, units                a load in several arms
+//!  experiment -> load, refusal, units, names         a load in several arms
 //!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names), names
 //!  symbols --> host, envelope, refusal                the only room that knows blazesym
 //!  rules ----> findings, analyze, hist, host, load (its results), experiment (likewise), envelope, units
 //!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), envelope, units
-//!  wire -----> hist, host (the kernel's counters)
+//!  wire -----> hist, host (the kernel's counters), names
 //!  host -----> refusal
 //!  findings, hist, clock, envelope, names, refusal, units: leaves
 //! ```

@@ -44,6 +44,11 @@ macro_rules! names {
                 stringify!($type).into()
             }
 
+            // Two enums of one name may be in one view.
+            fn schema_id() -> std::borrow::Cow<'static, str> {
+                concat!(module_path!(), "::", stringify!($type)).into()
+            }
+
             fn json_schema(_generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 schemars::json_schema!({ "type": "string", "enum": [$($name),+] })
             }

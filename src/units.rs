@@ -123,6 +123,17 @@ pub fn short(value: f64) -> String {
     }
 }
 
+/// `LOW to HIGH`, or one of them where they look the same.
+pub fn range(low: String, high: String) -> String {
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
+/// `7.20 GB/s`, or `6.64 to 7.52 GB/s` where the payload is not known.
+pub fn gigabytes(bytes: [f64; 2]) -> String {
+    let [low, high] = bytes.map(|bytes| significant(bytes / 1e9, 3));
+    format!("{} GB/s", range(low, high))
+}
+
 /// A share as percent: `95 %`, and with a decimal where it would read as all or nothing: `99.6 %`.
 pub fn in_percent(share: f64) -> String {
     let percent = share * 100.0;

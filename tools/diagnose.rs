@@ -17,7 +17,6 @@ use biopsy::host::cpu_quota::CpuQuota;
 use biopsy::host::{Host, kernel, select};
 use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, ScratchFiles, Target};
 use biopsy::probe::Probe;
-use biopsy::probe::interrupts::TIME_EVERY;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::probe::permit;
@@ -31,7 +30,7 @@ use biopsy::session::timeline::TimelineSampler;
 use biopsy::session::window::{Until, Window};
 use biopsy::session::{service, stop, wall_clock};
 use biopsy::units;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::{Color, Diagnose, FailOn};
 use crate::output::{Sink, warn};
@@ -202,7 +201,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let seen = others.summarize(&host, &latency, &mut envelope);
     let locks = seen.pressure.locks.as_ref().map(|locks| observed::Locks::of(locks, host.cpus_online));
     let pagecache = seen.pressure.pagecache.as_ref().map(observed::PageCache::from);
-    let threads = seen.threads.as_ref().map(|threads| observed::Threads::from(&threads.summary));
+    let threads = seen.threads.as_ref().map(observed::Threads::from);
 
     let summaries = Summaries {
         envelope: &envelope,
@@ -223,12 +222,12 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     };
     let diagnosis = rules::diagnose(&summaries);
     let doubt = loss::distrust(&latency, &envelope.lost, args.window.max_loss);
-    let mut bodies = vec![("latency", Value::Object(render::json::latency::value(&envelope, &latency)))];
+    let mut bodies = vec![("latency", Value::Object(render::json::view_object(&envelope, &latency, None)))];
     bodies.extend(bodies_of(&seen));
-    bodies.extend(experiment.as_ref().map(|curve| ("experiment", render::json::experiment::body(curve))));
-    bodies.extend(scaling.as_ref().map(|scaling| ("scaling", render::json::scaling::body(scaling))));
+    bodies.extend(experiment.as_ref().map(|curve| ("experiment", json!(curve))));
+    bodies.extend(scaling.as_ref().map(|scaling| ("scaling", json!(scaling))));
     bodies.extend(outcome.load.as_ref().map(|load| ("load", Value::Object(render::json::load::body(load)))));
-    bodies.push(("timeline", render::json::timeline::body(&timeline, &latency)));
+    bodies.push(("timeline", json!(timeline.summary(&latency))));
     let json = render::json::diagnose::object(&summaries, &diagnosis, bodies, command_status);
     if let Some(sink) = &mut sink {
         let flames = pictures(&seen, &envelope);
@@ -241,7 +240,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
             flames: &flames,
             locks: seen.pressure.locks.as_ref(),
             pagecache: seen.pressure.pagecache.as_ref(),
-            threads: seen.threads.as_ref().map(|threads| &threads.summary),
+            threads: seen.threads.as_ref(),
             timeline: Some(&timeline),
             json: &json,
         };
@@ -448,20 +447,13 @@ fn measure<'a>(
 /// What ran beside the latencies as JSON, under the nouns of the views.
 fn bodies_of(seen: &Seen) -> Vec<(&'static str, Value)> {
     let mut all = Vec::new();
-    all.extend(
-        seen.interrupts.as_ref().map(|summary| {
-            ("interrupts", Value::Object(render::json::interrupts::body(summary, TIME_EVERY)))
-        }),
-    );
+    let interrupts = seen.interrupts.as_ref().map(render::json::body);
+    all.extend(interrupts.map(|body| ("interrupts", Value::Object(body))));
     if seen.pressure.locks.is_some() || seen.pressure.pagecache.is_some() {
-        all.push(("locks", Value::Object(crate::locks::body(&seen.pressure))));
+        all.push(("locks", Value::Object(render::json::body(&seen.pressure))));
     }
-    all.extend(seen.threads.as_ref().map(|threads| {
-        let mut body = render::json::threads::body(&threads.summary);
-        body.insert("hz".to_string(), threads.hz.into());
-        body.insert("source".to_string(), threads.source.into());
-        ("threads", Value::Object(body))
-    }));
+    let threads = seen.threads.as_ref().map(render::json::body);
+    all.extend(threads.map(|body| ("threads", Value::Object(body))));
     all
 }
 
@@ -489,10 +481,10 @@ fn pictures(seen: &Seen, envelope: &Envelope) -> Vec<(&'static str, String)> {
         all.extend(picture.map(|svg| ("on the CPU", svg)));
     }
     if let Some(threads) = &seen.threads {
-        let samples = render::folded::profile(&threads.summary.folded, Unit::Samples);
-        let unit = format!("{} in {} rounds", samples.total(), threads.summary.rounds);
-        let lost = threads.summary.loss.samples();
-        let lost = (lost, threads.summary.samples + lost);
+        let samples = render::folded::profile(&threads.folded, Unit::Samples);
+        let unit = format!("{} in {} rounds", samples.total(), threads.rounds);
+        let lost = threads.loss.samples();
+        let lost = (lost, threads.samples + lost);
         let picture = inline("threads that ran or waited", unit, lost, &samples);
         all.extend(picture.map(|svg| ("threads", svg)));
     }

@@ -37,10 +37,11 @@ pub fn run(args: &Interrupts, color: Color) -> Result<()> {
         followed: None,
         quiet_stdout: args.output.json,
     };
-    live::run(InterruptView { host: &host }, &mut probe, &asked, sink, |_, shown| {
+    let view = InterruptView { host: &host, time_every: args.time_every };
+    live::run(view, &mut probe, &asked, sink, |_, shown| {
         let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
         if args.output.json {
-            return Ok(render::json::interrupts::render(envelope, summary, args.time_every, status));
+            return Ok(render::json::view(envelope, summary, status));
         }
         let style = render::text::interrupts::Style {
             all: args.all,

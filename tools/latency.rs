@@ -47,7 +47,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     };
     live::run(view, &mut probe, &asked, sink, |_, shown| {
         if args.output.json {
-            return Ok(render::json::latency::render(shown.envelope, shown.summary, shown.status));
+            return Ok(render::json::view(shown.envelope, shown.summary, shown.status));
         }
         let style = render::text::latency::Style {
             all: args.all,

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use anyhow::Result;
+use biopsy::analyze::pressure::PressureSummary;
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::probe::locks::{Options, ROOM};
-use biopsy::session::pressure::{Naming, PressureView, Probes, Summary};
+use biopsy::session::pressure::{Naming, PressureView, Probes};
 use biopsy::session::stop;
 use biopsy::{probe, render};
-use serde_json::{Map, Value};
 
 use crate::cli::{Color, Locks};
 use crate::live::{self, Asked};
@@ -47,7 +47,7 @@ pub fn run(args: &Locks, color: Color) -> Result<()> {
     live::run(PressureView { naming, has_cost: cost }, &mut probes, &asked, sink, |_, shown| {
         let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
         if args.output.json {
-            return Ok(json(envelope, summary, status));
+            return Ok(render::json::view(envelope, summary, status));
         }
         let style = render::text::locks::Style {
             all: args.all,
@@ -58,25 +58,9 @@ pub fn run(args: &Locks, color: Color) -> Result<()> {
     })
 }
 
-fn json(envelope: &Envelope, seen: &Summary, status: Option<i32>) -> Vec<u8> {
-    let mut all = render::json::object("biopsy.locks/1", envelope);
-    all.extend(body(seen));
-    all.extend(status.map(|status| ("command_status".to_string(), status.into())));
-    render::json::line(all)
-}
-
-/// What the view adds to the envelope, for results that contain it.
-pub fn body(seen: &Summary) -> Map<String, Value> {
-    let mut all = Map::new();
-    all.extend(seen.locks.as_ref().map(render::json::locks::body).into_iter().flatten());
-    let pagecache = seen.pagecache.as_ref().map(render::json::pagecache::body);
-    all.extend(pagecache.map(|body| ("pagecache".to_string(), Value::Object(body))));
-    all
-}
-
 fn text(
     envelope: &Envelope,
-    seen: &Summary,
+    seen: &PressureSummary,
     status: Option<i32>,
     style: render::text::locks::Style,
 ) -> String {

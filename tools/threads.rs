@@ -60,14 +60,12 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
             None => {}
         }
         if args.output.json {
-            let source = if probe.is_kernel() { "bpf" } else { "proc" };
-            return Ok(render::json::threads::render(envelope, summary, probe.hz(), source, status));
+            return Ok(render::json::view(envelope, summary, status));
         }
         let style = render::text::threads::Style {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,
-            hz: probe.hz(),
         };
         Ok(render::text::threads::render(envelope, summary, status, style).into_bytes())
     })

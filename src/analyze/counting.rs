@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::op::{KernelClass, Op};
 use crate::host::BlockDevice;
 use crate::host::counters::Counters;
+use crate::names::names;
 use crate::wire::reading::DeviceSample;
 
 /// What the kernel's counters allow: `min` between the inner readings, `max` between the outer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Bracket {
     pub min: u64,
     pub max: u64,
@@ -22,20 +25,72 @@ impl Bracket {
     }
 }
 
-/// Who counts what: which of the kernel's counters an I/O of a device belongs to depends on its driver.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Counting {
-    /// The block layer counts requests.
-    #[default]
-    Requests,
-    /// Device mapper counts every bio.
-    Dm,
-    /// The RAID drivers count bios with data; discards only in some of them.
-    Md,
-    /// zram counts reads and writes.
-    Zram,
-    /// A driver whose way of counting is not known.
-    Unknown,
+/// What the kernel counted of a class, and what was seen of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct KernelCount {
+    #[serde(flatten)]
+    pub kernel: Bracket,
+    pub seen: u64,
+}
+
+impl From<Bracket> for KernelCount {
+    fn from(kernel: Bracket) -> Self {
+        Self { kernel, seen: 0 }
+    }
+}
+
+/// Writes a bracket as two keys of the object around it, or as none.
+macro_rules! bounds {
+    ($name:ident $min:literal $max:literal) => {
+        pub mod $name {
+            use schemars::JsonSchema;
+            use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+            use super::Bracket;
+
+            #[derive(Serialize, Deserialize, JsonSchema)]
+            pub struct Form {
+                #[serde(rename = $min, default, skip_serializing_if = "Option::is_none")]
+                min: Option<u64>,
+                #[serde(rename = $max, default, skip_serializing_if = "Option::is_none")]
+                max: Option<u64>,
+            }
+
+            pub fn serialize<S: Serializer>(of: &Option<Bracket>, serializer: S) -> Result<S::Ok, S::Error> {
+                Form { min: of.map(|of| of.min), max: of.map(|of| of.max) }.serialize(serializer)
+            }
+
+            pub fn deserialize<'de, D: Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<Option<Bracket>, D::Error> {
+                let Form { min, max } = Form::deserialize(deserializer)?;
+                Ok(min.zip(max).map(|(min, max)| Bracket { min, max }))
+            }
+        }
+    };
+}
+
+bounds!(all_ios "all_ios_min" "all_ios_max");
+bounds!(kernel_ios "kernel_ios_min" "kernel_ios_max");
+bounds!(kernel_interrupts "kernel_interrupts_min" "kernel_interrupts_max");
+
+names! {
+    /// Which of the kernel's counters an I/O of a device belongs to depends on its driver.
+    #[derive(Default)]
+    pub enum Counting {
+        /// The block layer counts requests.
+        #[default]
+        Requests = "requests",
+        /// Device mapper counts every bio.
+        Dm = "dm",
+        /// The RAID drivers count bios with data; discards only in some of them.
+        Md = "md",
+        /// zram counts reads and writes.
+        Zram = "zram",
+        /// How the driver counts is not known.
+        Unknown = "unknown",
+    }
 }
 
 impl Counting {
@@ -57,6 +112,16 @@ impl Counting {
             (Self::Zram, Op::Read | Op::Write | Op::Fua) => op.kernel_class(),
             _ => None,
         }
+    }
+
+    /// Which classes each field of `/sys/block/D/stat` counts, and which none does.
+    pub(super) fn classes(self) -> BTreeMap<String, Vec<Op>> {
+        let mut classes: BTreeMap<String, Vec<Op>> = BTreeMap::new();
+        for op in Op::ALL {
+            let class = self.class(op).map_or("none", KernelClass::name);
+            classes.entry(class.to_string()).or_default().push(op);
+        }
+        classes
     }
 
     /// Whether the counters move although `queue/iostats` says 0: zram's always do. dm's do until
@@ -84,7 +149,7 @@ pub(super) fn kernel_brackets(
     counting: Counting,
     first: &DeviceSample,
     last: &DeviceSample,
-) -> Option<BTreeMap<KernelClass, Bracket>> {
+) -> Option<BTreeMap<KernelClass, KernelCount>> {
     let (a, b) = (first.kernel_before?, first.kernel_after?);
     let (c, d) = (last.kernel_before?, last.kernel_after?);
     let off = [a, b, c, d].iter().any(|counters| counters.iostats == Some(false));
@@ -102,7 +167,8 @@ pub(super) fn kernel_brackets(
     };
     let bracket = |class| {
         let min = get(&c, class)?.saturating_sub(get(&b, class)? + unended);
-        Some((class, Bracket { min, max: get(&d, class)?.saturating_sub(get(&a, class)?) + begun }))
+        let max = get(&d, class)?.saturating_sub(get(&a, class)?) + begun;
+        Some((class, Bracket { min, max }.into()))
     };
     let all = KernelClass::ALL.into_iter().filter(|class| counting.counts(*class));
     Some(all.filter_map(bracket).collect())

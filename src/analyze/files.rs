@@ -1,42 +1,36 @@
 //! What I/Os read and write: files, and what is none.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::sharing::part;
+use crate::names::names;
 use crate::wire::files::{
     FILE_JOURNAL, FILE_METADATA, FILE_OTHERS, FILE_RAW_DEVICE, FILE_REGULAR, FILE_SWAP, FileSample, WireFile,
 };
 
 /// What an I/O reads or writes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct File {
-    /// The file system's, or of what is no file the block device's: major and minor number.
-    pub device: (u32, u32),
     pub kind: FileKind,
+    /// The file system's, or of what is no file the block device's: `MAJOR:MINOR`.
+    pub device: String,
+    /// Of a regular file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inode: Option<u64>,
+    /// None where no process had it open when it was looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
 }
 
-/// Whether it is a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FileKind {
-    /// Without a path where no process had it open when it was looked for.
-    Regular {
-        inode: u64,
-        path: Option<String>,
-    },
-    RawDevice,
-    Swap,
-    Metadata,
-    Journal,
-}
-
-impl FileKind {
-    /// What a table has where there is no path, and with `_` for the blank the word of JSON.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Regular { .. } => "regular",
-            Self::RawDevice => "raw device",
-            Self::Swap => "swap",
-            Self::Metadata => "metadata",
-            Self::Journal => "journal",
-        }
+names! {
+    /// Whether it is a file.
+    pub enum FileKind {
+        Regular = "regular",
+        RawDevice = "raw_device",
+        Swap = "swap",
+        Metadata = "metadata",
+        Journal = "journal",
     }
 }
 
@@ -44,39 +38,45 @@ impl File {
     /// With the path that was found. None: what the I/O belongs to is not known.
     pub fn new(file: &WireFile, path: Option<&str>) -> Option<Self> {
         let kind = match file.kind {
-            FILE_REGULAR => FileKind::Regular { inode: file.inode, path: path.map(str::to_string) },
+            FILE_REGULAR => FileKind::Regular,
             FILE_RAW_DEVICE => FileKind::RawDevice,
             FILE_SWAP => FileKind::Swap,
             FILE_METADATA => FileKind::Metadata,
             FILE_JOURNAL => FileKind::Journal,
             _ => return None,
         };
-        Some(Self { device: file.major_minor(), kind })
+        let (major, minor) = file.major_minor();
+        let inode = (kind == FileKind::Regular).then_some(file.inode);
+        let path = inode.and(path).map(str::to_string);
+        Some(Self { kind, device: format!("{major}:{minor}"), inode, path })
     }
 
     /// The path, else what it is and where: `[swap] 254:0`. Not escaped.
     pub fn label(&self) -> String {
-        let (major, minor) = self.device;
-        match &self.kind {
-            FileKind::Regular { path: Some(path), .. } => path.clone(),
-            FileKind::Regular { inode, path: None } => format!("[inode {inode}] {major}:{minor}"),
-            kind => format!("[{}] {major}:{minor}", kind.name()),
+        match (&self.path, self.inode) {
+            (Some(path), _) => path.clone(),
+            (None, Some(inode)) => format!("[inode {inode}] {}", self.device),
+            (None, None) => format!("[{}] {}", self.kind.name().replace('_', " "), self.device),
         }
     }
 }
 
 /// The bios of a file on a device.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct FileIos {
     /// None: it is not known, as of discards and flushes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<File>,
     /// All files for which the table had no room.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub others: bool,
     /// Scaled up from `sampled`.
     pub bios: u64,
     /// Of reads and writes, likewise.
     pub bytes: u64,
     /// Bios whose file was found.
+    #[serde(rename = "sampled_bios")]
     pub sampled: u64,
     /// Its part of the bytes of all rows, or of their bios where none has any.
     pub share: f64,

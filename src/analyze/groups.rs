@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::files::File;
 use super::latency::{OpLatency, io_row};
 use super::op::Op;
@@ -9,54 +12,30 @@ use super::operations;
 use super::stage::Stage;
 use crate::hist::Histogram;
 use crate::host::Host;
+use crate::names::names;
 use crate::wire::groups::{
     BY_CGROUP, BY_CPU, BY_DEVICE, BY_FILE, BY_OP, BY_PROCESS, BY_QUEUE, BY_SIZE, GROUP_SUBMITTER,
     GroupSample, GroupsSample, NO_QUEUE,
 };
 use crate::wire::reading::Reading;
 
-/// What I/Os are told apart by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Dimension {
-    Device,
-    Op,
-    Queue,
-    Size,
-    Cpu,
-    Process,
-    Cgroup,
-    File,
-    Stage,
+names! {
+    /// What I/Os are grouped by.
+    #[derive(PartialOrd, Ord)]
+    pub enum Dimension {
+        Device = "device",
+        Op = "op",
+        Queue = "queue",
+        Size = "size",
+        Cpu = "cpu",
+        Process = "process",
+        Cgroup = "cgroup",
+        File = "file",
+        Stage = "stage",
+    }
 }
 
 impl Dimension {
-    pub const ALL: [Self; 9] = [
-        Self::Device,
-        Self::Op,
-        Self::Queue,
-        Self::Size,
-        Self::Cpu,
-        Self::Process,
-        Self::Cgroup,
-        Self::File,
-        Self::Stage,
-    ];
-
-    /// The word of the command line, of tables and of JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Device => "device",
-            Self::Op => "op",
-            Self::Queue => "queue",
-            Self::Size => "size",
-            Self::Cpu => "cpu",
-            Self::Process => "process",
-            Self::Cgroup => "cgroup",
-            Self::File => "file",
-            Self::Stage => "stage",
-        }
-    }
-
     /// The bit that the programs know it by; every I/O has all stages, so they know none of that.
     fn wire(self) -> u32 {
         match self {
@@ -78,35 +57,56 @@ pub fn mask(by: &[Dimension]) -> u32 {
     by.iter().fold(0, |mask, dimension| mask | dimension.wire())
 }
 
-/// What an I/O has in one dimension.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
-    Device(String),
-    Op(Op),
-    Queue(u32),
+/// What the I/Os of a group have in common, by dimension. None: not grouped by it, or not known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Values {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub op: Option<Op>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<u32>,
     /// Bytes: at least the first and less than the second.
-    Size(u64, u64),
-    /// The CPU that it was handed in on.
-    Cpu(u32),
-    Process {
-        pid: u32,
-        comm: String,
-    },
-    /// Without a path where the folder came and went unseen.
-    Cgroup {
-        id: u64,
-        path: Option<String>,
-    },
-    File(File),
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<(u64, u64)>,
+    /// The CPU that it was submitted on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<Cgroup>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<File>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<Stage>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Process {
+    pub pid: u32,
+    pub comm: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Cgroup {
+    Path(String),
+    /// The folder was removed before its path was read.
+    Id(u64),
 }
 
 /// I/Os that are alike in all dimensions.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Group {
-    /// In the order that was asked for. A dimension that nothing is known of has no entry.
-    pub by: Vec<(Dimension, Value)>,
+    pub by: Values,
     /// All for whose group there was no room.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub other: bool,
+    #[serde(flatten)]
     pub latency: OpLatency,
 }
 
@@ -117,43 +117,73 @@ impl Group {
         of(Stage::Queue) + of(Stage::Device) + self.latency.bio.as_ref().map_or(0, Histogram::sum)
     }
 
-    pub fn value(&self, dimension: Dimension) -> Option<&Value> {
-        self.by.iter().find(|(known, _)| *known == dimension).map(|(_, value)| value)
+    /// A row for each stage of the group, which keeps the times of that stage alone; the group itself if it has none.
+    fn by_stage(self) -> Vec<Self> {
+        let has = |stage: &Stage| {
+            let of_operations = self.latency.operations.as_ref().map(|all| &all.stages);
+            [of_operations, Some(&self.latency.request_stages)]
+                .into_iter()
+                .flatten()
+                .any(|all| all.contains_key(stage))
+        };
+        let stages: Vec<Stage> = Stage::ALL.into_iter().filter(has).collect();
+        let of_stage = |stage: &Stage| {
+            let mut one = self.clone();
+            one.by.stage = Some(*stage);
+            one.latency.request_stages.retain(|of, _| of == stage);
+            one.latency.operations.iter_mut().for_each(|all| all.stages.retain(|of, _| of == stage));
+            one
+        };
+        if stages.is_empty() { vec![self] } else { stages.iter().map(of_stage).collect() }
     }
 }
 
-/// I/Os by where they were handed in and where they completed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pair {
-    pub submit: u32,
-    pub completion: u32,
+/// I/Os by the CPU that they were submitted on and the one that they completed on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CpuPair {
+    pub submit_cpu: u32,
+    pub completion_cpu: u32,
     pub ios: u64,
 }
 
-/// The answer to `--by`.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Groups {
-    /// In the order that was asked for.
-    pub by: Vec<Dimension>,
-    /// How many there can be.
-    pub most: u32,
-    /// Most time first.
-    pub groups: Vec<Group>,
-    /// By CPU and by NUMA node; empty unless CPUs are asked for.
-    pub cpus: Vec<Pair>,
-    pub nodes: Vec<Pair>,
+/// The same by NUMA node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NodePair {
+    pub submit_node: u32,
+    pub completion_node: u32,
+    pub ios: u64,
 }
 
-/// The groups of the window between two readings; None where there were none to be made. `cgroups` has
-/// the paths by id.
+/// The answer to `--by`; empty without it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Groups {
+    /// In the order that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<Dimension>,
+    /// How many there can be.
+    #[serde(rename = "groups_max", skip_serializing_if = "Option::is_none")]
+    pub most: Option<u32>,
+    /// Most time first; by stage, those of a group one after the other.
+    pub groups: Vec<Group>,
+    /// None: CPUs were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Vec<CpuPair>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Vec<NodePair>>,
+}
+
+/// The groups of the window between two readings. `cgroups` has the paths by id.
 pub fn summarize(
     host: &Host,
     by: &[Dimension],
     cgroups: &BTreeMap<u64, String>,
     start: &Reading,
     end: &Reading,
-) -> Option<Groups> {
-    let last = end.groups.as_ref()?;
+) -> Groups {
+    let Some(last) = end.groups.as_ref() else { return Groups::default() };
     let none = GroupsSample::default();
     let delta = last.since(start.groups.as_ref().unwrap_or(&none));
     let devices: Vec<&str> = end.devices.iter().map(|device| device.name.as_str()).collect();
@@ -169,18 +199,17 @@ pub fn summarize(
                 None => end.devices.iter().all(|device| device.bio_based),
             };
             let latency = latency(sample, followed, bio_based)?;
-            let value = |dimension: &Dimension| {
-                let value = value(*dimension, sample, &devices, cgroups)?;
-                Some((*dimension, value))
-            };
-            let by = if other { Vec::new() } else { by.iter().filter_map(value).collect() };
+            let by = if other { Values::default() } else { values(by, sample, &devices, cgroups) };
             Some(Group { by, other, latency })
         })
         .collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.time_ns()));
-    let cpus = pairs(&delta.matrix);
-    let nodes = by_node(host, &cpus);
-    Some(Groups { by: by.to_vec(), most: delta.most, groups, cpus, nodes })
+    if by.contains(&Dimension::Stage) {
+        groups = groups.into_iter().flat_map(Group::by_stage).collect();
+    }
+    let cpus = by.contains(&Dimension::Cpu).then(|| pairs(&delta.matrix));
+    let nodes = cpus.as_ref().map(|cpus| by_node(host, cpus));
+    Groups { by: by.to_vec(), most: Some(delta.most), groups, cpus, nodes }
 }
 
 /// None: nothing of the group ended in the window. `bio_based`: its I/Os are bios, which have no stages.
@@ -209,54 +238,61 @@ fn latency(sample: &GroupSample, followed: bool, bio_based: bool) -> Option<OpLa
     })
 }
 
-fn value(
-    dimension: Dimension,
+fn values(
+    by: &[Dimension],
     sample: &GroupSample,
     devices: &[&str],
     cgroups: &BTreeMap<u64, String>,
-) -> Option<Value> {
+) -> Values {
     let key = &sample.key;
     let known = key.known & GROUP_SUBMITTER != 0;
-    Some(match dimension {
-        Dimension::Device => Value::Device(devices.get(key.device as usize)?.to_string()),
-        Dimension::Op => Value::Op(*Op::ALL.get(usize::from(key.op))?),
-        Dimension::Queue if key.queue != NO_QUEUE => Value::Queue(key.queue),
-        Dimension::Size if key.size == 0 => Value::Size(0, 1),
-        Dimension::Size => {
-            let lower = 1u64.checked_shl(u32::from(key.size) - 1)?;
-            Value::Size(lower, lower.checked_mul(2)?)
+    let size = || match key.size {
+        0 => Some((0, 1)),
+        size => 1u64.checked_shl(u32::from(size) - 1).and_then(|lower| Some((lower, lower.checked_mul(2)?))),
+    };
+    let cgroup =
+        || cgroups.get(&key.cgroup).map_or(Cgroup::Id(key.cgroup), |path| Cgroup::Path(path.clone()));
+    let mut values = Values::default();
+    for dimension in by {
+        match dimension {
+            Dimension::Device => {
+                values.device = devices.get(key.device as usize).map(|name| name.to_string())
+            }
+            Dimension::Op => values.op = Op::ALL.get(usize::from(key.op)).copied(),
+            Dimension::Queue => values.queue = (key.queue != NO_QUEUE).then_some(key.queue),
+            Dimension::Size => values.size = size(),
+            Dimension::Cpu => values.cpu = known.then_some(key.cpu),
+            Dimension::Process => {
+                values.process = known.then(|| Process { pid: key.pid, comm: sample.comm.clone() });
+            }
+            Dimension::Cgroup => values.cgroup = (known && key.cgroup != 0).then(cgroup),
+            Dimension::File => values.file = File::new(&key.file, sample.path.as_deref()),
+            Dimension::Stage => {}
         }
-        Dimension::Cpu if known => Value::Cpu(key.cpu),
-        Dimension::Process if known => Value::Process { pid: key.pid, comm: sample.comm.clone() },
-        Dimension::Cgroup if known && key.cgroup != 0 => {
-            Value::Cgroup { id: key.cgroup, path: cgroups.get(&key.cgroup).cloned() }
-        }
-        Dimension::File => Value::File(File::new(&key.file, sample.path.as_deref())?),
-        Dimension::Queue | Dimension::Cpu | Dimension::Process | Dimension::Cgroup | Dimension::Stage => {
-            return None;
-        }
-    })
+    }
+    values
 }
 
 /// The cells of a square that are not 0.
-fn pairs(matrix: &[u64]) -> Vec<Pair> {
+fn pairs(matrix: &[u64]) -> Vec<CpuPair> {
     let side = matrix.len().isqrt().max(1);
-    let pair = |(at, ios): (usize, &u64)| Pair {
-        submit: (at / side) as u32,
-        completion: (at % side) as u32,
+    let pair = |(at, ios): (usize, &u64)| CpuPair {
+        submit_cpu: (at / side) as u32,
+        completion_cpu: (at % side) as u32,
         ios: *ios,
     };
     matrix.iter().enumerate().filter(|(_, ios)| **ios > 0).map(pair).collect()
 }
 
 /// A machine without nodes is one node.
-fn by_node(host: &Host, cpus: &[Pair]) -> Vec<Pair> {
+fn by_node(host: &Host, cpus: &[CpuPair]) -> Vec<NodePair> {
     let node = |cpu: u32| host.nodes.iter().find(|node| node.cpus.contains(&cpu)).map_or(0, |node| node.node);
     let mut nodes: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for pair in cpus {
-        *nodes.entry((node(pair.submit), node(pair.completion))).or_insert(0) += pair.ios;
+        *nodes.entry((node(pair.submit_cpu), node(pair.completion_cpu))).or_insert(0) += pair.ios;
     }
-    nodes.into_iter().map(|((submit, completion), ios)| Pair { submit, completion, ios }).collect()
+    let pair = |((submit_node, completion_node), ios)| NodePair { submit_node, completion_node, ios };
+    nodes.into_iter().map(pair).collect()
 }
 
 #[cfg(test)]
@@ -281,7 +317,7 @@ mod tests {
 
     fn summary(by: &[Dimension], end: &Reading) -> Groups {
         let cgroups = BTreeMap::from([(7, "/a".to_string())]);
-        summarize(&Host::default(), by, &cgroups, &Reading::default(), end).unwrap()
+        summarize(&Host::default(), by, &cgroups, &Reading::default(), end)
     }
 
     #[test]
@@ -299,13 +335,14 @@ mod tests {
         let by = [Dimension::Size, Dimension::Op, Dimension::Cgroup, Dimension::Process, Dimension::Device];
         let all = summary(&by, &end);
         assert_eq!(all.groups.len(), 2, "the others are none");
-        let expected = vec![
-            (Dimension::Size, Value::Size(4096, 8192)),
-            (Dimension::Op, Value::Op(Op::Write)),
-            (Dimension::Cgroup, Value::Cgroup { id: 7, path: Some("/a".to_string()) }),
-            (Dimension::Process, Value::Process { pid: 5, comm: "dd".to_string() }),
-            (Dimension::Device, Value::Device("sda".to_string())),
-        ];
+        let expected = Values {
+            size: Some((4096, 8192)),
+            op: Some(Op::Write),
+            cgroup: Some(Cgroup::Path("/a".to_string())),
+            process: Some(Process { pid: 5, comm: "dd".to_string() }),
+            device: Some("sda".to_string()),
+            ..Values::default()
+        };
         assert_eq!(all.groups[0].by, expected);
         assert_eq!((all.groups[0].latency.ios, all.groups[0].latency.bytes), (1, 4096));
     }
@@ -332,17 +369,30 @@ mod tests {
     fn an_unknown_submitter_has_no_values() {
         let by = [Dimension::Process, Dimension::Cpu, Dimension::Cgroup, Dimension::Size];
         let all = summary(&by, &reading(vec![sample(1, WireGroupKey::default(), &[5])], &[]));
-        assert_eq!(all.groups[0].by, [(Dimension::Size, Value::Size(0, 1))]);
+        let size = Some((0, 1));
+        assert_eq!(all.groups[0].by, Values { size, ..Values::default() });
         let idle = WireGroupKey { known: GROUP_SUBMITTER, ..WireGroupKey::default() };
         let all = summary(&by, &reading(vec![sample(1, idle, &[5])], &[]));
-        assert_eq!(all.groups[0].by.len(), 3);
-        assert_eq!(all.groups[0].value(Dimension::Cpu), Some(&Value::Cpu(0)));
+        let process = Some(Process { pid: 0, comm: "dd".to_string() });
+        assert_eq!(all.groups[0].by, Values { size, process, cpu: Some(0), ..Values::default() });
+    }
+
+    #[test]
+    fn a_stage_makes_a_row_of_its_own() {
+        let mut both = sample(1, WireGroupKey { known: GROUP_SUBMITTER, ..WireGroupKey::default() }, &[5]);
+        both.row.stages[0].record(3);
+        let timeless = GroupSample { row: Row { untimed: 1, ..Row::default() }, number: 2, ..both.clone() };
+        let all = summary(&[Dimension::Process, Dimension::Stage], &reading(vec![both, timeless], &[]));
+        let rows: Vec<_> =
+            all.groups.iter().map(|group| (group.by.stage, group.latency.request_stages.len())).collect();
+        assert_eq!(rows, [(Some(Stage::Queue), 1), (Some(Stage::Device), 1), (None, 0)]);
+        assert!(all.cpus.is_none() && all.groups.iter().all(|group| group.latency.ios == 1));
     }
 
     #[test]
     fn the_others_are_marked_and_nothing_else_is_said_of_them() {
         let all = summary(&[Dimension::Op], &reading(vec![sample(0, WireGroupKey::default(), &[5])], &[]));
-        assert!(all.groups[0].other && all.groups[0].by.is_empty());
+        assert!(all.groups[0].other && all.groups[0].by == Values::default());
     }
 
     #[test]
@@ -350,11 +400,16 @@ mod tests {
         let node = |node, cpus: &[u32]| NumaNode { node, cpus: cpus.to_vec() };
         let host = Host { nodes: vec![node(0, &[0, 1]), node(1, &[2])], ..Host::default() };
         let end = reading(vec![], &[1, 0, 4, 0, 2, 0, 3, 0, 0]);
-        let all = summarize(&host, &[Dimension::Cpu], &BTreeMap::new(), &Reading::default(), &end).unwrap();
-        let pair = |submit, completion, ios| Pair { submit, completion, ios };
-        assert_eq!(all.cpus, [pair(0, 0, 1), pair(0, 2, 4), pair(1, 1, 2), pair(2, 0, 3)]);
-        assert_eq!(all.nodes, [pair(0, 0, 3), pair(0, 1, 4), pair(1, 0, 3)]);
-        assert_eq!(by_node(&Host::default(), &all.cpus), [pair(0, 0, 10)]);
+        let all = summarize(&host, &[Dimension::Cpu], &BTreeMap::new(), &Reading::default(), &end);
+        let cpus = all.cpus.unwrap();
+        let of_cpus: Vec<_> =
+            cpus.iter().map(|pair| (pair.submit_cpu, pair.completion_cpu, pair.ios)).collect();
+        assert_eq!(of_cpus, [(0, 0, 1), (0, 2, 4), (1, 1, 2), (2, 0, 3)]);
+        let of_nodes = |nodes: Vec<NodePair>| -> Vec<_> {
+            nodes.iter().map(|pair| (pair.submit_node, pair.completion_node, pair.ios)).collect()
+        };
+        assert_eq!(of_nodes(all.nodes.unwrap()), [(0, 0, 3), (0, 1, 4), (1, 0, 3)]);
+        assert_eq!(of_nodes(by_node(&Host::default(), &cpus)), [(0, 0, 10)]);
     }
 
     #[test]

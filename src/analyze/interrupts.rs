@@ -7,89 +7,158 @@ pub mod trust;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use self::posted::PostedMsi;
-use super::counting::Bracket;
-use crate::hist::Histogram;
+use super::counting::{Bracket, kernel_interrupts, kernel_ios};
+use crate::envelope::View;
+use crate::hist::{Histogram, counts};
 use crate::host::counters::Counters;
 use crate::host::interrupts::Interrupts;
 use crate::host::nvme::identity::Coalescing;
 use crate::host::{BlockDevice, Host, Vector};
+use crate::names::names;
 use crate::wire::Count as _;
-pub use crate::wire::interrupts::NAME_EVERY;
 use crate::wire::interrupts::{
-    COUNTED_NONE, DeviceSample, Place, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED, Reading, SoftirqSample,
-    VectorSample, WireCompletions,
+    COUNTED_NONE, DeviceSample, NAME_EVERY, Place, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED, Reading,
+    SoftirqSample, VectorSample, WireCompletions,
 };
 
 /// The window between two readings.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct InterruptSummary {
     pub duration_ns: u64,
+    /// One of this many interrupts was timed.
+    pub timed_one_of: u32,
     /// By number.
     pub vectors: Vec<VectorSummary>,
     pub polled: Vec<PollSummary>,
     pub softirq: Softirq,
+    pub ipi: Ipi,
     /// None where none was notified.
+    #[serde(rename = "posted_msi")]
     pub posted: Option<PostedMsi>,
     /// The one with the most I/Os first.
     pub devices: Vec<DeviceInterrupts>,
     /// Tasks that interrupts came into, the most frequent first: a sample of the timed ones.
-    pub tasks: Vec<(String, u64)>,
+    #[serde(rename = "interrupted_tasks")]
+    pub tasks: Vec<Task>,
+    /// One of this many timed interrupts of tasks is in the list.
+    #[serde(rename = "interrupted_tasks_one_of")]
+    pub tasks_one_of: u32,
+}
+
+impl View for InterruptSummary {
+    const SCHEMA: &'static str = "biopsy.interrupts/1";
+}
+
+/// A task that interrupts came into.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Task {
+    /// Written by strangers.
+    pub comm: String,
+    pub samples: u64,
+}
+
+/// I/Os that another CPU completed after an IPI.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Ipi {
+    pub completions: u64,
 }
 
 /// One vector.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct VectorSummary {
     pub irq: u32,
     /// What the driver called it.
     pub name: Option<String>,
-    /// Devices whose function has it, traced or not: namespaces of one controller share theirs.
+    /// The first of those whose function has it, traced or not: namespaces of one controller share theirs.
+    pub device: Option<String>,
     pub devices: Vec<String>,
     /// Hardware queue that it serves; None of admin and configuration vectors.
     pub queue: Option<u32>,
     pub qid: Option<u32>,
-    /// The queue is known by the driver's own pointer, not by the name.
-    pub by_pointer: bool,
+    /// None without a queue.
+    pub queue_known_by: Option<KnownBy>,
     /// Where the interrupt controller delivers it, and where it may.
     pub cpus: Vec<u32>,
+    #[serde(rename = "allowed_cpus")]
     pub allowed: Vec<u32>,
     pub interrupts: u64,
+    /// None: no time passed.
+    pub per_second: Option<f64>,
     /// The kernel's own count; None where it cannot be told.
+    #[serde(flatten, with = "kernel_interrupts")]
+    #[schemars(with = "kernel_interrupts::Form")]
     pub kernel: Option<Bracket>,
     /// By CPU that it came to; those without any are left out.
-    pub by_cpu: Vec<(u32, u64)>,
+    pub by_cpu: Vec<CpuInterrupts>,
     /// The handler said that it was not its own.
     pub unhandled: u64,
     /// The handler left the work to its thread.
     pub threaded: u64,
     /// What they carried; None where the driver says neither by pointer nor by name what it serves.
+    #[serde(flatten)]
     pub carried: Option<Carried>,
     /// Time of the handler, of a sample, ns.
     pub handler: Histogram,
     /// From an interrupt to the next one of this vector, of a sample, ns.
     pub apart: Histogram,
+    /// Time in its handler, of one CPU; estimated from the sample. None without one.
+    pub cpu_percent: Option<f64>,
     /// What those of the sample came into.
-    pub into_idle: u64,
-    pub into_kernel: u64,
-    pub into_user: u64,
+    pub interrupted: Interrupted,
+}
+
+names! {
+    /// Whether the queue of a vector is known by the driver's own pointer.
+    pub enum KnownBy {
+        Pointer = "pointer",
+        Name = "name",
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CpuInterrupts {
+    pub cpu: u32,
+    pub interrupts: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Interrupted {
+    pub idle: u64,
+    pub kernel: u64,
+    pub user: u64,
 }
 
 impl VectorSummary {
-    /// Time in its handler, of one CPU; estimated from the sample. None without one.
-    pub fn cpu_percent(&self, duration_ns: u64) -> Option<f64> {
-        let mean = self.handler.mean().filter(|_| duration_ns > 0)?;
-        Some(100.0 * mean * self.interrupts as f64 / duration_ns as f64)
+    /// Fills the fields that follow from others.
+    pub fn derived(mut self, duration_ns: u64) -> Self {
+        let mean = self.handler.mean().filter(|_| duration_ns > 0);
+        self.cpu_percent = mean.map(|mean| 100.0 * mean * self.interrupts as f64 / duration_ns as f64);
+        self.per_second = (duration_ns > 0).then(|| self.interrupts as f64 / (duration_ns as f64 / 1e9));
+        self.device = self.devices.first().cloned();
+        self
     }
 }
 
 /// Completion entries of a vector's interrupts, or of a queue's polls.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Carried {
     pub completions: u64,
     /// Interrupts that brought none. Where a softirq completes what an interrupt announces, one that comes before
     /// that softirq has run takes over what both bring: then those are counted that the handler said were not its own.
     pub empty: u64,
     /// Of each interrupt, up to the next one of the vector.
+    #[serde(rename = "completions_per_interrupt", with = "counts")]
+    #[schemars(with = "counts::Form")]
     pub per_interrupt: Histogram,
 }
 
@@ -102,22 +171,30 @@ impl Carried {
 }
 
 /// One poll queue.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct PollSummary {
+    /// The first of these.
+    pub device: Option<String>,
     pub devices: Vec<String>,
     pub queue: u32,
     /// Those that found something; others have no event.
     pub polls: u64,
     pub completions: u64,
+    #[serde(rename = "completions_per_poll", with = "counts")]
+    #[schemars(with = "counts::Form")]
     pub per_poll: Histogram,
 }
 
 /// Softirqs of the block layer.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Softirq {
     pub runs: u64,
     /// Of those by ksoftirqd.
     pub deferred: u64,
+    /// Of devices with one queue.
+    pub completions: u64,
     /// Estimated from a sample, of one CPU.
     pub cpu_percent: Option<f64>,
     /// Mean of the sample.
@@ -125,42 +202,57 @@ pub struct Softirq {
 }
 
 /// One traced device.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct DeviceInterrupts {
     pub name: String,
     pub ios: u64,
+    #[serde(flatten, with = "kernel_ios")]
+    #[schemars(with = "kernel_ios::Form")]
     pub kernel_ios: Option<Bracket>,
     /// Passthrough commands, which are in `ios` and in no counter of the kernel's.
     pub passthrough: u64,
     /// Of the vectors of its queues; None without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<u64>,
     /// What its vectors carried, per interrupt: also of devices that share them. Where that is not known, its I/Os
     /// that were not completed by a task.
     pub ios_per_interrupt: Option<f64>,
     pub shares_vectors_with: Vec<String>,
-    /// Where its I/Os completed.
-    pub in_interrupt: u64,
-    /// Of a device with one queue: which CPU asked for it is not known.
-    pub in_softirq: u64,
-    /// Of a device with several queues, by an IPI of another CPU: else its handlers complete by themselves.
-    pub in_remote_softirq: u64,
-    /// The rest: in a task that polled, in a handler's thread, in a worker of the driver, or in an interrupt that is
-    /// not followed.
-    pub in_task: u64,
+    pub completed: Completed,
     /// Entries reaped neither by an interrupt of their queue nor by a poll of a poll queue.
+    #[serde(rename = "reaped_elsewhere")]
     pub elsewhere: u64,
     /// Hard interrupts, of one CPU; None where none was timed.
+    #[serde(rename = "hard_cpu_percent")]
     pub hard_percent: Option<f64>,
     /// Its part of the softirqs by I/Os; None where none was timed.
+    #[serde(rename = "soft_cpu_percent")]
     pub soft_percent: Option<f64>,
     pub busiest: Option<Busiest>,
     /// How the drive holds interrupts back to collect completions; None where it was not told.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub coalescing: Option<Coalescing>,
     pub vanished: bool,
 }
 
+/// Where the I/Os of a device completed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Completed {
+    pub interrupt: u64,
+    /// Of a device with one queue: which CPU asked for it is not known.
+    pub softirq: u64,
+    /// Of a device with several queues, by an IPI of another CPU: else its handlers complete by themselves.
+    pub remote_softirq: u64,
+    /// The rest: in a task that polled, in a handler's thread, in a worker of the driver, or in an interrupt that is
+    /// not followed.
+    pub task: u64,
+}
+
 /// How unevenly a device's interrupts lie on CPUs.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Busiest {
     pub cpu: u32,
     /// Of all its interrupts, 0 to 1.
@@ -176,6 +268,11 @@ impl InterruptSummary {
 
     pub fn ios(&self) -> u64 {
         self.devices.iter().map(|device| device.ios).sum()
+    }
+
+    /// Records how many interrupts one timed interrupt is taken of.
+    pub fn timed_one_of(self, timed_one_of: u32) -> Self {
+        Self { timed_one_of, tasks_one_of: if timed_one_of > 1 { NAME_EVERY } else { 1 }, ..self }
     }
 
     /// 0 for an empty window.
@@ -197,6 +294,7 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
         match place {
             Place::Vector(irq) => vectors.push(vector(host, start, end, *irq, &delta)),
             Place::Poll(number, queue) => polled.push(PollSummary {
+                device: sharing(&traced, end, *number).into_iter().next(),
                 devices: sharing(&traced, end, *number),
                 queue: *queue,
                 polls: delta.interrupts,
@@ -207,9 +305,9 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
     }
     vectors.sort_by_key(|vector| vector.irq);
     let softirqs = softirqs(start, end);
-    let softirq = softirq(&softirqs, duration_ns);
+    let mut softirq = softirq(&softirqs, duration_ns);
     let mut devices: Vec<DeviceInterrupts> =
-        end.devices.iter().map(|last| device(start, last, &vectors, duration_ns)).collect();
+        end.devices.iter().map(|last| device(start, last, &vectors)).collect();
     share(&mut devices, &softirq, softirqs.others);
     for device in &mut devices {
         let identity = host.device(&device.name).and_then(|facts| facts.identity.as_ref());
@@ -217,24 +315,29 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
     }
     devices.sort_by(|a, b| b.ios.cmp(&a.ios).then_with(|| a.name.cmp(&b.name)));
     let ios = devices.iter().map(|device| device.ios).sum();
-    let mut tasks: Vec<(String, u64)> = end
+    let mut tasks: Vec<Task> = end
         .tasks
         .iter()
         .map(|(name, n)| {
             let before = start.tasks.get(name).copied().unwrap_or(0);
-            (String::from_utf8_lossy(name).into_owned(), n.saturating_sub(before))
+            let comm = String::from_utf8_lossy(name).into_owned();
+            Task { comm, samples: n.saturating_sub(before) }
         })
-        .filter(|(_, n)| *n > 0)
+        .filter(|task| task.samples > 0)
         .collect();
-    tasks.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    tasks.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.comm.cmp(&b.comm)));
+    let sum = |of: fn(&Completed) -> u64| devices.iter().map(|device| of(&device.completed)).sum();
+    softirq.completions = sum(|completed| completed.softirq);
     InterruptSummary {
         duration_ns,
         vectors,
         polled,
         softirq,
+        ipi: Ipi { completions: sum(|completed| completed.remote_softirq) },
         posted: posted(start, end, ios, duration_ns),
         devices,
         tasks,
+        ..InterruptSummary::default()
     }
 }
 
@@ -246,30 +349,35 @@ fn vector(host: &Host, start: &Reading, end: &Reading, irq: u32, delta: &VectorS
         .and_then(|device| device.vectors.iter().find(|vector| vector.irq == irq))
         .cloned()
         .unwrap_or_default();
-    let by_pointer = delta.queue.is_some();
     let queue = delta.queue.or(facts.queue);
+    let known_by = if delta.queue.is_some() { KnownBy::Pointer } else { KnownBy::Name };
+    let by_cpu = |(cpu, interrupts)| CpuInterrupts { cpu, interrupts };
     VectorSummary {
         irq,
         name: facts.name,
         devices: owners.iter().map(|device| device.name.clone()).collect(),
         queue,
         qid: facts.qid,
-        by_pointer,
+        queue_known_by: queue.map(|_| known_by),
         cpus: facts.cpus,
         allowed: facts.allowed,
         interrupts: delta.interrupts,
         kernel: bracket(start, end, |later, earlier| later.total_since(earlier, irq))
             .filter(|_| !were_restarted(start, end, &owners)),
-        by_cpu: (0..).zip(delta.by_cpu.iter().copied()).filter(|(_, n)| *n > 0).collect(),
+        by_cpu: (0..).zip(delta.by_cpu.iter().copied()).filter(|(_, n)| *n > 0).map(by_cpu).collect(),
         unhandled: delta.unhandled,
         threaded: delta.threaded,
         carried: owners.iter().find_map(|device| joined(end, device, irq)).map(|by| Carried::of(delta, by)),
         handler: delta.handler.clone(),
         apart: delta.apart.clone(),
-        into_idle: delta.interrupted[0],
-        into_kernel: delta.interrupted[1],
-        into_user: delta.interrupted[2],
+        interrupted: Interrupted {
+            idle: delta.interrupted[0],
+            kernel: delta.interrupted[1],
+            user: delta.interrupted[2],
+        },
+        ..VectorSummary::default()
     }
+    .derived(end.at_ns.saturating_sub(start.at_ns))
 }
 
 /// Whether any vector of these drives was begun anew: a reset does that to all of them, and of those that have had more
@@ -343,11 +451,12 @@ fn softirq(all: &SoftirqSample, duration_ns: u64) -> Softirq {
         deferred: all.deferred,
         cpu_percent: mean_ns.filter(|_| duration_ns > 0).map(percent),
         mean_ns,
+        ..Softirq::default()
     }
 }
 
 /// All I/Os that the kernel counted; None where it does not count, or counted passthrough commands as reads or writes.
-fn kernel_ios(first: &DeviceSample, last: &DeviceSample, passthrough: u64) -> Option<Bracket> {
+fn counted_ios(first: &DeviceSample, last: &DeviceSample, passthrough: u64) -> Option<Bracket> {
     let (a, b) = (first.kernel_before?, first.kernel_after?);
     let (c, d) = (last.kernel_before?, last.kernel_after?);
     let unsure = |of: &Counters| of.iostats == Some(false) || of.passthrough == Some(true) && passthrough > 0;
@@ -358,12 +467,7 @@ fn kernel_ios(first: &DeviceSample, last: &DeviceSample, passthrough: u64) -> Op
     Some(Bracket { min: all(&c).saturating_sub(all(&b)), max: all(&d).saturating_sub(all(&a)) })
 }
 
-fn device(
-    start: &Reading,
-    last: &DeviceSample,
-    vectors: &[VectorSummary],
-    duration_ns: u64,
-) -> DeviceInterrupts {
+fn device(start: &Reading, last: &DeviceSample, vectors: &[VectorSummary]) -> DeviceInterrupts {
     let first = start.devices.iter().find(|device| device.name == last.name);
     let mut sum = WireCompletions::default();
     for (cpu, row) in last.by_cpu.iter().enumerate() {
@@ -386,7 +490,7 @@ fn device(
     let interrupts: u64 = of_queues.iter().map(|vector| vector.interrupts).sum();
     // One of which none was timed makes the sum unknown.
     let busy = of_queues.iter().filter(|vector| vector.interrupts > 0);
-    let hard_percent: Option<f64> = busy.map(|vector| vector.cpu_percent(duration_ns)).sum();
+    let hard_percent: Option<f64> = busy.map(|vector| vector.cpu_percent).sum();
     let in_task = ios.saturating_sub(sum.contexts.iter().sum());
     let mut others: Vec<String> = mine().flat_map(|vector| vector.devices.clone()).collect();
     others.sort();
@@ -395,15 +499,17 @@ fn device(
     DeviceInterrupts {
         name: last.name.clone(),
         ios,
-        kernel_ios: first.and_then(|first| kernel_ios(first, last, passthrough)),
+        kernel_ios: first.and_then(|first| counted_ios(first, last, passthrough)),
         passthrough,
         interrupts: (!of_queues.is_empty()).then_some(interrupts),
         ios_per_interrupt: per_interrupt(&of_queues, interrupts, ios, in_task),
         shares_vectors_with: others,
-        in_interrupt: sum.contexts[0],
-        in_softirq: sum.contexts[1],
-        in_remote_softirq: sum.contexts[2],
-        in_task,
+        completed: Completed {
+            interrupt: sum.contexts[0],
+            softirq: sum.contexts[1],
+            remote_softirq: sum.contexts[2],
+            task: in_task,
+        },
         elsewhere: elsewhere(last).saturating_sub(first.map_or(0, elsewhere)),
         hard_percent: hard_percent.filter(|_| interrupts > 0),
         soft_percent: None,
@@ -415,8 +521,8 @@ fn device(
 
 fn busiest(vectors: &[&VectorSummary], interrupts: u64) -> Option<Busiest> {
     let mut by_cpu: BTreeMap<u32, u64> = BTreeMap::new();
-    for (cpu, n) in vectors.iter().flat_map(|vector| &vector.by_cpu) {
-        *by_cpu.entry(*cpu).or_default() += n;
+    for of in vectors.iter().flat_map(|vector| &vector.by_cpu) {
+        *by_cpu.entry(of.cpu).or_default() += of.interrupts;
     }
     let (cpu, most) = by_cpu.iter().max_by_key(|(cpu, n)| (**n, std::cmp::Reverse(**cpu)))?;
     let mut reached: Vec<u32> =
@@ -432,7 +538,7 @@ fn busiest(vectors: &[&VectorSummary], interrupts: u64) -> Option<Busiest> {
 
 /// Each one's part of the softirqs, by what completed in them; `others` of disks that are not traced.
 fn share(devices: &mut [DeviceInterrupts], softirq: &Softirq, others: u64) {
-    let in_softirqs = |device: &DeviceInterrupts| device.in_softirq + device.in_remote_softirq;
+    let in_softirqs = |device: &DeviceInterrupts| device.completed.softirq + device.completed.remote_softirq;
     let all = devices.iter().map(in_softirqs).sum::<u64>() + others;
     for device in devices {
         let mine = in_softirqs(device) as f64;

@@ -2,40 +2,69 @@
 
 use std::collections::BTreeMap;
 
-use super::counting::{Bracket, Counting, in_flight, kernel_brackets};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::counting::{Bracket, Counting, KernelCount, all_ios, in_flight, kernel_brackets};
 use super::files::{self, FileIos};
 use super::groups::Groups;
+use super::layers::{self, Inside, Layer};
 use super::loss::unseen;
 use super::op::{KernelClass, Op};
 use super::operations::{self, OperationLatency};
-use super::parts::{self, Parts};
+use super::parts::{self, Part, Parts};
 use super::queues::{QueueLatency, queue_facts};
-use super::sharing;
+use super::sharing::{self, ProcessIos};
 use super::stage::Stage;
+use crate::envelope::View;
 use crate::hist::Histogram;
 use crate::host::select::is_head;
 use crate::host::{BlockDevice, Host};
+use crate::names::names;
 use crate::wire::COVERS;
 use crate::wire::parts::PartRow;
-use crate::wire::process_ios::ProcessIos;
 use crate::wire::reading::{DeviceSample, Reading};
 use crate::wire::rows::Row;
 
 /// The view of `biopsy latency`. Devices are sorted by I/Os, most first.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct LatencySummary {
     pub duration_ns: u64,
     pub devices: Vec<DeviceLatency>,
-    /// Only what some submitters handed in was followed.
+    /// Only the I/Os of some submitters were followed.
     pub filtered: bool,
-    /// None: nobody asked for groups.
-    pub groups: Option<Groups>,
+    #[serde(flatten)]
+    pub groups: Groups,
+    /// Which classes each field of `/sys/block/D/stat` counts where the block layer counts requests.
+    pub kernel_classes: BTreeMap<String, Vec<Op>>,
+}
+
+impl View for LatencySummary {
+    const SCHEMA: &'static str = "biopsy.latency/1";
 }
 
 impl LatencySummary {
     /// The device of this name.
     pub fn device(&self, name: &str) -> Option<&DeviceLatency> {
         self.devices.iter().find(|device| device.name == name)
+    }
+
+    /// Fills the fields that follow from others.
+    pub fn derived(mut self) -> Self {
+        let of_ops = |device: &DeviceLatency| -> Vec<Option<Inside>> {
+            let inside = |op: &Op| layers::inside(&self, device, *op)?.ok();
+            device.ops.keys().map(inside).collect()
+        };
+        let layers: Vec<_> =
+            self.devices.iter().map(|device| (layers::lower(&self, device), of_ops(device))).collect();
+        for (device, (lower, inside)) in self.devices.iter_mut().zip(layers) {
+            device.layers = lower;
+            device.ops.values_mut().zip(inside).for_each(|(of, inside)| of.layer = inside);
+            device.derive();
+        }
+        self.kernel_classes = Counting::Requests.classes();
+        self
     }
 
     /// Of all devices, each layer's own included.
@@ -49,10 +78,12 @@ impl LatencySummary {
 }
 
 /// One block device.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct DeviceLatency {
     pub name: String,
     /// Of a partition: its disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
     /// I/Os (requests; on a bio-based device bios, counted as the kernel counts them) that completed in
     /// the window and are not in `lost`: timed ones and those
@@ -62,16 +93,25 @@ pub struct DeviceLatency {
     /// I/Os of this device that are lost: seen to complete without a start, or not seen to complete.
     pub lost_ios: u64,
     /// Of these: their completion was not seen.
+    #[serde(rename = "unseen_completions")]
     pub unseen: u64,
     /// Of `ios`: started before the trace, so counted and not timed.
     pub started_before: u64,
     /// Operations of applications that ended; None where they are not followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<u64>,
     /// With a filter, what the kernel counted of all submitters; None else, and where `kernel` would be.
+    #[serde(flatten, with = "all_ios")]
+    #[schemars(with = "all_ios::Form")]
     pub all_ios: Option<Bracket>,
     /// None: the kernel does not count this device (`iostats` off), its counter was not readable, or a
     /// filter was set, of which it does not know.
-    pub kernel: Option<BTreeMap<KernelClass, Bracket>>,
+    #[serde(rename = "kernel_ios")]
+    pub kernel: Option<BTreeMap<KernelClass, KernelCount>>,
+    /// Of all its classes.
+    pub kernel_ios_min: Option<u64>,
+    pub kernel_ios_max: Option<u64>,
+    pub kernel_check: Option<KernelCheck>,
     /// I/Os in flight as the kernel counted them when the probes were attached and detached.
     pub in_flight_start: Option<u64>,
     pub in_flight_end: Option<u64>,
@@ -92,69 +132,89 @@ pub struct DeviceLatency {
     /// It was there at the start and was gone at the end.
     pub vanished: bool,
     /// Lower devices, nearest first.
-    pub layers: Vec<String>,
+    pub layers: Vec<Layer>,
     /// Nobody named it: it is here as a layer of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub added_for: Vec<String>,
     /// Bios by process, the most bytes first; None: they were not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<Vec<ProcessIos>>,
     /// The measured bios by file, the most bytes first; None: they were not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<FileIos>>,
     /// It has no requests: `bio` stands for the stages.
     pub bio_based: bool,
     pub counting: Counting,
+    /// Like those of the summary, where the block layer does not count requests.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub kernel_classes: BTreeMap<String, Vec<Op>>,
     pub ops: BTreeMap<Op, OpLatency>,
     pub queues: Vec<QueueLatency>,
+    /// I/Os of the classes that are not counted by queue (all but reads and writes), and all without requests.
+    pub ios_without_queue: u64,
+}
+
+names! {
+    /// Whether the kernel's counters agree.
+    pub enum KernelCheck {
+        Ok = "ok",
+        Differs = "differs",
+    }
 }
 
 /// One class of I/O on one device.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct OpLatency {
     pub ios: u64,
     pub bytes: u64,
     /// I/Os that were timed, or were empty flushes, and belong to no operation that was followed; None where
     /// operations are not followed.
+    #[serde(rename = "ios_without_operation", skip_serializing_if = "Option::is_none")]
     pub unowned: Option<u64>,
     /// Per I/O. A stage that cannot be seen has no key.
     pub request_stages: BTreeMap<Stage, Histogram>,
     /// Of a bio-based device: the whole time of each bio.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bio: Option<Histogram>,
     /// Of `request_stages` and `bio` what `unowned` I/Os have, to the nanosecond; what is left is that of the
     /// operations' I/Os. Of an interval these were read a moment before those.
+    #[serde(rename = "request_stages_without_operation", skip_serializing_if = "BTreeMap::is_empty")]
     pub unowned_stages: BTreeMap<Stage, Histogram>,
+    #[serde(rename = "bio_without_operation", skip_serializing_if = "Option::is_none")]
     pub unowned_bio: Option<Histogram>,
     /// Of a device with requests below a bio-based one: how many bios the requests carried, and the sum of
     /// their times from their own entry into the block layer to the end of their request.
+    #[serde(rename = "carried_bios", skip_serializing_if = "Option::is_none")]
     pub bios_ns: Option<(u64, u64)>,
     /// Per operation, of those whose last request with data was of this class (an empty flush: that had none);
     /// None where none ended or none is followed.
+    #[serde(flatten)]
     pub operations: Option<OperationLatency>,
     /// At the end: operations beside these whose result was there and that nobody was seen to fetch. An iocb of
     /// several I/Os is one as soon as one of them has ended. None where that was not looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unfetched: Option<u64>,
     /// Parts of stages, per operation and per I/O; empty where stages were not taken apart.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: Parts,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub request_parts: Parts,
     /// I/Os, and operations, with a queue stage that could not be taken apart.
     pub undivided: [u64; 2],
+    /// The time between this device and those below it; None where that cannot be said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer: Option<Inside>,
 }
 
-/// What the stages of a class of I/O are counted by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    Operation,
-    Io,
-    /// Write-back and read-ahead that nobody waits for any more; but also page faults and the work of kernel
-    /// threads, for which somebody may wait: no word for what goes on in the background would be true of all.
-    UnownedIo,
-}
-
-impl Unit {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Operation => "operation",
-            Self::Io => "I/O",
-            Self::UnownedIo => "I/O of no operation",
-        }
+names! {
+    /// What the stages of a class of I/O are counted by.
+    pub enum Unit {
+        Operation = "operation",
+        Io = "I/O",
+        /// Write-back and read-ahead that nobody waits for any more; but also page faults and the work of kernel
+        /// threads, for which somebody may wait: no word for what goes on in the background would be true of all.
+        UnownedIo = "I/O of no operation",
     }
 }
 
@@ -181,6 +241,11 @@ impl OpLatency {
             Unit::Operation => &self.parts,
             Unit::Io | Unit::UnownedIo => &self.request_parts,
         }
+    }
+
+    /// Of operations.
+    pub fn part(&self, stage: Stage, part: Part) -> Option<&Histogram> {
+        self.parts.get(&stage)?.get(&part)
     }
 
     /// Timed I/Os of no operation.
@@ -227,9 +292,29 @@ impl DeviceLatency {
         all
     }
 
-    /// I/Os of the classes that are not counted by queue (all but reads and writes), and all without requests.
-    pub fn ios_without_queue(&self) -> u64 {
-        self.ios.saturating_sub(self.queues.iter().map(|queue| queue.ios).sum())
+    /// The names of its layers, separated by commas.
+    pub fn below(&self) -> String {
+        let names: Vec<&str> = self.layers.iter().map(|layer| layer.name.as_str()).collect();
+        names.join(", ")
+    }
+
+    pub fn stands_on(&self, name: &str) -> bool {
+        self.layers.iter().any(|layer| layer.name == name)
+    }
+
+    fn derive(&mut self) {
+        let total = self.kernel_total();
+        (self.kernel_ios_min, self.kernel_ios_max) = (total.map(|b| b.min), total.map(|b| b.max));
+        self.kernel_check =
+            self.kernel_check().map(|ok| if ok { KernelCheck::Ok } else { KernelCheck::Differs });
+        if let Some(mut classes) = self.kernel.take() {
+            classes.iter_mut().for_each(|(class, of)| of.seen = self.counted(*class));
+            self.kernel = Some(classes);
+        }
+        if self.counting != Counting::Requests {
+            self.kernel_classes = self.counting.classes();
+        }
+        self.ios_without_queue = self.ios.saturating_sub(self.queues.iter().map(|queue| queue.ios).sum());
     }
 
     /// I/Os of the operations that one kernel counter counts.
@@ -243,7 +328,11 @@ impl DeviceLatency {
     pub fn kernel_check(&self) -> Option<bool> {
         let classes = self.kernel.as_ref()?;
         let total = self.kernel_total()?.holds(self.comparable());
-        Some(total && (self.lost_ios > 0 || classes.iter().all(|(class, b)| b.holds(self.counted(*class)))))
+        Some(
+            total
+                && (self.lost_ios > 0
+                    || classes.iter().all(|(class, of)| of.kernel.holds(self.counted(*class)))),
+        )
     }
 
     /// I/Os, lost ones included, of the classes that the kernel's counters count: all but passthrough,
@@ -261,7 +350,8 @@ impl DeviceLatency {
     /// I/Os that were seen beyond what the kernel can have counted.
     pub fn excess(&self) -> u64 {
         let classes = self.kernel.iter().flatten();
-        let by_class = classes.map(|(class, b)| self.counted(*class).saturating_sub(b.max)).sum::<u64>();
+        let by_class =
+            classes.map(|(class, of)| self.counted(*class).saturating_sub(of.kernel.max)).sum::<u64>();
         let whole = self.kernel_total().map_or(0, |b| self.comparable().saturating_sub(b.max));
         by_class.max(whole)
     }
@@ -279,6 +369,7 @@ impl DeviceLatency {
         self.kernel.as_ref().map(|classes| {
             classes
                 .values()
+                .map(|of| of.kernel)
                 .fold(Bracket::default(), |sum, b| Bracket { min: sum.min + b.min, max: sum.max + b.max })
         })
     }
@@ -303,12 +394,8 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> LatencySummary 
         })
         .collect();
     devices.sort_by(|a, b| b.ios.cmp(&a.ios).then_with(|| a.name.cmp(&b.name)));
-    LatencySummary {
-        duration_ns: end.at_ns.saturating_sub(start.at_ns),
-        devices,
-        filtered: end.filtered,
-        groups: None,
-    }
+    let duration_ns = end.at_ns.saturating_sub(start.at_ns);
+    LatencySummary { duration_ns, devices, filtered: end.filtered, ..LatencySummary::default() }.derived()
 }
 
 fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> DeviceLatency {
@@ -418,12 +505,12 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
 }
 
 /// The devices below; where one of them is a multipath head, its paths, which have the requests.
-fn layers_of(host: &Host, device: &BlockDevice) -> Vec<String> {
+fn layers_of(host: &Host, device: &BlockDevice) -> Vec<Layer> {
     let below = |name: &String| match host.device(name) {
         Some(head) if is_head(host, head) => head.layers.clone(),
         _ => vec![name.clone()],
     };
-    device.layers.iter().flat_map(below).collect()
+    device.layers.iter().flat_map(below).map(|name| Layer::from(name.as_str())).collect()
 }
 
 /// The I/Os of a row that are not lost, and their stages.
@@ -449,7 +536,13 @@ fn add_stages(stages: &mut BTreeMap<Stage, Histogram>, row: &Row) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::literal::{reading, sample};
+    use serde_json::{Value, json};
+
+    use super::super::files::{File, FileKind};
+    use super::super::groups::{Cgroup, CpuPair, Dimension, Group, Process, Values};
+    use super::super::literal::{json, reading, sample};
+    use super::super::operations::{NotCovered, TotalClass};
+    use super::super::sharing::Relation;
     use super::*;
     use crate::wire::rows::OperationRow;
     use crate::wire::{OPS, OPS_SHARDED};
@@ -480,7 +573,7 @@ mod tests {
         let device = &summary.devices[0];
         assert_eq!((summary.duration_ns, device.ios, device.bytes), (4_000, 2, 8192));
         assert_eq!(device.ops[&Op::Read].request_stages[&Stage::Device].sum(), 500);
-        assert_eq!(device.kernel.as_ref().unwrap()[&KernelClass::Read], Bracket { min: 2, max: 5 });
+        assert_eq!(device.kernel.as_ref().unwrap()[&KernelClass::Read].kernel, Bracket { min: 2, max: 5 });
         assert!(!device.kernel.as_ref().unwrap().contains_key(&KernelClass::Flush));
     }
 
@@ -582,7 +675,7 @@ mod tests {
         last.rare[0].stages[1] = [100, 200, 300].into_iter().collect();
         let device =
             summarize(&Host::default(), &reading(0, sample(&[], 0, 0)), &reading(1, last)).devices.remove(0);
-        assert_eq!((device.ios, device.queues[0].ios, device.ios_without_queue()), (5, 2, 3));
+        assert_eq!((device.ios, device.queues[0].ios, device.ios_without_queue), (5, 2, 3));
     }
 
     #[test]
@@ -606,5 +699,121 @@ mod tests {
         assert_eq!(check(Some(true), &[50, 50]), (None, 0));
         assert_eq!(check(Some(true), &[]), (Some(true), 0));
         assert_eq!(check(Some(false), &[50, 50]), (Some(true), 0), "1 to 3, of which 1 was seen");
+    }
+
+    #[test]
+    fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
+        let hist = |ns: u64| Histogram::from_iter([ns; 3]);
+        let stages = |ns| BTreeMap::from([(Stage::Queue, hist(10)), (Stage::Device, hist(ns))]);
+        let class =
+            TotalClass { lower_ns: 0, upper_ns: 2, operations: 3, sums_ns: [(Stage::Device, 300)].into() };
+        let operations = OperationLatency {
+            operations: 4,
+            stages: stages(200),
+            total: hist(210),
+            by_total: vec![class],
+            not_covered: BTreeMap::from([(NotCovered::Torn, 1)]),
+            sums_ns: BTreeMap::from([(Stage::Device, 600)]),
+            ..OperationLatency::default()
+        };
+        let read = OpLatency {
+            ios: 3,
+            bytes: 12_288,
+            unowned: Some(1),
+            request_stages: stages(100),
+            unowned_stages: BTreeMap::from([(Stage::Device, hist(100))]),
+            bios_ns: Some((4, 500)),
+            operations: Some(operations),
+            unfetched: Some(0),
+            parts: BTreeMap::from([(Stage::Submit, BTreeMap::from([(Part::Batch, hist(1))]))]),
+            request_parts: BTreeMap::from([(Stage::Queue, BTreeMap::from([(Part::Alloc, hist(2))]))]),
+            undivided: [1, 2],
+            ..OpLatency::default()
+        };
+        let upper = OpLatency {
+            ios: 4,
+            bytes: 12_288,
+            bio: Some(hist(400)),
+            unowned_bio: Some(hist(5)),
+            bios_ns: Some((4, 1_600)),
+            ..OpLatency::default()
+        };
+        let file = |kind| File { kind, device: "8:1".to_string(), inode: None, path: None };
+        let regular = File { inode: Some(9), path: Some("/a".to_string()), ..file(FileKind::Regular) };
+        let row = |file, others| FileIos { file, others, bios: 32, bytes: 4096, sampled: 2, share: 0.5 };
+        let bracket = |min, max| Bracket { min, max };
+        let disk = DeviceLatency {
+            name: "sda".to_string(),
+            ios: 3,
+            bytes: 12_288,
+            operations: Some(4),
+            kernel: Some(BTreeMap::from([(KernelClass::Read, bracket(3, 5).into())])),
+            added_for: vec!["dm-0".to_string()],
+            processes: Some(vec![
+                ProcessIos { pid: Some(7), comm: "dd".to_string(), bios: 3, ..ProcessIos::default() },
+                ProcessIos { bios: 1, relation: Relation::Other, ..ProcessIos::default() },
+            ]),
+            files: Some(vec![
+                row(Some(regular.clone()), false),
+                row(Some(file(FileKind::RawDevice)), false),
+                row(None, true),
+            ]),
+            ops: BTreeMap::from([(Op::Read, read.clone())]),
+            queues: vec![QueueLatency {
+                queue: 1,
+                ios: 2,
+                request_stages: stages(7),
+                ..QueueLatency::default()
+            }],
+            ..DeviceLatency::default()
+        };
+        let dm = DeviceLatency {
+            name: "dm-0".to_string(),
+            disk: Some("dm".to_string()),
+            ios: 4,
+            bytes: 12_288,
+            all_ios: Some(bracket(4, 6)),
+            layers: vec!["sda".into(), "sdb".into()],
+            bio_based: true,
+            counting: Counting::Md,
+            ops: BTreeMap::from([(Op::Read, upper)]),
+            ..DeviceLatency::default()
+        };
+        let unseen = DeviceLatency { name: "sdb".to_string(), ..DeviceLatency::default() };
+        let by = Values {
+            size: Some((4096, 8192)),
+            process: Some(Process { pid: 7, comm: "dd".to_string() }),
+            cgroup: Some(Cgroup::Id(9)),
+            file: Some(regular),
+            ..Values::default()
+        };
+        let groups = Groups {
+            by: vec![Dimension::Size, Dimension::Cpu],
+            most: Some(512),
+            groups: vec![Group { by, other: true, latency: read }],
+            cpus: Some(vec![CpuPair { submit_cpu: 0, completion_cpu: 1, ios: 1 }]),
+            nodes: Some(Vec::new()),
+        };
+        let devices = vec![disk, dm, unseen];
+        let summary =
+            LatencySummary { duration_ns: 5, devices, filtered: true, groups, ..LatencySummary::default() };
+        let mut value = json(&summary.derived());
+        assert_eq!(value["groups"][0]["by"]["cgroup"], 9);
+        assert_eq!(value["groups"][0]["by"]["size"], json!([4096, 8192]));
+        assert_eq!(value["cpus"], json!([{"submit_cpu": 0, "completion_cpu": 1, "ios": 1}]));
+        let [sda, dm] = [0, 1].map(|at| value["devices"][at].take());
+        assert_eq!(sda["kernel_ios"], json!({"read": {"min": 3, "max": 5, "seen": 3}}));
+        assert_eq!((&sda["kernel_check"], &sda["ios_without_queue"]), (&json!("ok"), &json!(1)));
+        assert_eq!(sda["ops"]["read"]["by_total"], json!([[0, 2, 3, {"device": 300}]]));
+        assert_eq!(sda["ops"]["read"]["parts"]["submit"]["batch"]["sum_ns"], 3);
+        assert_eq!(sda["files"][1]["file"], json!({"kind": "raw_device", "device": "8:1"}));
+        assert_eq!(sda["files"][2]["others"], true);
+        assert!(sda.get("kernel_classes").is_none() && sda.get("all_ios_min").is_none());
+        assert!(sda["processes"][1].get("pid").is_none() && sda.get("disk").is_none());
+        assert_eq!((&dm["kernel_ios"], &dm["all_ios_max"]), (&Value::Null, &json!(6)));
+        assert_eq!(dm["layers"][0], json!({"name": "sda", "ios": 3, "bytes": 12_288, "mean_ns": 110.0}));
+        assert_eq!(dm["ops"]["read"]["layer"]["mean_ns"], 275.0);
+        assert!(dm["ops"]["read"].get("operations").is_none(), "they are not followed");
+        assert_eq!(dm["kernel_classes"]["none"], json!(["flush", "empty_flush", "discard", "passthrough"]));
     }
 }

@@ -1,46 +1,51 @@
 //! What lies below a device, and the time that an I/O spends between the two: a difference of means.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::latency::{DeviceLatency, LatencySummary, OpLatency};
 use super::op::Op;
 use super::stage::Stage;
 use crate::envelope::Missing;
 
 /// A device below another one.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Layer {
     pub name: String,
-    /// None: it is not traced.
-    pub traced: Option<Traced>,
-}
-
-/// The I/Os of a device, whoever they serve.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Traced {
-    pub ios: u64,
-    pub bytes: u64,
+    /// Its I/Os, whoever they serve; None: it is not traced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ios: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// From the entry into the block layer to the end, of those that were timed; None: of none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_ns: Option<f64>,
 }
 
+impl From<&str> for Layer {
+    fn from(name: &str) -> Self {
+        Self { name: name.to_string(), ..Self::default() }
+    }
+}
+
 /// The time of a class of I/O in a layer: what an I/O takes on the device less what the one below it takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Inside {
     pub ios: u64,
     pub upper_ns: u64,
     pub lower_ns: u64,
+    pub mean_ns: f64,
+    pub upper_mean_ns: f64,
+    pub lower_mean_ns: f64,
 }
 
 impl Inside {
-    pub fn upper_mean_ns(&self) -> f64 {
-        self.upper_ns as f64 / self.ios as f64
-    }
-
-    pub fn lower_mean_ns(&self) -> f64 {
-        self.lower_ns as f64 / self.ios as f64
-    }
-
-    pub fn mean_ns(&self) -> f64 {
-        (self.upper_ns - self.lower_ns) as f64 / self.ios as f64
+    pub fn new(ios: u64, upper_ns: u64, lower_ns: u64) -> Self {
+        let mean = |ns: u64| ns as f64 / ios as f64;
+        let [mean_ns, upper_mean_ns, lower_mean_ns] = [upper_ns - lower_ns, upper_ns, lower_ns].map(mean);
+        Self { ios, upper_ns, lower_ns, mean_ns, upper_mean_ns, lower_mean_ns }
     }
 }
 
@@ -57,14 +62,20 @@ pub enum Unsaid {
 
 /// The devices directly below.
 pub fn lower(summary: &LatencySummary, device: &DeviceLatency) -> Vec<Layer> {
-    let layer = |name: &String| Layer { name: name.clone(), traced: summary.device(name).map(traced) };
+    let layer =
+        |layer: &Layer| summary.device(&layer.name).map_or_else(|| layer.name.as_str().into(), traced);
     device.layers.iter().map(layer).collect()
 }
 
-fn traced(device: &DeviceLatency) -> Traced {
+fn traced(device: &DeviceLatency) -> Layer {
     let (count, sum) =
         device.ops.values().map(time).fold((0, 0), |(count, all), (n, sum)| (count + n, all + sum));
-    Traced { ios: device.ios, bytes: device.bytes, mean_ns: (count > 0).then(|| sum as f64 / count as f64) }
+    Layer {
+        name: device.name.clone(),
+        ios: Some(device.ios),
+        bytes: Some(device.bytes),
+        mean_ns: (count > 0).then(|| sum as f64 / count as f64),
+    }
 }
 
 /// How many I/Os of a class were timed, and their time.
@@ -99,7 +110,7 @@ pub fn inside(summary: &LatencySummary, device: &DeviceLatency, op: Op) -> Optio
         return None;
     }
     let mut of_lower = Vec::new();
-    for name in &device.layers {
+    for Layer { name, .. } in &device.layers {
         match summary.device(name) {
             Some(layer) => of_lower.extend(layer.ops.get(&op)),
             None => return Some(Err(Unsaid::NotTraced(name.clone()))),
@@ -119,7 +130,7 @@ pub fn inside(summary: &LatencySummary, device: &DeviceLatency, op: Op) -> Optio
     if sums.2 > whole.1 {
         return Some(Err(Unsaid::NotTimed));
     }
-    Some(Ok(Inside { ios: upper.ios, upper_ns: whole.1, lower_ns: sums.2 }))
+    Some(Ok(Inside::new(upper.ios, whole.1, sums.2)))
 }
 
 /// The layers whose time cannot be said, with the reason.
@@ -135,7 +146,7 @@ pub fn missing(summary: &LatencySummary) -> Vec<Missing> {
 
 fn gap(device: &DeviceLatency, op: Op, unsaid: &Unsaid) -> Missing {
     let op = op.name();
-    let below = device.layers.join(", ");
+    let below = device.below();
     let (reason, why) = match unsaid {
         Unsaid::NotTraced(name) => ("not-traced", format!("{name} below it is not traced")),
         Unsaid::NotTimed => {
@@ -163,7 +174,7 @@ fn gap(device: &DeviceLatency, op: Op, unsaid: &Unsaid) -> Missing {
 /// others without those that stand on one of them.
 pub fn ios_once(summary: &LatencySummary) -> u64 {
     let own = || summary.devices.iter().filter(|device| device.added_for.is_empty());
-    let stands_on_another = |device: &&DeviceLatency| own().any(|lower| device.layers.contains(&lower.name));
+    let stands_on_another = |device: &&DeviceLatency| own().any(|lower| device.stands_on(&lower.name));
     own().filter(|device| !stands_on_another(device)).map(|device| device.ios).sum()
 }
 
@@ -183,7 +194,7 @@ mod tests {
             name: name.to_string(),
             ios: reads.ios,
             bytes: reads.bytes,
-            layers: layers.iter().map(|layer| layer.to_string()).collect(),
+            layers: layers.iter().map(|layer| Layer::from(*layer)).collect(),
             ops: BTreeMap::from([(Op::Read, reads)]),
             ..DeviceLatency::default()
         }
@@ -212,9 +223,9 @@ mod tests {
         let lower = device("sda", &[], requests(10, 20, 300));
         let all = summary(vec![device("dm-0", &["sda"], bios(10, 1000)), lower]);
         let found = read(&all).unwrap();
-        assert_eq!((found.mean_ns(), found.upper_mean_ns(), found.lower_mean_ns()), (680.0, 1000.0, 320.0));
-        let traced = Some(Traced { ios: 10, bytes: 40960, mean_ns: Some(320.0) });
-        assert_eq!(super::lower(&all, &all.devices[0]), [Layer { name: "sda".into(), traced }]);
+        assert_eq!((found.mean_ns, found.upper_mean_ns, found.lower_mean_ns), (680.0, 1000.0, 320.0));
+        let traced = Layer { name: "sda".into(), ios: Some(10), bytes: Some(40960), mean_ns: Some(320.0) };
+        assert_eq!(super::lower(&all, &all.devices[0]), [traced]);
         assert_eq!(inside(&all, &all.devices[1], Op::Read), None);
         assert!(missing(&all).is_empty());
     }
@@ -233,7 +244,7 @@ mod tests {
         let disks = [device("sda", &[], requests(6, 0, 300)), device("sdb", &[], requests(4, 0, 100))];
         let mut all = summary(vec![device("md0", &["sda", "sdb"], bios(10, 1000))]);
         all.devices.extend(disks);
-        assert_eq!(read(&all).unwrap().lower_ns, 2200);
+        assert_eq!(read(&all).unwrap().lower_mean_ns, 220.0);
     }
 
     #[test]
@@ -253,7 +264,7 @@ mod tests {
         let mut merged = requests(9, 20, 300);
         (merged.bytes, merged.bios_ns) = (40960, Some((10, 3190)));
         let all = summary(vec![device("dm-0", &["sda"], bios(10, 1000)), device("sda", &[], merged)]);
-        assert_eq!(read(&all).unwrap().mean_ns(), 681.0);
+        assert_eq!(read(&all).unwrap().mean_ns, 681.0);
     }
 
     #[test]

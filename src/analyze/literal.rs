@@ -1,5 +1,11 @@
 //! Readings as literals, for the tests of the summaries.
 
+use std::fmt::Debug;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
 use crate::host::counters::Counters;
 use crate::wire::reading::{DeviceSample, Reading};
 use crate::wire::rows::Row;
@@ -7,6 +13,13 @@ use crate::wire::{OPS, OPS_SHARDED};
 
 fn counters(reads: u64) -> Option<Counters> {
     Some(Counters { reads, discards: Some(0), flushes: None, iostats: Some(true), ..Counters::default() })
+}
+
+/// Its JSON, from which the same is read back.
+pub fn json<T: Serialize + DeserializeOwned + PartialEq + Debug>(of: &T) -> Value {
+    let value = serde_json::to_value(of).unwrap();
+    assert_eq!(&serde_json::from_value::<T>(value.clone()).unwrap(), of);
+    value
 }
 
 /// Reads of these lengths on `sda`, and the kernel's count of reads around them.

@@ -9,6 +9,9 @@ pub mod waits;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+
 pub(in crate::analyze) use self::frames::is_locking;
 use self::frames::{caller, stacks_by_lock};
 use self::holders::{Holder, Waiter};
@@ -16,149 +19,178 @@ use super::stacks::addresses_of;
 use crate::envelope::Missing;
 use crate::hist::Histogram;
 use crate::host::Host;
+use crate::names::names;
 use crate::symbols::{Addresses, Names};
 use crate::wire::Count as _;
 pub use crate::wire::locks::Kind;
-use crate::wire::locks::{KINDS, LockSample, Reading, RecognisedBy, Source, SpinSample, WireLockCpu};
+use crate::wire::locks::{LockSample, Reading, RecognisedBy, Source, SpinSample, WireLockCpu};
 pub use crate::wire::stacks::Sampler;
 
 /// The window between two readings.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LockSummary {
     pub duration_ns: u64,
+    #[serde(rename = "seen_by")]
     pub source: Source,
+    #[serde(flatten)]
     pub events: Events,
     /// The one that was waited for longest first; those without room of their own are in one per kind, at the end.
     pub locks: Vec<LockRow>,
-    /// Locks of other devices than those that were asked for, with their waits.
-    pub left_out: u64,
-    pub left_out_wait_ns: u64,
+    /// Locks of other devices than those that were asked for.
+    pub left_out: LeftOut,
     /// The one that waited longest first.
+    #[serde(rename = "by_process")]
     pub processes: Vec<ProcessRow>,
     /// Waits of processes that found no room among those.
     pub other_processes: u64,
     /// By CPU on which waits ended; those without any are left out.
-    pub by_cpu: Vec<(u32, Waits)>,
-    pub by_node: Vec<(u32, Waits)>,
+    pub by_cpu: Vec<CpuWaits>,
+    pub by_node: Vec<NodeWaits>,
     pub stacks: StackSampling,
     /// None where nobody sampled, or nothing was sampled in the window.
     pub spin: Option<SpinShare>,
     /// None where the slow path was not probed beside the events.
     pub slow_path: Option<SlowPath>,
     /// Who slept and waited when the window ended, the one that waited longest first; None: nobody looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Vec<Waiter>>,
     /// Releases of locks that are with no lock's holder; None: this kernel does not say who releases one.
     pub lost_releases: Option<u64>,
 }
 
 /// Number of waits, and their time together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Waits {
     pub contentions: u64,
     pub wait_ns: u64,
 }
 
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CpuWaits {
+    pub cpu: u32,
+    #[serde(flatten)]
+    pub waits: Waits,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NodeWaits {
+    pub node: u32,
+    #[serde(flatten)]
+    pub waits: Waits,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LeftOut {
+    pub locks: u64,
+    pub wait_ns: u64,
+}
+
 /// The kernel's events, which its own trigger counts as well.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Events {
-    /// Begins that were seen, by kind; a wait of a mutex that spins first and sleeps then has two.
-    pub by_kind: [u64; KINDS],
-    pub repeats: u64,
-    /// Begins of others than those who were asked for.
-    pub filtered: u64,
+    pub begins: Begins,
     /// Waits that ended, of all kinds; of them those that spin to the end.
     pub contentions: u64,
     pub wait_ns: u64,
     pub spin_contentions: u64,
     pub spin_wait_ns: u64,
+}
+
+/// Begins of waits, and what came of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Begins {
+    pub total: u64,
+    /// Those that were seen; a wait of a mutex that spins first and sleeps then has two.
+    pub by_kind: BTreeMap<Kind, u64>,
+    pub repeats: u64,
+    /// Of others than those who were asked for.
+    pub filtered: u64,
     /// Ends without a begin: mostly of waits that began before the window.
-    pub unmatched: u64,
-    /// Begins without an end, although another wait was seen in their place.
+    pub unmatched_ends: u64,
+    /// Waits that had begun and had not ended when the window did.
+    pub unended: u64,
+    /// Without an end, although another wait was seen in their place.
     pub abandoned: u64,
-    /// Begins for which there was no place.
+    /// For which there was no place.
     pub unkept: u64,
     /// Begins and ends that the kernel did not run the program for.
-    pub missed_begins: u64,
+    pub missed: u64,
     pub missed_ends: u64,
 }
 
 impl Events {
-    pub fn begins(&self) -> u64 {
-        self.by_kind.iter().sum()
-    }
-
     /// Begins of waits for plain spinlocks.
     pub fn spins(&self) -> u64 {
-        self.by_kind[Kind::Spin as usize]
-    }
-
-    /// Begins by the names of the kinds, without those that were not seen.
-    pub fn kinds(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let all = Kind::ALL.into_iter().zip(self.by_kind);
-        all.filter(|(_, begins)| *begins > 0).map(|(kind, begins)| (kind.name(), begins))
-    }
-
-    /// Waits that had begun and had not ended when the window did.
-    pub fn unended(&self) -> u64 {
-        let over = self.contentions + self.repeats + self.filtered + self.abandoned + self.unkept;
-        self.begins().saturating_sub(over)
+        self.begins.by_kind.get(&Kind::Spin).copied().unwrap_or(0)
     }
 
     /// Begins that are in no wait here, and are known of.
     pub fn lost(&self) -> u64 {
-        self.missed_begins + self.unkept
+        self.begins.missed + self.begins.unkept
     }
 }
 
-/// How a lock was recognised.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum By {
-    /// The struct around it points back to itself.
-    Structure,
-    /// The kernel's table of symbols has it.
-    Symbol,
-    /// By the kind of object that it lies in, as the slab allocator names it.
-    Slab,
-    /// By who waits for it: the function that asked for it.
-    Caller,
-    /// Not at all: it is an address, or many locks together.
-    #[default]
-    Nothing,
-}
-
-impl By {
-    /// The word of the contract.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Structure => "structure",
-            Self::Symbol => "symbol",
-            Self::Slab => "slab",
-            Self::Caller => "caller",
-            Self::Nothing => "nothing",
-        }
+names! {
+    /// How a lock was recognised.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum By {
+        /// The struct around it points back to itself.
+        Structure = "structure",
+        /// The kernel's table of symbols has it.
+        Symbol = "symbol",
+        /// By the kind of object that it lies in, as the slab allocator names it.
+        Slab = "slab",
+        /// By who waits for it: the function that asked for it.
+        Caller = "caller",
+        /// Not at all: it is an address, or many locks together.
+        #[default]
+        Nothing = "nothing",
     }
 }
 
 /// One lock, or those of a kind that found no room.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct LockRow {
     pub name: String,
+    #[serde(rename = "recognised_by")]
     pub by: By,
     pub kind: Kind,
-    /// None: of many.
-    pub address: Option<u64>,
+    /// In hexadecimal digits. None: of many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     pub device: Option<String>,
     pub node: Option<u32>,
     pub cgroup: Option<String>,
     pub pid: Option<u32>,
+    pub contentions: u64,
+    pub wait_ns: u64,
+    pub max_wait_ns: Option<u64>,
     /// Some wanted to share it, some gave up.
+    #[serde(rename = "shared")]
     pub reads: u64,
+    #[serde(rename = "gave_up")]
     pub failed: u64,
     pub wait: Histogram,
     /// Who let go of it; None: nobody was seen to.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<Holder>,
-    /// The one that waited longest first.
+    /// The one that waited longest first. JSON has the first ones.
+    #[serde(serialize_with = "first")]
     pub stacks: Vec<Stack>,
+}
+
+/// Stacks of one lock in JSON: the rest is a long tail that nobody reads.
+const MOST_STACKS: usize = 16;
+
+fn first<S: Serializer>(stacks: &[Stack], serializer: S) -> Result<S::Ok, S::Error> {
+    stacks[..stacks.len().min(MOST_STACKS)].serialize(serializer)
 }
 
 impl LockRow {
@@ -169,9 +201,11 @@ impl LockRow {
 }
 
 /// A way to wait for a lock.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Stack {
     /// None where that was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<Who>,
     /// Names of the kernel's functions, the innermost first.
     pub frames: Vec<String>,
@@ -183,7 +217,8 @@ pub struct Stack {
 }
 
 /// Who waits in a stack. All of it is written by strangers, and not escaped.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Who {
     /// Whose time it is, root first.
     pub labels: Vec<String>,
@@ -194,22 +229,27 @@ pub struct Who {
 }
 
 /// Who waited.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ProcessRow {
     pub pid: u32,
     /// Written by strangers.
     pub comm: String,
+    #[serde(flatten)]
     pub waits: Waits,
     /// None where one before the window was as long: the longest in it is not known.
     pub max_wait_ns: Option<u64>,
 }
 
 /// How the stacks were chosen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct StackSampling {
     pub taken: u64,
     /// Of this many waits.
     pub of: u64,
+    /// See [`Self::is_estimated`].
+    pub estimated: bool,
     pub failed: u64,
     pub full: u64,
     /// Of those that were taken: without who waited, for whom there was no room.
@@ -229,8 +269,10 @@ impl StackSampling {
 }
 
 /// CPU time spent waiting, of one CPU.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpinShare {
+    /// The lower bound.
+    pub cpu_percent: f64,
     pub sampler: Sampler,
     pub samples: u64,
     pub lost: u64,
@@ -241,9 +283,12 @@ pub struct SpinShare {
 }
 
 /// Entries into the slow path of spinlocks against the events of waits for them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct SlowPath {
+    #[serde(rename = "slow_path_calls")]
     pub calls: u64,
+    pub events: u64,
     /// Of those: without an event, who spun on the pending bit (or by test-and-set).
     pub pending_bit_waiters: u64,
 }
@@ -267,13 +312,14 @@ pub fn summarize(
         .enumerate()
         .map(|(cpu, row)| row.since(start.cpus.get(cpu).unwrap_or(&WireLockCpu::default())))
         .collect();
-    let by_cpu: Vec<(u32, Waits)> = (0..)
+    let waits = |row: &WireLockCpu| Waits { contentions: row.contentions, wait_ns: row.wait_ns };
+    let by_cpu: Vec<CpuWaits> = (0..)
         .zip(&rows)
-        .map(|(cpu, row)| (cpu, Waits { contentions: row.contentions, wait_ns: row.wait_ns }))
-        .filter(|(_, waits)| waits.contentions > 0)
+        .map(|(cpu, row)| CpuWaits { cpu, waits: waits(row) })
+        .filter(|of| of.waits.contentions > 0)
         .collect();
     let mut by_node: BTreeMap<u32, Waits> = BTreeMap::new();
-    for (cpu, waits) in &by_cpu {
+    for CpuWaits { cpu, waits } in &by_cpu {
         let Some(node) = host.nodes.iter().find(|node| node.cpus.contains(cpu)) else { continue };
         let sum = by_node.entry(node.node).or_default();
         sum.contentions += waits.contentions;
@@ -286,14 +332,15 @@ pub fn summarize(
         processes: processes(start, end),
         other_processes: rows.iter().map(|row| row.other_processes).sum(),
         by_cpu,
-        by_node: by_node.into_iter().collect(),
+        by_node: by_node.into_iter().map(|(node, waits)| NodeWaits { node, waits }).collect(),
         stacks: sampling(&rows),
         spin: end.spin.and_then(|spin| share(&spin, start.spin.as_ref())),
         ..LockSummary::default()
     };
     summary.slow_path = (end.slow_path && end.source == Source::Events).then(|| {
         let calls = rows.iter().map(|row| row.slow_calls).sum();
-        SlowPath { calls, pending_bit_waiters: calls.saturating_sub(summary.events.spins()) }
+        let events = summary.events.spins();
+        SlowPath { calls, events, pending_bit_waiters: calls.saturating_sub(events) }
     });
     summary.waiting = holders::waiting(end);
     summary.lost_releases = end.holders.is_some().then(|| {
@@ -305,23 +352,16 @@ pub fn summarize(
     let of_others = |row: &LockRow| {
         !devices.is_empty() && row.device.as_ref().is_some_and(|device| !devices.contains(device))
     };
-    summary.left_out = all.iter().filter(|row| of_others(row)).count() as u64;
-    summary.left_out_wait_ns = all.iter().filter(|row| of_others(row)).map(|row| row.wait.sum()).sum();
-    summary.locks = all.into_iter().filter(|row| !of_others(row)).collect();
+    let (others, ours): (Vec<LockRow>, Vec<LockRow>) = all.into_iter().partition(of_others);
+    summary.left_out =
+        LeftOut { locks: others.len() as u64, wait_ns: others.iter().map(|row| row.wait_ns).sum() };
+    summary.locks = ours;
     summary
 }
 
 impl LockSummary {
     pub fn seconds(&self) -> f64 {
         self.duration_ns as f64 / 1e9
-    }
-
-    /// What the waits were seen by, in the contract's word.
-    pub fn source_name(&self) -> &'static str {
-        match self.source {
-            Source::Events => "events",
-            Source::SlowPath => "slow-path",
-        }
     }
 
     pub fn contentions_per_second(&self) -> f64 {
@@ -344,25 +384,35 @@ fn events(rows: &[WireLockCpu], start: &Reading, end: &Reading) -> Events {
         let of = |reading: &Reading| names.iter().filter_map(|name| reading.missed.get(name)).sum::<u64>();
         of(end).saturating_sub(of(start))
     };
-    Events {
-        by_kind: std::array::from_fn(|kind| rows.iter().map(|row| row.begins[kind]).sum()),
+    let of_kind = |kind: Kind| rows.iter().map(|row| row.begins[kind as usize]).sum::<u64>();
+    let by_kind = Kind::ALL.map(|kind| (kind, of_kind(kind))).into_iter().filter(|(_, n)| *n > 0);
+    let mut begins = Begins {
+        total: Kind::ALL.map(of_kind).iter().sum(),
+        by_kind: by_kind.collect(),
         repeats: sum(|row| row.repeats),
         filtered: sum(|row| row.filtered),
-        contentions: sum(|row| row.contentions),
+        unmatched_ends: sum(|row| row.unmatched),
+        unended: 0,
+        abandoned: sum(|row| row.abandoned),
+        unkept: sum(|row| row.unkept),
+        missed: missed(["lock_begin", "slow_begin"]),
+        missed_ends: missed(["lock_end", "slow_end"]),
+    };
+    let contentions = sum(|row| row.contentions);
+    let over = contentions + begins.repeats + begins.filtered + begins.abandoned + begins.unkept;
+    begins.unended = begins.total.saturating_sub(over);
+    Events {
+        begins,
+        contentions,
         wait_ns: sum(|row| row.wait_ns),
         spin_contentions: sum(|row| row.spin_contentions),
         spin_wait_ns: sum(|row| row.spin_wait_ns),
-        unmatched: sum(|row| row.unmatched),
-        abandoned: sum(|row| row.abandoned),
-        unkept: sum(|row| row.unkept),
-        missed_begins: missed(["lock_begin", "slow_begin"]),
-        missed_ends: missed(["lock_end", "slow_end"]),
     }
 }
 
 fn sampling(rows: &[WireLockCpu]) -> StackSampling {
     let sum = |of: fn(&WireLockCpu) -> u64| rows.iter().map(of).sum();
-    StackSampling {
+    let mut sampling = StackSampling {
         taken: sum(|row| row.stacks),
         of: sum(|row| row.contentions),
         failed: sum(|row| row.stacks_failed),
@@ -371,7 +421,10 @@ fn sampling(rows: &[WireLockCpu]) -> StackSampling {
         over_budget: sum(|row| row.stacks_over),
         ns: sum(|row| row.budget.stack_ns),
         threshold_ns: rows.iter().map(|row| row.budget.most_threshold).max().unwrap_or(0),
-    }
+        estimated: false,
+    };
+    sampling.estimated = sampling.is_estimated();
+    sampling
 }
 
 /// None where the sampler did not run in between: what it did not see is no zero.
@@ -390,6 +443,7 @@ fn share(end: &SpinSample, start: Option<&SpinSample>) -> Option<SpinShare> {
         Sampler::Cycles => 0.0,
     };
     Some(SpinShare {
+        cpu_percent: low,
         sampler: end.sampler,
         samples: less(|sample| sample.samples),
         lost: less(|sample| sample.lost),
@@ -431,7 +485,7 @@ fn locks(start: &Reading, end: &Reading, names: &Names) -> Vec<LockRow> {
         let stacks = stacks.remove(address).unwrap_or_default();
         all.push(row(*address, new, stacks, start, end));
     }
-    all.sort_by_key(|row| (std::cmp::Reverse(row.wait.sum()), row.address));
+    all.sort_by(|a, b| (b.wait_ns, &a.address).cmp(&(a.wait_ns, &b.address)));
     for (kind, now) in Kind::ALL.into_iter().zip(&end.others) {
         let new = start.others.get(kind as usize).map_or_else(|| now.clone(), |then| now.since(then));
         if new.wait.is_empty() {
@@ -452,11 +506,14 @@ fn row(address: u64, sample: LockSample, stacks: Vec<Stack>, start: &Reading, en
         name,
         by,
         kind: Kind::of(sample.flags),
-        address: Some(address),
+        address: Some(format!("{address:#x}")),
         device: known.and_then(|known| known.device.clone()),
         node: known.and_then(|known| known.node),
         cgroup: known.and_then(|known| known.cgroup.clone()),
         pid: known.and_then(|known| known.pid),
+        contentions: sample.wait.count(),
+        wait_ns: sample.wait.sum(),
+        max_wait_ns: sample.wait.max(),
         reads: sample.reads,
         failed: sample.failed,
         wait: sample.wait,

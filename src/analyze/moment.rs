@@ -1,8 +1,12 @@
 //! What a machine did in one short step of a run: what changes, and their beginning, are looked for in.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// One step. What could not be read is None, and stays so: a machine without swap has no swap, one whose counter
 /// cannot be read has an unknown one.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Moment {
     /// End of the step, from the start of the run.
     pub at_ns: u64,

@@ -27,7 +27,8 @@ mod fit;
 #[cfg(test)]
 mod tests;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use self::fit::{SHORTEST, Series};
 use crate::analyze::moment::Moment;
@@ -46,7 +47,7 @@ const TOGETHER_NS: u64 = 5_000_000_000;
 const MOST_STEPS: usize = 400;
 
 /// What is followed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Signal {
     /// Free memory, in bytes. For the worse: half of it, or less, is left.
@@ -110,7 +111,7 @@ impl Signal {
 }
 
 /// A signal's mean over a part of the series.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Level {
     pub mean: f64,
     /// The interval that holds the mean with 95 %.
@@ -121,7 +122,7 @@ pub struct Level {
 }
 
 /// A signal that moved.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Moved {
     pub signal: Signal,
     /// End of the first moment behind its own change.
@@ -131,7 +132,7 @@ pub struct Moved {
 }
 
 /// When it began.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Onset {
     /// End of the last moment of the old state, from the start of the run.
     pub after_ns: u64,
@@ -151,8 +152,7 @@ impl Onset {
 }
 
 /// Why there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoOnset {
     /// Not enough moments under load.
     TooShort,

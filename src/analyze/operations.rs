@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::stage::Stage;
 use crate::hist::Histogram;
+use crate::names::names;
 use crate::wire::rows::OperationRow;
 use crate::wire::{COVERS, OPERATION_STAGES};
 
 /// The application's view of one class of I/O on one device.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OperationLatency {
     /// Operations that ended in the window, the ones that are not covered included.
     pub operations: u64,
@@ -22,8 +26,10 @@ pub struct OperationLatency {
     /// Operations that ended and are not in `stages`, by reason.
     pub not_covered: BTreeMap<NotCovered, u64>,
     /// Which stages these are, of `enum wire_cover`.
+    #[serde(skip)]
     pub cover: usize,
     /// What each stage took in all operations that have stages, also where these are not those which are shown, ns.
+    #[serde(rename = "stage_sums_ns", default)]
     pub sums_ns: BTreeMap<Stage, u64>,
 }
 
@@ -68,7 +74,8 @@ impl OperationLatency {
 }
 
 /// The operations with `lower_ns` ≤ total < `upper_ns`, and what their stages add up to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(into = "TotalForm", from = "TotalForm")]
 pub struct TotalClass {
     pub lower_ns: u64,
     pub upper_ns: u64,
@@ -76,31 +83,35 @@ pub struct TotalClass {
     pub sums_ns: BTreeMap<Stage, u64>,
 }
 
-/// Why an operation that ended is not among those whose stages are shown: sums must be over the same
-/// stages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NotCovered {
-    /// It has stages that those which are shown do not have.
-    MoreStages,
-    /// It was not seen to be fetched.
-    Reap,
-    /// It waited in a system call, and the driver does not say when it reaps a completion.
-    Complete,
-    /// Its parts ended on several CPUs at one moment, so its stages are not one part's; or it waited for a flush,
-    /// and the next one had begun before it was told.
-    Torn,
+/// In JSON.
+type TotalForm = (u64, u64, u64, BTreeMap<Stage, u64>);
+
+impl From<TotalClass> for TotalForm {
+    fn from(of: TotalClass) -> Self {
+        (of.lower_ns, of.upper_ns, of.operations, of.sums_ns)
+    }
 }
 
-impl NotCovered {
-    pub const ALL: [Self; 4] = [Self::MoreStages, Self::Reap, Self::Complete, Self::Torn];
+impl From<TotalForm> for TotalClass {
+    fn from((lower_ns, upper_ns, operations, sums_ns): TotalForm) -> Self {
+        Self { lower_ns, upper_ns, operations, sums_ns }
+    }
+}
 
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::MoreStages => "more_stages",
-            Self::Reap => "reap",
-            Self::Complete => "complete",
-            Self::Torn => "torn",
-        }
+names! {
+    /// Why an operation that ended is not among those whose stages are shown: sums must be over the same
+    /// stages.
+    #[derive(PartialOrd, Ord)]
+    pub enum NotCovered {
+        /// It has stages that those which are shown do not have.
+        MoreStages = "more_stages",
+        /// It was not seen to be fetched.
+        Reap = "reap",
+        /// It waited in a system call, and the driver does not say when it reaps a completion.
+        Complete = "complete",
+        /// Its parts ended on several CPUs at one moment, so its stages are not one part's; or it waited for a flush,
+        /// and the next one had begun before it was told.
+        Torn = "torn",
     }
 }
 

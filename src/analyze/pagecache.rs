@@ -7,17 +7,22 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+
 use self::paths::PathSummary;
 use super::counting::Bracket;
 use super::moment::Moment;
-use super::onset::{self, NoOnset, Onset};
+use super::onset::{Onset, onset};
 use crate::hist::Histogram;
 use crate::host::absence::Absence;
 use crate::host::meminfo::Meminfo;
 use crate::host::memory_reading::MemoryReading;
 use crate::host::memory_surroundings::Surroundings;
+use crate::host::pressure::Pressure;
 use crate::host::vmstat::{Counter, NAMES};
 use crate::host::zones::Zone;
+use crate::names::names;
 use crate::wire::Count;
 pub use crate::wire::pagecache::{Kind, ReadaheadSource};
 use crate::wire::pagecache::{Reading, ReclaimSample};
@@ -25,45 +30,81 @@ use crate::wire::pagecache::{Reading, ReclaimSample};
 /// Of the machines that this runs on.
 const PAGE_BYTES: u64 = 4096;
 
+/// More processes than these are not in JSON.
+const MOST_RECLAIMERS: usize = 64;
+
 /// The window between two readings.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct PagecacheSummary {
     pub duration_ns: u64,
     /// At its end.
+    #[serde(flatten)]
     pub memory: Meminfo,
-    /// Of the kernel's counters, in the order of [`NAMES`]: how far each went. Levels of memory are none of these.
-    pub counters: Vec<(&'static str, Option<Bracket>)>,
+    /// By the kernel's counters, at least.
+    pub scanned_pages: Option<u64>,
+    pub stolen_pages: Option<u64>,
+    pub refault_pages: Option<u64>,
+    /// Of the kernel's counters, by the keys of [`NAMES`]: how far each went. Levels of memory are none of these.
+    pub counters: BTreeMap<String, Option<Bracket>>,
+    /// Our counts beside the kernel's.
+    pub checks: Vec<Check>,
     /// What is not there, and why.
     pub absent: Vec<Absence>,
-    /// Waiting for memory, ns: some task, and all of them.
-    pub pressure_some_ns: Option<u64>,
-    pub pressure_full_ns: Option<u64>,
+    /// Time of waiting for memory.
+    pub pressure: Pressure,
     /// Of the disks that stand beside memory, by their own counters; None where one of them has gone.
     pub ios: Option<u64>,
+    /// kswapd, tasks for the machine and tasks at a group's limit; the others where there were any.
     pub reclaims: BTreeMap<Kind, ReclaimSummary>,
     /// Pages that reclaim took from the inactive lists of files to look at, by our own count.
+    #[serde(rename = "seen")]
     pub scanned: Scanned,
-    /// The most time first.
+    /// The most time first. JSON has the first ones.
+    #[serde(serialize_with = "first")]
     pub reclaimers: Vec<ReclaimerSummary>,
+    /// Those that JSON leaves out.
+    pub more_reclaimers: usize,
     /// None where it cannot be seen.
     pub readahead: Option<Readahead>,
     pub nodes: Vec<NodeSummary>,
     /// The most time first.
     pub paths: Vec<PathSummary>,
     pub series: Vec<Moment>,
-    pub lru_gen: bool,
+    /// When trouble began in the series; None: `absent` says why.
+    pub onset: Option<Onset>,
+    pub lru: Lru,
     pub lost: BTreeMap<String, u64>,
     /// Of one CPU: the reading of the kernel's counters. None for a window that is shorter than a step.
     pub series_cpu_percent: Option<f64>,
 }
 
+fn first<S: Serializer>(reclaimers: &[ReclaimerSummary], serializer: S) -> Result<S::Ok, S::Error> {
+    reclaimers[..reclaimers.len().min(MOST_RECLAIMERS)].serialize(serializer)
+}
+
+names! {
+    /// How the kernel chooses the pages that it takes away.
+    #[derive(Default)]
+    pub enum Lru {
+        #[default]
+        TwoLists = "two lists",
+        MultiGenerational = "multi-generational",
+    }
+}
+
 /// One kind of reclaim.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ReclaimSummary {
     /// That began in the window.
     pub count: u64,
     /// Of those that ended in it.
+    #[serde(rename = "histogram")]
     pub time: Histogram,
+    /// How many these are, and their time.
+    pub ended: u64,
+    pub ns: u64,
     pub batches: u64,
     pub scanned_pages: u64,
     pub stolen_pages: u64,
@@ -75,18 +116,23 @@ pub struct ReclaimSummary {
 }
 
 /// Pages of files, counted twice by different events.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Scanned {
     /// By what batches held whose fate was told (lru_shrink_inactive).
+    #[serde(rename = "batch_file_pages")]
     pub in_batches: u64,
     /// By what was looked at to fill them (lru_isolate): with those that were skipped.
+    #[serde(rename = "looked_at_file_pages")]
     pub looked_at: u64,
     /// Of those: taken into a batch.
+    #[serde(rename = "taken_file_pages")]
     pub taken: u64,
 }
 
 /// Whose reclaim it was.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ReclaimerSummary {
     pub kind: Option<Kind>,
     pub pid: u32,
@@ -101,7 +147,8 @@ pub struct ReclaimerSummary {
 }
 
 /// Pages that the kernel read before somebody asked for them.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Readahead {
     pub by: ReadaheadSource,
     pub calls: u64,
@@ -127,9 +174,11 @@ impl Readahead {
 }
 
 /// One NUMA node.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct NodeSummary {
     pub node: u32,
+    #[serde(flatten)]
     pub memory: Meminfo,
     pub zones: Vec<Zone>,
     pub scanned_pages: u64,
@@ -143,11 +192,6 @@ impl PagecacheSummary {
         self.duration_ns as f64 / 1e9
     }
 
-    /// When trouble began in the series, or why that cannot be said.
-    pub fn onset(&self) -> Result<Onset, NoOnset> {
-        onset::onset(&self.series)
-    }
-
     /// Of the disks that stand beside memory.
     pub fn ios_per_second(&self) -> f64 {
         let of_series = || self.series.iter().filter_map(|moment| moment.ios).sum::<u64>();
@@ -155,65 +199,35 @@ impl PagecacheSummary {
         ios as f64 / self.seconds().max(1e-9)
     }
 
-    /// How far a counter went.
-    pub fn counter(&self, counter: Counter) -> Option<Bracket> {
-        self.counters.get(counter as usize).and_then(|(_, bracket)| *bracket)
-    }
-
-    /// Between the inner readings, which lie inside the window.
-    pub fn counted(&self, counter: Counter) -> Option<u64> {
-        self.counter(counter).map(|bracket| bracket.min)
-    }
-
-    pub fn scanned_pages(&self) -> Option<u64> {
-        self.counted(Counter::ScanFile)
-    }
-
-    pub fn stolen_pages(&self) -> Option<u64> {
-        self.counted(Counter::StealFile)
-    }
-
-    pub fn refault_pages(&self) -> Option<u64> {
-        self.counted(Counter::RefaultFile)
-    }
-
     pub fn reclaim(&self, kind: Kind) -> ReclaimSummary {
         self.reclaims.get(&kind).cloned().unwrap_or_default()
-    }
-
-    /// Our count of pages against the kernel's. Which of ours is the same as the kernel's depends on the LRU.
-    pub fn checks(&self) -> Vec<Check> {
-        let mut all = Vec::new();
-        if let Some(kernel) = self.counter(Counter::ScanFile) {
-            // The multi-generational one counts those that it took, or all, and tells twice of a batch that it
-            // tries again.
-            let (seen, loose) = match self.lru_gen {
-                true => (self.scanned.taken, true),
-                false => (self.scanned.looked_at, false),
-            };
-            all.push(Check { what: "file pages scanned", seen, kernel, loose });
-        }
-        if let Some(kernel) = self.counter(Counter::KswapdRuns) {
-            let seen = self.reclaim(Kind::Kswapd).count;
-            all.push(Check { what: "runs of kswapd", seen, kernel, loose: false });
-        }
-        all
     }
 }
 
 /// A count of ours beside the kernel's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Check {
-    pub what: &'static str,
+    pub what: String,
     pub seen: u64,
-    pub kernel: Bracket,
-    /// They need not be equal.
-    pub loose: bool,
+    pub kernel_min: u64,
+    pub kernel_max: u64,
+    /// The two have to be equal.
+    pub exact: bool,
+    pub holds: bool,
 }
 
 impl Check {
-    pub fn holds(&self) -> bool {
-        self.loose || self.kernel.holds(self.seen)
+    fn new(what: &str, seen: u64, kernel: Bracket, exact: bool) -> Self {
+        let Bracket { min: kernel_min, max: kernel_max } = kernel;
+        Self {
+            what: what.to_string(),
+            seen,
+            kernel_min,
+            kernel_max,
+            exact,
+            holds: !exact || kernel.holds(seen),
+        }
     }
 }
 
@@ -238,6 +252,24 @@ pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) ->
     absent.extend(end.kernel_after.vmstat.absent());
     let less =
         |of: fn(&MemoryReading) -> Option<u64>| of(&end.kernel_before)?.checked_sub(of(&start.kernel_after)?);
+    let scanned = scanned(start, end, &deltas);
+    let reclaims = reclaims(&deltas);
+    // Which of our counts is the same as the kernel's depends on the LRU. The multi-generational one counts those that
+    // it took, or all, and tells twice of a batch that it tries again.
+    let (lru, seen) = match surroundings.lru_gen {
+        true => (Lru::MultiGenerational, scanned.taken),
+        false => (Lru::TwoLists, scanned.looked_at),
+    };
+    let counted = |counter| bracket(start, end, counter);
+    let of_pages = counted(Counter::ScanFile)
+        .map(|kernel| Check::new("file pages scanned", seen, kernel, lru == Lru::TwoLists));
+    let of_kswapd = counted(Counter::KswapdRuns)
+        .map(|kernel| Check::new("runs of kswapd", reclaims[&Kind::Kswapd].count, kernel, true));
+    let series = moments::moments(start, end);
+    let onset = onset(&series);
+    let why = onset.as_ref().err().map(|none| Absence { what: "onset".into(), why: none.why().to_string() });
+    absent.extend(why);
+    let reclaimers = reclaimers(surroundings, start, end);
     let lost = end
         .lost
         .iter()
@@ -246,31 +278,40 @@ pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) ->
     PagecacheSummary {
         duration_ns,
         memory: end.kernel_before.memory,
+        scanned_pages: counted(Counter::ScanFile).map(|pages| pages.min),
+        stolen_pages: counted(Counter::StealFile).map(|pages| pages.min),
+        refault_pages: counted(Counter::RefaultFile).map(|pages| pages.min),
         counters: NAMES
             .iter()
             .take_while(|name| name.counter != Counter::FreePages)
-            .map(|name| (name.key, bracket(start, end, name.counter)))
+            .map(|name| (name.key.to_string(), counted(name.counter)))
             .collect(),
+        checks: of_pages.into_iter().chain(of_kswapd).collect(),
         absent,
-        pressure_some_ns: less(|reading| reading.pressure.some_ns),
-        pressure_full_ns: less(|reading| reading.pressure.full_ns),
+        pressure: Pressure {
+            some_ns: less(|reading| reading.pressure.some_ns),
+            full_ns: less(|reading| reading.pressure.full_ns),
+        },
         ios: less(|reading| reading.disks.map(|disks| disks.ios)),
-        reclaims: reclaims(&deltas),
-        scanned: scanned(start, end, &deltas),
-        reclaimers: reclaimers(surroundings, start, end),
+        reclaims,
+        scanned,
+        more_reclaimers: reclaimers.len().saturating_sub(MOST_RECLAIMERS),
+        reclaimers,
         readahead: readahead(start, end),
         nodes: nodes(surroundings, &deltas),
         paths: paths::followed(start, end, duration_ns),
-        series: moments::moments(start, end),
-        lru_gen: surroundings.lru_gen,
+        series,
+        onset: onset.ok(),
+        lru,
         lost,
         series_cpu_percent: moments::cpu_percent(start, end),
     }
 }
 
 fn reclaims(deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> BTreeMap<Kind, ReclaimSummary> {
-    let mut all: BTreeMap<Kind, ReclaimSummary> = BTreeMap::new();
-    for ((kind, _), sample) in deltas {
+    let usual = [Kind::Kswapd, Kind::Direct, Kind::Memcg];
+    let mut all = BTreeMap::from(usual.map(|kind| (kind, ReclaimSummary::default())));
+    for ((kind, _), sample) in deltas.iter().filter(|(_, sample)| sample.begun > 0 || sample.batches > 0) {
         let one = all.entry(*kind).or_default();
         one.count += sample.begun;
         one.time.merge(&sample.time);
@@ -281,6 +322,7 @@ fn reclaims(deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> BTreeMap<Kind, Rec
         one.stolen_file_pages += sample.reclaimed[1];
         one.throttled += sample.throttled;
         one.throttled_ns += sample.throttled_ns;
+        (one.ended, one.ns) = (one.time.count(), one.time.sum());
     }
     all
 }

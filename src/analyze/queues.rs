@@ -2,18 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::stage::Stage;
 use crate::hist::Histogram;
 use crate::host::BlockDevice;
 
 /// One hardware queue.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct QueueLatency {
     /// Number of the hardware context, as in `/sys/block/D/mq/N`.
     pub queue: u32,
     /// NVMe queue id, `queue` + 1.
     pub qid: Option<u32>,
     /// `default`, `read` or `poll`.
+    #[serde(rename = "type")]
     pub kind: String,
     /// CPU list as the kernel prints it.
     pub cpus: String,

@@ -60,19 +60,19 @@ pub fn of_command(summary: &LatencySummary) -> LatencySummary {
     }
     let is_related = |device: &DeviceLatency| {
         devices.iter().any(|used| {
-            used.name == device.name
-                || used.layers.contains(&device.name)
-                || device.layers.contains(&used.name)
+            used.name == device.name || used.stands_on(&device.name) || device.stands_on(&used.name)
         })
     };
     LatencySummary {
         devices: summary.devices.iter().filter(|device| is_related(device)).cloned().collect(),
         ..summary.clone()
     }
+    .derived()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::layers::Layer;
     use super::*;
 
     fn row(pid: u32, relation: Relation, bios: u64, bytes: u64) -> ProcessIos {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     fn device(name: &str, layers: &[&str], rows: Option<Vec<ProcessIos>>) -> DeviceLatency {
-        let layers = layers.iter().map(|name| name.to_string()).collect();
+        let layers = layers.iter().map(|name| Layer::from(*name)).collect();
         DeviceLatency { name: name.to_string(), layers, processes: rows, ..DeviceLatency::default() }
     }
 

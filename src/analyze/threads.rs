@@ -5,55 +5,43 @@ pub mod trust;
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::analyze::stacks;
+use crate::envelope::View;
 use crate::host::syscalls;
+use crate::names::names;
 use crate::symbols::{Addresses, Names, Scheduler, UNKNOWN};
 use crate::wire::threads::{Call, Loss, MAX_FRAMES, Sampled, Sighting, fold_numbers};
 
 use self::rows::Counted;
 
-/// What threads are counted apart by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Column {
-    Comm,
-    State,
-    Syscall,
-    Wchan,
-    Kstack,
-    Cgroup,
-    Pid,
-    Device,
+names! {
+    /// What threads are grouped by.
+    #[derive(PartialOrd, Ord)]
+    pub enum Column {
+        Comm = "comm",
+        State = "state",
+        Syscall = "syscall",
+        Wchan = "wchan",
+        Kstack = "kstack",
+        Cgroup = "cgroup",
+        Pid = "pid",
+        Device = "device",
+    }
 }
 
 impl Column {
-    pub const ALL: [Self; 8] = [
-        Self::Comm,
-        Self::State,
-        Self::Syscall,
-        Self::Wchan,
-        Self::Kstack,
-        Self::Cgroup,
-        Self::Pid,
-        Self::Device,
-    ];
-
-    /// Where nobody says otherwise.
+    /// Where none are given.
     pub const USUAL: [Self; 4] = [Self::Comm, Self::State, Self::Syscall, Self::Wchan];
+}
 
-    /// The word of the command line and of the results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Comm => "comm",
-            Self::State => "state",
-            Self::Syscall => "syscall",
-            Self::Wchan => "wchan",
-            Self::Kstack => "kstack",
-            Self::Cgroup => "cgroup",
-            Self::Pid => "pid",
-            Self::Device => "device",
-        }
+names! {
+    /// What the threads were sampled by: a program, or the files of /proc.
+    pub enum Source {
+        Bpf = "bpf",
+        Proc = "proc",
     }
 }
 
@@ -69,7 +57,8 @@ pub struct Meaning<'a> {
 }
 
 /// How many threads, on average over the rounds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Share {
     pub samples: u64,
     pub average_threads: f64,
@@ -79,7 +68,8 @@ pub struct Share {
 }
 
 /// Threads that are alike. A column that was not asked for, or that nobody knows, is None.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Row {
     pub comm: Option<String>,
     pub state: Option<char>,
@@ -92,18 +82,23 @@ pub struct Row {
     pub stack: Vec<String>,
     /// Samples that have it.
     pub stack_samples: u64,
+    #[serde(flatten)]
     pub share: Share,
 }
 
 /// What threads do that do not simply sleep, each in one of these.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Classes {
     /// None: the two are not told apart, and are in `runnable`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub on_cpu: Option<Share>,
     /// Could run and waits for a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_queue: Option<Share>,
     pub runnable: Share,
     /// Waits for I/O, as the kernel accounts it (`in_iowait`). None: not told.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub io_wait: Option<Share>,
     /// Waits for something else without being interruptible.
     pub uninterruptible: Share,
@@ -112,39 +107,49 @@ pub struct Classes {
 }
 
 /// A place where threads wait for I/O.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Wait {
     /// Outermost first.
     pub stack: Vec<String>,
     pub wchan: Option<String>,
     /// Those of them whose disk is known.
     pub devices: BTreeMap<String, u64>,
+    #[serde(flatten)]
     pub share: Share,
 }
 
 /// A window of rounds, grouped.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ThreadSummary {
     pub duration_ns: u64,
     pub rounds: u64,
     pub samples: u64,
+    /// All threads that were counted, on average over the rounds.
+    pub average_threads: f64,
     /// Threads of the machine, on average over the rounds.
     pub looked_at: f64,
     pub columns: Vec<Column>,
+    #[serde(rename = "threads")]
     pub rows: Vec<Row>,
+    #[serde(rename = "states")]
     pub classes: Classes,
     /// Where threads wait for I/O, most first.
+    #[serde(rename = "io_waits")]
     pub waits: Vec<Wait>,
     /// `comm;frame;...;leaf` → samples.
     pub folded: BTreeMap<String, u64>,
+    #[serde(flatten)]
     pub loss: Loss,
+    /// Rounds per second.
+    pub hz: u32,
+    /// None: not recorded.
+    pub source: Option<Source>,
 }
 
-impl ThreadSummary {
-    /// All threads that were counted.
-    pub fn average_threads(&self) -> f64 {
-        if self.rounds == 0 { 0.0 } else { self.samples as f64 / self.rounds as f64 }
-    }
+impl View for ThreadSummary {
+    const SCHEMA: &'static str = "biopsy.threads/1";
 }
 
 /// The addresses of a window that need names.
@@ -226,17 +231,20 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
     };
     let mut waits: Vec<Wait> = waits.into_iter().map(wait).collect();
     waits.sort_by_key(|wait| std::cmp::Reverse(wait.share.samples));
+    let on_average = |n: u64| if sampled.rounds == 0 { 0.0 } else { n as f64 / sampled.rounds as f64 };
     ThreadSummary {
         duration_ns: sampled.to_ns.saturating_sub(sampled.from_ns),
         rounds: sampled.rounds,
         samples: sampled.samples(),
-        looked_at: if sampled.rounds == 0 { 0.0 } else { sampled.looked_at as f64 / sampled.rounds as f64 },
+        average_threads: on_average(sampled.samples()),
+        looked_at: on_average(sampled.looked_at),
         columns: columns.to_vec(),
         rows,
         classes: classes_of(sampled, &classes),
         waits,
         folded,
         loss: sampled.loss,
+        ..ThreadSummary::default()
     }
 }
 

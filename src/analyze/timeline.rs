@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::latency::{DeviceLatency, LatencySummary, Unit};
 use crate::hist::Histogram;
+use crate::names::names;
 
 /// So many intervals at most: a run of any length has between half and all of them.
 pub const MOST: usize = 60;
@@ -52,23 +56,42 @@ pub struct Activity {
     pub ios_latency: Histogram,
 }
 
-/// What the latency of a device's timeline is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Timed {
-    Operation,
-    Device,
-    Bio,
+names! {
+    /// What the latency of a device's timeline is of.
+    pub enum Timed {
+        Operation = "operation",
+        Device = "device",
+        Bio = "bio",
+    }
 }
 
-impl Timed {
-    /// The word in the JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Operation => "operation",
-            Self::Device => "device",
-            Self::Bio => "bio",
-        }
-    }
+/// The timeline by device, with the figures of each interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TimelineSummary {
+    pub devices: Vec<DeviceTimeline>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceTimeline {
+    pub name: String,
+    pub timed: Timed,
+    pub intervals: Vec<Figures>,
+}
+
+/// One interval of one device. Times are of what [`DeviceTimeline::timed`] says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Figures {
+    pub start_ns: u64,
+    pub duration_ns: u64,
+    pub ios: u64,
+    pub bytes: u64,
+    pub mean_in_flight: f64,
+    pub p50_ns: Option<u64>,
+    pub p99_ns: Option<u64>,
+    /// Counts by power of two, each with its lower bound: a report holds this for each interval and device.
+    pub latency_log2: Vec<(u64, u64)>,
 }
 
 impl Activity {
@@ -121,6 +144,22 @@ impl Interval {
             self.devices.entry(name.clone()).or_default().add(activity);
         }
         self
+    }
+
+    fn figures(&self, device: &str, timed: Timed) -> Figures {
+        let activity = self.devices.get(device);
+        let latency = activity.and_then(|activity| activity.latency(timed));
+        let quantile = |q| latency.and_then(|hist| hist.quantile(q));
+        Figures {
+            start_ns: self.start_ns,
+            duration_ns: self.duration_ns,
+            ios: activity.map_or(0, |activity| activity.ios),
+            bytes: activity.map_or(0, |activity| activity.bytes),
+            mean_in_flight: self.mean_in_flight(device),
+            p50_ns: quantile(0.5),
+            p99_ns: quantile(0.99),
+            latency_log2: latency.map(octaves).unwrap_or_default(),
+        }
     }
 
     pub fn end_ns(&self) -> u64 {
@@ -226,12 +265,32 @@ impl Timeline {
         devices.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         devices.into_iter().map(|(_, name, timed)| (name, timed)).collect()
     }
+
+    pub fn summary(&self, run: &LatencySummary) -> TimelineSummary {
+        let device = |(name, timed): (String, Timed)| {
+            let intervals = self.intervals.iter().map(|interval| interval.figures(&name, timed)).collect();
+            DeviceTimeline { name, timed, intervals }
+        };
+        TimelineSummary { devices: self.devices(run).into_iter().map(device).collect() }
+    }
+}
+
+/// Counts by power of two.
+fn octaves(hist: &Histogram) -> Vec<(u64, u64)> {
+    let mut octaves: BTreeMap<u64, u64> = BTreeMap::new();
+    for (lower, _, n) in hist.buckets() {
+        let octave = if lower == 0 { 0 } else { 1 << lower.ilog2() };
+        *octaves.entry(octave).or_default() += n;
+    }
+    octaves.into_iter().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::latency::summarize;
-    use super::super::literal::{reading, sample};
+    use serde_json::json;
+
+    use super::super::literal::{json, reading, sample};
     use super::*;
     use crate::host::Host;
 
@@ -306,5 +365,19 @@ mod tests {
             timeline.devices(&LatencySummary { devices: vec![device], ..LatencySummary::default() })[0].1
         };
         assert_eq!((of(6, false), of(5, false), of(0, true)), (Timed::Operation, Timed::Device, Timed::Bio));
+    }
+
+    #[test]
+    fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
+        let device = sample(&[0, 1, 3, 1_000, 1_023, 1_024], 0, 6);
+        let run = summarize(&Host::default(), &reading(0, sample(&[], 0, 0)), &reading(2_000, device));
+        let mut timeline = Timeline::default();
+        timeline.add(&run);
+        let all = json(&timeline.summary(&run));
+        let interval = json!({
+            "start_ns": 0, "duration_ns": 2_000, "ios": 6, "bytes": 24_576, "mean_in_flight": 3_051.0 / 2_000.0,
+            "p50_ns": 3, "p99_ns": null, "latency_log2": [[0, 1], [1, 1], [2, 1], [512, 2], [1024, 1]],
+        });
+        assert_eq!(all, json!({"devices": [{"name": "sda", "timed": "device", "intervals": [interval]}]}));
     }
 }

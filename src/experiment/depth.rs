@@ -1,8 +1,10 @@
 //! What more and fewer operations in flight do to a load: the curve that tells a latency from a limit.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::ratio::{Ratio, ratio};
+use crate::names::names;
 
 /// Less than this gained from twice the depth: what limits is full.
 pub const SATURATED: f64 = 0.05;
@@ -10,18 +12,19 @@ pub const SATURATED: f64 = 0.05;
 /// More than this gained: what limits is the latency at this depth.
 pub const LATENCY_BOUND: f64 = 0.25;
 
-/// How an arm's load differs from the one that was measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Arm {
-    HalfTheDepth,
-    TheSame,
-    TwiceTheDepth,
-    OneMoreJob,
+names! {
+    /// How an arm's load differs from the one that was measured.
+    pub enum Arm {
+        HalfTheDepth = "half-the-depth",
+        TheSame = "the-same",
+        TwiceTheDepth = "twice-the-depth",
+        OneMoreJob = "one-more-job",
+    }
 }
 
 /// What one block of an arm came to.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Point {
     pub operations_per_second: f64,
     /// None where no operation finished.
@@ -29,34 +32,40 @@ pub struct Point {
 }
 
 /// An arm with its blocks.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tried {
     pub arm: Arm,
     pub iodepth: u32,
     pub numjobs: u32,
     pub blocks: Vec<Point>,
+    /// Its rate to that of [`Arm::TheSame`]; None below three blocks.
+    pub ratio: Option<Ratio>,
 }
 
 /// The arms of an experiment, in the order of their load.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Curve {
     pub arms: Vec<Tried>,
     /// What is counted of a block of an arm.
     pub block_ns: u64,
     /// Why not all blocks were run; None: all were.
     pub cut: Option<String>,
+    /// See [`Self::regime`].
+    pub regime: Option<Regime>,
+    pub other_regimes: Option<i32>,
 }
 
-/// What limits the rate of a closed load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Regime {
-    /// More in flight gives more: the depth limits, and at this depth the latency.
-    LatencyBound,
-    /// Between the two: both ways gain something.
-    NearTheKnee,
-    /// More in flight gives the same rate and a longer latency: something is full.
-    Saturated,
+names! {
+    /// What limits the rate of a closed load.
+    pub enum Regime {
+        /// More in flight gives more: the depth limits, and at this depth the latency.
+        LatencyBound = "latency-bound",
+        /// Between the two: both ways gain something.
+        NearTheKnee = "near-the-knee",
+        /// More in flight gives the same rate and a longer latency: something is full.
+        Saturated = "saturated",
+    }
 }
 
 impl Regime {
@@ -71,6 +80,15 @@ impl Regime {
 }
 
 impl Curve {
+    /// Fills the fields that follow from the blocks.
+    pub fn derived(mut self) -> Self {
+        let ratios: Vec<_> = self.arms.iter().map(|tried| self.rate(tried.arm)).collect();
+        self.arms.iter_mut().zip(ratios).for_each(|(tried, ratio)| tried.ratio = ratio);
+        self.regime = self.regime();
+        self.other_regimes = self.regime.map(|_| self.other_regimes());
+        self
+    }
+
     /// An arm, where it was tried.
     pub fn tried(&self, arm: Arm) -> Option<&Tried> {
         self.arms.iter().find(|tried| tried.arm == arm)
@@ -114,6 +132,8 @@ impl Curve {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn curve(rates_of_twice: [f64; 6]) -> Curve {
@@ -121,12 +141,27 @@ mod tests {
             arm,
             iodepth: 1,
             numjobs: 1,
+            ratio: None,
             blocks: rates
                 .map(|operations_per_second| Point { operations_per_second, mean_ns: None })
                 .to_vec(),
         };
         let arms = vec![arm(Arm::TheSame, [100.0; 6]), arm(Arm::TwiceTheDepth, rates_of_twice)];
         Curve { arms, ..Curve::default() }
+    }
+
+    #[test]
+    fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
+        let curve = Curve { block_ns: 7, ..curve([128.0; 6]) }.derived();
+        let value = json!(curve);
+        assert_eq!(serde_json::from_value::<Curve>(value.clone()).unwrap(), curve);
+        let twice = &value["arms"][1];
+        assert_eq!((&twice["arm"], twice["ratio"]["blocks"].as_u64()), (&json!("twice-the-depth"), Some(6)));
+        let keys: Vec<&String> = twice["ratio"].as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["blocks", "estimate", "high", "low"]);
+        assert_eq!(twice["blocks"][0], json!({"operations_per_second": 128.0, "mean_ns": null}));
+        assert_eq!((&value["regime"], &value["other_regimes"]), (&json!("latency-bound"), &json!(0)));
+        assert_eq!((&value["block_ns"], &value["cut"]), (&json!(7), &Value::Null));
     }
 
     #[test]

@@ -72,10 +72,16 @@ pub fn of_depth(
         };
         prepared.push(prepare_again(&[job], &Permission::default(), scratch, stop, progress)?);
     }
-    let tried =
-        |(arm, iodepth, numjobs): (Arm, u32, u32)| Tried { arm, iodepth, numjobs, blocks: Vec::new() };
+    let tried = |(arm, iodepth, numjobs): (Arm, u32, u32)| Tried {
+        arm,
+        iodepth,
+        numjobs,
+        blocks: Vec::new(),
+        ratio: None,
+    };
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let mut curve = Curve { arms: arms.into_iter().map(tried).collect(), block_ns: ns(counted), cut: None };
+    let arms = arms.into_iter().map(tried).collect();
+    let mut curve = Curve { arms, block_ns: ns(counted), ..Curve::default() };
     let each = ns(RAMP + counted);
     let mut done = 0;
     for order in blocks(prepared.len(), BLOCKS, job.seed) {
@@ -83,7 +89,7 @@ pub fn of_depth(
         for arm in order {
             if begin.elapsed() > LONGEST {
                 curve.cut = Some(format!("{LONGEST:?} were over"));
-                return Ok(curve);
+                return Ok(curve.derived());
             }
             progress(Progress {
                 phase: Phase::Run,
@@ -98,7 +104,7 @@ pub fn of_depth(
                 Ok(point) => block[arm] = Some(point),
                 Err(why) => {
                     curve.cut = Some(why);
-                    return Ok(curve);
+                    return Ok(curve.derived());
                 }
             }
         }
@@ -107,7 +113,7 @@ pub fn of_depth(
             tried.blocks.push(point);
         }
     }
-    Ok(curve)
+    Ok(curve.derived())
 }
 
 /// One run of an arm, or why it does not count.

@@ -1,9 +1,10 @@
 //! The ratio of two arms, with an interval.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// How many times another arm's values an arm's are, with the bounds of a 95 % confidence interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     /// The geometric mean of the blocks' ratios.
     pub estimate: f64,

@@ -1,20 +1,25 @@
 //! Why a value is not there: null in JSON means that nobody told it, and here stands why.
 
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::idle::Wakeup;
 use super::{BlockDevice, Host};
 
 /// One value, and why it is absent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Absence {
     /// Its key in JSON.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// Half a sentence.
     pub why: String,
 }
 
 impl Absence {
     fn new(what: &'static str, why: impl Into<String>) -> Self {
-        Self { what, why: why.into() }
+        Self { what: what.into(), why: why.into() }
     }
 }
 

@@ -2,21 +2,21 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::absence::Absence;
 use super::attribute::file;
 
 /// In bytes. What is not told is None.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Meminfo {
-    pub total_bytes: Option<u64>,
     pub free_bytes: Option<u64>,
-    pub available_bytes: Option<u64>,
+    /// The page cache with the buffers of block devices.
+    pub file_bytes: Option<u64>,
     /// Pages of block devices themselves, which the page cache does not count among its own. A node does not tell.
     pub buffers_bytes: Option<u64>,
-    /// Pages of files without the buffers; of a node with them.
-    cached_bytes: Option<u64>,
-    /// `cached_bytes` are with the buffers.
-    of_node: bool,
     pub dirty_bytes: Option<u64>,
     pub writeback_bytes: Option<u64>,
 }
@@ -36,40 +36,36 @@ impl Meminfo {
     /// Lines `NAME: N kB`, of a node behind `Node N`.
     pub fn parse(text: &str) -> Self {
         let mut all = Self::default();
+        // Without the buffers; of a node with them.
+        let (mut cached, mut is_node) = (None, false);
         for line in text.lines() {
             let Some((name, value)) = line.split_once(':') else { continue };
             let of_node = name.starts_with("Node ");
             let name = if of_node { name.rsplit(' ').next().unwrap_or_default() } else { name };
             let place = match name {
-                "MemTotal" => &mut all.total_bytes,
                 "MemFree" => &mut all.free_bytes,
-                "MemAvailable" => &mut all.available_bytes,
                 "Buffers" => &mut all.buffers_bytes,
-                "Cached" if !of_node => &mut all.cached_bytes,
-                "FilePages" if of_node => &mut all.cached_bytes,
+                "Cached" if !of_node => &mut cached,
+                "FilePages" if of_node => &mut cached,
                 "Dirty" => &mut all.dirty_bytes,
                 "Writeback" => &mut all.writeback_bytes,
                 _ => continue,
             };
             *place = bytes(value);
-            all.of_node |= of_node;
+            is_node |= of_node;
         }
+        all.file_bytes = match is_node {
+            true => cached,
+            false => cached.zip(all.buffers_bytes).and_then(|(cached, buffers)| cached.checked_add(buffers)),
+        };
         all
-    }
-
-    /// The page cache with the buffers of block devices.
-    pub fn file_bytes(&self) -> Option<u64> {
-        match self.of_node {
-            true => self.cached_bytes,
-            false => self.cached_bytes?.checked_add(self.buffers_bytes?),
-        }
     }
 
     /// What is not there, and why.
     pub fn absent(&self) -> Vec<Absence> {
         let all = [
             ("free_bytes", self.free_bytes, "MemFree"),
-            ("file_bytes", self.file_bytes(), "Cached or Buffers"),
+            ("file_bytes", self.file_bytes, "Cached or Buffers"),
             ("buffers_bytes", self.buffers_bytes, "Buffers"),
             ("dirty_bytes", self.dirty_bytes, "Dirty"),
             ("writeback_bytes", self.writeback_bytes, "Writeback"),
@@ -77,7 +73,7 @@ impl Meminfo {
         let why = |name| format!("/proc/meminfo has no {name} that is a number of kB");
         all.into_iter()
             .filter(|(_, value, _)| value.is_none())
-            .map(|(what, _, name)| Absence { what, why: why(name) })
+            .map(|(what, _, name)| Absence { what: what.into(), why: why(name) })
             .collect()
     }
 }
@@ -97,7 +93,7 @@ mod tests {
         let text = "MemTotal: 100 kB\nMemFree:   40 kB\nBuffers: 3 kB\nCached:  20 kB\nDirty: 2 kB\nWriteback: 1 kB\n\
                     WritebackTmp: 7 kB\n";
         let memory = Meminfo::parse(text);
-        assert_eq!(memory.file_bytes(), Some(23 << 10));
+        assert_eq!(memory.file_bytes, Some(23 << 10));
         assert_eq!((memory.dirty_bytes, memory.writeback_bytes), (Some(2 << 10), Some(1 << 10)));
         assert!(memory.absent().is_empty());
     }
@@ -107,7 +103,7 @@ mod tests {
         let text =
             "Node 1 MemFree:  40 kB\nNode 1 FilePages:  20 kB\nNode 1 Dirty: 0 kB\nNode 1 Cached: 9 kB\n";
         let memory = Meminfo::parse(text);
-        assert_eq!((memory.file_bytes(), memory.free_bytes), (Some(20 << 10), Some(40 << 10)));
+        assert_eq!((memory.file_bytes, memory.free_bytes), (Some(20 << 10), Some(40 << 10)));
     }
 
     #[test]
@@ -116,7 +112,7 @@ mod tests {
             let memory = Meminfo::parse(&format!("MemFree: {value}\nCached: 1 kB\n"));
             assert_eq!(memory.free_bytes, None, "{value:?}");
             // Without the buffers it would be less than there is.
-            assert_eq!(memory.file_bytes(), None);
+            assert_eq!(memory.file_bytes, None);
             let absent = memory.absent();
             assert!(absent.iter().any(|a| a.what == "file_bytes" && a.why.contains("Buffers")), "{absent:?}");
         }

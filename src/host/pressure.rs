@@ -2,10 +2,14 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::attribute::file;
 
 /// Since the machine started, ns. None on a kernel that does not count it (CONFIG_PSI, `psi=1`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Pressure {
     /// Some task waited.
     pub some_ns: Option<u64>,

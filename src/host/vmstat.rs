@@ -150,7 +150,7 @@ impl Vmstat {
         let why = |name: &Name| {
             format!("/proc/vmstat has no {} that is a number ({})", name.names.join(" or "), name.since)
         };
-        NAMES.iter().filter(lacks).map(|name| Absence { what: name.key, why: why(name) }).collect()
+        NAMES.iter().filter(lacks).map(|name| Absence { what: name.key.into(), why: why(name) }).collect()
     }
 }
 

@@ -2,13 +2,19 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::attribute::file;
 
 /// A zone of a node, in pages.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Zone {
+    #[serde(skip)]
     pub node: u32,
     /// `DMA32`, `Normal`.
+    #[serde(rename = "zone")]
     pub name: String,
     pub free_pages: Option<u64>,
     /// Below this one a task has to reclaim by itself.

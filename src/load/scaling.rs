@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::prepare::{Progress, prepare};
 use super::{Job, LoadSummary, Permission};
@@ -12,27 +14,31 @@ use crate::clock;
 use crate::host::cpu_time::CpuReading;
 
 /// A drive in two runs of the same load.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Scaled {
     /// As it was named.
     pub target: String,
     /// The block device below it; None: it lies on none.
     pub device: Option<String>,
     /// Bytes per second while no other one was driven, and while all were. None: the run was cut short, or had errors.
+    #[serde(rename = "alone_bytes_per_second")]
     pub alone: Option<f64>,
+    #[serde(rename = "together_bytes_per_second")]
     pub together: Option<f64>,
 }
 
 /// All of them, and what the host did meanwhile.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Scaling {
     pub drives: Vec<Scaled>,
     /// Planned length of each run.
     pub each_ns: u64,
-    /// While all were driven: the share of a CPU that the busiest thread of the load used, ...
-    pub worker_busy: f64,
+    /// While all were driven: what the busiest thread of the load used of a CPU, ...
+    pub worker_percent: f64,
     /// ... and of all CPUs what was not idle. None: not known.
-    pub machine_busy: Option<f64>,
+    pub machine_percent: Option<f64>,
 }
 
 /// Drives each of the jobs by itself, then all of them together, each time for as long. The jobs only read.
@@ -63,8 +69,8 @@ pub fn measure(
         of as f64 / run.duration_ns.max(1) as f64
     };
     Ok(Scaling {
-        worker_busy: together.iter().map(worker_busy).fold(0.0, f64::max),
-        machine_busy,
+        worker_percent: 100.0 * together.iter().map(worker_busy).fold(0.0, f64::max),
+        machine_percent: machine_busy.map(|busy| 100.0 * busy),
         each_ns: u64::try_from(each.as_nanos()).unwrap_or(u64::MAX),
         drives: alone
             .iter()
@@ -120,7 +126,7 @@ mod tests {
         let scaling = measure(&jobs, Duration::from_millis(50), &stop, &|_| {}).unwrap();
         assert_eq!(scaling.drives.len(), 2);
         assert!(scaling.drives.iter().all(|drive| drive.alone > Some(0.0) && drive.together > Some(0.0)));
-        assert!(scaling.worker_busy > 0.0);
+        assert!(scaling.worker_percent > 0.0);
         stop.store(true, Ordering::Relaxed);
         let cut = measure(&jobs, Duration::from_millis(50), &stop, &|_| {}).unwrap();
         std::fs::remove_dir_all(&directory).unwrap();

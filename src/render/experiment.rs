@@ -49,6 +49,7 @@ mod tests {
             arm,
             iodepth,
             numjobs: 1,
+            ratio: None,
             blocks: rate
                 .map(|rate| vec![Point { operations_per_second: rate, mean_ns: Some(1e9 / rate) }; 3])
                 .unwrap_or_default(),
@@ -56,7 +57,7 @@ mod tests {
         let mut curve = Curve {
             arms: vec![tried(Arm::TheSame, 32, Some(1_000.0)), tried(Arm::TwiceTheDepth, 64, Some(1_500.0))],
             block_ns: 150_000_000,
-            cut: None,
+            ..Curve::default()
         };
         let rows_of = |curve: &Curve| rows(curve).iter().map(|row| row.join("|")).collect::<Vec<_>>();
         assert_eq!(rows_of(&curve), ["depth 32|1000|1.00 ms|-", "depth 64|1500|667 µs|+50 % (+50 to +50 %)"]);

@@ -40,8 +40,10 @@ mod tests {
     fn what_is_scaled_up_is_marked() {
         let ios = |path: Option<&str>, others, sampled| FileIos {
             file: path.map(|path| File {
-                device: (8, 1),
-                kind: FileKind::Regular { inode: 1, path: Some(path.to_string()) },
+                kind: FileKind::Regular,
+                device: "8:1".to_string(),
+                inode: Some(1),
+                path: Some(path.to_string()),
             }),
             others,
             bios: 1600,

@@ -4,28 +4,17 @@ pub mod check;
 pub mod devices;
 pub mod diagnose;
 pub mod drive;
-pub mod experiment;
-mod files;
 pub mod fio;
 pub mod flame;
-pub mod groups;
-pub mod interrupts;
-pub mod latency;
 pub mod load;
-pub mod locks;
-pub mod pagecache;
 pub mod precondition;
-pub mod scaling;
 pub mod sweep;
-pub mod threads;
-pub mod timeline;
 pub mod trace;
 
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
-use crate::analyze::errors::ErrorSummary;
-use crate::analyze::top;
+use crate::analyze::{errors, interrupts, latency, pressure, threads, top};
 use crate::envelope::{Envelope, View};
 use crate::hist::{Histogram, counts};
 
@@ -33,7 +22,14 @@ use crate::hist::{Histogram, counts};
 type Schema = (&'static str, fn() -> Value);
 
 /// The views with a schema.
-const SCHEMAS: &[Schema] = &[("errors", schema_of::<ErrorSummary>), ("top", schema_of::<top::Line>)];
+const SCHEMAS: &[Schema] = &[
+    ("errors", schema_of::<errors::ErrorSummary>),
+    ("interrupts", schema_of::<interrupts::InterruptSummary>),
+    ("latency", schema_of::<latency::LatencySummary>),
+    ("locks", schema_of::<pressure::PressureSummary>),
+    ("threads", schema_of::<threads::ThreadSummary>),
+    ("top", schema_of::<top::Line>),
+];
 
 /// The views that [`schema`] knows.
 pub fn schemas() -> impl Iterator<Item = &'static str> {

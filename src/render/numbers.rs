@@ -1,7 +1,7 @@
 //! A finding's numbers as people read them: the unit comes from the key.
 
 use crate::findings::{Finding, Number, Worth};
-use crate::units::{bytes, count, short, significant, time};
+use crate::units::{bytes, count, range, short, significant, time};
 
 /// Label and text of one number: `("device stage's share of the I/O", "94.8 %")`.
 fn labelled(number: Number, value: f64) -> (String, String) {
@@ -26,8 +26,7 @@ pub fn all(finding: &Finding) -> Vec<(String, String)> {
 
 /// What a fix could be worth, as a range.
 pub fn worth(worth: &Worth) -> String {
-    let (low, high) = (significant(worth.low, 2), significant(worth.high, 2));
-    let range = if low == high { low } else { format!("{low} to {high}") };
+    let range = range(significant(worth.low, 2), significant(worth.high, 2));
     match worth.metric.as_str() {
         "iops_ratio" => format!("operations per second × {range}"),
         other => format!("{} {range}", words(other.trim_end_matches("_ratio"))),

@@ -11,7 +11,7 @@ pub fn of_stages(latency: &OpLatency) -> Vec<(Stage, Vec<String>)> {
     let (_, stages) = latency.stages();
     let parts = |stage: &Stage| {
         let all = stages.get(stage).map(Histogram::sum).filter(|all| *all > 0)?;
-        let of_stage = latency.parts().iter().filter(|(part, _)| part.stage() == *stage);
+        let of_stage = latency.parts().get(stage).into_iter().flatten();
         let words = of_stage.filter_map(|(part, hist)| {
             let share = hist.sum() as f64 / all as f64 * 100.0;
             let mean = time(hist.mean()? as u64);
@@ -41,8 +41,10 @@ mod tests {
             ..OpLatency::default()
         };
         assert!(of_stages(&latency).is_empty(), "nobody took them apart");
-        latency.request_parts =
-            BTreeMap::from([(Part::Alloc, hist(32_000, 250)), (Part::Plug, hist(2_000, 1000))]);
+        latency.request_parts = BTreeMap::from([(
+            Stage::Queue,
+            BTreeMap::from([(Part::Alloc, hist(32_000, 250)), (Part::Plug, hist(2_000, 1000))]),
+        )]);
         let expected =
             ["alloc 32.0 µs in 250 (80 %)", "plug 2.00 µs in 1,000 (20 %)"].map(String::from).to_vec();
         assert_eq!(of_stages(&latency), [(Stage::Queue, expected)]);

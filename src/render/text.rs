@@ -27,7 +27,8 @@ pub mod top;
 pub mod trace;
 
 pub use crate::units::{
-    bytes, common_bytes, common_time, count, counted, figure, short, significant, time, time_unit,
+    bytes, common_bytes, common_time, count, counted, figure, gigabytes, range, short, significant, time,
+    time_unit,
 };
 
 /// Escapes what could move a cursor or hide text: control characters, bidi overrides and the

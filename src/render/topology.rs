@@ -9,7 +9,7 @@ use super::text::clean;
 use crate::host::cpu::ranges;
 use crate::host::pci::sharing::{self, RootComplex, SharedLink};
 use crate::host::{BlockDevice, Hop, Host, Link};
-use crate::units::{counted, significant};
+use crate::units::{counted, gigabytes};
 
 /// Drives of one root complex beyond these are counted.
 const MOST: usize = 64;
@@ -323,12 +323,6 @@ fn speed(link: &Link) -> Line {
     } else {
         ("", now)
     }
-}
-
-/// `7.20 GB/s`, or `6.64 to 7.52 GB/s` where the payload is not known.
-fn gigabytes([low, high]: [f64; 2]) -> String {
-    let [low, high] = [low, high].map(|bytes| significant(bytes / 1e9, 3));
-    if low == high { format!("{low} GB/s") } else { format!("{low} to {high} GB/s") }
 }
 
 /// As much of a text as fits, escaped. Letters are taken for as wide as those of the widest usual font (DejaVu Sans) are.

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::literal::{Case, SECOND, hist, profile};
 use super::observed::{PageCache, ThreadRow, Threads};
 use super::{TABLE, diagnose};
+use crate::analyze::layers::Layer;
 use crate::analyze::moment::Moment;
 use crate::analyze::stacks::CpuClass;
 use crate::analyze::stage::Stage;
@@ -301,8 +302,8 @@ impl Recorded {
         all.scaling = self.together.as_ref().map(|together| Scaling {
             drives: every().filter_map(|(drives, name)| drives.scaled(name)).collect(),
             each_ns: SECOND,
-            worker_busy: together.worker_percent / 100.0,
-            machine_busy: Some(together.machine_percent / 100.0),
+            worker_percent: together.worker_percent,
+            machine_percent: Some(together.machine_percent),
         });
         let moments: Vec<Moment> = self.dstat.iter().map(Dstat::moment).collect();
         all.pagecache = (!moments.is_empty()).then(|| PageCache {
@@ -346,7 +347,7 @@ impl Drives {
         let device = &mut case.latency.devices[0];
         device.name = name.to_string();
         device.splits = self.splits_per_second;
-        device.layers.clone_from(&self.layers);
+        device.layers = self.layers.iter().map(|name| Layer::from(name.as_str())).collect();
         device.bio_based = !self.layers.is_empty();
         case.read().bytes = self.bytes_per_second;
         case.read().request_stages.clear();

@@ -216,9 +216,9 @@ pub fn below(s: &Summaries<'_>, name: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut look = vec![name.to_string()];
     while let Some(at) = look.pop() {
-        let traced = s.latency.device(&at).map(|d| &d.layers);
-        let known = disk(s, &at).map(|d| &d.layers);
-        for lower in traced.into_iter().chain(known).flatten() {
+        let traced = s.latency.device(&at).into_iter().flat_map(|d| &d.layers).map(|layer| &layer.name);
+        let known = disk(s, &at).into_iter().flat_map(|d| &d.layers);
+        for lower in traced.chain(known) {
             // The names come from sysfs of a machine that may be damaged: a ring must end.
             if lower != name && !found.contains(lower) {
                 found.push(lower.clone());
@@ -316,7 +316,7 @@ pub fn queue_parts(p: &Picture<'_>) -> Vec<(Part, f64)> {
     let (mut sums, mut all) = (BTreeMap::<Part, u64>::new(), 0);
     for of in p.device.ops.values() {
         all += of.stages().1.get(&Stage::Queue).map_or(0, Histogram::sum);
-        for (part, hist) in of.parts().iter().filter(|(part, _)| part.stage() == Stage::Queue) {
+        for (part, hist) in of.parts().get(&Stage::Queue).into_iter().flatten() {
             *sums.entry(*part).or_default() += hist.sum();
         }
     }

@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn the_kernels_counter_is_a_witness() {
         let mut case = Case::new(100_000, 32);
-        let reads = |min, max| Some(BTreeMap::from([(KernelClass::Read, Bracket { min, max })]));
+        let reads = |min, max| Some(BTreeMap::from([(KernelClass::Read, Bracket { min, max }.into())]));
         case.latency.devices[0].kernel = reads(100_000, 100_000);
         assert!(find(&case.summaries()).is_empty());
         case.latency.devices[0].kernel = reads(101_000, 101_200);

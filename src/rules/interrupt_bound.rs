@@ -171,7 +171,7 @@ fn finding(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::interrupts::VectorSummary;
+    use crate::analyze::interrupts::{CpuInterrupts, VectorSummary};
     use crate::rules::literal::{Case, hist};
 
     /// `handler` ns for each of 100,000 interrupts on CPU 1, of `carried` completions each.
@@ -236,7 +236,7 @@ mod tests {
         device.name = "vdb".into();
         seen.devices.push(device);
         let mut vector = VectorSummary { irq: 51, devices: vec!["vdb".into()], ..seen.vectors[0].clone() };
-        (vector.interrupts, vector.by_cpu) = (50_000, vec![(1, 50_000)]);
+        (vector.interrupts, vector.by_cpu) = (50_000, vec![CpuInterrupts { cpu: 1, interrupts: 50_000 }]);
         seen.vectors.push(vector);
         let found = find(&case.summaries());
         assert_eq!((found.len(), found[0].subject.as_str()), (1, "vda"), "it brings the most");

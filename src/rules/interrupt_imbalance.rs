@@ -132,7 +132,7 @@ fn active<'a>(counted: &Counted<'a>) -> Vec<&'a VectorSummary> {
 fn reach(vectors: &[&VectorSummary]) -> usize {
     let of = |vector: &&VectorSummary| {
         let may = if vector.allowed.is_empty() { &vector.cpus } else { &vector.allowed };
-        may.iter().copied().chain(vector.by_cpu.iter().map(|(cpu, _)| *cpu)).collect::<Vec<u32>>()
+        may.iter().copied().chain(vector.by_cpu.iter().map(|of| of.cpu)).collect::<Vec<u32>>()
     };
     vectors.iter().flat_map(of).collect::<BTreeSet<u32>>().len()
 }

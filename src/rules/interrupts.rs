@@ -6,7 +6,7 @@ use super::Summaries;
 use super::cpu;
 use super::facts::{MAX_LOSS, Picture};
 use crate::analyze::counting::Bracket;
-use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary, VectorSummary};
+use crate::analyze::interrupts::{Completed, DeviceInterrupts, InterruptSummary, VectorSummary};
 use crate::hist::Histogram;
 use crate::units::{count, in_percent, short, time};
 
@@ -113,7 +113,8 @@ impl<'a> Counted<'a> {
 
     /// I/Os that an interrupt or a softirq ended.
     pub fn ended_by_interrupt(&self) -> u64 {
-        self.device.in_interrupt + self.device.in_softirq + self.device.in_remote_softirq
+        let completed = &self.device.completed;
+        completed.interrupt + completed.softirq + completed.remote_softirq
     }
 
     /// Completions that polls of its poll queues found.
@@ -150,7 +151,8 @@ impl<'a> Counted<'a> {
         let ns = self.all.duration_ns as f64;
         let hard = |vector: &&VectorSummary| Some(vector.handler.mean()? * on(vector, cpu) as f64 / ns);
         let soft = |device: &DeviceInterrupts| {
-            let local = device.in_softirq as f64 / (device.in_softirq + device.in_remote_softirq) as f64;
+            let Completed { softirq, remote_softirq, .. } = device.completed;
+            let local = softirq as f64 / (softirq + remote_softirq) as f64;
             Some(device.soft_percent? / 100.0 * local * self.part(&device.name, cpu)?)
         };
         let softirq = &self.all.softirq;
@@ -160,7 +162,7 @@ impl<'a> Counted<'a> {
             share: mine as f64 / self.interrupts() as f64,
             per_second: self.per_second(mine),
             hard: here.iter().filter_map(hard).sum(),
-            soft: self.all.devices.iter().filter(|d| d.in_softirq > 0).filter_map(soft).sum(),
+            soft: self.all.devices.iter().filter(|d| d.completed.softirq > 0).filter_map(soft).sum(),
             soft_most: softirq.cpu_percent.map(|percent| percent / 100.0).or(none),
             timed,
             whole: here.iter().all(|vector| !vector.handler.is_empty() && vector.threaded == 0),
@@ -179,7 +181,7 @@ impl<'a> Counted<'a> {
 
     /// CPUs that its interrupts came to.
     pub fn cpus(&self) -> BTreeSet<u32> {
-        self.vectors.iter().flat_map(|vector| vector.by_cpu.iter().map(|(cpu, _)| *cpu)).collect()
+        self.vectors.iter().flat_map(|vector| vector.by_cpu.iter().map(|of| of.cpu)).collect()
     }
 
     /// The part of a device's interrupts that comes to that CPU.
@@ -242,7 +244,7 @@ impl<'a> Counted<'a> {
 
 /// Interrupts of a vector that came to that CPU.
 pub fn on(vector: &VectorSummary, cpu: u32) -> u64 {
-    vector.by_cpu.iter().filter(|(at, _)| *at == cpu).map(|(_, n)| n).sum()
+    vector.by_cpu.iter().filter(|of| of.cpu == cpu).map(|of| of.interrupts).sum()
 }
 
 /// `41 (nvme0q1)`

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::Summaries;
 use super::observed::{Locks, PageCache, Threads};
 use crate::analyze::cpu::CpuSummary;
-use crate::analyze::interrupts::{Busiest, Carried, DeviceInterrupts, InterruptSummary, VectorSummary};
+use crate::analyze::interrupts::{
+    Busiest, Carried, Completed, CpuInterrupts, DeviceInterrupts, InterruptSummary, KnownBy, VectorSummary,
+};
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use crate::analyze::op::Op;
 use crate::analyze::queues::QueueLatency;
@@ -57,6 +59,7 @@ impl Case {
             arm,
             iodepth,
             numjobs: 1,
+            ratio: None,
             // Blocks differ by a percent.
             blocks: (0..6)
                 .map(|n| 1.0 + 0.002 * f64::from(n % 3))
@@ -71,7 +74,7 @@ impl Case {
             arm(Arm::TheSame, depth, rate),
             arm(Arm::TwiceTheDepth, 2 * depth, rate * ratio),
         ];
-        self.experiment = Some(Curve { arms, block_ns: 150_000_000, cut: None });
+        self.experiment = Some(Curve { arms, block_ns: 150_000_000, ..Curve::default() }.derived());
     }
 
     /// `ios` reads in a second at `depth`: 95 % of their time in the device, median at five times the
@@ -237,7 +240,7 @@ impl Case {
             devices: vec![DeviceInterrupts {
                 name: name.clone(),
                 ios,
-                in_interrupt: ios,
+                completed: Completed { interrupt: ios, ..Completed::default() },
                 ..DeviceInterrupts::default()
             }],
             ..InterruptSummary::default()
@@ -249,11 +252,14 @@ impl Case {
             name: Some(format!("req.{irq}")),
             devices: vec![name],
             queue: Some(all.vectors.len() as u32),
-            by_pointer: true,
+            queue_known_by: Some(KnownBy::Pointer),
             allowed: cpus.clone(),
             cpus,
             interrupts,
-            by_cpu: by_cpu.to_vec(),
+            by_cpu: by_cpu
+                .iter()
+                .map(|(cpu, interrupts)| CpuInterrupts { cpu: *cpu, interrupts: *interrupts })
+                .collect(),
             carried: Some(Carried { completions: interrupts * carried, ..Carried::default() }),
             ..VectorSummary::default()
         };
@@ -263,8 +269,8 @@ impl Case {
         }
         all.vectors.push(vector);
         let mut on: BTreeMap<u32, u64> = BTreeMap::new();
-        for (cpu, n) in all.vectors.iter().flat_map(|vector| &vector.by_cpu) {
-            *on.entry(*cpu).or_default() += n;
+        for of in all.vectors.iter().flat_map(|vector| &vector.by_cpu) {
+            *on.entry(of.cpu).or_default() += of.interrupts;
         }
         let sum: u64 = on.values().sum();
         let (cpu, most) = on.iter().max_by_key(|(_, n)| **n).map_or((0, 0), |(cpu, n)| (*cpu, *n));
@@ -281,8 +287,8 @@ impl Case {
         let all = self.interrupts.as_mut().expect("interrupts");
         (all.softirq.runs, all.softirq.cpu_percent) = (1_000, Some(percent));
         let device = &mut all.devices[0];
-        (device.in_interrupt, device.in_softirq) = (0, local);
-        device.in_remote_softirq = device.ios - local;
+        device.completed =
+            Completed { softirq: local, remote_softirq: device.ios - local, ..Completed::default() };
         device.soft_percent = Some(percent);
     }
 

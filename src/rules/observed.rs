@@ -156,7 +156,7 @@ impl Locks {
                 sampler: spin.sampler.name().to_string(),
             }),
             spins: summary.slow_path.map(|slow| slow.calls.max(summary.events.spins())),
-            lost: summary.events.lost() + summary.events.abandoned,
+            lost: summary.events.lost() + summary.events.begins.abandoned,
         }
     }
 }
@@ -184,9 +184,9 @@ impl From<&PagecacheSummary> for PageCache {
         Self {
             duration_ns: summary.duration_ns,
             moments: summary.series.clone(),
-            scanned_pages: summary.scanned_pages(),
-            refault_pages: summary.refault_pages(),
-            stolen_pages: summary.stolen_pages(),
+            scanned_pages: summary.scanned_pages,
+            refault_pages: summary.refault_pages,
+            stolen_pages: summary.stolen_pages,
             reclaims: Some(Reclaims {
                 kswapd: reclaim(Kind::Kswapd),
                 direct: reclaim(Kind::Direct),

@@ -91,7 +91,7 @@ fn finding(
         "of {} I/Os {} ended in an interrupt or a softirq, and {} in a task that polled or in a thread",
         count(all),
         count(counted.ended_by_interrupt()),
-        count(counted.device.in_task)
+        count(counted.device.completed.task)
     )];
     match foreign {
         Some(0) => {}
@@ -154,7 +154,7 @@ mod tests {
         case.load.as_mut().unwrap().job.hipri = true;
         case.interrupt(41, &[(1, by_interrupt.max(1))], 2_000, 1);
         let device = &mut case.interrupts.as_mut().unwrap().devices[0];
-        (device.in_interrupt, device.in_task) = (by_interrupt, 100_000 - by_interrupt);
+        (device.completed.interrupt, device.completed.task) = (by_interrupt, 100_000 - by_interrupt);
         case
     }
 

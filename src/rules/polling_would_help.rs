@@ -141,7 +141,7 @@ fn means(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Means> {
         for (stage, hist) in &operations.stages {
             *stages.entry(*stage).or_default() += hist.sum();
         }
-        if let Some(hist) = of.parts.get(&Part::Wake) {
+        if let Some(hist) = of.part(Stage::Reap, Part::Wake) {
             *wake.get_or_insert(0) += hist.sum();
         }
     }
@@ -304,7 +304,8 @@ mod tests {
     #[test]
     fn the_wake_up_is_the_least_that_goes_away() {
         let mut case = case(2_000, 5_000, 1_000);
-        case.read().parts.insert(Part::Wake, hist(50_000, 4_000, 4_000));
+        let wake = BTreeMap::from([(Part::Wake, hist(50_000, 4_000, 4_000))]);
+        case.read().parts = BTreeMap::from([(Stage::Reap, wake)]);
         let worth = find(&case.summaries()).remove(0).worth.unwrap();
         assert!((worth.low - 1.25).abs() < 0.001, "{worth:?}");
     }

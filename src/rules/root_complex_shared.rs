@@ -109,13 +109,14 @@ fn judge(
     if drives.len() > different {
         return Err("of its drives two are namespaces, or functions, of one".to_string());
     }
-    if scaling.worker_busy >= BUSY {
-        let share = in_percent(scaling.worker_busy);
+    let worker = scaling.worker_percent / 100.0;
+    if worker >= BUSY {
+        let share = in_percent(worker);
         return Err(format!(
             "its drives are slower together, but a thread of the load used {share} of its CPU"
         ));
     }
-    match scaling.machine_busy {
+    match scaling.machine_percent.map(|percent| percent / 100.0) {
         None => {
             return Err("its drives are slower together, and how busy the CPUs were is not known".to_string());
         }
@@ -218,7 +219,8 @@ mod tests {
             });
             case.host.devices.push(disk);
         }
-        case.scaling = Some(Scaling { drives, each_ns: 1, worker_busy: 0.5, machine_busy: Some(0.6) });
+        case.scaling =
+            Some(Scaling { drives, each_ns: 1, worker_percent: 50.0, machine_percent: Some(60.0) });
         case
     }
 
@@ -310,15 +312,15 @@ mod tests {
 
     #[test]
     fn busy_cpus_may_be_what_they_lose_by() {
-        let busy = |worker_busy: f64, machine_busy: Option<f64>| {
+        let busy = |worker: f64, machine: Option<f64>| {
             let mut case = case(39.4e9);
             let scaling = case.scaling.as_mut().unwrap();
-            (scaling.worker_busy, scaling.machine_busy) = (worker_busy, machine_busy);
+            (scaling.worker_percent, scaling.machine_percent) = (worker, machine);
             case
         };
-        assert!(found(&busy(0.899, Some(0.899))).is_some());
-        assert!(why(&busy(0.9, Some(0.5))).contains("a thread of the load"));
-        assert!(why(&busy(0.5, Some(0.9))).contains("all CPUs"));
-        assert!(why(&busy(0.5, None)).contains("not known"));
+        assert!(found(&busy(89.9, Some(89.9))).is_some());
+        assert!(why(&busy(90.0, Some(50.0))).contains("a thread of the load"));
+        assert!(why(&busy(50.0, Some(90.0))).contains("all CPUs"));
+        assert!(why(&busy(50.0, None)).contains("not known"));
     }
 }

@@ -68,15 +68,14 @@ fn called(s: &Summaries<'_>, name: &str) -> String {
 
 /// What all classes that can be told spend on the device and below; else why none can.
 fn cost(s: &Summaries<'_>, device: &DeviceLatency) -> Result<Inside, Option<Unsaid>> {
-    let (mut all, mut why) = (Inside { ios: 0, upper_ns: 0, lower_ns: 0 }, None);
+    let (mut all, mut why) = (Inside::default(), None);
     // The load only reads.
     let ours = |op: &Op| s.load.is_none() || *op == Op::Read;
     for op in device.ops.keys().copied().filter(ours) {
         match inside(s.latency, device, op) {
             Some(Ok(one)) => {
-                all.ios += one.ios;
-                all.upper_ns += one.upper_ns;
-                all.lower_ns += one.lower_ns;
+                all =
+                    Inside::new(all.ios + one.ios, all.upper_ns + one.upper_ns, all.lower_ns + one.lower_ns);
             }
             Some(Err(unsaid)) => why = Some(unsaid),
             None => {}
@@ -108,18 +107,18 @@ fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
     let mut evidence = vec![format!("{} stands on {}", called(s, name), stack.join(", "))];
     match (&cost, &doubt) {
         (Ok(of), _) => {
-            let layer = of.mean_ns();
-            numbers.insert(UPPER_MEAN_NS, of.upper_mean_ns());
-            numbers.insert(LOWER_MEAN_NS, of.lower_mean_ns());
+            let layer = of.mean_ns;
+            numbers.insert(UPPER_MEAN_NS, of.upper_mean_ns);
+            numbers.insert(LOWER_MEAN_NS, of.lower_mean_ns);
             numbers.insert(LAYER_MEAN_NS, layer);
             numbers.insert(numbers::IOS, of.ios as f64);
             numbers.extend(share.map(|share| (LAYER_PERCENT, percent(share))));
             evidence.push(format!(
                 "{}: {} on average on {name}, {} of it in the layer and {} below",
                 counted(of.ios, "I/O"),
-                time(of.upper_mean_ns() as u64),
+                time(of.upper_mean_ns as u64),
                 time(layer as u64),
-                time(of.lower_mean_ns() as u64)
+                time(of.lower_mean_ns as u64)
             ));
         }
         (Err(_), Some(doubt)) => evidence.push(format!("the time in the layer is not known: {doubt}")),
@@ -129,7 +128,7 @@ fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
         Some(share) => format!(
             "{} of the time of an I/O on {name} is spent in the layer itself, and the rest on {} below it.",
             in_percent(share),
-            device.layers.join(", ")
+            device.below()
         ),
         None => format!("{name} stands on {}, and its figures are those of all of them.", stack.join(", ")),
     };

@@ -113,7 +113,7 @@ mod tests {
         let mut case = Case::new(40_000, 4);
         case.load = None;
         let row = |kind, percent: u64| FileIos {
-            file: Some(File { device: (254, 0), kind }),
+            file: Some(File { kind, device: "254:0".to_string(), inode: None, path: None }),
             others: false,
             bios: 400 * percent,
             bytes: 1_000_000 * percent,

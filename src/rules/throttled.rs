@@ -269,7 +269,7 @@ fn operations_held(p: &Picture<'_>, reads: bool) -> Option<f64> {
         held += if of.parts.is_empty() {
             (queue - of_io * operations.total.count() as f64).max(0.0)
         } else {
-            of.parts.get(&Part::Throttle).map_or(0, Histogram::sum) as f64
+            of.part(Stage::Queue, Part::Throttle).map_or(0, Histogram::sum) as f64
         };
         queued += queue;
         total += operations.total.sum() as f64;
@@ -370,6 +370,7 @@ fn by_writeback(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::analyze::operations::OperationLatency;
+    use crate::analyze::parts::Parts;
     use crate::rules::diagnose;
     use crate::rules::literal::{Case, hist};
 
@@ -509,16 +510,20 @@ mod tests {
         }
     }
 
+    fn of_queue(part: Part, hist: Histogram) -> Parts {
+        BTreeMap::from([(Stage::Queue, BTreeMap::from([(part, hist)]))])
+    }
+
     /// A queue stage that the I/Os have themselves is a scheduler's or the tags'.
     #[test]
     fn a_queue_behind_the_throttle_is_not_the_throttles() {
         let mut case = watched();
         case.stage(Stage::Queue, 7_000_000, 6_000_000);
         assert!(find(&case.summaries()).is_empty());
-        case.read().parts = BTreeMap::from([(Part::Throttle, hist(380, 6_000_000, 6_000_000))]);
+        case.read().parts = of_queue(Part::Throttle, hist(380, 6_000_000, 6_000_000));
         assert_eq!(find(&case.summaries()).len(), 1, "the part itself says more");
         let mut apart = watched();
-        apart.read().parts = BTreeMap::from([(Part::Plug, hist(380, 1_000, 1_000))]);
+        apart.read().parts = of_queue(Part::Plug, hist(380, 1_000, 1_000));
         assert!(find(&apart.summaries()).is_empty(), "taken apart, and not held");
     }
 

@@ -7,6 +7,7 @@ use crate::analyze::cpu::{self, CpuSummary};
 use crate::analyze::interrupts::trust as interrupt_trust;
 use crate::analyze::interrupts::{self, InterruptSummary};
 use crate::analyze::latency::LatencySummary;
+use crate::analyze::pressure::PressureSummary;
 use crate::analyze::stacks::{self, ProfileSummary};
 use crate::analyze::threads::{Column, ThreadSummary, trust};
 use crate::envelope::{Cost, Envelope, Missing};
@@ -48,7 +49,7 @@ pub struct Options {
 
 /// What a thread of its own makes of locks and memory.
 struct Pressure {
-    seen: pressure::Summary,
+    seen: PressureSummary,
     locks_cost: Option<Cost>,
     pagecache_cost: Option<Cost>,
     missing: Vec<Missing>,
@@ -56,7 +57,7 @@ struct Pressure {
 
 /// The same of threads.
 struct Threads {
-    seen: SeenThreads,
+    seen: ThreadSummary,
     cost: Cost,
     missing: Vec<Missing>,
 }
@@ -118,15 +119,8 @@ pub struct Seen {
     pub interrupts: Option<InterruptSummary>,
     pub profile: Option<ProfileSummary>,
     pub cpu: CpuSummary,
-    pub pressure: pressure::Summary,
-    pub threads: Option<SeenThreads>,
-}
-
-/// Threads, with how they were sampled.
-pub struct SeenThreads {
-    pub summary: ThreadSummary,
-    pub hz: u32,
-    pub source: &'static str,
+    pub pressure: PressureSummary,
+    pub threads: Option<ThreadSummary>,
 }
 
 impl Prepared {
@@ -215,7 +209,7 @@ impl Ended {
         let missing = &mut envelope.missing;
         missing.append(&mut self.missing);
         let interrupts = self.counts.map(|(start, end)| {
-            let summary = interrupts::summarize(host, &start, &end);
+            let summary = interrupts::summarize(host, &start, &end).timed_one_of(TIME_EVERY);
             envelope.lost.probes.extend(interrupt_trust::lost(&summary, &start, &end).probes);
             summary
         });
@@ -234,7 +228,7 @@ impl Ended {
             let ended = background.finish();
             ended.inspect_err(|error| missing.extend([LOCKS, PAGECACHE].map(|part| part.refused(error)))).ok()
         });
-        let pressure = pressure.map_or_else(pressure::Summary::default, |pressure| {
+        let pressure = pressure.map_or_else(PressureSummary::default, |pressure| {
             missing.extend(pressure.missing);
             let lost = pressure.seen.lost();
             envelope.lost.samples += lost.samples;
@@ -250,7 +244,7 @@ impl Ended {
         });
         let threads = threads.map(|threads| {
             missing.extend(threads.missing);
-            let lost = trust::lost(&threads.seen.summary);
+            let lost = trust::lost(&threads.seen);
             envelope.lost.samples += lost.samples;
             envelope.lost.probes.extend(lost.probes);
             envelope.cost.map_bytes += threads.cost.map_bytes;
@@ -318,13 +312,8 @@ impl Threads {
         };
         let summarize =
             move |probe: &ThreadProbe, _: &wire::threads::Reading, to: &wire::threads::Reading| {
-                let (summary, unnamed) = threads::Naming::new(&host, root).summary(&to.window, &COLUMNS);
-                let source = if probe.is_kernel() { "bpf" } else { "proc" };
-                Self {
-                    seen: SeenThreads { summary, hz: probe.hz(), source },
-                    cost: probe.programs(),
-                    missing: [probe.missing(), &unnamed].concat(),
-                }
+                let (seen, unnamed) = threads::Naming::new(&host, root).summary(probe, &to.window, &COLUMNS);
+                Self { seen, cost: probe.programs(), missing: [probe.missing(), &unnamed].concat() }
             };
         Background::start(prepare, begin, summarize)
     }

@@ -10,6 +10,8 @@ use crate::wire::interrupts::Reading;
 /// Interrupts, and the completions that each carries.
 pub struct InterruptView<'a> {
     pub host: &'a Host,
+    /// One of this many interrupts is timed.
+    pub time_every: u32,
 }
 
 impl Live for InterruptView<'_> {
@@ -22,7 +24,7 @@ impl Live for InterruptView<'_> {
         piece: &Piece<'_, Reading>,
         envelope: Envelope,
     ) -> (Envelope, InterruptSummary) {
-        let summary = summarize(self.host, piece.from, piece.to);
+        let summary = summarize(self.host, piece.from, piece.to).timed_one_of(self.time_every);
         let envelope = Envelope {
             duration_ns: summary.duration_ns,
             lost: trust::lost(&summary, piece.from, piece.to),

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use crate::analyze::locks::{self, LockSummary, trust};
 use crate::analyze::pagecache::{self, PagecacheSummary, Readahead, paths};
+use crate::analyze::pressure::PressureSummary;
 use crate::analyze::stacks;
-use crate::envelope::{Cost, Envelope, Lost, Missing};
+use crate::envelope::{Cost, Envelope, Missing};
 use crate::host::Host;
 use crate::host::memory_surroundings::Surroundings;
 use crate::probe::locks::{LockProbe, Options};
@@ -87,7 +88,7 @@ impl Probes {
     }
 
     /// What the programs of each cost, those of locks per wait; `seen` is what they saw.
-    pub fn costs(&self, seen: &Summary) -> (Option<Cost>, Option<Cost>) {
+    pub fn costs(&self, seen: &PressureSummary) -> (Option<Cost>, Option<Cost>) {
         let locks = self.locks.as_ref().zip(seen.locks.as_ref());
         let pagecache = self.pagecache.as_ref().zip(seen.pagecache.as_ref());
         (
@@ -97,7 +98,7 @@ impl Probes {
     }
 
     /// Of both together.
-    pub fn cost(&self, seen: &Summary) -> Cost {
+    pub fn cost(&self, seen: &PressureSummary) -> Cost {
         match self.costs(seen) {
             (Some(locks), Some(pagecache)) => locks.beside(pagecache).0,
             (one, other) => one.or(other).unwrap_or_default(),
@@ -105,7 +106,7 @@ impl Probes {
     }
 
     /// What both cannot see.
-    pub fn missing(&self, seen: &Summary) -> Vec<Missing> {
+    pub fn missing(&self, seen: &PressureSummary) -> Vec<Missing> {
         let mut all = self.missing.clone();
         all.extend(self.pagecache.iter().flat_map(PagecacheProbe::missing).cloned());
         if let (Some(locks), Some(pagecache)) = self.costs(seen)
@@ -172,28 +173,6 @@ impl Probe for Probes {
     }
 }
 
-/// What a piece of the window was.
-#[derive(Debug, Clone, Default)]
-pub struct Summary {
-    pub locks: Option<LockSummary>,
-    pub pagecache: Option<PagecacheSummary>,
-}
-
-impl Summary {
-    /// What is known to be in no row.
-    pub fn lost(&self) -> Lost {
-        let mut lost = self.locks.as_ref().map(trust::lost).unwrap_or_default();
-        let pagecache = self.pagecache.iter().map(|summary| ("pagecache".to_string(), summary.lost.clone()));
-        lost.probes.extend(pagecache);
-        lost
-    }
-
-    pub fn duration_ns(&self) -> u64 {
-        let locks = self.locks.as_ref().map(|summary| summary.duration_ns);
-        locks.or(self.pagecache.as_ref().map(|summary| summary.duration_ns)).unwrap_or(0)
-    }
-}
-
 /// Gives names to what the readings hold; those that are known stay known.
 pub struct Naming<'a> {
     host: &'a Host,
@@ -242,12 +221,12 @@ impl<'a> Naming<'a> {
     }
 
     /// All between two readings.
-    pub fn whole(&mut self, from: &Reading, to: &Reading) -> Summary {
-        Summary { locks: self.locks(from, to), pagecache: self.pagecache(from, to) }
+    pub fn whole(&mut self, from: &Reading, to: &Reading) -> PressureSummary {
+        PressureSummary { locks: self.locks(from, to), pagecache: self.pagecache(from, to) }
     }
 
     /// Takes the samples of the CPUs, which are then over.
-    fn add_samples(&mut self, summary: &mut Summary) {
+    fn add_samples(&mut self, summary: &mut PressureSummary) {
         let raw = self.samples.take().and_then(|samples| samples.finish().ok());
         if let Some((raw, pagecache)) = raw.zip(summary.pagecache.as_mut()) {
             pagecache.paths = paths::sampled(&raw, &self.symbolizer.names(&stacks::addresses(&raw)));
@@ -269,7 +248,7 @@ pub struct PressureView<'a> {
 
 impl Live for PressureView<'_> {
     type Probe = Probes;
-    type Summary = Summary;
+    type Summary = PressureSummary;
 
     /// Samples of the CPUs are the whole window's, and stand in its last piece.
     fn summary(
@@ -277,7 +256,7 @@ impl Live for PressureView<'_> {
         probes: &Probes,
         piece: &Piece<'_, Reading>,
         envelope: Envelope,
-    ) -> (Envelope, Summary) {
+    ) -> (Envelope, PressureSummary) {
         let mut seen = self.naming.whole(piece.from, piece.to);
         if piece.is_last {
             self.naming.add_samples(&mut seen);

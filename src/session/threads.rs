@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::watch::{Live, Piece};
-use crate::analyze::threads::{Column, Meaning, ThreadSummary, addresses, summarize, trust};
+use crate::analyze::threads::{Column, Meaning, Source, ThreadSummary, addresses, summarize, trust};
 use crate::envelope::{Envelope, Missing};
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
@@ -31,7 +31,12 @@ impl<'a> Naming<'a> {
     }
 
     /// The samples of a piece, counted apart by `columns`; and what could not be named.
-    pub fn summary(&mut self, sampled: &Sampled, columns: &[Column]) -> (ThreadSummary, Vec<Missing>) {
+    pub fn summary(
+        &mut self,
+        probe: &ThreadProbe,
+        sampled: &Sampled,
+        columns: &[Column],
+    ) -> (ThreadSummary, Vec<Missing>) {
         let names = self.symbolizer.names(&addresses(sampled));
         let scheduler = match sampled.stacks.is_empty() {
             true => &Scheduler::default(),
@@ -42,7 +47,9 @@ impl<'a> Naming<'a> {
             false => BTreeMap::new(),
         };
         let meaning = Meaning { names: &names, scheduler, cgroups: &cgroups, devices: &self.devices };
-        (summarize(sampled, &meaning, columns), names.missing.clone())
+        let source = Some(if probe.is_kernel() { Source::Bpf } else { Source::Proc });
+        let summary = ThreadSummary { hz: probe.hz(), source, ..summarize(sampled, &meaning, columns) };
+        (summary, names.missing.clone())
     }
 }
 
@@ -63,7 +70,7 @@ impl Live for ThreadView<'_> {
         piece: &Piece<'_, Reading>,
         envelope: Envelope,
     ) -> (Envelope, ThreadSummary) {
-        let (summary, missing) = self.naming.summary(&piece.to.window, self.columns);
+        let (summary, missing) = self.naming.summary(probe, &piece.to.window, self.columns);
         let envelope = Envelope {
             duration_ns: summary.duration_ns,
             lost: trust::lost(&summary),

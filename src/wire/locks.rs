@@ -9,6 +9,7 @@ use super::stacks::{Sampler, WireBudget};
 use super::{Count, Damaged, Record};
 use crate::hist::{BUCKETS, Histogram};
 use crate::host::mapped::Mapped;
+use crate::names::names;
 
 pub use super::records::{
     WireLock, WireLockCpu, WireLockHolder, WireLockProcess, WireLockRecent, WireLockRecentProcess,
@@ -30,43 +31,22 @@ pub const RT: u32 = 8;
 pub const PERCPU: u32 = 16;
 pub const MUTEX: u32 = 32;
 
-/// `enum wire_lock_kind`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    #[default]
-    Spin,
-    Rwlock,
-    Mutex,
-    Rwsem,
-    PercpuRwsem,
-    RtMutex,
-    Semaphore,
+names! {
+    /// `enum wire_lock_kind`.
+    #[derive(Default, PartialOrd, Ord, Hash)]
+    pub enum Kind {
+        #[default]
+        Spin = "spin",
+        Rwlock = "rwlock",
+        Mutex = "mutex",
+        Rwsem = "rwsem",
+        PercpuRwsem = "percpu-rwsem",
+        RtMutex = "rt-mutex",
+        Semaphore = "semaphore",
+    }
 }
 
 impl Kind {
-    pub const ALL: [Self; KINDS] = [
-        Self::Spin,
-        Self::Rwlock,
-        Self::Mutex,
-        Self::Rwsem,
-        Self::PercpuRwsem,
-        Self::RtMutex,
-        Self::Semaphore,
-    ];
-
-    /// The word of the contract.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Spin => "spin",
-            Self::Rwlock => "rwlock",
-            Self::Mutex => "mutex",
-            Self::Rwsem => "rwsem",
-            Self::PercpuRwsem => "percpu-rwsem",
-            Self::RtMutex => "rt-mutex",
-            Self::Semaphore => "semaphore",
-        }
-    }
-
     /// Whether who waits does so on a CPU, in a loop.
     pub fn spins(self) -> bool {
         matches!(self, Self::Spin | Self::Rwlock)
@@ -304,14 +284,16 @@ pub struct SpinSample {
     pub lost: u64,
 }
 
-/// What the begins of waits were seen by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Source {
-    /// `contention_begin` and `contention_end`.
-    #[default]
-    Events,
-    /// Probes on the slow path of spinlocks, alone.
-    SlowPath,
+names! {
+    /// What the begins of waits were seen by.
+    #[derive(Default)]
+    pub enum Source {
+        /// `contention_begin` and `contention_end`.
+        #[default]
+        Events = "events",
+        /// Probes on the slow path of spinlocks, alone.
+        SlowPath = "slow-path",
+    }
 }
 
 /// Everything at one moment.

@@ -6,39 +6,27 @@ use std::collections::BTreeMap;
 use super::{Damaged, Record, task_name};
 use crate::hist::Histogram;
 use crate::host::memory_reading::MemoryReading;
+use crate::names::names;
 
 pub use super::records::{
     WireIsolated, WirePath, WireReadahead, WireReclaim, WireReclaimer, WireReclaimerKey,
 };
 
-/// Who reclaims, in the order of `enum wire_reclaim_kind`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    Kswapd,
-    Direct,
-    Memcg,
-    Softlimit,
-    Node,
-    /// None that was seen to begin.
-    Other,
+names! {
+    /// Who reclaims, in the order of `enum wire_reclaim_kind`.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Kind {
+        Kswapd = "kswapd",
+        Direct = "direct",
+        Memcg = "memcg",
+        Softlimit = "softlimit",
+        Node = "node",
+        /// None that was seen to begin.
+        Other = "other",
+    }
 }
 
 impl Kind {
-    pub const ALL: [Self; 6] =
-        [Self::Kswapd, Self::Direct, Self::Memcg, Self::Softlimit, Self::Node, Self::Other];
-
-    /// Its key in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kswapd => "kswapd",
-            Self::Direct => "direct",
-            Self::Memcg => "memcg",
-            Self::Softlimit => "softlimit",
-            Self::Node => "node",
-            Self::Other => "other",
-        }
-    }
-
     fn of(number: u32) -> Option<Self> {
         Self::ALL.get(number as usize).copied()
     }
@@ -107,19 +95,11 @@ impl WireReclaimerKey {
     }
 }
 
-/// What a function of the kernel's is followed by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Follower {
-    Fentry,
-    Kprobe,
-}
-
-impl Follower {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fentry => "fentry",
-            Self::Kprobe => "kprobe",
-        }
+names! {
+    /// What a function of the kernel's is followed by.
+    pub enum Follower {
+        Fentry = "fentry",
+        Kprobe = "kprobe",
     }
 }
 
@@ -131,14 +111,16 @@ pub struct PathSample {
     pub counts: WirePath,
 }
 
-/// What the kernel's read-ahead is known by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ReadaheadSource {
-    /// Not at all.
-    #[default]
-    None,
-    Events,
-    Functions,
+names! {
+    /// What the kernel's read-ahead is known by.
+    #[derive(Default)]
+    pub enum ReadaheadSource {
+        /// Not at all.
+        #[default]
+        None = "none",
+        Events = "event",
+        Functions = "fentry",
+    }
 }
 
 /// One reading of a series.

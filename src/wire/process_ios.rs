@@ -1,25 +1,31 @@
 //! Bios by device and process, as the latency programs count them.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::{Damaged, Record, since_by_key, task_name};
+use crate::names::names;
 
 pub use super::records::{WireProcessIos, WireProcessKey};
 
 /// The row of all processes for which the table had no room.
 pub const NO_PROCESS: u32 = u32::MAX;
 
-/// `enum wire_relation`: how a process relates to biopsy.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Relation {
-    /// Only kernel workers have submitted bios for it, or biopsy runs in a pid namespace.
-    #[default]
-    Unknown,
-    /// biopsy itself.
-    Own,
-    /// A process of the measured command.
-    Command,
-    /// A kernel thread: write-back, journals, layers.
-    Kernel,
-    Other,
+names! {
+    /// `enum wire_relation`: how a process relates to biopsy.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum Relation {
+        /// Only kernel workers have submitted bios for it, or biopsy runs in a pid namespace.
+        #[default]
+        Unknown = "unknown",
+        /// biopsy itself.
+        Own = "own",
+        /// A process of the measured command.
+        Command = "command",
+        /// A kernel thread: write-back, journals, layers.
+        Kernel = "kernel",
+        Other = "other",
+    }
 }
 
 impl Relation {
@@ -32,23 +38,14 @@ impl Relation {
             _ => Self::Unknown,
         }
     }
-
-    /// The word in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Own => "own",
-            Self::Command => "command",
-            Self::Kernel => "kernel",
-            Self::Other => "other",
-        }
-    }
 }
 
 /// The bios of one process on one device so far.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ProcessIos {
     /// None: all processes for which the table had no room.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Chosen by the process: any text.
     pub comm: String,

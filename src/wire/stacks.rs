@@ -7,6 +7,7 @@ use zerocopy::FromBytes;
 
 use super::task_name;
 use crate::host::mapped::Mapped;
+use crate::names::names;
 
 pub use super::records::{
     WireBudget, WireStackCounters as Counters, WireStackKey, WireStackSample as SampleHead, WireTaskStack,
@@ -203,24 +204,17 @@ pub struct Tally {
     pub period: u64,
 }
 
-/// What makes the samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sampler {
-    /// The processor's cycle counter, by non-maskable interrupt. An idle CPU has no cycles.
-    Cycles,
-    /// A timer: it ticks on idle CPUs too, and cannot fire while interrupts are off.
-    CpuClock,
+names! {
+    /// What makes the samples.
+    pub enum Sampler {
+        /// The processor's cycle counter, by non-maskable interrupt. An idle CPU has no cycles.
+        Cycles = "cycles",
+        /// A timer: it ticks on idle CPUs too, and cannot fire while interrupts are off.
+        CpuClock = "cpu-clock",
+    }
 }
 
 impl Sampler {
-    /// The word of the contract.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cycles => "cycles",
-            Self::CpuClock => "cpu-clock",
-        }
-    }
-
     /// What it cannot see.
     pub fn note(self) -> Option<&'static str> {
         match self {

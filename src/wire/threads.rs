@@ -1,5 +1,7 @@
 //! Threads as they were found, and what a window of rounds holds.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -152,11 +154,14 @@ pub const MOST_KEPT: usize = 1 << 16;
 
 counted! {
     /// What was not seen although it was looked for.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(default)]
     pub struct Loss {
         /// Rounds that began late, by a tenth of their period or more.
+        #[serde(rename = "late_rounds")]
         pub late: u64,
         /// Rounds that were left out, because the one before them was not over or we did not run.
+        #[serde(rename = "missed_rounds")]
         pub missed: u64,
         /// Threads that a round found and for which there was no room.
         pub cut: u64,

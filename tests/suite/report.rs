@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use biopsy::analyze::counting::Bracket;
 use biopsy::analyze::cpu::{Counted, CpuRow, CpuSummary};
 use biopsy::analyze::interrupts::posted::PostedMsi;
-use biopsy::analyze::interrupts::{Carried, DeviceInterrupts, InterruptSummary, VectorSummary};
+use biopsy::analyze::interrupts::{
+    Carried, Completed, CpuInterrupts, DeviceInterrupts, InterruptSummary, VectorSummary,
+};
 use biopsy::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use biopsy::analyze::op::{KernelClass, Op};
 use biopsy::analyze::parts::Part;
@@ -146,7 +148,7 @@ fn virtio() -> Case {
                 name: "vda".into(),
                 ios,
                 bytes: ios * 4096,
-                kernel: Some(BTreeMap::from([(KernelClass::Read, Bracket { min: ios, max: ios })])),
+                kernel: Some(BTreeMap::from([(KernelClass::Read, Bracket { min: ios, max: ios }.into())])),
                 in_flight_start: Some(0),
                 in_flight_end: Some(0),
                 ops: BTreeMap::from([(Op::Read, OpLatency { ios, bytes: ios * 4096, request_stages: stages, ..OpLatency::default() })]),
@@ -231,8 +233,8 @@ fn nvme() -> Case {
     device.splits = 70_000;
     device.ios = ios + 900;
     device.kernel = Some(BTreeMap::from([
-        (KernelClass::Read, Bracket { min: ios - 4, max: ios + 12 }),
-        (KernelClass::Write, Bracket { min: 900, max: 900 }),
+        (KernelClass::Read, Bracket { min: ios - 4, max: ios + 12 }.into()),
+        (KernelClass::Write, Bracket { min: 900, max: 900 }.into()),
     ]));
     device.queues.iter_mut().for_each(|q| q.qid = Some(q.queue + 1));
     let writes = OpLatency {
@@ -502,7 +504,7 @@ fn interrupts_are_a_section_where_they_were_counted() {
         name: Some("<b>nvme0q1".into()),
         devices: vec!["nvme0n1".into()],
         interrupts: 2,
-        by_cpu: vec![(3, 2)],
+        by_cpu: vec![CpuInterrupts { cpu: 3, interrupts: 2 }],
         carried,
         ..VectorSummary::default()
     };
@@ -515,7 +517,7 @@ fn interrupts_are_a_section_where_they_were_counted() {
             ios: 8,
             interrupts: Some(4),
             ios_per_interrupt: Some(2.0),
-            in_interrupt: 8,
+            completed: Completed { interrupt: 8, ..Completed::default() },
             ..DeviceInterrupts::default()
         }],
         posted: PostedMsi::new(78, 100, 200, 1.0),
@@ -545,7 +547,8 @@ fn drives_alone_and_all_at_once_are_shown_where_they_were_driven() {
         together,
     };
     let drives = vec![drive("nvme0n1", Some(4.925e9)), drive(HOSTILE, None)];
-    case.scaling = Some(Scaling { drives, each_ns: 2 * SECOND, worker_busy: 0.4, machine_busy: Some(0.5) });
+    case.scaling =
+        Some(Scaling { drives, each_ns: 2 * SECOND, worker_percent: 40.0, machine_percent: Some(50.0) });
     for page in [case.html(), case.text(false)] {
         for words in ["Alone and all at once", "2.00 s", "69 %", "not known"] {
             assert!(page.contains(words), "{words}: {page}");
@@ -628,7 +631,8 @@ fn parts_of_stages_are_shown_where_they_were_measured() {
     let unexamined = "parts of stages";
     assert!(case.html().contains(unexamined) && !case.html().contains("queue / alloc"));
     let read = case.latency.devices[0].ops.get_mut(&Op::Read).unwrap();
-    read.request_parts = BTreeMap::from([(Part::Alloc, spread(4, 5_000, 90_000.0, 400))]);
+    let alloc = BTreeMap::from([(Part::Alloc, spread(4, 5_000, 90_000.0, 400))]);
+    read.request_parts = BTreeMap::from([(Stage::Queue, alloc)]);
     let page = case.html();
     assert!(page.contains("></i>queue / alloc</td><td>5,000</td>"), "a row of percentiles");
     assert!(page.contains("<p class=\"soft small\">of queue: alloc "), "below the bar");

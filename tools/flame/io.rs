@@ -237,7 +237,7 @@ fn notes(summary: &SubmitSummary, submits: &Submits, devices: &[&DeviceLatency])
     // Each layer has its own time. What a loop device is on top of is a file to the kernel.
     let is_above = |device: &&DeviceLatency| {
         device.name.starts_with("loop") && devices.len() > 1
-            || devices.iter().any(|other| device.layers.contains(&other.name))
+            || devices.iter().any(|other| device.stands_on(&other.name))
     };
     for device in devices.iter().copied().filter(is_above) {
         notes.push(format!(

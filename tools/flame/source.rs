@@ -309,7 +309,7 @@ fn lock_wait(
             source: format!(
                 "{} by {}",
                 text::counted(summary.events.contentions, "wait"),
-                summary.source_name()
+                summary.source.name()
             ),
             measured: summary.events.contentions,
             lost: left_out.events,

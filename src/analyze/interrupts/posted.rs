@@ -1,10 +1,12 @@
 //! Posted MSI: the drives' messages are collected in memory, and one notification tells a CPU of several.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Notifications and messages of one window. Since 6.10 (`intremap=posted_msi`); counted in the row `PMN` of
 /// `/proc/interrupts`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct PostedMsi {
     pub notifications: u64,
     /// Of every device, as are the notifications.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Value, json};
+
 use super::*;
+use crate::analyze::literal::json;
 use crate::host::interrupts::Line;
 use crate::wire::interrupts::{QUEUE_UNKNOWN, WireQueue};
 
@@ -98,10 +101,10 @@ fn ios_per_interrupt_are_those_of_the_queues_vectors() {
     assert_eq!(device.ios_per_interrupt, Some(8.0 / 3.0));
     assert_eq!(device.busiest, Some(Busiest { cpu: 1, share: 2.0 / 3.0, cpus: 2 }));
     let first = &summary.vectors[1];
-    assert_eq!((first.irq, first.queue, first.by_pointer), (41, Some(0), true));
+    assert_eq!((first.irq, first.queue, first.queue_known_by), (41, Some(0), Some(KnownBy::Pointer)));
     let carried = first.carried.as_ref().unwrap();
     assert_eq!((carried.completions, carried.empty, carried.per_interrupt.max()), (3, 1, Some(3)));
-    assert_eq!(first.by_cpu, [(1, 2)]);
+    assert_eq!(first.by_cpu, [CpuInterrupts { cpu: 1, interrupts: 2 }]);
     assert!(summary.vectors.iter().all(|vector| vector.kernel_check() == Some(true)));
     let lost = trust::lost(&summary, &window.start, &window.end);
     assert_eq!((lost.ios, lost.events), (0, 0));
@@ -219,7 +222,7 @@ fn what_was_polled_is_no_interrupts() {
     window.ios(1000);
     window.end.devices[0].by_cpu[1].contexts = [1, 0, 0];
     let device = &window.summary().devices[0];
-    assert_eq!((device.in_task, device.ios_per_interrupt), (999, Some(1.0)));
+    assert_eq!((device.completed.task, device.ios_per_interrupt), (999, Some(1.0)));
 }
 
 /// Half of what completed in softirqs was of disks that nobody asked for.
@@ -249,4 +252,89 @@ fn a_neighbour_on_the_same_vectors_is_named() {
         (device.shares_vectors_with.as_slice(), device.ios_per_interrupt),
         (&["nvme0n2".to_string()][..], Some(4.0))
     );
+}
+
+#[test]
+fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
+    let hist = |n: u64| Histogram::from_iter([n; 3]);
+    let carried = Carried { completions: 9, empty: 1, per_interrupt: hist(3) };
+    let vector = VectorSummary {
+        irq: 41,
+        name: Some("nvme0q1".to_string()),
+        devices: vec!["nvme0n1".to_string(), "nvme0n2".to_string()],
+        queue: Some(0),
+        qid: Some(1),
+        queue_known_by: Some(KnownBy::Pointer),
+        cpus: vec![1],
+        allowed: vec![0, 1],
+        interrupts: 4,
+        kernel: Some(Bracket { min: 4, max: 6 }),
+        by_cpu: vec![CpuInterrupts { cpu: 1, interrupts: 4 }],
+        carried: Some(carried),
+        handler: hist(1_000),
+        interrupted: Interrupted { idle: 2, kernel: 1, user: 0 },
+        ..VectorSummary::default()
+    };
+    let admin = VectorSummary { irq: 40, ..VectorSummary::default() };
+    let device = DeviceInterrupts {
+        name: "nvme0n1".to_string(),
+        ios: 9,
+        kernel_ios: Some(Bracket { min: 8, max: 10 }),
+        interrupts: Some(4),
+        ios_per_interrupt: Some(2.25),
+        completed: Completed { interrupt: 5, softirq: 1, remote_softirq: 2, task: 1 },
+        elsewhere: 7,
+        hard_percent: Some(0.5),
+        busiest: Some(Busiest { cpu: 1, share: 1.0, cpus: 1 }),
+        coalescing: Some(Coalescing { completions: 8, time_us: 100 }),
+        ..DeviceInterrupts::default()
+    };
+    let summary = InterruptSummary {
+        duration_ns: 2_000_000,
+        vectors: vec![vector.derived(2_000_000), admin.derived(2_000_000)],
+        polled: vec![PollSummary { queue: 3, polls: 2, per_poll: hist(4), ..PollSummary::default() }],
+        softirq: Softirq { runs: 3, completions: 1, mean_ns: Some(70.0), ..Softirq::default() },
+        ipi: Ipi { completions: 2 },
+        posted: PostedMsi::new(78, 100, 200, 1.0),
+        devices: vec![device, DeviceInterrupts { name: "sda".to_string(), ..DeviceInterrupts::default() }],
+        tasks: vec![Task { comm: "fio".to_string(), samples: 5 }],
+        ..InterruptSummary::default()
+    };
+    let mut all = json(&summary.timed_one_of(8));
+    assert_eq!((&all["timed_one_of"], &all["interrupted_tasks_one_of"]), (&json!(8), &json!(NAME_EVERY)));
+    assert_eq!(all["softirq"]["completions"], 1);
+    assert_eq!(all["ipi"], json!({"completions": 2}));
+    assert_eq!(all["posted_msi"]["msis"], 100);
+    assert_eq!(all["interrupted_tasks"], json!([{"comm": "fio", "samples": 5}]));
+    let polled = &all["polled"][0];
+    assert_eq!((&polled["device"], &polled["completions_per_poll"]["sum"]), (&Value::Null, &json!(12)));
+    let (mut one, admin) = (all["vectors"][0].take(), &all["vectors"][1]);
+    assert_eq!(one["completions_per_interrupt"]["sum"].take(), 9);
+    assert_eq!(one["handler"]["sum_ns"].take(), 3_000);
+    assert!(one["apart"].take().is_object());
+    let expected = json!({
+        "irq": 41, "name": "nvme0q1", "device": "nvme0n1", "devices": ["nvme0n1", "nvme0n2"], "queue": 0, "qid": 1,
+        "queue_known_by": "pointer", "cpus": [1], "allowed_cpus": [0, 1], "interrupts": 4,
+        "by_cpu": [{"cpu": 1, "interrupts": 4}], "kernel_interrupts_min": 4, "kernel_interrupts_max": 6,
+        "per_second": 2_000.0, "unhandled": 0, "threaded": 0, "completions": 9, "empty": 1, "cpu_percent": 0.2,
+        "interrupted": {"idle": 2, "kernel": 1, "user": 0},
+    });
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(&one[key], value, "{key}");
+    }
+    assert!(admin.get("completions").is_none() && admin.get("kernel_interrupts_min").is_none());
+    assert!(admin["queue_known_by"].is_null() && admin["cpu_percent"].is_null() && admin["device"].is_null());
+    let (one, other) = (&all["devices"][0], &all["devices"][1]);
+    let expected = json!({
+        "name": "nvme0n1", "ios": 9, "passthrough": 0, "kernel_ios_min": 8, "kernel_ios_max": 10, "interrupts": 4,
+        "ios_per_interrupt": 2.25, "coalescing": {"completions": 8, "time_us": 100}, "shares_vectors_with": [],
+        "completed": {"interrupt": 5, "softirq": 1, "remote_softirq": 2, "task": 1}, "reaped_elsewhere": 7,
+        "hard_cpu_percent": 0.5, "soft_cpu_percent": null, "busiest": {"cpu": 1, "share": 1.0, "cpus": 1},
+    });
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(&one[key], value, "{key}");
+    }
+    for key in ["kernel_ios_max", "interrupts", "coalescing"] {
+        assert!(other.get(key).is_none(), "{key}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::counting::Bracket;
+use super::super::counting::{Bracket, KernelCount};
 use super::super::op::KernelClass;
 use super::{Invariant, Measured, figure, not_tested, too_many};
 
@@ -21,7 +21,7 @@ pub fn kernel_counters(m: &Measured<'_>) -> Invariant {
             return not_tested(NAME, &why);
         };
         lost += device.lost_ios;
-        for (class, bracket) in brackets {
+        for (class, KernelCount { kernel: bracket, .. }) in brackets {
             let seen = device.counted(*class);
             let (sum, all) = classes.entry(*class).or_default();
             (sum.min, sum.max, *all) = (sum.min + bracket.min, sum.max + bracket.max, *all + seen);

@@ -1,10 +1,14 @@
 //! The other side of a wait: who had the lock, and who still waits for one.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::{Kind, longest, name_of};
 use crate::wire::locks::{HolderSample, Reading};
 
 /// Who let go of a lock that others slept for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Holder {
     /// How often it was released while somebody slept for it.
     pub releases: u64,
@@ -29,12 +33,13 @@ impl Holder {
     }
 
     fn since(now: &HolderSample, then: &HolderSample) -> Self {
+        let holds = now.holds.saturating_sub(then.holds);
         Self {
             releases: now.releases.saturating_sub(then.releases),
-            holds: now.holds.saturating_sub(then.holds),
+            holds,
             at_least: now.at_least.saturating_sub(then.at_least),
             hold_ns: now.hold_ns.saturating_sub(then.hold_ns),
-            max_hold_ns: longest(now.max_hold_ns, then.max_hold_ns, then.holds),
+            max_hold_ns: longest(now.max_hold_ns, then.max_hold_ns, then.holds).filter(|_| holds > 0),
             pid: now.pid,
             comm: String::from_utf8_lossy(&now.comm).into_owned(),
             last_hold_ns: now.last_hold_ns,
@@ -51,17 +56,19 @@ pub(super) fn holder(lock: u64, start: &Reading, end: &Reading) -> Option<Holder
 }
 
 /// A thread that sleeps until it has a lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Waiter {
     pub pid: u32,
     pub tid: u32,
     /// Written by strangers.
     pub comm: String,
-    /// The lock's name, which has parts that strangers write, its kind and its place.
+    /// The lock's name, which has parts that strangers write, its kind and its address in hexadecimal digits.
     pub lock: String,
     pub kind: Kind,
-    pub address: u64,
+    pub address: String,
     /// Up to the end of the window.
+    #[serde(rename = "wait_ns")]
     pub ns: u64,
 }
 
@@ -72,7 +79,7 @@ pub(super) fn waiting(end: &Reading) -> Option<Vec<Waiter>> {
         comm: String::from_utf8_lossy(&waiter.comm).into_owned(),
         lock: name_of(waiter.lock, &[], end).0,
         kind: Kind::of(waiter.flags),
-        address: waiter.lock,
+        address: format!("{:#x}", waiter.lock),
         ns: end.at_ns.saturating_sub(waiter.began_ns),
     };
     let mut all: Vec<Waiter> = end.waiting.as_ref()?.iter().map(row).collect();

@@ -1,9 +1,12 @@
 use std::collections::{BTreeMap, HashMap};
 
+use serde_json::json;
+
 use super::trust;
 use super::*;
+use crate::analyze::literal::json;
 use crate::wire::locks::stacks::{StackKey, StackSample};
-use crate::wire::locks::{LockName, ProcessSample};
+use crate::wire::locks::{KINDS, LockName, ProcessSample};
 use crate::wire::stacks::Sample;
 
 fn waits(times: &[u64], flags: u32) -> LockSample {
@@ -89,8 +92,8 @@ fn a_lock_is_named_by_its_place_else_by_who_takes_it() {
         ]
     );
     assert_eq!(summary.locks[2].kind.name(), "mutex");
-    assert_eq!((summary.locks[3].address, summary.locks[3].wait.sum()), (None, 5));
-    assert_eq!(summary.by_cpu, [(1, Waits { contentions: 6, wait_ns: 360 })]);
+    assert_eq!((&summary.locks[3].address, summary.locks[3].wait.sum()), (&None, 5));
+    assert_eq!(summary.by_cpu, [CpuWaits { cpu: 1, waits: Waits { contentions: 6, wait_ns: 360 } }]);
     assert_eq!(summary.processes.len(), 1, "who did not wait is no waiter");
     assert_eq!(summary.duration_ns, 1_000_000_000);
 }
@@ -111,9 +114,9 @@ fn stacks_begin_where_the_wait_is() {
 #[test]
 fn locks_of_other_devices_are_left_out_and_counted() {
     let summary = summary(&["sdb"]);
-    assert_eq!((summary.left_out, summary.left_out_wait_ns), (1, 30));
+    assert_eq!((summary.left_out.locks, summary.left_out.wait_ns), (1, 30));
     assert_eq!(summary.locks.len(), 3);
-    assert_eq!(self::summary(&["sda"]).left_out, 0);
+    assert_eq!(self::summary(&["sda"]).left_out.locks, 0);
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn a_window_has_what_came_in_it() {
     let end = reading();
     let nothing = summarize(&Host::default(), &end, &end, &names(SYMBOLS), &[]);
     assert_eq!(nothing.locks, []);
-    assert_eq!((nothing.events.begins(), nothing.events.contentions), (0, 0));
+    assert_eq!((nothing.events.begins.total, nothing.events.contentions), (0, 0));
     assert!(nothing.processes.is_empty() && nothing.by_cpu.is_empty());
     assert_eq!(nothing.contentions_per_second(), 0.0);
 }
@@ -184,7 +187,7 @@ fn entries_without_an_event_are_pending_bit_waiters() {
         |end: &Reading| summarize(&Host::default(), &Reading::default(), end, &names(&[]), &[]).slow_path;
     assert_eq!(slow(&end), None, "nobody probed it");
     end.slow_path = true;
-    assert_eq!(slow(&end), Some(SlowPath { calls: 9, pending_bit_waiters: 4 }));
+    assert_eq!(slow(&end), Some(SlowPath { calls: 9, events: 5, pending_bit_waiters: 4 }));
     end.source = Source::SlowPath;
     assert_eq!(slow(&end), None, "the probe is the event");
 }
@@ -207,4 +210,80 @@ fn a_gap_that_was_none_is_not_told() {
     let all = [gap(TEST_AND_SET), gap("holder")];
     assert_eq!(missing(&all, &summary(&[])), [gap("holder")]);
     assert_eq!(missing(&all, &LockSummary::default()).len(), 2);
+}
+
+#[test]
+fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
+    let waits = Waits { contentions: 3, wait_ns: 30 };
+    let stack = Stack { frames: vec!["f".to_string()], contentions: 1, wait_ns: 7, samples: 1, who: None };
+    let who = Some(Who { labels: vec!["fio".to_string()], ..Who::default() });
+    let holder =
+        Holder { releases: 2, holds: 1, hold_ns: 9, max_hold_ns: Some(9), pid: 5, ..Holder::default() };
+    let row = LockRow {
+        name: "inode lock".to_string(),
+        by: By::Slab,
+        kind: Kind::PercpuRwsem,
+        address: Some("0x100".to_string()),
+        contentions: 3,
+        wait_ns: 30,
+        max_wait_ns: Some(10),
+        reads: 1,
+        wait: Histogram::from_iter([10; 3]),
+        holder: Some(holder),
+        stacks: vec![Stack { who, ..stack.clone() }, stack],
+        ..LockRow::default()
+    };
+    let begins =
+        Begins { total: 4, by_kind: BTreeMap::from([(Kind::Spin, 4)]), unended: 1, ..Begins::default() };
+    let summary = LockSummary {
+        duration_ns: 5,
+        source: Source::SlowPath,
+        events: Events { begins, contentions: 3, wait_ns: 30, ..Events::default() },
+        locks: vec![row],
+        left_out: LeftOut { locks: 1, wait_ns: 2 },
+        processes: vec![ProcessRow { pid: 7, comm: "fio".to_string(), waits, max_wait_ns: None }],
+        by_cpu: vec![CpuWaits { cpu: 1, waits }],
+        by_node: vec![NodeWaits { node: 0, waits }],
+        stacks: StackSampling { taken: 1, of: 3, estimated: true, ..StackSampling::default() },
+        spin: Some(SpinShare {
+            cpu_percent: 1.5,
+            sampler: Sampler::CpuClock,
+            samples: 9,
+            lost: 0,
+            low: 1.5,
+            high: 2.5,
+        }),
+        slow_path: Some(SlowPath { calls: 9, events: 4, pending_bit_waiters: 5 }),
+        waiting: Some(vec![Waiter { tid: 8, address: "0x100".to_string(), ns: 6, ..Waiter::default() }]),
+        ..LockSummary::default()
+    };
+    let all = json(&summary);
+    assert_eq!(
+        (&all["seen_by"], &all["contentions"], &all["wait_ns"]),
+        (&json!("slow-path"), &json!(3), &json!(30))
+    );
+    let expected = json!({"total": 4, "by_kind": {"spin": 4}, "repeats": 0, "filtered": 0, "unmatched_ends": 0, "unended": 1});
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(&all["begins"][key], value, "{key}");
+    }
+    assert_eq!(all["left_out"], json!({"locks": 1, "wait_ns": 2}));
+    let process = json!({"pid": 7, "comm": "fio", "contentions": 3, "wait_ns": 30, "max_wait_ns": null});
+    assert_eq!(all["by_process"], json!([process]));
+    assert_eq!(all["by_cpu"], json!([{"cpu": 1, "contentions": 3, "wait_ns": 30}]));
+    assert_eq!(all["by_node"], json!([{"node": 0, "contentions": 3, "wait_ns": 30}]));
+    assert_eq!((&all["stacks"]["estimated"], &all["stacks"]["of"]), (&json!(true), &json!(3)));
+    assert_eq!((&all["spin"]["cpu_percent"], &all["spin"]["sampler"]), (&json!(1.5), &json!("cpu-clock")));
+    assert_eq!(all["slow_path"], json!({"slow_path_calls": 9, "events": 4, "pending_bit_waiters": 5}));
+    let lock = &all["locks"][0];
+    let expected = json!({
+        "name": "inode lock", "kind": "percpu-rwsem", "recognised_by": "slab", "address": "0x100", "device": null,
+        "node": null, "cgroup": null, "pid": null, "contentions": 3, "wait_ns": 30, "max_wait_ns": 10, "shared": 1,
+        "gave_up": 0,
+    });
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(&lock[key], value, "{key}");
+    }
+    assert_eq!((&lock["wait"]["sum_ns"], &lock["holder"]["max_hold_ns"]), (&json!(30), &json!(9)));
+    assert_eq!(lock["stacks"][1], json!({"frames": ["f"], "contentions": 1, "wait_ns": 7, "samples": 1}));
+    assert_eq!((&all["waiting"][0]["wait_ns"], &all["waiting"][0]["kind"]), (&json!(6), &json!("spin")));
 }

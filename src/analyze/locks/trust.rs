@@ -7,12 +7,12 @@ use crate::envelope::Lost;
 
 /// What was lost in the window, by kind.
 pub fn lost(summary: &LockSummary) -> Lost {
-    let (events, stacks) = (&summary.events, &summary.stacks);
+    let (begins, stacks) = (&summary.events.begins, &summary.stacks);
     let kinds = [
-        ("missed", events.missed_begins),
-        ("missed_ends", events.missed_ends),
-        ("unkept", events.unkept),
-        ("abandoned", events.abandoned),
+        ("missed", begins.missed),
+        ("missed_ends", begins.missed_ends),
+        ("unkept", begins.unkept),
+        ("abandoned", begins.abandoned),
         ("stacks_failed", stacks.failed),
         ("stacks_full", stacks.full),
         ("stacks_over_budget", stacks.over_budget),
@@ -20,7 +20,7 @@ pub fn lost(summary: &LockSummary) -> Lost {
         ("waits_of_other_processes", summary.other_processes),
     ];
     Lost {
-        events: events.lost(),
+        events: summary.events.lost(),
         samples: stacks.failed + stacks.full + summary.spin.map_or(0, |spin| spin.lost),
         probes: BTreeMap::from([(
             "locks".to_string(),
@@ -34,8 +34,8 @@ pub fn lost(summary: &LockSummary) -> Lost {
 pub fn distrust(summary: &LockSummary, max_loss: f64) -> Option<String> {
     let events = &summary.events;
     // A wait without its end has no time, one without its begin is not there at all.
-    let lost = events.lost() + events.abandoned;
-    let all = events.begins() + events.lost();
+    let lost = events.lost() + events.begins.abandoned;
+    let all = events.begins.total + events.lost();
     let percent = if all == 0 { 0.0 } else { lost as f64 * 100.0 / all as f64 };
     (percent > max_loss).then(|| {
         format!(

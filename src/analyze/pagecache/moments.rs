@@ -52,7 +52,7 @@ fn moment(start_ns: u64, first: &Step, last: &Step) -> Moment {
         written_bytes: moved(|(a, b)| more(b, a, |d| d.written_bytes)),
         ios: moved(|(a, b)| more(b, a, |d| d.ios)),
         free_bytes: to.memory.free_bytes,
-        file_bytes: to.memory.file_bytes(),
+        file_bytes: to.memory.file_bytes,
         dirty_bytes: to.memory.dirty_bytes,
         writeback_bytes: to.memory.writeback_bytes,
         scanned_pages: scanned,

@@ -2,33 +2,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::names::names;
 use crate::symbols::Names;
 use crate::wire::Count;
 use crate::wire::pagecache::{Follower, PathSample, Reading};
 use crate::wire::stacks::{RawProfile, Sample};
 
-/// Where the time of a function is known from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Source {
-    Fentry,
-    Kprobe,
-    /// The stacks of CPU samples.
-    #[default]
-    Sampled,
-}
-
-impl Source {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fentry => "fentry",
-            Self::Kprobe => "kprobe",
-            Self::Sampled => "sampled",
-        }
+names! {
+    /// Where the time of a function is known from.
+    #[derive(Default)]
+    pub enum Source {
+        Fentry = "fentry",
+        Kprobe = "kprobe",
+        /// The stacks of CPU samples.
+        #[default]
+        Sampled = "sampled",
     }
 }
 
 /// One function.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct PathSummary {
     pub function: String,
     pub source: Source,
@@ -41,21 +38,21 @@ pub struct PathSummary {
     /// Time of those: at least, and at most. A sampler that interrupts cannot stop cannot see into waits with
     /// interrupts off; what falls on the moment when they come on again may have been one.
     pub spin_ns: (u64, u64),
+    /// Time of waiting for each unit of time that is not; at least, and at most. None where there is none of that.
+    pub spin_ratio: Option<(f64, f64)>,
     /// Of one CPU.
     pub cpu_percent: Option<f64>,
     /// The samples that it comes from.
     pub samples: Option<u64>,
 }
 
-impl PathSummary {
-    /// Time of waiting for each unit of time that is not; at least, and at most. None where there is none of that.
-    pub fn spin_ratio(&self) -> Option<(f64, f64)> {
-        let of = |spin: u64| {
-            let useful = self.ns.checked_sub(spin).filter(|useful| *useful > 0)?;
-            Some(spin as f64 / useful as f64)
-        };
-        Some((of(self.spin_ns.0)?, of(self.spin_ns.1)?))
-    }
+/// Of the time within a function: waiting to the rest.
+fn spin_ratio(ns: u64, spin_ns: (u64, u64)) -> Option<(f64, f64)> {
+    let of = |spin: u64| {
+        let useful = ns.checked_sub(spin).filter(|useful| *useful > 0)?;
+        Some(spin as f64 / useful as f64)
+    };
+    Some((of(spin_ns.0)?, of(spin_ns.1)?))
 }
 
 /// Names of the functions that are looked for in samples: those of all kernels.
@@ -116,6 +113,7 @@ fn path(start: &Reading, last: &PathSample, duration_ns: u64) -> PathSummary {
         ns: delta.ns,
         spins: Some(if spin { delta.calls } else { delta.spins }),
         spin_ns: (spin_ns, spin_ns),
+        spin_ratio: spin_ratio(delta.ns, (spin_ns, spin_ns)),
         cpu_percent: (duration_ns > 0).then(|| 100.0 * delta.ns as f64 / duration_ns as f64),
         samples: None,
     }
@@ -149,6 +147,7 @@ pub fn sampled(raw: &RawProfile, names: &Names) -> Vec<PathSummary> {
             ns: ns(samples),
             spins: None,
             spin_ns: (ns(least), ns(most)),
+            spin_ratio: spin_ratio(ns(samples), (ns(least), ns(most))),
             cpu_percent: (raw.duration_ns > 0)
                 .then(|| 100.0 * samples as f64 * unit_ns / raw.duration_ns as f64),
             samples: Some(samples),

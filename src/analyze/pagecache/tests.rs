@@ -1,7 +1,11 @@
 use std::collections::HashMap;
 
+use serde_json::json;
+
 use super::paths::{self, Source};
 use super::*;
+use crate::analyze::literal::json;
+use crate::analyze::pressure::PressureSummary;
 use crate::host::memory_reading::{CpuTotals, DiskTotals, MemoryReading};
 use crate::host::vmstat::Vmstat;
 use crate::symbols::Names;
@@ -64,12 +68,12 @@ fn reclaim_is_summed_by_kind_and_by_node() {
     );
     assert_eq!((memcg.scanned_pages, memcg.stolen_pages), (242, 120));
     assert_eq!(summary.scanned, Scanned { in_batches: 300, looked_at: 300, taken: 290 });
-    assert_eq!(summary.scanned_pages(), Some(300));
+    assert_eq!(summary.scanned_pages, Some(300));
     assert_eq!(summary.nodes.iter().map(|n| n.scanned_pages).collect::<Vec<_>>(), [201, 102]);
     assert_eq!(summary.nodes[1].reclaims, BTreeMap::from([(Kind::Kswapd, 2), (Kind::Memcg, 1)]));
-    let scanned = summary.checks()[0];
-    assert!(scanned.holds() && scanned.seen == 300 && scanned.kernel == Bracket { min: 300, max: 300 });
-    assert_eq!(summary.memory.file_bytes(), Some(25 << 10));
+    let scanned = &summary.checks[0];
+    assert!(scanned.holds && (scanned.seen, scanned.kernel_min, scanned.kernel_max) == (300, 300, 300));
+    assert_eq!(summary.memory.file_bytes, Some(25 << 10));
 }
 
 /// A count that the kernel does not confirm is shown as one, where the two must be equal.
@@ -77,10 +81,11 @@ fn reclaim_is_summed_by_kind_and_by_node() {
 fn a_difference_is_told_where_the_counts_must_be_equal() {
     let (start, mut end) = (reading(0, 0), reading(1_000_000, 100));
     end.isolated.insert(Kind::Memcg, WireIsolated { looked_at: [0, 99], taken: [0, 99] });
-    let mut summary = summarize(&Surroundings::default(), &start, &end);
-    assert!(!summary.checks()[0].holds());
-    summary.lru_gen = true;
-    assert!(summary.checks()[0].holds() && summary.checks()[0].loose);
+    let check = |lru_gen| {
+        summarize(&Surroundings { lru_gen, ..Surroundings::default() }, &start, &end).checks.remove(0)
+    };
+    assert!(!check(false).holds);
+    assert!(check(true).holds && !check(true).exact);
 }
 
 #[test]
@@ -89,9 +94,9 @@ fn what_the_kernel_does_not_count_is_absent_with_its_reason() {
     end.kernel_before.vmstat = Vmstat::parse("pgscan_file x\n");
     end.kernel_after = end.kernel_before;
     let summary = summarize(&Surroundings::default(), &reading(0, 0), &end);
-    assert_eq!((summary.scanned_pages(), summary.stolen_pages()), (None, None));
+    assert_eq!((summary.scanned_pages, summary.stolen_pages), (None, None));
     assert!(summary.absent.iter().any(|a| a.what == "scanned_file" && a.why.contains("pgscan_file")));
-    assert_eq!(summary.checks(), []);
+    assert_eq!(summary.checks, []);
 }
 
 #[test]
@@ -240,10 +245,10 @@ fn a_followed_function_has_its_share_of_spinning() {
     ];
     let paths = summarize(&Surroundings::default(), &start, &end).paths;
     let spin = &paths[0];
-    assert_eq!((spin.source, spin.spin_ns, spin.spin_ratio()), (Source::Kprobe, (900, 900), None));
+    assert_eq!((spin.source, spin.spin_ns, spin.spin_ratio), (Source::Kprobe, (900, 900), None));
     let shrink = &paths[1];
     assert_eq!((shrink.calls, shrink.ns, shrink.spin_ns), (Some(2), 400, (300, 300)));
-    assert_eq!((shrink.spin_ratio(), shrink.cpu_percent), (Some((3.0, 3.0)), Some(40.0)));
+    assert_eq!((shrink.spin_ratio, shrink.cpu_percent), (Some((3.0, 3.0)), Some(40.0)));
 }
 
 fn profile(samples: HashMap<Sample, Tally>) -> RawProfile {
@@ -296,7 +301,42 @@ fn samples_tell_of_spinning_as_a_range() {
         ("shrink_lruvec", Some(4), Source::Sampled)
     );
     assert_eq!((shrink.ns, shrink.spin_ns), (40_000_000, (10_000_000, 20_000_000)));
-    assert_eq!(shrink.spin_ratio(), Some((1.0 / 3.0, 1.0)));
+    assert_eq!(shrink.spin_ratio, Some((1.0 / 3.0, 1.0)));
     assert_eq!((paths[1].function.as_str(), paths[1].samples), ("shrink_folio_list", Some(2)));
     assert!(paths::sampled(&profile(HashMap::new()), &names).is_empty());
+}
+
+#[test]
+fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
+    let mut end = reading(1_000_000, 100);
+    end.reclaims.insert((Kind::Softlimit, 0), sample(1, &[5], 40));
+    let summary = summarize(&Surroundings::default(), &reading(0, 0), &end);
+    let path = PathSummary { spin_ns: (1, 2), spin_ratio: Some((0.5, 1.0)), ..PathSummary::default() };
+    let moment = Moment { at_ns: 1, spin_percent: Some((0.5, 1.5)), ..Moment::default() };
+    let all = PagecacheSummary {
+        nodes: vec![NodeSummary { zones: vec![Zone::default()], ..NodeSummary::default() }],
+        paths: vec![path],
+        series: vec![moment],
+        ..summary
+    };
+    let all = json(&PressureSummary { pagecache: Some(all), locks: None })["pagecache"].take();
+    let (free, file, of) = (&all["free_bytes"], &all["file_bytes"], &all["counters"]["scanned_file"]);
+    assert_eq!((free, file, of), (&json!(102_400), &json!(25_600), &json!({"min": 100, "max": 100})));
+    assert_eq!((&all["lru"], &all["seen"]["taken_file_pages"]), (&json!("two lists"), &json!(0)));
+    let check = json!({
+        "what": "file pages scanned", "seen": 0, "kernel_min": 100, "kernel_max": 100, "exact": true, "holds": false,
+    });
+    assert_eq!(all["checks"][0], check);
+    let kinds: Vec<&String> = all["reclaims"].as_object().unwrap().keys().collect();
+    assert_eq!(kinds, ["direct", "kswapd", "memcg", "softlimit"]);
+    let softlimit = &all["reclaims"]["softlimit"];
+    assert_eq!((&softlimit["ns"], &softlimit["histogram"]["sum_ns"]), (&json!(5), &json!(5)));
+    assert_eq!((&all["onset"], &all["more_reclaimers"]), (&json!(null), &json!(0)));
+    assert!(all["absent"].as_array().unwrap().iter().any(|absent| absent["what"] == "onset"));
+    assert_eq!(
+        (&all["paths"][0]["spin_ns"], &all["paths"][0]["spin_ratio"]),
+        (&json!([1, 2]), &json!([0.5, 1.0]))
+    );
+    assert_eq!(all["nodes"][0]["zones"][0]["zone"], "");
+    assert_eq!(all["series"][0]["spin_percent"], json!([0.5, 1.5]));
 }

@@ -1,4 +1,7 @@
+use serde_json::json;
+
 use super::*;
+use crate::analyze::literal::json;
 use crate::wire::threads::Tally;
 
 const WAIT: u64 = 0xffff_0001;
@@ -200,4 +203,59 @@ fn what_is_not_told_is_absent() {
     );
     assert_eq!((summary.classes.runnable.samples, summary.classes.uninterruptible.samples), (1, 1));
     assert!(summary.rows.iter().any(|row| row.wchan.as_deref() == Some("folio_wait_bit_common")));
+}
+
+#[test]
+fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
+    let share = Share { samples: 4, average_threads: 0.4, error: None };
+    let row = Row {
+        state: Some('D'),
+        pid: Some(7),
+        stack: vec!["a".to_string(), "b".to_string()],
+        stack_samples: 3,
+        share,
+        ..Row::default()
+    };
+    let wait = Wait {
+        stack: vec!["a".to_string()],
+        devices: BTreeMap::from([("sda".to_string(), 2)]),
+        share,
+        ..Wait::default()
+    };
+    let summary = ThreadSummary {
+        duration_ns: 5,
+        rounds: 10,
+        samples: 4,
+        average_threads: 0.4,
+        columns: vec![Column::State, Column::Comm],
+        rows: vec![row],
+        classes: Classes { io_wait: Some(share), ..Classes::default() },
+        waits: vec![wait],
+        folded: BTreeMap::from([("a;b".to_string(), 4)]),
+        loss: Loss { late: 1, missed: 2, cut: 3, ..Loss::default() },
+        hz: 10,
+        source: Some(Source::Proc),
+        ..ThreadSummary::default()
+    };
+    let all = json(&summary);
+    for (key, value) in [("rounds", 10), ("late_rounds", 1), ("missed_rounds", 2), ("samples", 4), ("hz", 10)]
+    {
+        assert_eq!(all[key], value, "{key}");
+    }
+    assert_eq!((&all["columns"], &all["source"]), (&json!(["state", "comm"]), &json!("proc")));
+    let row = json!({
+        "comm": null, "state": "D", "syscall": null, "wchan": null, "cgroup": null, "pid": 7, "device": null,
+        "stack": ["a", "b"], "stack_samples": 3, "samples": 4, "average_threads": 0.4, "error": null,
+    });
+    assert_eq!(all["threads"], json!([row]));
+    let wait = json!({
+        "wchan": null, "stack": ["a"], "devices": {"sda": 2}, "samples": 4, "average_threads": 0.4, "error": null,
+    });
+    assert_eq!(all["io_waits"], json!([wait]));
+    let states: Vec<&String> = all["states"].as_object().unwrap().keys().collect();
+    assert_eq!(
+        states,
+        ["io_wait", "other", "runnable", "uninterruptible"],
+        "what is not told apart has no key"
+    );
 }

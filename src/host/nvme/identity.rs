@@ -4,7 +4,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::command::{IDENTIFY_BYTES, feature, identify_controller, identify_namespace};
 use super::{Choice, Health, Namespace, Use, choices_of, format_of, health_of, number};
@@ -43,7 +44,7 @@ impl Identity {
 }
 
 /// How completions are gathered for an interrupt (feature 08h). Single vectors may be left out of it (09h).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Coalescing {
     /// An interrupt comes at so many completions.
     pub completions: u32,

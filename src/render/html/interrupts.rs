@@ -50,10 +50,10 @@ fn of_device(summary: &InterruptSummary, device: &DeviceInterrupts) -> Vec<(&'st
         device.soft_percent.filter(|value| *value > 0.0).map(|value| ("in softirqs", percent(value))),
     );
     let contexts = [
-        ("completed in the interrupt", device.in_interrupt),
-        ("completed in a softirq", device.in_softirq),
-        ("completed in another CPU's softirq (IPI)", device.in_remote_softirq),
-        ("completed elsewhere (poll, thread, worker, other interrupt)", device.in_task),
+        ("completed in the interrupt", device.completed.interrupt),
+        ("completed in a softirq", device.completed.softirq),
+        ("completed in another CPU's softirq (IPI)", device.completed.remote_softirq),
+        ("completed elsewhere (poll, thread, worker, other interrupt)", device.completed.task),
     ];
     rows.extend(contexts.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| (name, share(n))));
     rows
@@ -64,7 +64,7 @@ fn vectors(summary: &InterruptSummary, busy: &[&VectorSummary]) -> String {
     let row = |vector: &&VectorSummary| {
         let carried = vector.carried.as_ref();
         let each = carried.map(|carried| &carried.per_interrupt);
-        let cpus: Vec<String> = vector.by_cpu.iter().map(|(cpu, _)| cpu.to_string()).collect();
+        let cpus: Vec<String> = vector.by_cpu.iter().map(|of| of.cpu.to_string()).collect();
         vec![
             Cell::Text(vector.irq.to_string()),
             text(vector.name.as_deref().unwrap_or("-")),
@@ -77,7 +77,7 @@ fn vectors(summary: &InterruptSummary, busy: &[&VectorSummary]) -> String {
             number(each.and_then(|each| each.max()).map(count)),
             number(vector.handler.quantile(0.5).map(time)),
             number(vector.handler.quantile(0.99).map(time)),
-            number(vector.cpu_percent(summary.duration_ns).map(|percent| significant(percent, 2))),
+            number(vector.cpu_percent.map(|percent| significant(percent, 2))),
         ]
     };
     let header = [

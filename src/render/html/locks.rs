@@ -4,7 +4,7 @@ use super::escape;
 use super::tables::{Cell, table, text};
 use crate::analyze::locks::{By, LockRow, LockSummary};
 use crate::render::text::fitted;
-use crate::units::{count, short, significant, time};
+use crate::units::{count, range, short, significant, time};
 
 /// Locks, and stacks, that are shown; the JSON has all.
 const MOST: usize = 12;
@@ -49,8 +49,7 @@ fn sentence(summary: &LockSummary) -> String {
         significant(spinning, 3)
     );
     if let Some(spin) = summary.spin {
-        let (low, high) = (significant(spin.low, 2), significant(spin.high, 2));
-        let range = if low == high { low } else { format!("{low} to {high}") };
+        let range = range(significant(spin.low, 2), significant(spin.high, 2));
         out.push_str(&format!(
             " CPUs spent {range} % of one CPU waiting for locks ({} samples by {}).",
             count(spin.samples),

@@ -7,7 +7,7 @@ use crate::analyze::onset::LEAST_MOMENTS;
 use crate::analyze::pagecache::paths::PathSummary;
 use crate::analyze::pagecache::{Kind, PagecacheSummary};
 use crate::render::svg::{self, Line};
-use crate::units::{bytes, count, short, significant, time};
+use crate::units::{bytes, count, range, short, significant, time};
 
 /// Processes that are shown.
 const MOST_RECLAIMERS: usize = 16;
@@ -40,8 +40,7 @@ fn courses(summary: &PagecacheSummary) -> String {
     if summary.series.len() < LEAST_MOMENTS {
         return String::new();
     }
-    let onset = summary.onset();
-    let marks: Vec<f64> = onset.iter().map(|onset| onset.at_ns as f64 / 1e9).collect();
+    let marks: Vec<f64> = summary.onset.iter().map(|onset| onset.at_ns as f64 / 1e9).collect();
     let per_second = |moment: &Moment, n: u64| n as f64 * 1e9 / moment.duration_ns.max(1) as f64;
     let course = |name: &str, of: &dyn Fn(&Moment) -> Option<f64>, show: &dyn Fn(f64) -> String| {
         let values: Vec<_> = summary.series.iter().map(|one| (one.at_ns as f64 / 1e9, of(one))).collect();
@@ -70,13 +69,15 @@ fn courses(summary: &PagecacheSummary) -> String {
     if !out.is_empty() {
         out = format!("<div class=\"charts\">\n{out}</div>\n");
     }
-    let words = match &onset {
-        Ok(onset) => format!(
+    let why =
+        || summary.absent.iter().find(|absence| absence.what == "onset").map(|absence| &absence.why[..]);
+    let words = match &summary.onset {
+        Some(onset) => format!(
             "The broken line is the onset, {} after the begin: {} changed for the worse, and for good.",
             time(onset.at_ns),
             onset.moved.iter().map(|moved| moved.signal.name()).collect::<Vec<_>>().join(", ")
         ),
-        Err(none) => format!("No onset is named: {}.", none.why()),
+        None => format!("No onset is named: {}.", why().unwrap_or_default()),
     };
     out.push_str(&format!("<p class=\"soft small\">{}</p>\n", escape(&words)));
     out
@@ -90,12 +91,12 @@ fn memory(summary: &PagecacheSummary) -> Vec<(&'static str, String)> {
     };
     let all = [
         ("free memory", size(summary.memory.free_bytes)),
-        ("page cache, with buffers", size(summary.memory.file_bytes())),
+        ("page cache, with buffers", size(summary.memory.file_bytes)),
         ("dirty", size(summary.memory.dirty_bytes)),
         ("in write-back", size(summary.memory.writeback_bytes)),
-        ("pages of files scanned", rate(summary.scanned_pages())),
-        ("stolen", rate(summary.stolen_pages())),
-        ("wanted again soon after", rate(summary.refault_pages())),
+        ("pages of files scanned", rate(summary.scanned_pages)),
+        ("stolen", rate(summary.stolen_pages)),
+        ("wanted again soon after", rate(summary.refault_pages)),
     ];
     let mut rows: Vec<_> =
         all.into_iter().map(|(name, value)| (name, value.unwrap_or("unknown".to_string()))).collect();
@@ -113,7 +114,7 @@ fn reclaims(summary: &PagecacheSummary, used: &[Kind]) -> String {
         vec![
             text(kind.name()),
             Cell::Number(count(of.count)),
-            Cell::Number(time(of.time.sum())),
+            Cell::Number(time(of.ns)),
             quantile(0.5),
             quantile(0.99),
             Cell::Number(count(of.scanned_pages)),
@@ -139,9 +140,8 @@ fn reclaimers(summary: &PagecacheSummary) -> String {
 }
 
 fn paths(all: &[PathSummary]) -> String {
-    let range = |low: String, high: String| if low == high { low } else { format!("{low} to {high}") };
     let rows = all.iter().map(|of| {
-        let ratio = of.spin_ratio().map(|(low, high)| range(significant(low, 3), significant(high, 3)));
+        let ratio = of.spin_ratio.map(|(low, high)| range(significant(low, 3), significant(high, 3)));
         vec![
             text(&of.function),
             text(of.source.name()),

@@ -45,7 +45,7 @@ impl<'a> Rows<'a> {
     fn add_stages(&mut self, unit: Unit, stages: &'a BTreeMap<Stage, Histogram>, parts: &'a Parts) {
         for (stage, hist) in stages {
             self.add(unit, name(*stage, None), hist);
-            for (part, hist) in parts.iter().filter(|(part, _)| part.stage() == *stage) {
+            for (part, hist) in parts.get(stage).into_iter().flatten() {
                 self.add(unit, name(*stage, Some(*part)), hist);
             }
         }

@@ -9,7 +9,7 @@ use crate::analyze::latency::DeviceLatency;
 use crate::host::BlockDevice;
 use crate::render::topology;
 use crate::rules::Summaries;
-use crate::units::{bytes, count, counted, significant, time};
+use crate::units::{bytes, count, counted, range, significant, time};
 
 /// Kernel, CPUs, and the devices that carried I/O or lie below those that did.
 pub fn machine(s: &Summaries<'_>) -> String {
@@ -183,8 +183,7 @@ pub fn measurement(report: &Report<'_>) -> String {
 
 fn seen(device: &DeviceLatency) -> String {
     let checked = match device.kernel_total() {
-        Some(b) if b.min == b.max => format!("the kernel counted {}", count(b.min)),
-        Some(b) => format!("the kernel counted {} to {}", count(b.min), count(b.max)),
+        Some(b) => format!("the kernel counted {}", range(count(b.min), count(b.max))),
         None => "the kernel's counters cannot be compared".to_string(),
     };
     format!(

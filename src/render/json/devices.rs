@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::envelope::Envelope;
 use crate::host::absence;
-use crate::host::idle::{IdleState, Wakeup};
+use crate::host::idle::Wakeup;
 use crate::host::nvme::Health;
 use crate::host::nvme::identity::Identity;
 use crate::host::pci::encoding;
@@ -47,15 +47,6 @@ fn machine(host: &Host) -> Value {
 
 /// How the CPUs run and sleep. `absent` says why what is null is not there.
 fn cpus(host: &Host) -> Value {
-    let state = |state: &IdleState| {
-        json!({
-            "state": state.state,
-            "name": state.name,
-            "exit_us": state.exit_us,
-            "cpus": state.cpus,
-            "off_cpus": state.off_cpus,
-        })
-    };
     let limit = |wakeup: &Wakeup| match wakeup {
         Wakeup::Limit(us) => Some(*us),
         Wakeup::Unlimited | Wakeup::Untold(_) => None,
@@ -64,19 +55,15 @@ fn cpus(host: &Host) -> Value {
         json!({
             "driver": idle.driver,
             "governor": idle.governor,
-            "states": idle.states.iter().map(state).collect::<Vec<_>>(),
+            "states": idle.states,
             "wakeup_limit_us": limit(&idle.wakeup),
         })
     });
-    let absent: Vec<Value> = absence::of_cpus(host)
-        .into_iter()
-        .map(|absence| json!({ "what": absence.what, "why": absence.why }))
-        .collect();
     json!({
         "smt": host.smt,
         "idle": idle,
         "frequency": (!host.frequencies.is_empty()).then_some(&host.frequencies),
-        "absent": absent,
+        "absent": absence::of_cpus(host),
     })
 }
 

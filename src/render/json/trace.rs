@@ -4,7 +4,6 @@
 
 use serde_json::json;
 
-use super::latency::device;
 use super::{line, object};
 use crate::analyze::latency::LatencySummary;
 use crate::analyze::trace::TraceSummary;
@@ -69,7 +68,7 @@ pub fn io(out: &mut Vec<u8>, scene: &Scene, io: &TracedIo) {
     }
     if let Some(file) = scene.file(io) {
         object.key("file");
-        object.out.extend(super::files::file(&file).to_string().into_bytes());
+        object.out.extend(json!(file).to_string().into_bytes());
     }
     if let Some(of) = &io.operation {
         object.key("operation");
@@ -113,7 +112,7 @@ pub fn summary(
     all.insert("matched".to_string(), json!(trace.emitted.matched));
     all.insert("ios_without_end".to_string(), json!(trace.unjoined));
     all.insert("operations_without_io".to_string(), json!(trace.unshown));
-    all.insert("devices".to_string(), latency.devices.iter().map(|one| device(latency, one)).collect());
+    all.insert("devices".to_string(), json!(latency.devices));
     if let Some(status) = command_status {
         all.insert("command_status".to_string(), json!(status));
     }

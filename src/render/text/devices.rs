@@ -1,6 +1,6 @@
 //! The devices of this machine as a tree, disks first and what lies on them indented below.
 
-use super::{bytes, clean, common_bytes, counted, significant, time};
+use super::{bytes, clean, common_bytes, counted, gigabytes, significant, time};
 use crate::envelope::Missing;
 use crate::host::absence;
 use crate::host::cpu::ranges;
@@ -151,7 +151,7 @@ fn speeds(host: &Host) -> Vec<String> {
         parts.push(format!("and {} more settings", host.frequencies.len() - SETS_SHOWN));
     }
     let absent = absence::of_cpus(host).into_iter();
-    parts.extend(absent.filter_map(|absence| match absence.what {
+    parts.extend(absent.filter_map(|absence| match &absence.what[..] {
         "idle" => Some(format!("no idle states ({})", absence.why)),
         "frequency" => Some(format!("no frequency governor ({})", absence.why)),
         _ => None,
@@ -562,12 +562,6 @@ fn cost(cost: &Cost) -> Option<String> {
     }
     let how = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) };
     cost.enabled?.then(|| format!("io.cost on{how}"))
-}
-
-/// `7.20 GB/s`, or `6.64 to 7.52 GB/s` where the payload is not known.
-fn gigabytes([low, high]: [f64; 2]) -> String {
-    let [low, high] = [low, high].map(|bytes| significant(bytes / 1e9, 3));
-    if low == high { format!("{low} GB/s") } else { format!("{low} to {high} GB/s") }
 }
 
 /// Where several drives share a way to memory, a line each.

@@ -1,6 +1,6 @@
 //! What every view ends with: how sure it is, what was lost, what it cost, and what is not in it.
 
-use super::{bytes, clean, count, counted, significant};
+use super::{bytes, clean, count, counted, range, significant};
 use crate::analyze::latency::DeviceLatency;
 use crate::envelope::{Envelope, Missing};
 
@@ -13,11 +13,7 @@ pub fn check(device: &DeviceLatency) -> String {
         _ => String::new(),
     };
     if let Some(all) = device.all_ios {
-        let all = if all.min == all.max {
-            count(all.min)
-        } else {
-            format!("{} to {}", count(all.min), count(all.max))
-        };
+        let all = range(count(all.min), count(all.max));
         return format!(
             "check {name}: seen {}, of {all} that the kernel counted of all submitters\n",
             count(seen)
@@ -29,7 +25,7 @@ pub fn check(device: &DeviceLatency) -> String {
              writes, so this was not checked\n"
         );
     };
-    let range = if b.min == b.max { count(b.min) } else { format!("{} to {}", count(b.min), count(b.max)) };
+    let range = range(count(b.min), count(b.max));
     let verdict = match device.kernel_check() {
         Some(true) => "ok",
         _ => "DIFFERS",
@@ -116,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_difference_from_the_kernel_is_shouted() {
-        let reads = |min, max| Some(BTreeMap::from([(KernelClass::Read, Bracket { min, max })]));
+        let reads = |min, max| Some(BTreeMap::from([(KernelClass::Read, Bracket { min, max }.into())]));
         let op = OpLatency { ios: 2000, ..OpLatency::default() };
         let mut device = DeviceLatency {
             name: "sda".into(),

@@ -1,7 +1,7 @@
 //! Groups of I/Os as tables.
 
 use super::{bytes, clean, count, counted, figure, table, time_unit};
-use crate::analyze::groups::{Dimension, Group, Groups, Pair, Value};
+use crate::analyze::groups::{Cgroup, Dimension, Group, Groups, Values};
 use crate::analyze::latency::{LatencySummary, Unit};
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
@@ -13,13 +13,21 @@ const MOST_COLUMNS: usize = 16;
 /// Pairs of CPUs that stand for a larger matrix.
 const MOST_PAIRS: usize = 10;
 
+/// Submitted on, completed on, I/Os.
+type Pair = (u32, u32, u64);
+
 /// The tables, each with an empty line behind it.
 pub fn render(groups: &Groups, all: bool) -> String {
     let by: Vec<&str> = groups.by.iter().map(|dimension| dimension.name()).collect();
-    let mut out = format!("\nby {}: {}", by.join(", "), counted(groups.groups.len() as u64, "group"));
-    out.push_str(&format!(" of at most {}, by the time in queue and device\n\n", count(groups.most.into())));
+    // By stage, a group is several rows.
+    let whole = |group: &Group| Values { stage: None, ..group.by.clone() };
+    let same = |a: &Group, b: &Group| a.by.stage.is_some() && a.by.stage < b.by.stage && whole(a) == whole(b);
+    let number = groups.groups.chunk_by(same).count();
+    let mut out = format!("\nby {}: {}", by.join(", "), counted(number as u64, "group"));
+    let most = count(groups.most.unwrap_or(0).into());
+    out.push_str(&format!(" of at most {most}, by the time in queue and device\n\n"));
     let rows: Vec<Vec<String>> = match groups.by.contains(&Dimension::Stage) {
-        true => groups.groups.iter().flat_map(|group| by_stage(groups, group, scale(groups))).collect(),
+        true => groups.groups.iter().filter_map(|group| of_stage(groups, group, scale(groups))).collect(),
         false => groups.groups.iter().map(|group| in_columns(groups, group, scale(groups))).collect(),
     };
     let shown = if all { rows.len() } else { rows.len().min(MOST_ROWS) };
@@ -93,43 +101,45 @@ fn in_columns(groups: &Groups, group: &Group, (scale, _): (f64, &str)) -> Vec<St
     row
 }
 
-/// A line per stage of a group, or one where it has none.
-fn by_stage(groups: &Groups, group: &Group, (scale, _): (f64, &str)) -> Vec<Vec<String>> {
+/// A stage of a group, or the group where it has none; None for a stage of its requests where those of its operations
+/// are shown.
+fn of_stage(groups: &Groups, group: &Group, (scale, _): (f64, &str)) -> Option<Vec<String>> {
     let (unit, stages) = group.latency.stages();
+    let hist = stages.values().next();
+    if group.by.stage.is_some() && hist.is_none() {
+        return None;
+    }
     let cell = |ns: Option<u64>| ns.map_or("-".to_string(), |ns| figure(ns as f64 / scale));
-    let line = |of: Option<(&Stage, &Histogram)>| {
-        let name = |dimension: &Dimension| match dimension {
-            Dimension::Stage => of.map_or("-", |(stage, _)| stage.name()).to_string(),
-            _ => name(group, *dimension),
-        };
-        let hist = of.map(|(_, hist)| hist);
-        let mut row: Vec<String> = groups.by.iter().map(name).collect();
-        row.push(unit.name().to_string());
-        row.push(hist.and_then(Histogram::mean).map_or("-".to_string(), |ns| figure(ns / scale)));
-        row.extend([0.5, 0.9, 0.99, 0.999].map(|share| cell(hist.and_then(|hist| hist.quantile(share)))));
-        row.push(cell(hist.and_then(Histogram::max)));
-        row.push(count(hist.map_or(group.latency.ios, Histogram::count)));
-        row
-    };
-    if stages.is_empty() { vec![line(None)] } else { stages.iter().map(|one| line(Some(one))).collect() }
+    let mut row: Vec<String> = groups.by.iter().map(|dimension| name(group, *dimension)).collect();
+    row.push(unit.name().to_string());
+    row.push(hist.and_then(Histogram::mean).map_or("-".to_string(), |ns| figure(ns / scale)));
+    row.extend([0.5, 0.9, 0.99, 0.999].map(|share| cell(hist.and_then(|hist| hist.quantile(share)))));
+    row.push(cell(hist.and_then(Histogram::max)));
+    row.push(count(hist.map_or(group.latency.ios, Histogram::count)));
+    Some(row)
 }
 
 fn name(group: &Group, dimension: Dimension) -> String {
-    if group.other {
-        return "(others)".to_string();
-    }
-    match group.value(dimension) {
-        None => "-".to_string(),
-        Some(Value::Device(name)) => clean(name),
-        Some(Value::Op(op)) => op.name().to_string(),
-        Some(Value::Queue(number) | Value::Cpu(number)) => number.to_string(),
-        Some(Value::Size(0, _)) => "0 B".to_string(),
-        Some(Value::Size(lower, upper)) => format!("[{}, {})", bytes(*lower as f64), bytes(*upper as f64)),
-        Some(Value::Process { pid, comm }) => format!("{} {pid}", clean(comm)),
-        Some(Value::Cgroup { path: Some(path), .. }) => clean(path),
-        Some(Value::Cgroup { id, path: None }) => format!("(gone) {id}"),
-        Some(Value::File(file)) => clean(&file.label()),
-    }
+    let by = &group.by;
+    let name = match dimension {
+        Dimension::Stage => by.stage.map(|stage| stage.name().to_string()),
+        _ if group.other => Some("(others)".to_string()),
+        Dimension::Device => by.device.as_deref().map(clean),
+        Dimension::Op => by.op.map(|op| op.name().to_string()),
+        Dimension::Queue => by.queue.map(|queue| queue.to_string()),
+        Dimension::Size => by.size.map(|(lower, upper)| match lower {
+            0 => "0 B".to_string(),
+            _ => format!("[{}, {})", bytes(lower as f64), bytes(upper as f64)),
+        }),
+        Dimension::Cpu => by.cpu.map(|cpu| cpu.to_string()),
+        Dimension::Process => by.process.as_ref().map(|of| format!("{} {}", clean(&of.comm), of.pid)),
+        Dimension::Cgroup => by.cgroup.as_ref().map(|of| match of {
+            Cgroup::Path(path) => clean(path),
+            Cgroup::Id(id) => format!("(gone) {id}"),
+        }),
+        Dimension::File => by.file.as_ref().map(|file| clean(&file.label())),
+    };
+    name.unwrap_or_else(|| "-".to_string())
 }
 
 /// What the table leaves open.
@@ -139,9 +149,14 @@ fn remarks(groups: &Groups) -> String {
         true => format!("times in {unit}\n"),
         false => format!("stages and total are means in {unit}, p99 is that of the total\n"),
     };
+    let named = || groups.groups.iter().filter(|group| !group.other);
     let unknown = |dimension: &Dimension| {
-        let submitters = [Dimension::Cpu, Dimension::Process, Dimension::Cgroup].contains(dimension);
-        submitters && groups.groups.iter().any(|group| !group.other && group.value(*dimension).is_none())
+        named().any(|Group { by, .. }| match dimension {
+            Dimension::Cpu => by.cpu.is_none(),
+            Dimension::Process => by.process.is_none(),
+            Dimension::Cgroup => by.cgroup.is_none(),
+            _ => false,
+        })
     };
     if groups.by.iter().any(unknown) {
         out.push_str(
@@ -149,8 +164,7 @@ fn remarks(groups: &Groups) -> String {
              without data or that another task issues\n",
         );
     }
-    let nameless = |group: &Group| !group.other && group.value(Dimension::File).is_none();
-    if groups.by.contains(&Dimension::File) && groups.groups.iter().any(nameless) {
+    if groups.by.contains(&Dimension::File) && named().any(|group| group.by.file.is_none()) {
         out.push_str("file -: not known, as of discards, flushes, encrypted and compressed pages\n");
     }
     if groups.groups.iter().any(|group| group.other) {
@@ -162,22 +176,23 @@ fn remarks(groups: &Groups) -> String {
 /// Where I/Os were handed in, and where they completed.
 fn matrices(groups: &Groups) -> String {
     let mut out = String::new();
-    if groups.cpus.is_empty() {
+    let cpus = groups.cpus.iter().flatten().map(|pair| (pair.submit_cpu, pair.completion_cpu, pair.ios));
+    let nodes = groups.nodes.iter().flatten().map(|pair| (pair.submit_node, pair.completion_node, pair.ios));
+    let (cpus, nodes): (Vec<Pair>, Vec<Pair>) = (cpus.collect(), nodes.collect());
+    if cpus.is_empty() {
         return out;
     }
-    let several_nodes = groups.nodes.iter().any(|pair| (pair.submit, pair.completion) != (0, 0));
-    if several_nodes {
-        out.push_str(&matrix("node", &groups.nodes));
+    if nodes.iter().any(|(submit, completion, _)| (*submit, *completion) != (0, 0)) {
+        out.push_str(&matrix("node", &nodes));
     }
-    let used = |pair: &Pair| [pair.submit, pair.completion];
-    let cpus: std::collections::BTreeSet<u32> = groups.cpus.iter().flat_map(used).collect();
-    if cpus.len() <= MOST_COLUMNS {
-        out.push_str(&matrix("CPU", &groups.cpus));
+    let used: std::collections::BTreeSet<u32> = cpus.iter().flat_map(|pair| [pair.0, pair.1]).collect();
+    if used.len() <= MOST_COLUMNS {
+        out.push_str(&matrix("CPU", &cpus));
         return out;
     }
-    let mut most = groups.cpus.clone();
-    most.sort_by_key(|pair| std::cmp::Reverse(pair.ios));
-    let row = |pair: &Pair| vec![pair.submit.to_string(), pair.completion.to_string(), count(pair.ios)];
+    let mut most = cpus;
+    most.sort_by_key(|pair| std::cmp::Reverse(pair.2));
+    let row = |pair: &Pair| vec![pair.0.to_string(), pair.1.to_string(), count(pair.2)];
     let rows: Vec<Vec<String>> = most.iter().take(MOST_PAIRS).map(row).collect();
     out.push_str(&table(&["submit CPU", "completion CPU", "I/Os"], &rows));
     let left = most.len().saturating_sub(MOST_PAIRS);
@@ -190,11 +205,11 @@ fn matrices(groups: &Groups) -> String {
 
 /// A row for each place that I/Os were handed in on, a column for each that they completed on.
 fn matrix(what: &str, pairs: &[Pair]) -> String {
-    let rows: std::collections::BTreeSet<u32> = pairs.iter().map(|pair| pair.submit).collect();
-    let columns: std::collections::BTreeSet<u32> = pairs.iter().map(|pair| pair.completion).collect();
+    let rows: std::collections::BTreeSet<u32> = pairs.iter().map(|pair| pair.0).collect();
+    let columns: std::collections::BTreeSet<u32> = pairs.iter().map(|pair| pair.1).collect();
     let ios = |submit, completion| {
-        let found = pairs.iter().find(|pair| (pair.submit, pair.completion) == (submit, completion));
-        count(found.map_or(0, |pair| pair.ios))
+        let found = pairs.iter().find(|pair| (pair.0, pair.1) == (submit, completion));
+        count(found.map_or(0, |pair| pair.2))
     };
     let row = |submit: &u32| {
         let cells = columns.iter().map(|completion| ios(*submit, *completion));
@@ -210,11 +225,12 @@ fn matrix(what: &str, pairs: &[Pair]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::analyze::files::{File, FileKind};
     use std::collections::BTreeMap;
 
     use super::*;
     use crate::analyze::counting::Bracket;
+    use crate::analyze::files::{File, FileKind};
+    use crate::analyze::groups::{CpuPair, NodePair, Process};
     use crate::analyze::latency::{DeviceLatency, OpLatency};
 
     fn group(pid: u32, ns: u64) -> Group {
@@ -224,18 +240,18 @@ mod tests {
             request_stages: BTreeMap::from([(Stage::Queue, hist.clone()), (Stage::Device, hist)]),
             ..OpLatency::default()
         };
-        let process = Value::Process { pid, comm: "a\x1bb".to_string() };
-        Group { by: vec![(Dimension::Process, process)], other: false, latency }
+        let process = Some(Process { pid, comm: "a\x1bb".to_string() });
+        Group { by: Values { process, ..Values::default() }, other: false, latency }
     }
 
     fn groups(by: &[Dimension], groups: Vec<Group>) -> Groups {
-        Groups { by: by.to_vec(), most: 512, groups, ..Groups::default() }
+        Groups { by: by.to_vec(), most: Some(512), groups, ..Groups::default() }
     }
 
     #[test]
     fn each_group_has_a_line_with_its_share_of_the_time() {
         let mut unknown = group(0, 1_000);
-        unknown.by.clear();
+        unknown.by.process = None;
         let mut others = group(0, 1_000);
         others.other = true;
         let text = render(&groups(&[Dimension::Process], vec![group(7, 8_000), unknown, others]), false);
@@ -249,19 +265,19 @@ mod tests {
 
     #[test]
     fn a_file_is_shown_by_its_name_else_by_what_it_is() {
-        let of = |of: Option<FileKind>| {
-            let value = |kind| (Dimension::File, Value::File(File { device: (8, 1), kind }));
-            Group { by: of.map(value).into_iter().collect(), ..group(7, 8_000) }
+        let of = |kind: Option<FileKind>, inode, path: Option<&str>| {
+            let path = path.map(str::to_string);
+            let file = kind.map(|kind| File { kind, device: "8:1".to_string(), inode, path });
+            Group { by: Values { file, ..Values::default() }, ..group(7, 8_000) }
         };
-        let regular = |path: Option<&str>| FileKind::Regular { inode: 12, path: path.map(str::to_string) };
-        let all = [
-            Some(regular(Some("/a\x1b[31m"))),
-            Some(regular(None)),
-            Some(FileKind::RawDevice),
-            Some(FileKind::Swap),
-            None,
+        let all = vec![
+            of(Some(FileKind::Regular), Some(12), Some("/a\x1b[31m")),
+            of(Some(FileKind::Regular), Some(12), None),
+            of(Some(FileKind::RawDevice), None, None),
+            of(Some(FileKind::Swap), None, None),
+            of(None, None, None),
         ];
-        let text = render(&groups(&[Dimension::File], all.map(of).to_vec()), false);
+        let text = render(&groups(&[Dimension::File], all), false);
         for expected in ["/a\\u{1b}[31m", "[inode 12] 8:1", "[raw device] 8:1", "[swap] 8:1", "\n-  "] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
@@ -270,7 +286,15 @@ mod tests {
 
     #[test]
     fn stages_are_lines_where_they_are_asked_for() {
-        let text = render(&groups(&[Dimension::Stage, Dimension::Process], vec![group(7, 8_000)]), false);
+        let of_stage = |stage| {
+            let mut one = group(7, 8_000);
+            one.by.stage = Some(stage);
+            one.latency.request_stages.retain(|of, _| *of == stage);
+            one
+        };
+        let both = vec![of_stage(Stage::Queue), of_stage(Stage::Device)];
+        let text = render(&groups(&[Dimension::Stage, Dimension::Process], both), false);
+        assert!(text.contains("1 group of"), "{text}");
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("8.00")).collect();
         assert!(lines.len() == 2 && lines[0].starts_with("queue"), "{text}");
         assert!(lines[1].starts_with("device"), "{text}");
@@ -285,15 +309,17 @@ mod tests {
 
     #[test]
     fn a_matrix_is_a_table_until_it_is_too_wide() {
-        let pair = |submit, completion, ios| Pair { submit, completion, ios };
+        let pair = |submit_cpu, completion_cpu, ios| CpuPair { submit_cpu, completion_cpu, ios };
+        let nodes =
+            |submit_node, completion_node, ios| Some(vec![NodePair { submit_node, completion_node, ios }]);
         let mut few = groups(&[Dimension::Cpu], vec![]);
-        few.cpus = vec![pair(0, 0, 5), pair(1, 0, 1_234)];
-        few.nodes = vec![pair(0, 0, 1_239)];
+        few.cpus = Some(vec![pair(0, 0, 5), pair(1, 0, 1_234)]);
+        few.nodes = nodes(0, 0, 1_239);
         let text = render(&few, false);
         assert!(text.contains("submit CPU   to 0\n0               5\n1           1,234\n"), "{text}");
         assert!(!text.contains("node"), "{text}");
-        few.cpus = (0..30).map(|cpu| pair(cpu, cpu + 1, u64::from(cpu) + 1)).collect();
-        few.nodes = vec![pair(0, 1, 465)];
+        few.cpus = Some((0..30).map(|cpu| pair(cpu, cpu + 1, u64::from(cpu) + 1)).collect());
+        few.nodes = nodes(0, 1, 465);
         let text = render(&few, false);
         assert!(text.contains("submit node  to 1\n0             465\n"), "{text}");
         assert!(

@@ -1,6 +1,6 @@
 //! `biopsy interrupts` as text.
 
-use super::{clean, count, counted, footer, short, significant, table, time};
+use super::{clean, count, counted, footer, range, short, significant, table, time};
 use crate::analyze::counting::Bracket;
 use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary, PollSummary, VectorSummary};
 use crate::envelope::Envelope;
@@ -95,10 +95,13 @@ fn headline(summary: &InterruptSummary, device: &DeviceInterrupts, style: Style)
     out.push('\n');
     let mut parts = Vec::new();
     for (what, n) in [
-        ("in the interrupt", device.in_interrupt),
-        ("in a softirq", device.in_softirq),
-        ("in a softirq of another CPU's asking (IPI)", device.in_remote_softirq),
-        ("elsewhere (in a poll, thread or worker, or an interrupt that is not followed)", device.in_task),
+        ("in the interrupt", device.completed.interrupt),
+        ("in a softirq", device.completed.softirq),
+        ("in a softirq of another CPU's asking (IPI)", device.completed.remote_softirq),
+        (
+            "elsewhere (in a poll, thread or worker, or an interrupt that is not followed)",
+            device.completed.task,
+        ),
     ] {
         if n > 0 {
             parts.push(format!("{} % {what}", significant(100.0 * n as f64 / device.ios as f64, 3)));
@@ -194,7 +197,7 @@ fn vectors_table(summary: &InterruptSummary, vectors: &[&VectorSummary]) -> Stri
             carried.map_or("-".to_string(), |carried| count(carried.empty)),
             handler(0.5),
             handler(0.99),
-            percent(vector.cpu_percent(summary.duration_ns)),
+            percent(vector.cpu_percent),
         ]
     };
     table(&header, &vectors.iter().map(row).collect::<Vec<_>>())
@@ -254,21 +257,22 @@ fn behind(summary: &InterruptSummary) -> String {
 /// What the timed interrupts came into.
 fn into(summary: &InterruptSummary) -> String {
     let sum = |of: fn(&VectorSummary) -> u64| summary.vectors.iter().map(of).sum::<u64>();
-    let (idle, kernel, user) = (sum(|v| v.into_idle), sum(|v| v.into_kernel), sum(|v| v.into_user));
+    let (idle, kernel, user) =
+        (sum(|v| v.interrupted.idle), sum(|v| v.interrupted.kernel), sum(|v| v.interrupted.user));
     let all = idle + kernel + user;
     if all == 0 {
         return String::new();
     }
     let share = |n: u64| significant(100.0 * n as f64 / all as f64, 2);
     // Names are taken of a few of those that came into a task.
-    let named: u64 = summary.tasks.iter().map(|(_, n)| n).sum();
+    let named: u64 = summary.tasks.iter().map(|task| task.samples).sum();
     let of_task =
         |n: u64| significant(100.0 * n as f64 / named as f64 * (user + kernel) as f64 / all as f64, 2);
     let tasks: Vec<String> = summary
         .tasks
         .iter()
         .take(MOST_TASKS)
-        .map(|(name, n)| format!("{} {} %", clean(name), of_task(*n)))
+        .map(|task| format!("{} {} %", clean(&task.comm), of_task(task.samples)))
         .collect();
     let names = if tasks.is_empty() { String::new() } else { format!(" ({})", tasks.join(", ")) };
     format!(
@@ -282,11 +286,7 @@ fn into(summary: &InterruptSummary) -> String {
 
 /// What was seen and lost, beside the kernel's count.
 fn verdict(seen: u64, lost: u64, bracket: Bracket) -> String {
-    let range = if bracket.min == bracket.max {
-        count(bracket.min)
-    } else {
-        format!("{} to {}", count(bracket.min), count(bracket.max))
-    };
+    let range = range(count(bracket.min), count(bracket.max));
     let verdict = if bracket.holds(seen + lost) { "ok" } else { "DIFFERS" };
     let and_lost = if lost > 0 { format!(" and {} lost", count(lost)) } else { String::new() };
     format!("{}{and_lost}, kernel counted {range}: {verdict}", count(seen))

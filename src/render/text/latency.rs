@@ -33,13 +33,12 @@ pub fn render(
     let shown: Vec<&DeviceLatency> =
         summary.devices.iter().filter(|d| style.all || d.ios + d.lost_ios > 0).collect();
     for device in &shown {
-        match summary.groups {
-            // The table of groups is what was asked for.
-            Some(_) => out.push_str(&headline(device, style)),
-            None => {
-                out.push_str(&of_device(device, summary, style));
-                out.push('\n');
-            }
+        // The table of groups is what was asked for.
+        if summary.groups.by.is_empty() {
+            out.push_str(&of_device(device, summary, style));
+            out.push('\n');
+        } else {
+            out.push_str(&headline(device, style));
         }
     }
     if let Some(nothing) = groups::nothing_passed(summary) {
@@ -47,8 +46,8 @@ pub fn render(
     } else if shown.is_empty() {
         out.push_str("No I/O completed on the traced devices.\n\n");
     }
-    if let Some(all) = &summary.groups {
-        out.push_str(&groups::render(all, style.all));
+    if !summary.groups.by.is_empty() {
+        out.push_str(&groups::render(&summary.groups, style.all));
     }
     out.push_str(&ending(envelope, summary, &shown, style));
     if let Some(status) = command_status {
@@ -68,7 +67,7 @@ fn headline(device: &DeviceLatency, style: Style) -> String {
         out.push_str(&format!(" (partition of {})", clean(disk)));
     }
     if !device.layers.is_empty() {
-        out.push_str(&format!(" (on {})", clean(&device.layers.join(", "))));
+        out.push_str(&format!(" (on {})", clean(&device.below())));
     }
     if !device.added_for.is_empty() {
         out.push_str(&format!(" (added: below {})", clean(&device.added_for.join(", "))));
@@ -133,8 +132,8 @@ fn of_device(device: &DeviceLatency, summary: &LatencySummary, style: Style) -> 
             out.push_str(&indent(&table, 4));
             out.push('\n');
         }
-        if let Some(Ok(inside)) = layers::inside(summary, device, *op) {
-            out.push_str(&format!("    {}\n\n", layer_line(&inside, device)));
+        if let Some(inside) = &latency.layer {
+            out.push_str(&format!("    {}\n\n", layer_line(inside, device)));
         }
         let drawn = if unit == Unit::Io { bio(latency) } else { None };
         let of_stages = Stage::ALL.iter().filter_map(|stage| Some((stage.name(), stages.get(stage)?)));
@@ -162,10 +161,10 @@ fn unowned_table(latency: &OpLatency, scale: (f64, &'static str)) -> Option<Stri
 fn layer_line(inside: &layers::Inside, device: &DeviceLatency) -> String {
     format!(
         "mean in the layer itself {}: {} here less {} on {}, I/O by I/O",
-        time(inside.mean_ns() as u64),
-        time(inside.upper_mean_ns() as u64),
-        time(inside.lower_mean_ns() as u64),
-        clean(&device.layers.join(", "))
+        time(inside.mean_ns as u64),
+        time(inside.upper_mean_ns as u64),
+        time(inside.lower_mean_ns as u64),
+        clean(&device.below())
     )
 }
 
@@ -292,6 +291,7 @@ mod tests {
 
     use super::*;
     use crate::analyze::counting::Bracket;
+    use crate::analyze::layers::Layer;
     use crate::analyze::op::KernelClass;
 
     fn device() -> DeviceLatency {
@@ -305,7 +305,7 @@ mod tests {
         DeviceLatency {
             name: "sd\x1b[2Ja".into(),
             ios: 2000,
-            kernel: Some(BTreeMap::from([(KernelClass::Read, Bracket { min: 2000, max: 2000 })])),
+            kernel: Some(BTreeMap::from([(KernelClass::Read, Bracket { min: 2000, max: 2000 }.into())])),
             ops: BTreeMap::from([(Op::Read, op)]),
             ..DeviceLatency::default()
         }
@@ -442,7 +442,7 @@ mod tests {
                 name: name.into(),
                 ios: 20,
                 bio_based: true,
-                layers: layers.iter().map(|l| l.to_string()).collect(),
+                layers: layers.iter().map(|l| Layer::from(*l)).collect(),
                 ops: BTreeMap::from([(Op::Read, op)]),
                 ..DeviceLatency::default()
             }
@@ -451,7 +451,7 @@ mod tests {
         lower.added_for = vec!["dm-1".into()];
         let devices = vec![whole("dm-1", &["dm-0"], 102_000_000), lower];
         let summary = LatencySummary { duration_ns: 1_000_000_000, devices, ..LatencySummary::default() };
-        let text = render(&Envelope::default(), &summary, None, Style::default());
+        let text = render(&Envelope::default(), &summary.derived(), None, Style::default());
         assert!(text.contains("mean in the layer itself 100 ms: 102 ms here less 2.00 ms on dm-0"), "{text}");
         assert!(text.contains("dm-0 (added: below dm-1)") && text.contains("n = 20 I/Os"), "{text}");
         assert!(text.lines().any(|line| line.trim_start().starts_with("bio ")), "{text}");

@@ -57,11 +57,11 @@ pub fn render(
             out.push_str(&format!("and {rest} more locks, {} of waiting: --all shows them\n", time(wait)));
         }
     }
-    if summary.left_out > 0 {
+    if summary.left_out.locks > 0 {
         out.push_str(&format!(
             "left out: {} locks of other devices, {} of waiting\n",
-            count(summary.left_out),
-            time(summary.left_out_wait_ns)
+            count(summary.left_out.locks),
+            time(summary.left_out.wait_ns)
         ));
     }
     out.push_str(&waiters(summary, style));
@@ -204,11 +204,11 @@ fn places(summary: &LockSummary) -> String {
     }
     let one = |word: &str, number: u32, ns: u64| format!("{word} {number} {}", time(ns));
     let mut cpus: Vec<_> = summary.by_cpu.iter().collect();
-    cpus.sort_by_key(|(cpu, waits)| (std::cmp::Reverse(waits.wait_ns), *cpu));
+    cpus.sort_by_key(|of| (std::cmp::Reverse(of.waits.wait_ns), of.cpu));
     let mut words: Vec<String> =
-        cpus.iter().take(MOST_PROCESSES).map(|(cpu, waits)| one("CPU", *cpu, waits.wait_ns)).collect();
+        cpus.iter().take(MOST_PROCESSES).map(|of| one("CPU", of.cpu, of.waits.wait_ns)).collect();
     if summary.by_node.len() > 1 {
-        words.extend(summary.by_node.iter().map(|(node, waits)| one("node", *node, waits.wait_ns)));
+        words.extend(summary.by_node.iter().map(|of| one("node", of.node, of.waits.wait_ns)));
     }
     format!("where: {}\n", words.join(", "))
 }
@@ -243,18 +243,20 @@ fn stacks(summary: &LockSummary, style: Style) -> String {
 /// What was counted, and how stacks were chosen.
 fn books(summary: &LockSummary) -> String {
     let events = &summary.events;
-    let kinds: Vec<String> = events.kinds().map(|(kind, n)| format!("{kind} {}", count(n))).collect();
+    let begins = &events.begins;
+    let kinds: Vec<String> =
+        begins.by_kind.iter().map(|(kind, n)| format!("{} {}", kind.name(), count(*n))).collect();
     let mut out = format!(
         "seen {} begins of waits ({}), {} ends; {} begins were of who waited already{}; {} had not ended\n",
-        count(events.begins()),
+        count(begins.total),
         if kinds.is_empty() { "none".to_string() } else { kinds.join(", ") },
         count(events.contentions),
-        count(events.repeats),
-        match events.filtered {
+        count(begins.repeats),
+        match begins.filtered {
             0 => String::new(),
             others => format!(", {} of others than who was asked for", count(others)),
         },
-        count(events.unended())
+        count(begins.unended)
     );
     let stacks = &summary.stacks;
     if stacks.taken > 0 {
@@ -308,7 +310,7 @@ mod tests {
 
     #[test]
     fn waits_without_an_event_are_told() {
-        let slow_path = Some(SlowPath { calls: 1_200, pending_bit_waiters: 200 });
+        let slow_path = Some(SlowPath { calls: 1_200, events: 1_000, pending_bit_waiters: 200 });
         let summary = LockSummary { slow_path, ..LockSummary::default() };
         let text = headline(&summary, Style::default());
         let expected = "1,200 entries into the slow path of spinlocks, 200 of them without an event (pending-bit waiters)";

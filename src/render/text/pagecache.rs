@@ -1,6 +1,6 @@
 //! The page cache and reclaim, for a terminal.
 
-use super::{bytes, clean, count, short, significant, table, time};
+use super::{bytes, clean, count, range, short, significant, table, time};
 use crate::analyze::pagecache::paths::PathSummary;
 use crate::analyze::pagecache::{
     Check, Kind, NodeSummary, PagecacheSummary, ReclaimSummary, ReclaimerSummary,
@@ -32,7 +32,7 @@ pub fn render(summary: &PagecacheSummary) -> String {
     if !summary.paths.is_empty() {
         out.push_str(&paths(&summary.paths));
     }
-    out.push_str(&summary.checks().iter().map(check).collect::<String>());
+    out.push_str(&summary.checks.iter().map(check).collect::<String>());
     let lost: Vec<String> = summary
         .lost
         .iter()
@@ -59,12 +59,12 @@ fn memory(summary: &PagecacheSummary) -> String {
         "memory  free {}, page cache {}, dirty {}, in write-back {}\n  pages of files scanned {}, stolen {}, back soon \
          after {}\n",
         or_unknown(memory.free_bytes),
-        or_unknown(memory.file_bytes()),
+        or_unknown(memory.file_bytes),
         or_unknown(memory.dirty_bytes),
         or_unknown(memory.writeback_bytes),
-        rate(summary.scanned_pages()),
-        rate(summary.stolen_pages()),
-        rate(summary.refault_pages()),
+        rate(summary.scanned_pages),
+        rate(summary.stolen_pages),
+        rate(summary.refault_pages),
     )
 }
 
@@ -75,7 +75,7 @@ fn nodes(all: &[NodeSummary]) -> String {
             "  node {}: free {}, page cache {}, dirty {}, in write-back {}; {} pages scanned, {} stolen\n",
             of.node,
             or_unknown(of.memory.free_bytes),
-            or_unknown(of.memory.file_bytes()),
+            or_unknown(of.memory.file_bytes),
             or_unknown(of.memory.dirty_bytes),
             or_unknown(of.memory.writeback_bytes),
             count(of.scanned_pages),
@@ -87,7 +87,7 @@ fn nodes(all: &[NodeSummary]) -> String {
 
 /// When it flipped, and what moved first. Most windows have none.
 fn onset(summary: &PagecacheSummary) -> String {
-    let Ok(onset) = summary.onset() else { return String::new() };
+    let Some(onset) = &summary.onset else { return String::new() };
     let first: Vec<_> = onset.first.iter().map(|signal| signal.name()).collect();
     let later = onset.moved.iter().filter(|moved| !onset.first.contains(&moved.signal));
     let later: Vec<_> = later.map(|moved| moved.signal.name()).collect();
@@ -166,19 +166,14 @@ fn readahead(summary: &PagecacheSummary) -> String {
 fn paths(all: &[PathSummary]) -> String {
     let row = |of: &PathSummary| {
         let (low, high) = of.spin_ns;
-        let range = if low == high { time(low) } else { format!("{} to {}", time(low), time(high)) };
-        let ratio = match of.spin_ratio() {
-            None => "-".to_string(),
-            Some((low, high)) if low == high => significant(low, 3),
-            Some((low, high)) => format!("{} to {}", significant(low, 3), significant(high, 3)),
-        };
+        let ratio = of.spin_ratio.map(|(low, high)| range(significant(low, 3), significant(high, 3)));
         vec![
             clean(&of.function),
             of.source.name().to_string(),
             of.calls.map_or("-".to_string(), count),
             time(of.ns),
-            range,
-            ratio,
+            range(time(low), time(high)),
+            ratio.unwrap_or("-".to_string()),
         ]
     };
     let header = ["function", "known by", "calls", "time within", "of it spinning", "spinning : useful"];
@@ -186,16 +181,12 @@ fn paths(all: &[PathSummary]) -> String {
 }
 
 fn check(of: &Check) -> String {
-    let verdict = match (of.loose, of.holds()) {
-        (true, _) => "the two may differ with this LRU",
+    let verdict = match (of.exact, of.holds) {
+        (false, _) => "the two may differ with this LRU",
         (_, true) => "ok",
         (_, false) => "DIFFERS",
     };
-    let range = if of.kernel.min == of.kernel.max {
-        count(of.kernel.min)
-    } else {
-        format!("{} to {}", count(of.kernel.min), count(of.kernel.max))
-    };
+    let range = range(count(of.kernel_min), count(of.kernel_max));
     format!("check {}: seen {}, kernel counted {range}: {verdict}\n", of.what, count(of.seen))
 }
 
@@ -205,6 +196,7 @@ mod tests {
 
     use super::*;
     use crate::analyze::moment::Moment;
+    use crate::analyze::onset;
     use crate::analyze::pagecache::paths::Source;
     use crate::analyze::pagecache::{Readahead, ReadaheadSource};
     use crate::hist::Histogram;
@@ -245,6 +237,7 @@ mod tests {
                 source: Source::Sampled,
                 ns: 40_000_000,
                 spin_ns: (10_000_000, 20_000_000),
+                spin_ratio: Some((1.0 / 3.0, 1.0)),
                 ..PathSummary::default()
             }],
             lost: BTreeMap::from([("no_room".to_string(), 3), ("missed".to_string(), 0)]),
@@ -289,8 +282,9 @@ mod tests {
                 ..Moment::default()
             }
         };
-        let series = (0..20).map(moment).collect();
-        let text = render(&PagecacheSummary { series, ..PagecacheSummary::default() });
+        let series: Vec<Moment> = (0..20).map(moment).collect();
+        let onset = onset::onset(&series).ok();
+        let text = render(&PagecacheSummary { onset, ..PagecacheSummary::default() });
         let line = text.lines().find(|line| line.starts_with("onset  "));
         let line = line.unwrap_or_else(|| panic!("no onset in\n{text}"));
         assert!(

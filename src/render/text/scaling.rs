@@ -45,7 +45,7 @@ mod tests {
         };
         let drives =
             vec![drive("nvme0n1", Some(7.13e9), Some(4.925e9)), drive("nvme10n1", Some(7.13e9), None)];
-        let scaling = Scaling { drives, each_ns: 2_000_000_000, worker_busy: 0.1, machine_busy: None };
+        let scaling = Scaling { drives, each_ns: 2_000_000_000, worker_percent: 10.0, machine_percent: None };
         assert_eq!(heading(&scaling), "Alone and all at once (each run 2.00 s)");
         let lines = lines(&scaling);
         assert!(

@@ -28,8 +28,8 @@ pub fn stages_table(
     let rows: Vec<Vec<String>> = Stage::ALL
         .iter()
         .flat_map(|stage| {
-            let of_stage = parts.iter().filter(move |(part, _)| part.stage() == *stage);
-            let part = of_stage.map(|(part, h)| (format!("  {}", part.name()), h));
+            let part =
+                parts.get(stage).into_iter().flatten().map(|(part, h)| (format!("  {}", part.name()), h));
             stages.get(stage).map(|h| (stage.name().to_string(), h)).into_iter().chain(part)
         })
         .chain(whole.map(|(name, h)| (name.to_string(), h)))

@@ -14,8 +14,6 @@ pub struct Style {
     pub color: bool,
     /// Without what is the same in every interval.
     pub brief: bool,
-    /// Rounds per second.
-    pub hz: u32,
 }
 
 /// Rows that are shown where not all are asked for.
@@ -31,14 +29,14 @@ pub fn render(
     style: Style,
 ) -> String {
     let seconds = summary.duration_ns as f64 / 1e9;
-    let average = significant(summary.average_threads(), 3);
+    let average = significant(summary.average_threads, 3);
     let bold = if style.color { format!("\x1b[1m{average}\x1b[0m") } else { average };
     let mut out = format!(
         "{bold} threads on average, of {} that were there; {} rounds in {} s ({} Hz), {} late, {} missed\n",
         significant(summary.looked_at, 3),
         count(summary.rounds),
         significant(seconds, 3),
-        style.hz,
+        summary.hz,
         count(summary.loss.late),
         count(summary.loss.missed),
     );
@@ -206,8 +204,10 @@ mod tests {
         };
         ThreadSummary {
             duration_ns: 10_000_000_000,
+            hz: 10,
             rounds: 100,
             samples: 5941,
+            average_threads: 59.41,
             looked_at: 500.0,
             columns: Column::USUAL.to_vec(),
             rows: vec![row],
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn the_table_is_that_of_source_t() {
-        let text = render(&Envelope::default(), &summary(), None, Style { hz: 10, ..Style::default() });
+        let text = render(&Envelope::default(), &summary(), None, Style::default());
         assert!(
             text.starts_with("59.4 threads on average, of 500 that were there; 100 rounds in 10.0 s (10 Hz)"),
             "{text}"

@@ -1,5 +1,5 @@
 use super::*;
-use crate::analyze::locks::{self, Events, LockRow, Sampler, SpinShare, Stack};
+use crate::analyze::locks::{self, Begins, Events, LockRow, Sampler, SpinShare, Stack};
 use crate::analyze::pagecache::{self, ReadaheadSource, ReclaimSummary};
 use crate::analyze::threads::{Row, Share};
 
@@ -22,12 +22,22 @@ fn row(name: &str, kind: locks::Kind, waits: &[u64]) -> LockRow {
 fn waits_keep_their_numbers_and_spinning_is_of_all_cpus() {
     let summary = LockSummary {
         duration_ns: 2,
-        events: Events { missed_begins: 3, unkept: 1, abandoned: 2, ..Events::default() },
+        events: Events {
+            begins: Begins { missed: 3, unkept: 1, abandoned: 2, ..Begins::default() },
+            ..Events::default()
+        },
         locks: vec![
             row("lru_lock of node 0", locks::Kind::Spin, &[10, 30]),
             row("mutex of a pipe", locks::Kind::Mutex, &[7]),
         ],
-        spin: Some(SpinShare { sampler: Sampler::CpuClock, samples: 9, lost: 0, low: 50.0, high: 80.0 }),
+        spin: Some(SpinShare {
+            cpu_percent: 50.0,
+            sampler: Sampler::CpuClock,
+            samples: 9,
+            lost: 0,
+            low: 50.0,
+            high: 80.0,
+        }),
         ..LockSummary::default()
     };
     let seen = Locks::of(&summary, 4);

@@ -1,6 +1,5 @@
 //! `biopsy latency` on disks of our own, and what it said about one of them.
 
-use std::collections::BTreeMap;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Child, Command, Output};
@@ -8,12 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use biopsy::analyze::invariants::sums;
-use biopsy::analyze::latency::{DeviceLatency, OpLatency};
-use biopsy::analyze::op::Op;
-use biopsy::analyze::operations::{NotCovered, OperationLatency, TotalClass};
-use biopsy::analyze::queues::QueueLatency;
-use biopsy::analyze::stage::Stage;
-use biopsy::hist::{self, Histogram};
+use biopsy::analyze::latency::DeviceLatency;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::ATTEMPTS;
@@ -155,8 +150,12 @@ pub fn within_bounds(device: &Value) {
 /// What must hold of every measurement, of a device's row as it was printed; and every time is one.
 #[track_caller]
 pub fn holds(row: &Value) {
-    let device = decoded(row);
+    let device = DeviceLatency::deserialize(row).unwrap();
     let broken = |why: String| panic!("{why}: {}", brief(row));
+    // What is flattened is None, and no error, where one of its keys cannot be read.
+    let has_operations = |op: &str| row["ops"][op].get("operations").is_some();
+    let unread = device.ops.iter().find(|(op, of)| of.operations.is_some() != has_operations(op.name()));
+    assert!(unread.is_none(), "{unread:?}: {}", brief(row));
     sums::counts_agree(&device).unwrap_or_else(broken);
     for (op, all) in device.ops.iter().filter_map(|(op, of)| Some((op, of.operations.as_ref()?))) {
         sums::add_up(all).unwrap_or_else(|why| broken(format!("{}: {why}", op.name())));
@@ -167,80 +166,6 @@ pub fn holds(row: &Value) {
         // Nothing here runs for longer: a stamp of another request would.
         assert!(hist.max().is_none_or(|max| max < 20_000_000_000), "{}: {}", stage.name(), brief(row));
     }
-}
-
-/// A device's row back from JSON, as far as the invariants look at it.
-fn decoded(row: &Value) -> DeviceLatency {
-    DeviceLatency {
-        ios: number(&row["ios"]),
-        bytes: number(&row["bytes"]),
-        operations: row["operations"].as_u64(),
-        bio_based: row["bio_based"] == true,
-        ops: Op::ALL
-            .into_iter()
-            .filter_map(|op| Some((op, decoded_op(row["ops"].get(op.name())?))))
-            .collect(),
-        queues: row["queues"].as_array().unwrap().iter().map(decoded_queue).collect(),
-        ..DeviceLatency::default()
-    }
-}
-
-fn decoded_op(row: &Value) -> OpLatency {
-    let operations = row.get("operations").map(|operations| OperationLatency {
-        cover: 0,
-        operations: number(operations),
-        stages: decoded_stages(&row["stages"]),
-        total: decoded_times(&row["total"]),
-        by_total: row["by_total"].as_array().unwrap().iter().map(decoded_class).collect(),
-        not_covered: NotCovered::ALL
-            .into_iter()
-            .filter_map(|why| Some((why, row["not_covered"].get(why.name())?.as_u64()?)))
-            .collect(),
-        ..OperationLatency::default()
-    });
-    OpLatency {
-        ios: number(&row["ios"]),
-        bytes: number(&row["bytes"]),
-        request_stages: decoded_stages(&row["request_stages"]),
-        bio: row.get("bio").map(decoded_times),
-        unowned: row["ios_without_operation"].as_u64(),
-        unowned_stages: row.get("request_stages_without_operation").map(decoded_stages).unwrap_or_default(),
-        unowned_bio: row.get("bio_without_operation").map(decoded_times),
-        operations,
-        ..OpLatency::default()
-    }
-}
-
-fn decoded_class(class: &Value) -> TotalClass {
-    let sums = |stage: Stage| Some((stage, class[3].get(stage.name())?.as_u64()?));
-    TotalClass {
-        lower_ns: number(&class[0]),
-        upper_ns: number(&class[1]),
-        operations: number(&class[2]),
-        sums_ns: Stage::ALL.into_iter().filter_map(sums).collect(),
-    }
-}
-
-fn decoded_queue(row: &Value) -> QueueLatency {
-    QueueLatency {
-        ios: number(&row["ios"]),
-        request_stages: decoded_stages(&row["request_stages"]),
-        ..QueueLatency::default()
-    }
-}
-
-fn decoded_stages(row: &Value) -> BTreeMap<Stage, Histogram> {
-    Stage::ALL.into_iter().filter_map(|stage| Some((stage, decoded_times(row.get(stage.name())?)))).collect()
-}
-
-fn decoded_times(times: &Value) -> Histogram {
-    let mut counts = vec![0; hist::BUCKETS];
-    for bucket in times["buckets"].as_array().unwrap() {
-        counts[hist::index(number(&bucket[0]))] = number(&bucket[2]);
-    }
-    assert_eq!(counts.iter().sum::<u64>(), number(&times["count"]), "count beside buckets");
-    let value = |key: &str| times[key].as_u64().unwrap_or(0);
-    Histogram::from_parts(&counts, value("sum_ns"), value("min_ns"), value("max_ns"))
 }
 
 /// Each I/O that carries a bio has a queue stage, but for those whose stamp gave way to another one's,

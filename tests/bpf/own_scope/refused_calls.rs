@@ -6,7 +6,7 @@ use std::process::Output;
 use crate::support::scratch::Scratch;
 use crate::support::seccomp::forbid;
 use crate::support::skip::skipped;
-use crate::support::tool::{biopsy, finish, no_tracing, object, one_error, refused};
+use crate::support::tool::{biopsy, finish, no_tracing, refused};
 
 /// Numbers of `enum bpf_cmd`.
 const LOOKUPS: [u32; 2] = [1, 24];

@@ -14,7 +14,6 @@ use biopsy::analyze::pagecache::{PagecacheSummary, paths, summarize};
 use biopsy::analyze::stacks::addresses;
 use biopsy::host::Host;
 use biopsy::host::memory_surroundings::Surroundings;
-use biopsy::host::vmstat::Counter;
 use biopsy::probe::Probe;
 use biopsy::probe::pagecache::{Options, PagecacheProbe};
 use biopsy::probe::stacks::StacksProbe;
@@ -94,7 +93,7 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
     // This kernel lets nobody attach to its functions, and samples say where the time went.
     let sampled = paths::sampled(&raw, &symbolizer().names(&addresses(&raw)));
     for path in &sampled {
-        println!("{} {} ns, spinning {:?} ns, {:?}", path.function, path.ns, path.spin_ns, path.spin_ratio());
+        println!("{} {} ns, spinning {:?} ns, {:?}", path.function, path.ns, path.spin_ns, path.spin_ratio);
     }
     if probe.follows_functions() {
         assert!(summary.paths.len() >= 4, "{:?}", summary.paths);
@@ -110,13 +109,13 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
 
 /// By the kernel's counter, by the batches' events, and by those of taking pages from the lists.
 fn pages(summary: &PagecacheSummary, lost: u64) {
-    let kernel = summary.counter(Counter::ScanFile).unwrap();
+    let kernel = summary.counters["scanned_file"].unwrap();
     let seen = summary.scanned;
     println!("pages scanned: kernel {kernel:?}, seen {seen:?}");
     assert!(kernel.min > 0);
-    assert_eq!(summary.scanned_pages(), Some(kernel.min));
+    assert_eq!(summary.scanned_pages, Some(kernel.min));
     if lost == 0 {
-        assert!(summary.checks().iter().all(|check| check.holds()), "{:?}", summary.checks());
+        assert!(summary.checks.iter().all(|check| check.holds), "{:?}", summary.checks);
         // Where nothing could be taken there is no batch, and the kernel counts what it looked at all the same.
         assert!(
             seen.in_batches <= seen.looked_at && seen.in_batches * 100 >= seen.looked_at * 99,
@@ -155,8 +154,7 @@ fn series(summary: &PagecacheSummary) {
     let sum = |of: fn(&biopsy::analyze::moment::Moment) -> Option<u64>| -> u64 {
         steps.iter().map(|step| of(step).unwrap()).sum()
     };
-    let max =
-        summary.counter(Counter::ScanFile).unwrap().max + summary.counter(Counter::ScanAnon).unwrap().max;
+    let max = summary.counters["scanned_file"].unwrap().max + summary.counters["scanned_anon"].unwrap().max;
     let scanned = sum(|step| step.scanned_pages);
     assert!(scanned > 0 && scanned <= max, "{scanned} of {max}");
     // All of it is the tasks' own.

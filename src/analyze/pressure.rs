@@ -1,0 +1,36 @@
+//! Lock waits and the page cache as one view: they explain each other.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::locks::{LockSummary, trust};
+use super::pagecache::PagecacheSummary;
+use crate::envelope::{Lost, View};
+
+/// The view of `biopsy locks`. None: not measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PressureSummary {
+    #[serde(flatten)]
+    pub locks: Option<LockSummary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pagecache: Option<PagecacheSummary>,
+}
+
+impl View for PressureSummary {
+    const SCHEMA: &'static str = "biopsy.locks/1";
+}
+
+impl PressureSummary {
+    /// What is known to be in no row.
+    pub fn lost(&self) -> Lost {
+        let mut lost = self.locks.as_ref().map(trust::lost).unwrap_or_default();
+        let pagecache = self.pagecache.iter().map(|summary| ("pagecache".to_string(), summary.lost.clone()));
+        lost.probes.extend(pagecache);
+        lost
+    }
+
+    pub fn duration_ns(&self) -> u64 {
+        let locks = self.locks.as_ref().map(|summary| summary.duration_ns);
+        locks.or(self.pagecache.as_ref().map(|summary| summary.duration_ns)).unwrap_or(0)
+    }
+}
