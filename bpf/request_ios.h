@@ -263,7 +263,7 @@ static __always_inline __u32 group_at_completion(const struct completion *of)
 static __always_inline struct counted counted_io(const struct completion *of, __u32 marks)
 {
 	struct request *rq = of->rq;
-	/* FIELD would look for ours among the kernel's structs, too, if it stood in its argument. */
+	/* As an argument of FIELD, `of->bio` would be looked for in the kernel's BTF, too. */
 	struct bio *bio = of->bio;
 	struct counted counted = {
 	    .bio = (__u64)bio,

@@ -138,7 +138,8 @@ pub struct ThreadSummary {
     /// Where threads wait for I/O, most first.
     #[serde(rename = "io_waits")]
     pub waits: Vec<Wait>,
-    /// `comm;frame;...;leaf` → samples.
+    /// `comm;frame;...;leaf` → samples. Not in the JSON, which it would multiply.
+    #[serde(skip)]
     pub folded: BTreeMap<String, u64>,
     #[serde(flatten)]
     pub loss: Loss,
