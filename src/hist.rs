@@ -83,7 +83,9 @@ impl Histogram {
         };
         // The last bucket has no upper bound.
         let highest = if first == BUCKETS - 1 { u64::MAX } else { bounds(first).1 - 1 };
-        let (min, max) = (min.min(highest), max.max(bounds(last).0));
+        let min = min.min(highest);
+        // Of one value the least may be known, and the most not yet.
+        let max = max.max(bounds(last).0).max(min);
         Self { counts: all, count, sum, min, max }
     }
 
@@ -450,6 +452,23 @@ mod tests {
             prop_assert_eq!(h.sum(), values.iter().sum::<u64>());
             prop_assert_eq!(h.min(), values.first().copied());
             prop_assert_eq!(h.max(), values.last().copied());
+        }
+
+        /// Extremes that are behind the counts, or ahead of them: what a reading finds while others add.
+        #[test]
+        fn any_reading_has_quantiles(
+            values in proptest::collection::vec(0u64..100, 1..9),
+            more in proptest::collection::vec(0u64..100, 0..9),
+            (sum, min, max) in (0u64..900, prop_oneof![0u64..100, Just(u64::MAX)], 0u64..100),
+        ) {
+            let of = |values: &[u64]| values.iter().copied().collect::<Histogram>().counts;
+            let then = Histogram::from_parts(&of(&values), sum, min, max);
+            let now = Histogram::from_parts(&of(&[&values[..], &more].concat()), sum, min, max);
+            for hist in [then.clone(), now.since(&then)] {
+                if let Some(median) = hist.quantile(0.5) {
+                    prop_assert!(hist.min() <= Some(median) && Some(median) <= hist.max(), "{:?}", hist);
+                }
+            }
         }
 
         #[test]
