@@ -167,8 +167,8 @@ VERIFIED_ONCE int count_in_group(const struct wire_stamps *of, __u64 entered, __
 	return config.most_groups ? add_operation(of, entered, seen, 1) : 0;
 }
 
-/* Sends an operation that is counted, where an I/O with an event belongs to it. `parts`: I/Os that
- * finished for it. */
+/* Sends an operation that is counted, where an I/O with an event belongs to it. Its `parts` are
+ * the I/Os that finished for it. */
 VERIFIED_ONCE int emit_operation(struct wire_operation *operation, const struct wire_stamps *of,
 				 __u32 place)
 {

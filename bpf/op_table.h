@@ -4,7 +4,7 @@
  * latency programs, whose `config` must stand before it.
  *
  * An operation is an io_uring request, an iocb of Linux AIO, or a system call that waits (`struct
- * caller`). The files of its entry points call only this one:
+ * caller`). The table is entered by the functions `op_*`, of which these make an operation's life:
  *
  *   op_begin        it is submitted (io_uring.h; an iocb by its first bio; a call by syscalls.h)
  *   op_attach_bio   a bio enters the block layer: by the kiocb behind it, which is the io_uring

@@ -65,6 +65,16 @@ impl Default for Histogram {
 
 const UNLIKE: &str = "count, extremes and buckets of a histogram do not belong together";
 
+/// How many values there are. Those of damaged bytes may not fit.
+fn total(counts: &[u64]) -> u64 {
+    counts.iter().fold(0, |all, n| all.saturating_add(*n))
+}
+
+/// The last bucket has no upper bound.
+fn highest(bucket: usize) -> u64 {
+    if bucket == BUCKETS - 1 { u64::MAX } else { bounds(bucket).1 - 1 }
+}
+
 impl Histogram {
     /// From the kernel's or a file's fields. `counts` may be shorter than [`BUCKETS`].
     ///
@@ -75,17 +85,15 @@ impl Histogram {
         let mut all = vec![0; BUCKETS];
         let known = counts.len().min(BUCKETS);
         all[..known].copy_from_slice(&counts[..known]);
-        let count = all.iter().fold(0, |all: u64, n| all.saturating_add(*n));
+        let count = total(&all);
         let first = all.iter().position(|&n| n > 0);
         let last = all.iter().rposition(|&n| n > 0);
         let (Some(first), Some(last)) = (first, last) else {
             return Self::default();
         };
-        // The last bucket has no upper bound.
-        let highest = if first == BUCKETS - 1 { u64::MAX } else { bounds(first).1 - 1 };
-        let min = min.min(highest);
-        // Of one value the least may be known, and the most not yet.
-        let max = max.max(bounds(last).0).max(min);
+        // An extreme on the wrong side of its bucket stays as it is: `analyze::invariants` finds it.
+        let max = max.max(bounds(last).0);
+        let min = min.min(highest(first)).min(max);
         Self { counts: all, count, sum, min, max }
     }
 
@@ -142,9 +150,9 @@ impl Histogram {
     /// Adds all of `other`: exact, in any order.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            *mine += theirs;
+            *mine = mine.saturating_add(*theirs);
         }
-        self.count += other.count;
+        self.count = self.count.saturating_add(other.count);
         self.sum = self.sum.saturating_add(other.sum);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
@@ -155,7 +163,7 @@ impl Histogram {
         for (mine, theirs) in self.counts.iter_mut().zip(&earlier.counts) {
             *mine = (*mine).max(*theirs);
         }
-        self.count = self.counts.iter().sum();
+        self.count = total(&self.counts);
         self.sum = self.sum.max(earlier.sum);
         self.min = self.min.min(earlier.min);
         self.max = self.max.max(earlier.max);
@@ -176,13 +184,15 @@ impl Histogram {
         };
         let min = if self.min < earlier.min { self.min } else { bounds(first).0.max(self.min) };
         let max = if self.max > earlier.max { self.max } else { (bounds(last).1 - 1).min(self.max) };
-        let (count, sum) = (counts.iter().sum::<u64>(), self.sum.saturating_sub(earlier.sum));
+        let (count, sum) = (total(&counts), self.sum.saturating_sub(earlier.sum));
         // All others are at least the least, and at most the most. A state that was read while it changed may have
         // another sum than its counts: then the buckets are right.
         let most = sum.saturating_sub(min.saturating_mul(count - 1));
         let max = if most >= min { max.min(most) } else { max };
         let least = sum.saturating_sub(max.saturating_mul(count - 1));
         let min = if least <= max { min.max(least) } else { min };
+        let min = min.clamp(bounds(first).0, highest(first));
+        let max = max.clamp(bounds(last).0, highest(last)).max(min);
         Self { count, counts, sum, min, max }
     }
 
@@ -235,7 +245,7 @@ impl Histogram {
         let rank = ((self.count as f64 * q).ceil() as u64).clamp(1, self.count);
         let mut seen = 0;
         for (i, n) in self.counts.iter().enumerate() {
-            seen += n;
+            seen = n.saturating_add(seen);
             if seen >= rank {
                 let (lower, upper) = bounds(i);
                 return Some((lower + (upper - lower) / 2).clamp(self.min, self.max));
@@ -469,6 +479,8 @@ mod tests {
                     prop_assert!(hist.min() <= Some(median) && Some(median) <= hist.max(), "{:?}", hist);
                 }
             }
+            let text = serde_json::to_string(&now.since(&then)).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Histogram>(&text).unwrap(), now.since(&then));
         }
 
         #[test]

@@ -3,7 +3,7 @@
 //! Each record is declared once, in `bpf/wire.h` and `bpf/wire/`; [`records`] has them as Rust. Bytes become values
 //! here, and a record that is too short is an error value, never a panic.
 
-/// A struct whose fields are counted, each as its type is.
+/// Declares a struct, and implements `Count` for it field by field.
 macro_rules! counted {
     ($(#[$of_struct:meta])* pub struct $name:ident { $($(#[$of_field:meta])* pub $field:ident: $type:ty,)+ }) => {
         $(#[$of_struct])*
@@ -247,7 +247,7 @@ fn histograms<const N: usize>(extents: &[WireExtent; N], counts: &[u64]) -> [His
     })
 }
 
-/// The sum. What counters of damaged bytes sum up to may not fit.
+/// Adds and saturates: counters in damaged bytes can overflow.
 fn sum(values: impl Iterator<Item = u64>) -> u64 {
     values.fold(0, u64::saturating_add)
 }

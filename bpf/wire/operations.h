@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What crosses the line of operations in flight. Included by wire.h alone. */
+/* Structs of operations in flight that programs and user space share. Included by wire.h. */
 #ifndef BIOPSY_WIRE_OPERATIONS_H
 #define BIOPSY_WIRE_OPERATIONS_H
 

@@ -117,7 +117,7 @@ impl Group {
         of(Stage::Queue) + of(Stage::Device) + self.latency.bio.as_ref().map_or(0, Histogram::sum)
     }
 
-    /// A row for each stage of the group, which keeps the times of that stage alone; the group itself if it has none.
+    /// A row for each stage of the group, which keeps the times of that stage and the total of all; the group itself if it has none.
     fn by_stage(self) -> Vec<Self> {
         let has = |stage: &Stage| {
             let of_operations = self.latency.operations.as_ref().map(|all| &all.stages);
@@ -131,7 +131,11 @@ impl Group {
             let mut one = self.clone();
             one.by.stage = Some(*stage);
             one.latency.request_stages.retain(|of, _| of == stage);
-            one.latency.operations.iter_mut().for_each(|all| all.stages.retain(|of, _| of == stage));
+            if let Some(all) = &mut one.latency.operations {
+                all.stages.retain(|of, _| of == stage);
+                all.sums_ns.retain(|of, _| of == stage);
+                all.by_total.clear();
+            }
             one
         };
         if stages.is_empty() { vec![self] } else { stages.iter().map(of_stage).collect() }

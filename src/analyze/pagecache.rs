@@ -311,7 +311,7 @@ pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) ->
 fn reclaims(deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> BTreeMap<Kind, ReclaimSummary> {
     let usual = [Kind::Kswapd, Kind::Direct, Kind::Memcg];
     let mut all = BTreeMap::from(usual.map(|kind| (kind, ReclaimSummary::default())));
-    for ((kind, _), sample) in deltas.iter().filter(|(_, sample)| sample.begun > 0 || sample.batches > 0) {
+    for ((kind, _), sample) in deltas {
         let one = all.entry(*kind).or_default();
         one.count += sample.begun;
         one.time.merge(&sample.time);
@@ -324,6 +324,8 @@ fn reclaims(deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> BTreeMap<Kind, Rec
         one.throttled_ns += sample.throttled_ns;
         (one.ended, one.ns) = (one.time.count(), one.time.sum());
     }
+    // What began on one node or in one interval may end, or be throttled, in another.
+    all.retain(|kind, one| usual.contains(kind) || one.count > 0 || one.batches > 0);
     all
 }
 

@@ -426,9 +426,7 @@ impl LockProbe {
         let maps = &self.skel.maps;
         let at_ns = now_ns();
         let places = || -> Result<Vec<Option<WireLockRecent>>> {
-            let mut all = Vec::new();
-            array(&maps.recent_locks, |_, place| Ok(all.push(WireLockRecent::decode(place)?)))?;
-            Ok(all)
+            array(&maps.recent_locks, |_, place| Ok(WireLockRecent::decode(place)?))
         };
         let row = |lock: u64| -> Result<Option<LockSample>> {
             // One that another CPU writes to may be gone for a moment.
@@ -450,9 +448,7 @@ impl LockProbe {
         // Right behind the locks: while the window is open waits go on between the tables.
         let cpus = self.rows()?;
         let places = || -> Result<Vec<Option<(u32, WireLockRecentProcess)>>> {
-            let mut all = Vec::new();
-            array(&maps.recent_processes, |_, place| Ok(all.push(WireLockRecentProcess::decode(place)?)))?;
-            Ok(all)
+            array(&maps.recent_processes, |_, place| Ok(WireLockRecentProcess::decode(place)?))
         };
         let row = |pid: u32| -> Result<Option<ProcessSample>> {
             let value = lookup(&maps.lock_processes, &pid.to_ne_bytes())?;

@@ -41,22 +41,23 @@ pub fn per_cpu<T: Record + Default>(map: &impl MapCore, index: u32) -> Result<T>
     each.iter().try_fold(T::default(), |all, cpu| Ok(all.plus(&<T as Record>::decode(cpu)?)))
 }
 
-/// Calls `each` with every element of an array: a system call per element takes a second for the largest ones.
+/// What `each` makes of every element of an array: a system call per element takes a second for the largest ones.
 ///
 /// # Errors
 /// When the kernel does not read all, or `each` fails.
-pub fn array(map: &impl MapCore, mut each: impl FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
-    let mut read = 0;
+pub fn array<T>(map: &impl MapCore, mut each: impl FnMut(u32, &[u8]) -> Result<T>) -> Result<Vec<T>> {
+    let mut all = Vec::new();
     for (key, value) in map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).with_context(|| name(map))? {
         let index = u32::from_ne_bytes(key.as_slice().try_into().context("an index has four bytes")?);
-        each(index, &value)?;
-        read += 1;
+        all.push(each(index, &value)?);
     }
-    ensure!(read == map.max_entries(), "{}: {read} of {} elements", name(map), map.max_entries());
-    Ok(())
+    let (read, wanted) = (all.len(), map.max_entries());
+    ensure!(read == wanted as usize, "{}: {read} of {wanted} elements", name(map));
+    Ok(all)
 }
 
-/// All keys and values of a hash table. An element that is removed meanwhile is left out.
+/// All keys and values of a hash table from which nothing is removed meanwhile: after a key that is
+/// gone the kernel starts over.
 ///
 /// # Errors
 /// When the kernel does not read all.

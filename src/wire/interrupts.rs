@@ -93,8 +93,6 @@ impl WireVector {
     }
 }
 
-impl VectorSample {}
-
 counted! {
     /// Softirqs of the block layer on one CPU.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -122,8 +120,6 @@ impl WireSoftirq {
         })
     }
 }
-
-impl SoftirqSample {}
 
 /// A traced device: its queues, and what completed by CPU.
 #[derive(Debug, Clone, Default, PartialEq)]

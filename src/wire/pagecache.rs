@@ -72,8 +72,6 @@ impl WireReclaim {
     }
 }
 
-impl ReclaimSample {}
-
 /// Who reclaimed. The name is written by strangers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reclaimer {

@@ -48,6 +48,7 @@ pub struct ProcessIos {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Chosen by the process: any text.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub comm: String,
     pub relation: Relation,
     /// They passed the filter; true without one.

@@ -231,7 +231,6 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
         rows: vec![row],
         classes: Classes { io_wait: Some(share), ..Classes::default() },
         waits: vec![wait],
-        folded: BTreeMap::from([("a;b".to_string(), 4)]),
         loss: Loss { late: 1, missed: 2, cut: 3, ..Loss::default() },
         hz: 10,
         source: Some(Source::Proc),

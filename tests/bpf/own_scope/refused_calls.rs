@@ -23,8 +23,8 @@ fn without(calls: &'static [u32], arguments: &[&str]) -> Output {
     finish(command.spawn().unwrap())
 }
 
-/// Views with programs of their own; the maps whose reading fails where lookups are refused, and where keys are. None:
-/// none is read that way while nothing happens.
+/// Views with programs of their own; the maps whose reading fails where lookups are refused, and where keys are. None: an
+/// idle view makes no such call.
 const VIEWS: [(&[&str], Option<&str>, Option<&str>); 6] = [
     (&["latency"], Some("rows"), None),
     (&["trace"], Some("rows"), None),
