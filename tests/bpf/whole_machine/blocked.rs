@@ -226,11 +226,12 @@ fn direct_reads_of_a_disk_are_waits_for_io() {
     let io = with(&summary, &["biopsy-reader;", "io_schedule", "blkdev_"]);
     println!("{io} ns of {wall}, {ran} on CPUs, {waited} waiting for them");
     // The way out of idle is no part of a wait, although the task has not begun yet: to the kernel it is on its CPU from
-    // when it was woken. And a sleep is no shorter than it was to be,
-    // but longer on a busy machine: the thread's own clock says how long.
+    // when it was woken. In a guest that is an interrupt to another CPU: up to 8 µs seen for each read, and twice that is
+    // allowed here; `a_disk_of_known_latency_blocks_as_long` holds the time itself, in virtual time. A sleep takes 1 ms or
+    // more: the thread's own clock says how long.
     let (blocked, slept) = (wall - ran - waited, slept.load(Ordering::Relaxed));
     assert!(io < blocked - 20_000_000 + 2000 * 4_000, "{io} of {blocked}");
-    assert!(io + slept + 2000 * 4_000 > blocked, "{io} and {slept} asleep of {blocked}");
+    assert!(io + slept + 2000 * 16_000 > blocked, "{io} and {slept} asleep of {blocked}");
     assert_eq!(with(&summary, &["hrtimer_nanosleep"]), 0);
     assert!(raw.totals.io.count > 1000 && raw.totals.io.count <= 2010, "{:?}", raw.totals);
     // Ends that had no event have no stack.
