@@ -24,7 +24,7 @@ use crate::wire::files::{FILES_COUNTED, FILES_EACH};
 use crate::wire::generator::GENERATOR_PLACES;
 
 /// Places of the map `stack_owners`: the programs hash into as many.
-const STACK_OWNERS: u32 = 1 << skel::header_number(include_str!("../../../bpf/op_table.h"), "STACK_BITS");
+const STACK_OWNERS: u32 = 1 << skel::header_number(include_str!("../../../bpf/callers.h"), "STACK_BITS");
 
 /// Places of the map `iocbs`, likewise.
 const IOCBS: u32 = 1 << skel::header_number(include_str!("../../../bpf/op_table.h"), "IOCB_BITS");
