@@ -193,12 +193,6 @@ impl Symbolizer {
         }
     }
 
-    /// Reads the kernel's symbols now. For who has BPF programs loaded that will be gone when names are asked for:
-    /// their memory belongs to others then.
-    pub fn read_kernel(&self) {
-        self.kernel.get_or_init(Kernel::read);
-    }
-
     /// Names for all of `addresses`. Best called while the processes still live: of one that has ended, only what was
     /// kept of it names its addresses. No address is dropped: the last resorts are `[file]+0x1234`, a place in a file
     /// that has no symbol there, and `[unknown]`, where no code was mapped.

@@ -16,11 +16,7 @@ pub const NAME_EVERY: u32 = 8;
 pub const CARRIED_BUCKETS: usize = (16 - SUB_BITS as usize + 1) << SUB_BITS;
 /// `enum wire_interrupted`: the idle task, a kernel thread, a thread of a process.
 pub const INTERRUPTED_KINDS: usize = 3;
-/// `enum wire_context`: in the interrupt, in a softirq (of a device with one queue), or in one that another CPU asked
-/// for (of a device with several); the others in a task, or in an interrupt that is not followed.
-pub const CONTEXTS: usize = 3;
-/// `enum wire_counted`: reads, writes, discards and flushes, as the kernel counts them, and what it does not count.
-pub const COUNTED_CLASSES: usize = 5;
+/// `enum wire_counted`: behind reads, writes, discards and flushes, as the kernel counts them, what it does not count.
 pub const COUNTED_NONE: usize = 4;
 /// `enum wire_queue_kind`.
 pub const QUEUE_BY_REAP: u32 = 0;
