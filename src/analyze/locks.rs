@@ -186,7 +186,7 @@ pub struct LockRow {
     pub stacks: Vec<Stack>,
 }
 
-/// Stacks of one lock in JSON: the rest is a long tail that nobody reads.
+/// Stacks of one lock in JSON, those that waited longest.
 const MOST_STACKS: usize = 16;
 
 fn first<S: Serializer>(stacks: &[Stack], serializer: S) -> Result<S::Ok, S::Error> {

@@ -520,7 +520,8 @@ impl LockProbe {
         if self.wanted.source == Source::SlowPath {
             return None;
         }
-        for key in map.keys() {
+        // All keys first: once one is deleted, the kernel starts over.
+        for (key, _) in entries(map).ok()? {
             let _gone = map.delete(&key);
         }
         let link = self.skel.progs.waiting.attach_iter_with_opts(IterOpts::None).ok()?;

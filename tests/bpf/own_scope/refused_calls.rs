@@ -58,4 +58,8 @@ fn what_cannot_be_loaded_attached_or_read_is_named() {
         keys.inspect(|map| unread(&NEXT_KEY, map));
         assert!(!picture.exists());
     }
+    // The sampler of CPU time reads a ring, and is attached by its perf event.
+    let flame = ["flame", "--for", "200ms", "-o", picture.to_str().unwrap()];
+    refused(&without(&LOAD, &flame), 3, &["loading the stack sampler failed", "`biopsy check`"]);
+    assert!(!picture.exists());
 }
