@@ -1,6 +1,7 @@
 //! Kernel bytes and host facts to summaries: one mergeable summary per concern. Pure.
 
 pub mod blocked;
+pub mod check;
 pub mod cliff;
 pub mod counting;
 pub mod cpu;

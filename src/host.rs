@@ -50,13 +50,16 @@ pub mod vmstat;
 pub mod warnings;
 pub mod zones;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Facts about this machine, read once at the start of a command.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Host {
     /// `uname -r`.
     pub kernel: String,
@@ -143,14 +146,16 @@ impl Host {
 }
 
 /// A NUMA node and its CPUs, from `/sys/devices/system/node`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct NumaNode {
     pub node: u32,
     pub cpus: Vec<u32>,
 }
 
 /// One disk of `/sys/block` (no partitions).
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct BlockDevice {
     pub name: String,
     /// The device-mapper name (`vg0-root`), which is also the one in `/dev/mapper`.
@@ -187,7 +192,7 @@ pub struct BlockDevice {
     pub physical_block_bytes: u32,
     /// Attributes that the kernel did not tell, or not as a number, of those whose zero means something: `size`,
     /// `read_ahead_kb`. Their fields here are 0.
-    pub untold: Vec<&'static str>,
+    pub untold: Vec<Cow<'static, str>>,
     pub rotational: Option<bool>,
     pub read_ahead_bytes: u64,
     /// `queue/max_sectors_kb` in bytes.
@@ -238,6 +243,11 @@ impl BlockDevice {
         self.driver.as_deref().is_some_and(|driver| driver.starts_with("nvme"))
     }
 
+    /// Whether the kernel gave this attribute of those whose zero means something.
+    pub fn tells(&self, attribute: &str) -> bool {
+        self.untold.iter().all(|untold| untold != attribute)
+    }
+
     /// What all namespaces of a drive, and all paths to them, have in common: `nvme1` of nvme1n2 and nvme1c0n1. Another
     /// disk is a drive of its own.
     pub fn drive(&self) -> String {
@@ -249,7 +259,8 @@ impl BlockDevice {
 }
 
 /// What a cgroup allows on a disk.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Throttle {
     /// Its path from the mount of its hierarchy on.
     pub cgroup: String,
@@ -278,7 +289,8 @@ impl Throttle {
 }
 
 /// One hardware context, `/sys/block/D/mq/N`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct HardwareQueue {
     pub queue: u32,
     /// NVMe queue id: `queue` + 1.
@@ -289,7 +301,8 @@ pub struct HardwareQueue {
 }
 
 /// A partition of a disk.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Partition {
     pub name: String,
     pub major: u32,
@@ -303,7 +316,8 @@ pub struct Partition {
 }
 
 /// One MSI or MSI-X vector of a device.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Vector {
     pub irq: u32,
     /// What the driver called it: `nvme0q1`, `virtio1-req.0`.
@@ -319,7 +333,8 @@ pub struct Vector {
 }
 
 /// A PCI link as sysfs shows it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Link {
     pub speed_gts: f64,
     pub width: u32,
@@ -340,7 +355,8 @@ pub struct Link {
 }
 
 /// A link on the way from a device to its root complex.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Hop {
     /// The PCI function at its lower end.
     pub function: String,
@@ -350,7 +366,7 @@ pub struct Hop {
 }
 
 /// Which sleeping states a link may enter by itself: leaving them takes microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Aspm {
     #[serde(rename = "off")]
     Off,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use biopsy::analyze::check::CheckSummary;
 use biopsy::host::Host;
 use biopsy::host::rights::Rights;
 use biopsy::session::wall_clock;
@@ -23,7 +24,7 @@ pub fn run(args: &Check, color: Color) -> Result<()> {
     let root = Path::new("/");
     let mut sink = Sink::open(args.output.output.as_deref())?;
     if args.programs {
-        return sink.write(&render::json::check::programs(&probe::verifier::programs()?));
+        return sink.write(&render::json::lines(&probe::verifier::programs()?));
     }
     if let Some(device) = args.device.as_deref().filter(|_| args.self_test) {
         return self_test::run(args, device, &mut sink, color);
@@ -32,7 +33,8 @@ pub fn run(args: &Check, color: Color) -> Result<()> {
     let rights = Rights::read(root);
     let abilities = probe::preflight::abilities(&host, &rights);
     let bytes = if args.output.json {
-        render::json::check::render(&wall_clock::envelope(), &rights, &abilities, None)
+        let summary = CheckSummary { abilities, rights, self_test: None };
+        render::json::view(&wall_clock::envelope(), &summary, None)
     } else {
         render::text::check::render(&host, &rights, &abilities, output::colored(color)).into_bytes()
     };

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use biopsy::analyze::check::CheckSummary;
 use biopsy::analyze::invariants::{self, Invariant, Left, Measured, Outcome};
 use biopsy::analyze::latency::summarize;
 use biopsy::analyze::{loss, missing};
@@ -83,7 +84,8 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
     let bytes = if args.output.json {
         let rights = Rights::read(root);
         let abilities = preflight::abilities(&host, &rights);
-        render::json::check::render(&envelope, &rights, &abilities, Some(&tested))
+        let self_test = Some(tested.clone());
+        render::json::view(&envelope, &CheckSummary { abilities, rights, self_test }, None)
     } else {
         let load = load.as_ref().map_err(String::as_str);
         render::text::self_test::render(&envelope, &disk.name, load, &tested, output::colored(color))
@@ -151,7 +153,7 @@ fn drive(
 
 fn verdict(name: &str, tested: &[Invariant], vanished: bool) -> Result<()> {
     let failed: Vec<&str> =
-        tested.iter().filter(|one| one.state == Outcome::Fail).map(|one| one.name).collect();
+        tested.iter().filter(|one| one.state == Outcome::Fail).map(|one| &*one.name).collect();
     let why = match (vanished, failed.is_empty()) {
         (true, _) => format!("{name} vanished during its self-test: run it again on a device that stays"),
         (false, true) => return Ok(()),

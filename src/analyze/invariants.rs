@@ -7,7 +7,11 @@ mod probes;
 mod stages;
 pub mod sums;
 
-use serde::Serialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::latency::LatencySummary;
 use crate::envelope::{Cost, Lost};
@@ -21,7 +25,7 @@ pub const MAX_LOSS: f64 = 0.001;
 const NOT_FOLLOWED: &str = "operations are not followed on this kernel";
 
 /// How a test of an invariant ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Pass,
@@ -30,7 +34,7 @@ pub enum Outcome {
 }
 
 /// A figure of an invariant; the unit is in its key.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Number {
     Count(u64),
@@ -38,14 +42,33 @@ pub enum Number {
 }
 
 /// One thing that must hold, and what became of it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Invariant {
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub state: Outcome,
     /// In the order in which a reader wants them.
+    #[serde(with = "figures")]
+    #[schemars(with = "BTreeMap<String, Number>")]
     pub numbers: Vec<(String, Number)>,
     /// What is broken, or why it was not tested; with `Pass` what the numbers do not say.
     pub why: Option<String>,
+}
+
+/// Figures as an object.
+mod figures {
+    use serde::{Deserializer, Serializer};
+
+    use super::{BTreeMap, Deserialize, Number};
+
+    pub fn serialize<S: Serializer>(all: &[(String, Number)], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(all.iter().map(|(key, number)| (key, number)))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(String, Number)>, D::Error> {
+        Ok(BTreeMap::deserialize(deserializer)?.into_iter().collect())
+    }
 }
 
 /// A run that is put to the test. Its load lies inside the window.
@@ -119,15 +142,20 @@ impl Measured<'_> {
 }
 
 fn pass(name: &'static str, numbers: Vec<(String, Number)>) -> Invariant {
-    Invariant { name, state: Outcome::Pass, numbers, why: None }
+    Invariant { name: name.into(), state: Outcome::Pass, numbers, why: None }
 }
 
 fn fail(name: &'static str, numbers: Vec<(String, Number)>, why: String) -> Invariant {
-    Invariant { name, state: Outcome::Fail, numbers, why: Some(why) }
+    Invariant { name: name.into(), state: Outcome::Fail, numbers, why: Some(why) }
 }
 
 fn not_tested(name: &'static str, why: &str) -> Invariant {
-    Invariant { name, state: Outcome::NotTested, numbers: Vec::new(), why: Some(why.to_string()) }
+    Invariant {
+        name: name.into(),
+        state: Outcome::NotTested,
+        numbers: Vec::new(),
+        why: Some(why.to_string()),
+    }
 }
 
 fn figure(key: &str, count: u64) -> (String, Number) {

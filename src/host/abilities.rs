@@ -1,9 +1,10 @@
 //! What can be measured on this machine: plain data, filled by `probe::preflight`.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Whether a program or a view works here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     Ok,
@@ -13,7 +14,7 @@ pub enum State {
 }
 
 /// One BPF program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramState {
     pub name: String,
     /// The event that it is attached to.
@@ -35,7 +36,7 @@ pub struct VerifiedProgram {
 }
 
 /// One command, and what it can do here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ViewState {
     pub name: String,
     pub state: State,
@@ -59,7 +60,7 @@ impl ViewState {
 }
 
 /// The answer of `biopsy check`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Abilities {
     /// The kernel describes its own types.
     pub btf: bool,

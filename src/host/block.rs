@@ -175,7 +175,7 @@ fn device(
     };
     let is_told = |path: &Path| number::<u64>(path).is_some();
     let zeros = [("size", directory.join("size")), ("read_ahead_kb", queue.join("read_ahead_kb"))];
-    device.untold = zeros.iter().filter(|(_, path)| !is_told(path)).map(|(name, _)| *name).collect();
+    device.untold = zeros.iter().filter(|(_, path)| !is_told(path)).map(|(name, _)| (*name).into()).collect();
     identify(&directory, &mut device);
     if device.request_based {
         // Bio-based devices show both files on some kernels; they mean nothing there.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::attribute::{list, names, number, text};
 
@@ -12,7 +13,8 @@ use super::attribute::{list, names, number, text};
 const THEIR_OWN: [&str; 2] = ["intel_pstate", "amd-pstate-epp"];
 
 /// CPUs whose speed is set in the same way.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Frequency {
     /// `intel_pstate`, `acpi-cpufreq`, `amd-pstate-epp`.
     pub driver: Option<String>,

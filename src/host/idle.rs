@@ -6,7 +6,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::attribute::{flag, names, number, text};
 use crate::refusal::reason;
@@ -15,7 +16,8 @@ use crate::refusal::reason;
 const NO_LIMIT_US: i32 = 2_000_000_000;
 
 /// The states of all CPUs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Idle {
     /// `intel_idle`, `acpi_idle`, `haltpoll`.
     pub driver: Option<String>,
@@ -27,7 +29,8 @@ pub struct Idle {
 }
 
 /// One state, `cpuN/cpuidle/stateM`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct IdleState {
     pub state: u32,
     /// `POLL`, `C1E`, `C6`.
@@ -42,7 +45,7 @@ pub struct IdleState {
 
 /// The longest time to wake that programs allow all CPUs (`/dev/cpu_dma_latency`): deeper states are not entered
 /// while one of them holds the file open.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Wakeup {
     #[default]
     #[serde(rename = "unlimited")]

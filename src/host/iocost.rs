@@ -4,14 +4,16 @@
 
 use std::path::Path;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::BlockDevice;
 use super::attribute::{device_number, file};
 use super::mounts::mounts;
 
 /// How it treats a device.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Cost {
     /// Name of the disk.
     #[serde(skip)]
@@ -29,7 +31,8 @@ pub struct Cost {
 }
 
 /// The latency above which a device counts as saturated.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Target {
     /// The share of I/Os that stays below; at 0 nobody looks.
     pub percentile: Option<f64>,
@@ -37,14 +40,16 @@ pub struct Target {
 }
 
 /// What the device can do, as the controller believes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Model {
     pub control: Option<String>,
     pub read: Rates,
     pub write: Rates,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Rates {
     pub bytes_per_second: Option<u64>,
     pub sequential_ios_per_second: Option<u64>,

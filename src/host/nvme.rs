@@ -12,7 +12,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use command::{IDENTIFY_BYTES, feature, identify_controller, identify_namespace, log_page, namespace_of};
 
@@ -24,7 +25,7 @@ const HEALTH_BYTES: usize = 512;
 const THERMAL_MANAGEMENT: u8 = 0x10;
 
 /// How much of a namespace holds data, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Use {
     /// NSZE: the whole of it.
     pub size: u64,
@@ -67,7 +68,7 @@ fn format_in_use(identify: &[u8; IDENTIFY_BYTES]) -> u8 {
 }
 
 /// What the drive itself thinks of a format, beside its others (RP).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Performance {
     Best,
@@ -88,7 +89,7 @@ impl Performance {
 }
 
 /// A format that the namespace could have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
     /// Its number, as a command that formats the namespace takes it.
     pub format: u8,
@@ -157,7 +158,8 @@ fn has_thermal_management(controller: &[u8; IDENTIFY_BYTES]) -> bool {
 }
 
 /// What a drive suffered up to a moment. Counters grow over its whole life; None is one of which it keeps no count.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Health {
     /// Its bits of critical warnings.
     pub critical_warning: u8,

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::path::Path;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::attribute::{bracketed, file, number, text};
 use super::cpu::field;
@@ -11,7 +12,8 @@ use super::cpu::field;
 /// Effective capabilities and the kernel's own switches.
 ///
 /// Capabilities that a user namespace grants do not open BPF or perf: see `initial_user_namespace`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Rights {
     /// CAP_SYS_ADMIN: everything below except the last two; also BTF of modules, program statistics.
     pub sys_admin: bool,

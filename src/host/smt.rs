@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::attribute::{flag, text};
 use super::cpu;
 
 /// Simultaneous multithreading.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Smt {
     /// `on`, `off`, `forceoff` (until the next boot), `notsupported` (the CPU has none), `notimplemented`.
     pub control: Option<String>,

@@ -1,9 +1,11 @@
 //! Facts about the set-up that cost speed or blind the kernel's counters, and what to do about each. No measurement:
 //! whether they matter to a load is for the rules to say.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::cpu::ranges;
 use super::frequency::Frequency;
@@ -17,12 +19,12 @@ const CROWD: usize = 5;
 const DEEP_US: u64 = 20;
 
 /// One fact.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
     /// A disk, or what else it is about: a function or root complex of PCI, `cpus 0-7`.
     pub device: String,
     /// A short word that scripts can test.
-    pub id: &'static str,
+    pub id: Cow<'static, str>,
     /// One sentence.
     pub sentence: String,
     /// What to do about it; None where nothing can be done from here.
@@ -75,7 +77,7 @@ fn of_drive(device: &BlockDevice) -> Option<Warning> {
     let bits = device.identity.as_ref()?.health?.critical_warning;
     (bits != 0).then(|| Warning {
         device: device.name.clone(),
-        id: "drive-warning",
+        id: "drive-warning".into(),
         sentence: drive_warning(bits),
         remedy: Some(format!(
             "read all of it with `nvme smart-log /dev/{}`, and save what is on it",
@@ -87,9 +89,9 @@ fn of_drive(device: &BlockDevice) -> Option<Warning> {
 /// What belongs to its function of PCI.
 fn of_function(host: &Host, device: &BlockDevice) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let mut warn = |id, sentence, remedy: &str| {
+    let mut warn = |id: &'static str, sentence, remedy: &str| {
         let remedy = Some(remedy.to_string());
-        warnings.push(Warning { device: device.name.clone(), id, sentence, remedy });
+        warnings.push(Warning { device: device.name.clone(), id: id.into(), sentence, remedy });
     };
     if host.numa_nodes > 1 && device.pci_address.is_some() && device.numa_node.is_none() {
         warn(
@@ -113,7 +115,7 @@ fn of_links<'a>(device: &'a BlockDevice, told: &mut BTreeSet<&'a str>) -> Vec<Wa
         let (sentence, remedy) = link_degraded(link, what)?;
         Some(Warning {
             device: device.to_string(),
-            id: "link-degraded",
+            id: "link-degraded".into(),
             sentence,
             remedy: Some(remedy.to_string()),
         })
@@ -124,8 +126,8 @@ fn of_links<'a>(device: &'a BlockDevice, told: &mut BTreeSet<&'a str>) -> Vec<Wa
 /// How its queue is set.
 fn of_disk(device: &BlockDevice) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let mut warn = |id, sentence: String, remedy: String| {
-        warnings.push(Warning { device: device.name.clone(), id, sentence, remedy: Some(remedy) });
+    let mut warn = |id: &'static str, sentence: String, remedy: String| {
+        warnings.push(Warning { device: device.name.clone(), id: id.into(), sentence, remedy: Some(remedy) });
     };
     if let Some((now, other)) = device.identity.as_ref().and_then(|identity| identity.faster_format()) {
         warn(
@@ -169,7 +171,7 @@ fn of_disk(device: &BlockDevice) -> Vec<Warning> {
 fn cgroup_limit(limit: &Throttle) -> Warning {
     Warning {
         device: limit.device.clone(),
-        id: "cgroup-limit",
+        id: "cgroup-limit".into(),
         sentence: format!(
             "the cgroup {} limits it, and what is started from here runs in that",
             limit.cgroup
@@ -194,7 +196,7 @@ fn idle_deep(idle: &Idle) -> Option<Warning> {
     };
     Some(Warning {
         device: format!("cpus {}", ranges(&cpus)),
-        id: "idle-deep",
+        id: "idle-deep".into(),
         sentence: format!(
             "while idle they may enter {name}, which takes up to {us} µs to wake from{unless}: an I/O that a sleeping \
              CPU has to complete waits for that"
@@ -213,7 +215,7 @@ fn frequency_held(set: &Frequency) -> Option<Warning> {
     let cpus = ranges(&set.cpus);
     Some(Warning {
         device: format!("cpus {cpus}"),
-        id: "frequency-held",
+        id: "frequency-held".into(),
         sentence: format!(
             "the governor powersave of {driver} holds them at {held:.1} GHz, and they can do {most:.1} GHz"
         ),
@@ -241,7 +243,7 @@ fn drive_warning(bits: u8) -> String {
 fn link_shared(shared: &SharedLink) -> Warning {
     Warning {
         device: shared.function.clone(),
-        id: "link-shared",
+        id: "link-shared".into(),
         sentence: format!(
             "its link runs at {:.1} GB/s, and the links of the {} drives below it at {:.1} GB/s together: {}",
             shared.link.raw_bytes_per_second / 1e9,
@@ -263,7 +265,7 @@ fn root_complex_shared(used: &[RootComplex], complexes: usize) -> Option<Warning
     let next = others.map(|complex| complex.devices.len()).max().unwrap_or(0);
     (count >= CROWD && complexes > 1 && count > 2 * next).then(|| Warning {
         device: crowded.name.clone(),
-        id: "root-complex-shared",
+        id: "root-complex-shared".into(),
         sentence: format!(
             "{count} of {drives} drives are below this one of {complexes} root complexes, which may carry less than their links"
         ),
@@ -398,7 +400,7 @@ mod tests {
         ]
     }
 
-    fn told(host: &Host) -> Vec<(String, &'static str)> {
+    fn told(host: &Host) -> Vec<(String, Cow<'static, str>)> {
         let devices: Vec<&BlockDevice> = host.devices.iter().collect();
         warnings(host, &devices).into_iter().map(|warning| (warning.device, warning.id)).collect()
     }
@@ -412,7 +414,7 @@ mod tests {
             ("nvme1n1", "drive-warning"),
             ("nvme1n1", "link-degraded"),
         ];
-        assert_eq!(told(&host), expected.map(|(device, id)| (device.to_string(), id)));
+        assert_eq!(told(&host), expected.map(|(device, id)| (device.to_string(), id.into())));
     }
 
     #[test]
@@ -426,7 +428,7 @@ mod tests {
             device.hops = vec![Hop { function, link: link(16.0, 4), ..Hop::default() }, uplink.clone()];
         }
         let mut host = Host { devices, ..Host::default() };
-        assert!(told(&host).contains(&("0000:00:01.0".to_string(), "link-degraded")));
+        assert!(told(&host).contains(&("0000:00:01.0".to_string(), "link-degraded".into())));
         assert_eq!(told(&host).iter().filter(|(_, id)| *id == "link-degraded").count(), 1);
         let shown: Vec<&BlockDevice> = host.devices.iter().collect();
         let all = warnings(&host, &shown);
@@ -458,7 +460,7 @@ mod tests {
         let mut host = Host { devices, idle: Some(idle), frequencies: vec![slow], ..Host::default() };
         let all: Vec<&BlockDevice> = host.devices.iter().collect();
         let [deep, held] = &warnings(&host, &all)[..] else { panic!() };
-        assert_eq!((deep.device.as_str(), deep.id), ("cpus 0-1,3", "idle-deep"));
+        assert_eq!((deep.device.as_str(), &*deep.id), ("cpus 0-1,3", "idle-deep"));
         assert!(
             deep.sentence.starts_with("while idle they may enter C133, which takes up to 133 µs"),
             "{deep:?}"
@@ -466,7 +468,7 @@ mod tests {
         assert!(
             !deep.sentence.contains("unless") && deep.remedy.as_ref().unwrap().contains("idle-set -D 21")
         );
-        assert_eq!((held.device.as_str(), held.id), ("cpus 0-1", "frequency-held"));
+        assert_eq!((held.device.as_str(), &*held.id), ("cpus 0-1", "frequency-held"));
         assert!(held.sentence.ends_with("holds them at 1.5 GHz, and they can do 3.4 GHz"), "{held:?}");
 
         host.idle.as_mut().unwrap().wakeup = Wakeup::Untold("permission denied".into());
@@ -475,7 +477,11 @@ mod tests {
             warnings(&host, &all)[0].sentence.contains("unless a program that holds /dev/cpu_dma_latency")
         );
         host.devices.iter_mut().for_each(|device| device.rotational = Some(true));
-        assert_eq!(told(&host), [("cpus 0-1".to_string(), "frequency-held")], "no disk that turns minds");
+        assert_eq!(
+            told(&host),
+            [("cpus 0-1".to_string(), "frequency-held".into())],
+            "no disk that turns minds"
+        );
         host.devices.clear();
         assert_eq!(told(&host), []);
     }

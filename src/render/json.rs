@@ -1,6 +1,5 @@
 //! JSON of the contract: integers in nanoseconds and bytes, unit in the key, absent is absent.
 
-pub mod check;
 pub mod devices;
 pub mod diagnose;
 pub mod drive;
@@ -12,9 +11,10 @@ pub mod sweep;
 pub mod trace;
 
 use schemars::SchemaGenerator;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::analyze::{errors, interrupts, latency, pressure, threads, top};
+use crate::analyze::{check, errors, interrupts, latency, pressure, threads, top};
 use crate::envelope::{Envelope, View};
 use crate::hist::{Histogram, counts};
 
@@ -23,6 +23,7 @@ type Schema = (&'static str, fn() -> Value);
 
 /// The views with a schema.
 const SCHEMAS: &[Schema] = &[
+    ("check", schema_of::<check::CheckSummary>),
     ("errors", schema_of::<errors::ErrorSummary>),
     ("interrupts", schema_of::<interrupts::InterruptSummary>),
     ("latency", schema_of::<latency::LatencySummary>),
@@ -103,6 +104,11 @@ pub fn object(schema: &str, envelope: &Envelope) -> Map<String, Value> {
         object.extend(keys);
     }
     object
+}
+
+/// One line for each.
+pub fn lines<T: Serialize>(all: &[T]) -> Vec<u8> {
+    all.iter().flat_map(|one| format!("{}\n", json!(one)).into_bytes()).collect()
 }
 
 /// One line of JSON, with its newline.

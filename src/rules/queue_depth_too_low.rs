@@ -235,7 +235,7 @@ fn without_load(p: &Picture<'_>) -> Option<Finding> {
 
 /// What to do first where buffered reads have no read-ahead.
 fn turn_read_ahead_on(p: &Picture<'_>) -> Option<String> {
-    let disk = p.disk.filter(|disk| disk.read_ahead_bytes == 0 && !disk.untold.contains(&"read_ahead_kb"))?;
+    let disk = p.disk.filter(|disk| disk.read_ahead_bytes == 0 && disk.tells("read_ahead_kb"))?;
     let mostly_reads = p.device.ops.get(&Op::Read).is_some_and(|reads| reads.ios * 2 > p.ios);
     mostly_reads.then(|| {
         format!(

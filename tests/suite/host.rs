@@ -102,7 +102,7 @@ fn a_link_at_half_speed_is_told_with_its_line_rate() {
     assert_eq!(link.raw_bytes_per_second.round(), 3_938_461_538.0);
     let shown: Vec<&BlockDevice> = host.devices.iter().collect();
     let facts = warnings::warnings(&host, &shown);
-    let ids: Vec<(&str, &str)> = facts.iter().map(|fact| (fact.device.as_str(), fact.id)).collect();
+    let ids: Vec<(&str, &str)> = facts.iter().map(|fact| (fact.device.as_str(), &*fact.id)).collect();
     assert_eq!(
         ids,
         [

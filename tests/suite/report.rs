@@ -702,7 +702,7 @@ fn what_a_disk_does_not_tell_is_not_printed_as_zero() {
     assert_eq!(row(&case, "largest request").as_deref(), Some("1.25 MiB (hardware not told)"));
     assert_eq!(row(&case, "blocks").as_deref(), Some("512 logical, not told physical"));
     let disk = &mut case.host.devices[0];
-    (disk.size_bytes, disk.untold) = (0, vec!["size", "read_ahead_kb"]);
+    (disk.size_bytes, disk.untold) = (0, vec!["size".into(), "read_ahead_kb".into()]);
     (disk.max_request_bytes, disk.logical_block_bytes) = (0, 0);
     for name in ["read-ahead", "size", "largest request", "blocks"] {
         assert_eq!(row(&case, name), None, "{name}");

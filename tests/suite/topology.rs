@@ -102,9 +102,9 @@ fn megabytes(range: [f64; 2]) -> [f64; 2] {
 }
 
 /// What the machine's warnings are about.
-fn warned(host: &Host) -> Vec<(String, &'static str)> {
+fn warned(host: &Host) -> Vec<(String, String)> {
     let devices: Vec<_> = host.devices.iter().collect();
-    warnings(host, &devices).into_iter().map(|warning| (warning.device, warning.id)).collect()
+    warnings(host, &devices).into_iter().map(|warning| (warning.device, warning.id.into())).collect()
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn eight_of_ten_drives_at_one_root_complex_are_a_hint_until_they_are_parted() {
     // 63.0 GB/s raw: the links alone would carry what the drives can read (57.0).
     assert_eq!(megabytes(used[1].devices_usable_bytes_per_second), [53_066.0, 60_194.0]);
     assert_eq!(sharing::links(&devices), [], "each has a port of its own");
-    assert_eq!(warned(&host), [("pci0000:40".to_string(), "root-complex-shared")]);
+    assert_eq!(warned(&host), [("pci0000:40".to_string(), "root-complex-shared".to_string())]);
 
     let host = workstation("after", AFTER).host();
     assert_eq!(warned(&host), []);
@@ -156,7 +156,7 @@ fn twelve_drives_below_one_uplink_ask_for_three_times_what_it_carries() {
     assert!(links.iter().all(|link| link.link.usable_bytes_per_second[1] < 26.2e9));
     assert_eq!(megabytes(links[0].link.usable_bytes_per_second), [13_266.0, 15_048.0]);
     assert_eq!(megabytes(links[0].devices_usable_bytes_per_second), [39_799.0, 45_145.0]);
-    let shared = |domain: &str| (format!("{domain}:01:00.0"), "link-shared");
+    let shared = |domain: &str| (format!("{domain}:01:00.0"), "link-shared".to_string());
     assert_eq!(warned(&host), [shared("0001"), shared("0033")]);
     // Own link first, then the uplink; between the ports of a switch there is none.
     let hops = &host.devices[0].hops;

@@ -128,11 +128,11 @@ impl World {
     }
 
     /// The invariants in this state.
-    fn in_state(&self, state: Outcome) -> Vec<&'static str> {
-        self.test().iter().filter(|one| one.state == state).map(|one| one.name).collect()
+    fn in_state(&self, state: Outcome) -> Vec<Cow<'static, str>> {
+        self.test().into_iter().filter(|one| one.state == state).map(|one| one.name).collect()
     }
 
-    fn failed(&self) -> Vec<&'static str> {
+    fn failed(&self) -> Vec<Cow<'static, str>> {
         self.in_state(Outcome::Fail)
     }
 }
@@ -359,7 +359,7 @@ fn an_absent_queue_stage_is_named() {
 fn conflicts_and_misses_fail_above_the_limit() {
     let mut world = World::new();
     world.device().counters.out_of_range = 1;
-    assert!(world.failed().contains(&"slots"));
+    assert!(world.failed().contains(&"slots".into()));
     let with_stale = |n| {
         let mut world = World::new();
         world.device().counters.stale = n;
@@ -406,10 +406,10 @@ fn a_cost_that_saw_few_of_the_ios_is_not_tested() {
     world.cost.ns_per_io = None;
     world.cost.programs[0].runs = 1908;
     world.cost.ios = Some(Cost::LEAST_IOS - 1);
-    assert_eq!((world.failed(), world.in_state(Outcome::NotTested)), (vec![], vec!["cost"]));
+    assert_eq!((world.failed(), world.in_state(Outcome::NotTested)), (vec![], vec!["cost".into()]));
     world.cost.programs.clear();
     world.cost.ios = Some(0);
-    assert_eq!((world.failed(), world.in_state(Outcome::NotTested)), (vec![], vec!["cost"]));
+    assert_eq!((world.failed(), world.in_state(Outcome::NotTested)), (vec![], vec!["cost".into()]));
 }
 
 #[test]

@@ -18,7 +18,8 @@ const COALESCING: u8 = 0x08;
 const PAGE: u64 = 4096;
 
 /// What could be learned of one namespace and its drive.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Identity {
     /// MDTS: the most that one command moves; None: the drive has no such limit.
     pub transfer_bytes: Option<u64>,

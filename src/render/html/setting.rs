@@ -59,8 +59,7 @@ fn device(disk: &BlockDevice) -> String {
         rows.push(("model, firmware, serial", model.join(", ")));
     }
     rows.extend(disk.driver.clone().map(|driver| ("driver", driver)));
-    let is_told = |attribute: &str| !disk.untold.contains(&attribute);
-    if is_told("size") {
+    if disk.tells("size") {
         rows.push(("size", bytes(disk.size_bytes as f64)));
     }
     if let Some(active) = &disk.scheduler {
@@ -80,7 +79,7 @@ fn device(disk: &BlockDevice) -> String {
         let (logical, physical) = (size(disk.logical_block_bytes), size(disk.physical_block_bytes));
         rows.push(("blocks", format!("{logical} logical, {physical} physical")));
     }
-    if is_told("read_ahead_kb") {
+    if disk.tells("read_ahead_kb") {
         let read_ahead = match disk.read_ahead_bytes {
             0 => "off".to_string(),
             size => bytes(size as f64),

@@ -80,7 +80,7 @@ fn node(host: &Host, node: &NumaNode) -> Value {
 
 fn device(host: &Host, device: &BlockDevice) -> Value {
     let (major, minor) = number(device.major, device.minor);
-    let told = |attribute: &str, value: u64| (!device.untold.contains(&attribute)).then_some(value);
+    let told = |attribute: &str, value: u64| device.tells(attribute).then_some(value);
     let mut object = json!({
         "name": device.name,
         "alias": device.alias,

@@ -441,7 +441,7 @@ fn details(host: &Host, device: &BlockDevice) -> String {
         parts.push(format!("on {}", slaves.join(", ")));
     }
     parts.extend(device.requests.map(|requests| counted(requests.into(), "request")));
-    if !device.untold.contains(&"read_ahead_kb") {
+    if device.tells("read_ahead_kb") {
         parts.push(format!(
             "read-ahead {}",
             if device.read_ahead_bytes == 0 { "off".to_string() } else { size(device.read_ahead_bytes) }

@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn what_failed_is_shouted_and_explained() {
-        let one = |name, state, numbers: &[(&str, u64)], why: Option<&str>| Invariant {
-            name,
+        let one = |name: &'static str, state, numbers: &[(&str, u64)], why: Option<&str>| Invariant {
+            name: name.into(),
             state,
             numbers: numbers.iter().map(|(key, n)| (key.to_string(), Number::Count(*n))).collect(),
             why: why.map(str::to_string),
