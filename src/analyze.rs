@@ -5,6 +5,7 @@ pub mod check;
 pub mod cliff;
 pub mod counting;
 pub mod cpu;
+pub mod devices;
 pub mod errors;
 pub mod files;
 pub mod flame;

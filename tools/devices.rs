@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::Result;
+use biopsy::analyze::devices::summarize;
 use biopsy::envelope::{Envelope, Missing};
 use biopsy::host::nvme::identity;
 use biopsy::host::{Host, select, warnings};
@@ -38,7 +39,7 @@ pub fn run(args: &Devices) -> Result<()> {
             missing,
             ..Envelope::default()
         };
-        return sink.write(&json::devices::devices(&envelope, &host, &selection, &warnings));
+        return sink.write(&json::view(&envelope, &summarize(&host, &selection, warnings), None));
     }
     sink.write(text::devices::devices(&host, &selection, &warnings, &missing).as_bytes())
 }

@@ -18,7 +18,7 @@ pub struct Absence {
 }
 
 impl Absence {
-    fn new(what: &'static str, why: impl Into<String>) -> Self {
+    pub fn new(what: impl Into<Cow<'static, str>>, why: impl Into<String>) -> Self {
         Self { what: what.into(), why: why.into() }
     }
 }

@@ -16,7 +16,6 @@ use super::mounts::mounts;
 #[serde(default)]
 pub struct Cost {
     /// Name of the disk.
-    #[serde(skip)]
     pub device: String,
     pub enabled: Option<bool>,
     /// Whether somebody set what follows (`user`), or the kernel chose by the kind of device (`auto`).

@@ -1,6 +1,5 @@
 //! JSON of the contract: integers in nanoseconds and bytes, unit in the key, absent is absent.
 
-pub mod devices;
 pub mod diagnose;
 pub mod drive;
 pub mod fio;
@@ -14,7 +13,7 @@ use schemars::SchemaGenerator;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::analyze::{check, errors, interrupts, latency, pressure, threads, top};
+use crate::analyze::{check, devices, errors, interrupts, latency, pressure, threads, top};
 use crate::envelope::{Envelope, View};
 use crate::hist::{Histogram, counts};
 
@@ -24,6 +23,7 @@ type Schema = (&'static str, fn() -> Value);
 /// The views with a schema.
 const SCHEMAS: &[Schema] = &[
     ("check", schema_of::<check::CheckSummary>),
+    ("devices", schema_of::<devices::DevicesSummary>),
     ("errors", schema_of::<errors::ErrorSummary>),
     ("interrupts", schema_of::<interrupts::InterruptSummary>),
     ("latency", schema_of::<latency::LatencySummary>),

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use crate::support::patience::Patience;
 use crate::support::scratch::Scratch;
+use biopsy::analyze::devices::{DevicesSummary, summarize};
 use biopsy::host::counters::Counters;
 use biopsy::host::rights::Rights;
+use biopsy::host::select::Selection;
+use biopsy::host::warnings::Warning;
 use biopsy::host::{BlockDevice, Host, select, throttle, warnings};
 use biopsy::refusal::Refusal;
 use biopsy::render::{self, text};
@@ -26,6 +29,14 @@ fn machine(name: &str) -> (Scratch, Host) {
 
 fn device<'a>(host: &'a Host, name: &str) -> &'a BlockDevice {
     host.device(name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+/// What `biopsy devices --json` prints, from which the same is read back.
+fn printed(host: &Host, selection: &Selection<'_>, facts: Vec<Warning>) -> serde_json::Value {
+    let summary = summarize(host, selection, facts);
+    let object = serde_json::Value::Object(render::json::view_object(&Default::default(), &summary, None));
+    assert_eq!(serde_json::from_value::<DevicesSummary>(object.clone()).unwrap(), summary);
+    object
 }
 
 fn refusal<T>(result: anyhow::Result<T>) -> String {
@@ -251,8 +262,7 @@ fn cpus_and_nodes_are_told_with_what_is_absent() {
         let (scratch, host) = machine(name);
         let selection = select::selection(&host, scratch.path(), &[], false).unwrap();
         let facts = warnings::warnings(&host, &selection.devices);
-        let bytes = render::json::devices::devices(&Default::default(), &host, &selection, &facts);
-        serde_json::from_slice::<serde_json::Value>(&bytes).unwrap()
+        printed(&host, &selection, facts)
     };
     let told = object("multipath");
     let cpus = &told["cpus"];
@@ -279,8 +289,7 @@ fn what_is_absent_of_a_device_has_a_reason() {
     for name in ["multipath", "virtio"] {
         let (scratch, host) = machine(name);
         let selection = select::selection(&host, scratch.path(), &[], false).unwrap();
-        let bytes = render::json::devices::devices(&Default::default(), &host, &selection, &[]);
-        let told: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        let told = printed(&host, &selection, Vec::new());
         for device in told["devices"].as_array().unwrap() {
             let absent = device["absent"].as_array().unwrap();
             let keys: Vec<&str> = absent.iter().map(|one| one["what"].as_str().unwrap()).collect();
@@ -440,8 +449,7 @@ fn look_at_everything(root: &Path) {
         let text = text::devices::devices(&host, &selection, &facts, &[]);
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
         assert!(!text.contains(['\u{202e}', '\u{200b}', '\u{fffd}']), "{text:?}");
-        let bytes = render::json::devices::devices(&Default::default(), &host, &selection, &facts);
-        serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
+        printed(&host, &selection, facts);
     }
     for device in &host.devices {
         // An error or counters, as the bytes allow; never a panic.
@@ -501,8 +509,7 @@ fn limits_stand_beside_the_device_that_they_are_of() {
         let selection = select::selection(host, scratch.path(), &[], false).unwrap();
         let facts = warnings::warnings(host, &selection.devices);
         let text = text::devices::devices(host, &selection, &facts, &[]);
-        let bytes = render::json::devices::devices(&Default::default(), host, &selection, &facts);
-        (text, serde_json::from_slice::<serde_json::Value>(&bytes).unwrap())
+        (text, printed(host, &selection, facts))
     };
     assert!(!host.read_limits(scratch.path()), "no cgroups are mounted");
     let (_, object) = view(&host);
@@ -658,8 +665,7 @@ fn a_disk_that_is_gone_has_no_zeros() {
     scratch.write("sys/block/sda/sda1/partition", b"1\n");
     let host = Host::read(scratch.path()).unwrap();
     let selection = select::selection(&host, scratch.path(), &[], true).unwrap();
-    let bytes = render::json::devices::devices(&Default::default(), &host, &selection, &[]);
-    let object = serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
+    let object = printed(&host, &selection, Vec::new());
     let zeros = |value: &serde_json::Value| {
         let keys = value.as_object().unwrap().iter();
         keys.filter(|(_, value)| **value == json!(0)).map(|(key, _)| key.clone()).collect::<Vec<_>>()

@@ -33,7 +33,7 @@ pub fn object(
     object.insert("cpu".into(), cpu(s));
     object.insert("host".into(), json!(s.host));
     let used: Vec<&BlockDevice> = s.host.devices.iter().filter(|device| !device.is_placeholder()).collect();
-    object.insert("devices".into(), super::devices::list(s.host, &used));
+    object.insert("devices".into(), json!(crate::analyze::devices::list(s.host, &used)));
     object.extend(command_status.map(|status| ("command_status".to_string(), json!(status))));
     object.extend(bodies.into_iter().map(|(noun, body)| (noun.to_string(), body)));
     object
