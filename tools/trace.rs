@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use biopsy::analyze::latency::summarize;
+use biopsy::analyze::latency::{DeviceLatency, summarize};
 use biopsy::analyze::trace::io::{TracedIo, openers};
 use biopsy::analyze::trace::join::Join;
 use biopsy::analyze::trace::scene::Scene;
@@ -25,7 +25,7 @@ use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::session::window::Window;
 use biopsy::session::{stop, wall_clock};
-use biopsy::wire::events::{Emitted, Event};
+use biopsy::wire::events::Event;
 
 use crate::cli::Trace;
 use crate::output::{Sink, Stream};
@@ -99,7 +99,7 @@ pub fn run(args: &Trace) -> Result<()> {
     }
     let emitted = probe.emitted()?;
     let summary = summarize(&host, &first, &end);
-    let traced = page.finish(emitted);
+    let traced = page.finish(emitted.matched, summary.devices.clone());
     let envelope = Envelope {
         duration_ns: summary.duration_ns,
         lost: trace::lost(loss::lost(&summary, &first, &end), &emitted),
@@ -109,7 +109,7 @@ pub fn run(args: &Trace) -> Result<()> {
     };
     let mut bytes = page.bytes;
     if args.output.json {
-        bytes.extend(render::json::trace::summary(&envelope, &summary, &traced, status));
+        bytes.extend(render::json::view(&envelope, &traced, status));
     }
     stream.finish(bytes)?;
     if !args.output.json {
@@ -218,7 +218,7 @@ impl Page {
     }
 
     /// Shows what has waited until the end.
-    fn finish(&mut self, emitted: Emitted) -> TraceSummary {
+    fn finish(&mut self, matched: u64, devices: Vec<DeviceLatency>) -> TraceSummary {
         let ios = self.join.finish();
         self.show_or_keep(ios);
         let mut shown = self.join.ios;
@@ -227,6 +227,7 @@ impl Page {
             shown = ios.len() as u64;
             ios.iter().for_each(|io| self.show(io));
         }
-        TraceSummary { shown, emitted, unjoined: self.join.unjoined, unshown: self.join.unshown }
+        let (unjoined, unshown) = (self.join.unjoined, self.join.unshown);
+        TraceSummary { summary: true, shown, matched, unjoined, unshown, devices }
     }
 }

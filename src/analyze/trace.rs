@@ -9,19 +9,35 @@ pub mod operation;
 pub mod scene;
 pub mod slowest;
 
-use crate::envelope::Lost;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::latency::DeviceLatency;
+use crate::envelope::{Lost, View};
 use crate::wire::events::Emitted;
 
-/// What the event stream was, beside the counts of the whole window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The last line of `biopsy trace --json`. The lines before it are an object per I/O, without an envelope.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct TraceSummary {
+    /// True: the line of an I/O has no such key.
+    pub summary: bool,
     /// I/Os that were shown.
     pub shown: u64,
-    pub emitted: Emitted,
+    /// I/Os of the classes and times that were asked for.
+    pub matched: u64,
     /// I/Os that name an operation whose end was not seen: it had not ended, or its event is lost.
+    #[serde(rename = "ios_without_end")]
     pub unjoined: u64,
     /// Operations that ended and that no I/O showed: the I/O's event is lost, or too late.
+    #[serde(rename = "operations_without_io")]
     pub unshown: u64,
+    /// The counts of the whole window.
+    pub devices: Vec<DeviceLatency>,
+}
+
+impl View for TraceSummary {
+    const SCHEMA: &'static str = "biopsy.trace/1";
 }
 
 /// The loss of the window with that of the events.
@@ -53,7 +69,24 @@ pub fn distrust(emitted: &Emitted, max_loss: f64, remedy: &str) -> Option<String
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::latency::summarize;
+    use super::super::literal::{json, reading, sample};
     use super::*;
+    use crate::host::Host;
+
+    #[test]
+    fn the_last_line_is_read_back() {
+        let devices =
+            summarize(&Host::default(), &reading(0, sample(&[], 0, 0)), &reading(9, sample(&[5, 7], 2, 2)))
+                .devices;
+        let summary = TraceSummary { summary: true, shown: 1, matched: 2, unjoined: 3, unshown: 4, devices };
+        let value = json(&summary);
+        let keys = ["summary", "shown", "matched", "ios_without_end", "operations_without_io"];
+        assert_eq!(keys.map(|key| value[key].clone()), [json!(true), json!(1), json!(2), json!(3), json!(4)]);
+        assert_eq!((&value["devices"][0]["ios"], value.as_object().unwrap().len()), (&json!(2), 6));
+    }
 
     #[test]
     fn lost_events_are_loss() {

@@ -1,23 +1,19 @@
-//! `biopsy.trace/1`: an object per I/O, then one with the envelope.
+//! The lines of `biopsy trace --json` that are an I/O each. The last one is a [`TraceSummary`].
 //!
 //! Written by hand: hundreds of thousands a second.
 
 use serde_json::json;
 
-use super::{line, object};
-use crate::analyze::latency::LatencySummary;
 use crate::analyze::trace::TraceSummary;
 use crate::analyze::trace::io::{Stages, TracedIo};
 use crate::analyze::trace::operation::TracedOperation;
 use crate::analyze::trace::scene::Scene;
-use crate::envelope::Envelope;
-
-const SCHEMA: &str = "biopsy.trace/1";
+use crate::envelope::View;
 
 /// Adds the line of one I/O.
 pub fn io(out: &mut Vec<u8>, scene: &Scene, io: &TracedIo) {
     let mut object = Object::begin(out);
-    object.text("schema", SCHEMA);
+    object.text("schema", TraceSummary::SCHEMA);
     object.number("io", io.number);
     object.number("at_ns", scene.at_ns(io));
     object.text("device", scene.name(io));
@@ -97,26 +93,6 @@ fn operation(out: &mut Vec<u8>, operation: &TracedOperation) {
         object.optional("total_ns", end.total_ns);
     }
     object.end();
-}
-
-/// The last line. `command_status` is there when a command was measured.
-pub fn summary(
-    envelope: &Envelope,
-    latency: &LatencySummary,
-    trace: &TraceSummary,
-    command_status: Option<i32>,
-) -> Vec<u8> {
-    let mut all = object(SCHEMA, envelope);
-    all.insert("summary".to_string(), json!(true));
-    all.insert("shown".to_string(), json!(trace.shown));
-    all.insert("matched".to_string(), json!(trace.emitted.matched));
-    all.insert("ios_without_end".to_string(), json!(trace.unjoined));
-    all.insert("operations_without_io".to_string(), json!(trace.unshown));
-    all.insert("devices".to_string(), json!(latency.devices));
-    if let Some(status) = command_status {
-        all.insert("command_status".to_string(), json!(status));
-    }
-    line(all)
 }
 
 /// An object that is being written.
