@@ -1,17 +1,80 @@
 //! What stands around every result: when, on which kernel, what was lost, what it cost, and what
 //! could not be seen. The JSON keys are the contract's.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
 /// What a view's JSON object has beside the envelope. Both are read back from the same object, so a key that both have
 /// is one.
 pub trait View: Serialize + DeserializeOwned + JsonSchema {
     /// `biopsy.NAME/VERSION`.
     const SCHEMA: &'static str;
+}
+
+/// A view with its envelope, as one object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Framed<V> {
+    pub envelope: Envelope,
+    pub view: V,
+}
+
+impl<V: View> Framed<V> {
+    /// Where both have a key, it is the view's.
+    pub fn object(envelope: &Envelope, view: &V) -> serde_json::Result<Map<String, Value>> {
+        #[derive(Serialize)]
+        struct Parts<'a, V> {
+            schema: &'static str,
+            #[serde(flatten)]
+            envelope: &'a Envelope,
+            #[serde(flatten)]
+            view: &'a V,
+        }
+        serde_json::from_value(serde_json::to_value(Parts { schema: V::SCHEMA, envelope, view })?)
+    }
+}
+
+impl<V: View> Serialize for Framed<V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::object(&self.envelope, &self.view).map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl<'de, V: View> Deserialize<'de> for Framed<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let object = Value::deserialize(deserializer)?;
+        let envelope = Envelope::deserialize(&object).map_err(D::Error::custom)?;
+        Ok(Self { envelope, view: serde_json::from_value(object).map_err(D::Error::custom)? })
+    }
+}
+
+impl<V: View> JsonSchema for Framed<V> {
+    fn schema_name() -> Cow<'static, str> {
+        V::schema_name()
+    }
+
+    // The view without its envelope may be in the same schema.
+    fn schema_id() -> Cow<'static, str> {
+        format!("{} in its envelope", V::schema_id()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = V::json_schema(generator);
+        let mut envelope = Envelope::json_schema(generator);
+        let more = envelope.ensure_object().remove("properties");
+        let all = schema.ensure_object().entry("properties").or_insert_with(|| json!({}));
+        if let (Some(all), Some(Value::Object(more))) = (all.as_object_mut(), more) {
+            all.extend(more);
+            all.insert("schema".to_string(), json!({ "const": V::SCHEMA }));
+        }
+        schema.insert("title".to_string(), json!(V::SCHEMA));
+        schema
+    }
 }
 
 /// The frame of every `--json` object.

@@ -4,10 +4,11 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     Note,
@@ -16,7 +17,7 @@ pub enum Severity {
 }
 
 /// What a fix could be worth.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Worth {
     /// Names the quantity and its unit, for example `iops_ratio`.
     pub metric: String,
@@ -66,17 +67,11 @@ impl Borrow<str> for Number {
     }
 }
 
-impl Serialize for Number {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.key)
-    }
-}
-
 /// The numbers of a finding, sorted by key.
 pub type Numbers = BTreeMap<Number, f64>;
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
     /// One of the contract's ids.
     pub id: &'static str,
@@ -97,7 +92,7 @@ pub struct Finding {
 }
 
 /// Something that could have mattered and was not looked at.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NotExamined {
     pub what: String,
     pub why: String,

@@ -52,6 +52,7 @@ mod scheduler_overhead;
 mod split_io;
 mod stacked_device;
 mod submit_cpu_bound;
+pub mod summary;
 mod swapping;
 mod table;
 mod tag_starvation;

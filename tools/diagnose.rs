@@ -10,7 +10,7 @@ use biopsy::analyze::locks::trust;
 use biopsy::analyze::locks::waits::Waited;
 use biopsy::analyze::profile::{Profile, Unit};
 use biopsy::analyze::{loss, missing, sharing};
-use biopsy::envelope::{Envelope, Missing};
+use biopsy::envelope::{Envelope, Framed, Missing};
 use biopsy::experiment::{self, Curve};
 use biopsy::findings::{Diagnosis, Severity};
 use biopsy::host::cpu_quota::CpuQuota;
@@ -22,6 +22,7 @@ use biopsy::probe::latency::options::Options;
 use biopsy::probe::permit;
 use biopsy::refusal::{Refusal, plain};
 use biopsy::render::{self, flame, html, text};
+use biopsy::rules::summary::DiagnosisSummary;
 use biopsy::rules::{self, Summaries, observed};
 use biopsy::session::beside::{self, Prepared as Others, Probes, Seen};
 use biopsy::session::command::Running;
@@ -30,7 +31,7 @@ use biopsy::session::timeline::TimelineSampler;
 use biopsy::session::window::{Until, Window};
 use biopsy::session::{service, stop, wall_clock};
 use biopsy::units;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::cli::{Color, Diagnose, FailOn};
 use crate::output::{Sink, warn};
@@ -222,13 +223,19 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     };
     let diagnosis = rules::diagnose(&summaries);
     let doubt = loss::distrust(&latency, &envelope.lost, args.window.max_loss);
-    let mut bodies = vec![("latency", Value::Object(render::json::view_object(&envelope, &latency, None)))];
-    bodies.extend(bodies_of(&seen));
-    bodies.extend(experiment.as_ref().map(|curve| ("experiment", json!(curve))));
-    bodies.extend(scaling.as_ref().map(|scaling| ("scaling", json!(scaling))));
-    bodies.extend(outcome.load.as_ref().map(|load| ("load", Value::Object(render::json::load::body(load)))));
-    bodies.push(("timeline", json!(timeline.summary(&latency))));
-    let json = render::json::diagnose::object(&summaries, &diagnosis, bodies, command_status);
+    let pressure = &seen.pressure;
+    let summary = DiagnosisSummary {
+        latency: Some(Framed { envelope: envelope.clone(), view: latency.clone() }),
+        interrupts: seen.interrupts.clone(),
+        locks: (pressure.locks.is_some() || pressure.pagecache.is_some()).then(|| pressure.clone()),
+        threads: seen.threads.clone(),
+        experiment: experiment.clone(),
+        scaling: scaling.clone(),
+        load: outcome.load.as_ref().map(|load| Value::Object(render::json::load::body(load))),
+        timeline: Some(timeline.summary(&latency)),
+        ..DiagnosisSummary::of(&summaries, &diagnosis)
+    };
+    let json = render::json::view_object(&envelope, &summary, command_status);
     if let Some(sink) = &mut sink {
         let flames = pictures(&seen, &envelope);
         let report = html::Report {
@@ -442,19 +449,6 @@ fn measure<'a>(
         std::thread::sleep(window.left(probe.nap()));
     }
     Ok(Outcome { load: None, window: Some(window) })
-}
-
-/// What ran beside the latencies as JSON, under the nouns of the views.
-fn bodies_of(seen: &Seen) -> Vec<(&'static str, Value)> {
-    let mut all = Vec::new();
-    let interrupts = seen.interrupts.as_ref().map(render::json::body);
-    all.extend(interrupts.map(|body| ("interrupts", Value::Object(body))));
-    if seen.pressure.locks.is_some() || seen.pressure.pagecache.is_some() {
-        all.push(("locks", Value::Object(render::json::body(&seen.pressure))));
-    }
-    let threads = seen.threads.as_ref().map(render::json::body);
-    all.extend(threads.map(|body| ("threads", Value::Object(body))));
-    all
 }
 
 /// The flame graphs for the page: of what was measured and has something to show. Each says by itself where and when it was

@@ -1,7 +1,11 @@
 //! What the CPUs' time went to, by the kernel's own account and by the processor's counters, and what of it falls on
 //! one I/O.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::envelope::Missing;
@@ -19,7 +23,8 @@ const IOWAIT: usize = 4;
 const ERROR_NS: u64 = COLUMNS.len() as u64 * TICK_NS;
 
 /// The time of some CPUs: one, those of a core, of a socket, or all.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct CpuRow {
     pub cpus: Vec<u32>,
     /// Where all of them are in one.
@@ -27,6 +32,8 @@ pub struct CpuRow {
     /// The window's length, once for each CPU: what the rest is a share of.
     pub wall_ns: u64,
     /// In the order of [`TIMES`].
+    #[serde(flatten, with = "times")]
+    #[schemars(with = "times::Form")]
     pub times: [u64; 7],
     /// Of the idle time: while a task waited for I/O. None where the kernel's counter went back, which it may.
     pub iowait_ns: Option<u64>,
@@ -38,6 +45,34 @@ pub struct CpuRow {
     pub error_ns: u64,
     pub cycles: Option<u64>,
     pub instructions: Option<u64>,
+}
+
+/// [`CpuRow::times`] with a key each.
+mod times {
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(default)]
+    pub struct Form {
+        user_ns: u64,
+        nice_ns: u64,
+        system_ns: u64,
+        irq_ns: u64,
+        softirq_ns: u64,
+        steal_ns: u64,
+        idle_ns: u64,
+    }
+
+    pub fn serialize<S: Serializer>(times: &[u64; 7], serializer: S) -> Result<S::Ok, S::Error> {
+        let [user_ns, nice_ns, system_ns, irq_ns, softirq_ns, steal_ns, idle_ns] = *times;
+        Form { user_ns, nice_ns, system_ns, irq_ns, softirq_ns, steal_ns, idle_ns }.serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u64; 7], D::Error> {
+        let of = Form::deserialize(deserializer)?;
+        Ok([of.user_ns, of.nice_ns, of.system_ns, of.irq_ns, of.softirq_ns, of.steal_ns, of.idle_ns])
+    }
 }
 
 impl CpuRow {
@@ -79,7 +114,8 @@ impl CpuRow {
 }
 
 /// Sums over all CPUs, of what was counted in the window. What did not count on each of them is None.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Counted {
     /// `cycles`, or `cpu-clock` where the processor's counters do not answer; None where nothing counted.
     pub counter: Option<String>,
@@ -87,10 +123,13 @@ pub struct Counted {
     pub kernel_cycles: Option<u64>,
     pub user_instructions: Option<u64>,
     pub kernel_instructions: Option<u64>,
+    #[serde(skip)]
     pub frontend_stalls: Option<u64>,
+    #[serde(skip)]
     pub backend_stalls: Option<u64>,
     /// Cycles of physical cores, at least and at most: threads of one core run at the same time or not. Equal where
     /// a core has one thread.
+    #[serde(skip)]
     pub core_cycles: Option<(u64, u64)>,
     /// Time by `cpu-clock`, of all CPUs.
     pub clock_ns: Option<u64>,
@@ -98,6 +137,7 @@ pub struct Counted {
     /// are extrapolated from it.
     pub counted_share: Option<f64>,
     /// Events that are not known, and why.
+    #[serde(skip)]
     pub refused: Vec<(Event, String)>,
 }
 
@@ -111,8 +151,16 @@ impl Counted {
     }
 }
 
-/// The CPUs of a window.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// A CPU without a row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuLeftOut {
+    pub cpu: u32,
+    pub why: Cow<'static, str>,
+}
+
+/// The CPUs of a window. Its JSON has the rows: [`Counted`] and [`PerIo`] are beside it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct CpuSummary {
     pub duration_ns: u64,
     /// None: nobody can tell whether interrupts are timed or found by ticks.
@@ -123,14 +171,18 @@ pub struct CpuSummary {
     /// CPUs whose socket is not known are in none.
     pub sockets: Vec<CpuRow>,
     pub all: Option<CpuRow>,
-    /// CPUs without a row, and why.
-    pub left_out: Vec<(u32, &'static str)>,
+    pub left_out: Vec<CpuLeftOut>,
     /// Of the whole machine; the kernel does not tell them by CPU.
+    #[serde(skip)]
     pub context_switches: Option<u64>,
     /// Processes and threads that were made.
+    #[serde(skip)]
     pub processes: Option<u64>,
+    #[serde(skip)]
     pub wakeups: Option<u64>,
+    #[serde(skip)]
     pub no_wakeups: Option<String>,
+    #[serde(skip)]
     pub counted: Counted,
 }
 
@@ -167,7 +219,7 @@ impl CpuSummary {
             let why = "context switches are not known: /proc/stat has no count of them that grew";
             out.push(missing("context_switches", "not-told", why.to_string(), None));
         }
-        for (cpu, why) in &self.left_out {
+        for CpuLeftOut { cpu, why } in &self.left_out {
             let why = format!("CPU {cpu} is not in the table of CPU time: {why}");
             out.push(missing("cpu_time", "not-told", why, None));
         }
@@ -192,7 +244,7 @@ pub fn summarize(window: &CpuWindow) -> CpuSummary {
             (_, None) => Err("it went offline in the window"),
         };
         match row {
-            Err(why) => left_out.push((cpu, why)),
+            Err(why) => left_out.push(CpuLeftOut { cpu, why: why.into() }),
             Ok(row) => {
                 _ = rows.insert(
                     cpu,
@@ -352,18 +404,26 @@ fn core_cycles(cycles: &BTreeMap<u32, u64>, cores: &[CpuRow], cpus: &[u32]) -> O
 }
 
 /// What falls on one I/O, of everything that ran on the machine. None: not known.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct PerIo {
+    #[serde(rename = "cycles_per_io")]
     pub cycles: Option<f64>,
+    #[serde(rename = "core_cycles_per_io")]
     pub core_cycles: Option<(f64, f64)>,
+    #[serde(rename = "instructions_per_io")]
     pub instructions: Option<f64>,
+    #[serde(rename = "context_switches_per_io")]
     pub context_switches: Option<f64>,
+    #[serde(rename = "wakeups_per_io")]
     pub wakeups: Option<f64>,
     pub instructions_per_cycle: Option<f64>,
     pub user_instructions_per_cycle: Option<f64>,
     pub kernel_instructions_per_cycle: Option<f64>,
     /// Of all cycles, 0 to 1.
+    #[serde(rename = "stalled_frontend_share")]
     pub frontend_stalls: Option<f64>,
+    #[serde(rename = "stalled_backend_share")]
     pub backend_stalls: Option<f64>,
 }
 

@@ -1,6 +1,5 @@
 //! JSON of the contract: integers in nanoseconds and bytes, unit in the key, absent is absent.
 
-pub mod diagnose;
 pub mod drive;
 pub mod fio;
 pub mod flame;
@@ -14,8 +13,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::analyze::{check, devices, errors, interrupts, latency, pressure, threads, top};
-use crate::envelope::{Envelope, View};
+use crate::envelope::{Envelope, Framed, View};
 use crate::hist::{Histogram, counts};
+use crate::rules::summary::DiagnosisSummary;
 
 /// A view's name, and what makes its schema.
 type Schema = (&'static str, fn() -> Value);
@@ -24,6 +24,7 @@ type Schema = (&'static str, fn() -> Value);
 const SCHEMAS: &[Schema] = &[
     ("check", schema_of::<check::CheckSummary>),
     ("devices", schema_of::<devices::DevicesSummary>),
+    ("diagnose", schema_of::<DiagnosisSummary>),
     ("errors", schema_of::<errors::ErrorSummary>),
     ("interrupts", schema_of::<interrupts::InterruptSummary>),
     ("latency", schema_of::<latency::LatencySummary>),
@@ -43,18 +44,7 @@ pub fn schema(view: &str) -> Option<Value> {
 }
 
 fn schema_of<V: View>() -> Value {
-    let mut generator = SchemaGenerator::default();
-    let mut schema = generator.root_schema_for::<V>().to_value();
-    let envelope = generator.root_schema_for::<Envelope>().to_value();
-    for key in ["properties", "$defs"] {
-        let (Some(all), Value::Object(more)) = (schema.as_object_mut(), envelope[key].clone()) else {
-            continue;
-        };
-        let known = all.entry(key).or_insert_with(|| json!({}));
-        known.as_object_mut().into_iter().for_each(|known| known.extend(more.clone()));
-    }
-    schema["title"] = json!(V::SCHEMA);
-    schema["properties"]["schema"] = json!({ "const": V::SCHEMA });
+    let mut schema = SchemaGenerator::default().into_root_schema_for::<Framed<V>>().to_value();
     schema["properties"]["command_status"] = json!({
         "type": "integer", "description": "How the measured command ended; there is none without one.",
     });
@@ -72,18 +62,9 @@ pub fn view_object<V: View>(
     view: &V,
     command_status: Option<i32>,
 ) -> Map<String, Value> {
-    let mut all = object(V::SCHEMA, envelope);
-    all.extend(body(view));
+    let mut all = Framed::object(envelope, view).unwrap_or_default();
     all.extend(command_status.map(|status| ("command_status".to_string(), json!(status))));
     all
-}
-
-/// Without the envelope, for objects that contain it.
-pub fn body<V: View>(view: &V) -> Map<String, Value> {
-    match serde_json::to_value(view) {
-        Ok(Value::Object(keys)) => keys,
-        _ => Map::new(),
-    }
 }
 
 /// A histogram of times.
@@ -150,6 +131,12 @@ mod tests {
             let schema = schema(name).unwrap();
             for key in ["schema", "version", "missing", "cost", "command_status"] {
                 assert!(schema["properties"].get(key).is_some(), "{name} {key}");
+            }
+            // Each type that it names is in it.
+            let text = schema.to_string();
+            for pointer in text.split(r##""$ref":"#"##).skip(1) {
+                let pointer = pointer.split('"').next().unwrap();
+                assert!(schema.pointer(pointer).is_some(), "{name}: {pointer}");
             }
         }
         let top = schema("top").unwrap();

@@ -14,6 +14,7 @@ use biopsy::envelope::Envelope;
 use biopsy::hist::Histogram;
 use biopsy::host::Host;
 use biopsy::render::{html, json};
+use biopsy::rules::summary::DiagnosisSummary;
 use biopsy::rules::{self, Summaries};
 
 use crate::support::skip::skipped;
@@ -582,7 +583,7 @@ fn report() -> String {
         pagecache: None,
         threads: None,
         timeline: None,
-        json: &json::diagnose::object(&summaries, &diagnosis, [], None),
+        json: &json::view_object(&envelope, &DiagnosisSummary::of(&summaries, &diagnosis), None),
     })
 }
 

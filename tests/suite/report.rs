@@ -16,11 +16,12 @@ use biopsy::analyze::profile::Unit;
 use biopsy::analyze::queues::QueueLatency;
 use biopsy::analyze::stacks::{CpuClass, ProfileSummary};
 use biopsy::analyze::stage::Stage;
-use biopsy::envelope::{Cost, Envelope, Missing, ProgramCost};
+use biopsy::envelope::{Cost, Envelope, Framed, Missing, ProgramCost};
 use biopsy::hist::Histogram;
 use biopsy::host::{BlockDevice, HardwareQueue, Host};
 use biopsy::load::{Fill, Job, JobResult, LoadSummary, RingWorkers, Scaled, Scaling, Target, Transfer};
 use biopsy::render::{self, flame, html, json, text};
+use biopsy::rules::summary::DiagnosisSummary;
 use biopsy::rules::{self, Summaries};
 
 const HOSTILE: &str = "</script><img src=https://evil.example onerror=\"x\" '&\u{202e}";
@@ -292,7 +293,7 @@ impl Case {
     fn html(&self) -> String {
         let s = self.summaries();
         let diagnosis = rules::diagnose(&s);
-        let json = json::diagnose::object(&s, &diagnosis, [], None);
+        let json = json::view_object(s.envelope, &DiagnosisSummary::of(&s, &diagnosis), None);
         let folded = self.profile.iter().find(|_| self.flame).map(|profile| &profile.folded);
         let caption = flame::Caption::new("On-CPU", "cpu-clock, 499 Hz");
         let picture = |folded| {
@@ -439,8 +440,10 @@ fn the_island_is_what_the_json_option_prints() {
     let case = nvme();
     let s = case.summaries();
     let diagnosis = rules::diagnose(&s);
-    let view = serde_json::json!({"devices": []});
-    let object = json::diagnose::object(&s, &diagnosis, [("latency", view.clone())], None);
+    let latency = Framed { envelope: case.envelope.clone(), view: case.latency.clone() };
+    let view = serde_json::json!(latency);
+    let summary = DiagnosisSummary { latency: Some(latency), ..DiagnosisSummary::of(&s, &diagnosis) };
+    let object = json::view_object(s.envelope, &summary, None);
     let page = case.html();
     let carried = island(&page);
     assert_eq!(carried["schema"], "biopsy.diagnose/1");
