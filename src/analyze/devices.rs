@@ -1,7 +1,6 @@
 //! What the machine has, as `biopsy devices` prints it. What cannot be known is null.
 
 pub mod device;
-pub mod drive;
 pub mod link;
 #[cfg(test)]
 mod tests;

@@ -28,10 +28,13 @@ const THERMAL_MANAGEMENT: u8 = 0x10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Use {
     /// NSZE: the whole of it.
+    #[serde(rename = "size_bytes")]
     pub size: u64,
     /// NCAP: what may be allocated at once.
+    #[serde(rename = "capacity_bytes")]
     pub capacity: u64,
     /// NUSE: what is. Drives that do not keep count of it tell the capacity.
+    #[serde(rename = "used_bytes")]
     pub used: u64,
 }
 
@@ -164,11 +167,13 @@ pub struct Health {
     /// Its bits of critical warnings.
     pub critical_warning: u8,
     /// Composite temperature in degrees Celsius; None where the drive tells none.
+    #[serde(rename = "temperature_celsius")]
     pub temperature: Option<i32>,
     /// Minutes above the warning and the critical temperature.
     pub warning_minutes: Option<u32>,
     pub critical_minutes: Option<u32>,
     /// How often it lowered its speed, lightly (T1) and heavily (T2), and for how many seconds.
+    #[serde(rename = "throttle_transitions")]
     pub transitions: [Option<u32>; 2],
     pub throttled_seconds: [Option<u32>; 2],
     /// How much of its life the maker reckons is spent, and of its spare blocks left, in percent.

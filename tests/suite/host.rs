@@ -541,7 +541,7 @@ fn limits_stand_beside_the_device_that_they_are_of() {
     host.read_limits(scratch.path());
     let (text, object) = view(&host);
     let vda = &object["devices"][0];
-    let own = json!({"cgroup": "/jobs", "own": true, "read_bytes_per_second": 2 << 20, "write_bytes_per_second": null,
+    let own = json!({"cgroup": "/jobs", "device": "vda", "own": true, "read_bytes_per_second": 2 << 20, "write_bytes_per_second": null,
         "read_ios_per_second": 120, "write_ios_per_second": null});
     let limits = vda["limits"].as_array().unwrap();
     assert!(limits.len() == 2 && limits.contains(&own), "{limits:?}");

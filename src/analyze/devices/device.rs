@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::drive::DriveRecord;
 use super::known;
 use super::link::{HopRecord, LinkRecord};
 use crate::host::absence::{self, Absence};
 use crate::host::iocost::Cost;
+use crate::host::nvme::identity::Identity;
 use crate::host::{BlockDevice, HardwareQueue, Host, Partition, Throttle, Vector};
 
 /// A disk, its limits, and why what is null is not there.
@@ -23,7 +23,7 @@ pub struct DeviceRecord {
     pub model: Option<String>,
     pub serial: Option<String>,
     pub firmware: Option<String>,
-    pub nvme: Option<DriveRecord>,
+    pub nvme: Option<Identity>,
     pub driver: Option<String>,
     pub hidden: bool,
     pub numa_node: Option<u32>,
@@ -60,7 +60,7 @@ pub struct DeviceRecord {
     pub iommu: Option<String>,
     pub vectors: Vec<Vector>,
     /// What cgroups allow on it. Null: no cgroup could be read; an empty list is no limit.
-    pub limits: Option<Vec<LimitRecord>>,
+    pub limits: Option<Vec<Throttle>>,
     pub io_cost: Option<Cost>,
     /// Why what is null here or in `link` is not there.
     pub absent: Vec<Absence>,
@@ -91,25 +91,12 @@ pub struct PartitionRecord {
     pub swaps: Vec<String>,
 }
 
-/// What a cgroup allows on the disk.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct LimitRecord {
-    pub cgroup: String,
-    /// biopsy itself is in it.
-    pub own: bool,
-    pub read_bytes_per_second: Option<u64>,
-    pub write_bytes_per_second: Option<u64>,
-    pub read_ios_per_second: Option<u64>,
-    pub write_ios_per_second: Option<u64>,
-}
-
 impl DeviceRecord {
     pub fn of(host: &Host, device: &BlockDevice) -> Self {
         let number = number(device.major, device.minor);
         let told = |attribute: &str, value: u64| device.tells(attribute).then_some(value);
         let of_device = |limit: &&Throttle| limit.device == device.name;
-        let limits = || host.throttles.iter().filter(of_device).map(LimitRecord::of).collect();
+        let limits = || host.throttles.iter().filter(of_device).cloned().collect();
         let mut record = Self {
             name: device.name.clone(),
             alias: device.alias.clone(),
@@ -119,7 +106,7 @@ impl DeviceRecord {
             model: device.model.clone(),
             serial: device.serial.clone(),
             firmware: device.firmware.clone(),
-            nvme: device.identity.as_ref().map(DriveRecord::of),
+            nvme: device.identity.clone(),
             driver: device.driver.clone(),
             hidden: device.hidden,
             numa_node: device.numa_node,
@@ -197,19 +184,6 @@ impl PartitionRecord {
             holders: partition.holders.clone(),
             mounted_at: partition.mounted_at.clone(),
             swaps: partition.swaps.clone(),
-        }
-    }
-}
-
-impl LimitRecord {
-    fn of(limit: &Throttle) -> Self {
-        Self {
-            cgroup: limit.cgroup.clone(),
-            own: limit.own,
-            read_bytes_per_second: limit.read_bytes_per_second,
-            write_bytes_per_second: limit.write_bytes_per_second,
-            read_ios_per_second: limit.read_ios_per_second,
-            write_ios_per_second: limit.write_ios_per_second,
         }
     }
 }

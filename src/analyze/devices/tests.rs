@@ -29,13 +29,13 @@ fn identity() -> Identity {
         coalescing: Some(Coalescing { completions: 8, time_us: 100 }),
         usage: Some(Use { size: 3 << 30, capacity: 2 << 30, used: 1 << 30 }),
         metadata_bytes: Some(8),
-        formats: vec![Choice {
+        formats: Some(vec![Choice {
             format: 1,
             block_bytes: 4096,
             metadata_bytes: 8,
             performance: Performance::Better,
             in_use: true,
-        }],
+        }]),
         health: Some(Health {
             critical_warning: 2,
             temperature: Some(-3),

@@ -22,23 +22,26 @@ const PAGE: u64 = 4096;
 #[serde(default)]
 pub struct Identity {
     /// MDTS: the most that one command moves; None: the drive has no such limit.
+    #[serde(rename = "max_transfer_bytes")]
     pub transfer_bytes: Option<u64>,
     /// None: it was not told.
     pub coalescing: Option<Coalescing>,
     /// None: the drive does not tell.
+    #[serde(rename = "namespace")]
     pub usage: Option<Use>,
     /// Bytes beside each block.
     pub metadata_bytes: Option<u16>,
-    /// Those that the namespace could have; empty where it does not tell.
-    pub formats: Vec<Choice>,
+    /// Those that the namespace could have; None: it does not tell.
+    pub formats: Option<Vec<Choice>>,
     pub health: Option<Health>,
 }
 
 impl Identity {
     /// The format in use, and one that the drive itself calls faster: without metadata, as the one in use is.
     pub fn faster_format(&self) -> Option<(Choice, Choice)> {
-        let now = self.formats.iter().find(|choice| choice.in_use && choice.metadata_bytes == 0)?;
-        let others = self.formats.iter().filter(|choice| choice.metadata_bytes == 0);
+        let formats = self.formats.as_deref()?;
+        let now = formats.iter().find(|choice| choice.in_use && choice.metadata_bytes == 0)?;
+        let others = formats.iter().filter(|choice| choice.metadata_bytes == 0);
         let best = others.min_by_key(|choice| choice.performance)?;
         (best.performance < now.performance).then_some((*now, *best))
     }
@@ -87,7 +90,7 @@ impl Namespace {
             coalescing: heard(feature(fd, COALESCING), &mut denied).map(Coalescing::of),
             usage: namespace.as_ref().and_then(Use::of),
             metadata_bytes: namespace.as_ref().and_then(format_of).map(|format| format.metadata),
-            formats: namespace.as_ref().map(choices_of).unwrap_or_default(),
+            formats: namespace.as_ref().map(choices_of).filter(|all| !all.is_empty()),
             health: heard(health_of(fd, &controller), &mut denied),
         };
         Ok((identity, denied))
@@ -159,7 +162,7 @@ mod tests {
             in_use: format == 0,
         };
         let faster = |formats: &[Choice]| {
-            let identity = Identity { formats: formats.to_vec(), ..Identity::default() };
+            let identity = Identity { formats: Some(formats.to_vec()), ..Identity::default() };
             identity.faster_format().map(|(_, other)| other.format)
         };
         let now = choice(0, Performance::Good, 0);

@@ -484,7 +484,7 @@ fn told(identity: &Identity) -> Vec<String> {
             .map(|bytes| format!("{bytes} B of metadata a block")),
     );
     // One alone is no choice, and its block stands with the others' limits.
-    if identity.formats.len() > 1 {
+    if let Some(formats) = identity.formats.as_ref().filter(|all| all.len() > 1) {
         let format = |choice: &Choice| {
             let metadata = match choice.metadata_bytes {
                 0 => String::new(),
@@ -493,7 +493,7 @@ fn told(identity: &Identity) -> Vec<String> {
             let used = if choice.in_use { ", in use" } else { "" };
             format!("{}{metadata} B ({}{used})", choice.block_bytes, choice.performance.name())
         };
-        let all: Vec<String> = identity.formats.iter().map(format).collect();
+        let all: Vec<String> = formats.iter().map(format).collect();
         parts.push(format!("formats {}", all.join(" ")));
     }
     parts.extend(
