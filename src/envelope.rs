@@ -1,11 +1,15 @@
 //! What stands around every result: when, on which kernel, what was lost, what it cost, and what
 //! could not be seen. The JSON keys are the contract's.
 
+mod reason;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+pub use reason::Reason;
 
 /// What a view's JSON object has beside the envelope. Both are read back from the same object, so a key that both have
 /// is one.
@@ -168,8 +172,8 @@ pub struct Missing {
     pub device: Option<String>,
     pub stage: Option<String>,
     pub part: Option<String>,
-    /// A short word that scripts can test: `no-event`, `not-joined`, `refused`, ...
-    pub reason: String,
+    #[serde(deserialize_with = "reason::read")]
+    pub reason: Reason,
     /// The stage that contains the time which this one would show.
     pub included_in: Option<String>,
     /// One sentence.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  tools ----> everything below
-//!  session --> probe, analyze, wire, host, symbols, envelope, clock, refusal
+//!  session --> probe, analyze, wire, host, load (its results), symbols, envelope, clock, refusal
 //!  probe ----> wire, host, envelope, clock, refusal   the only room that knows libbpf
 //!  load -----> wire, hist, host, clock, refusal       the only room that knows io_uring
 //!  experiment -> load, refusal, units, names         a load in several arms
@@ -14,7 +14,8 @@
 //!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), envelope, units
 //!  wire -----> hist, host (the kernel's counters), names
 //!  host -----> refusal
-//!  findings, hist, clock, envelope, names, refusal, units: leaves
+//!  envelope -> names
+//!  findings, hist, clock, names, refusal, units: leaves
 //! ```
 //!
 //! `analyze`, `findings`, `rules`, `render` and `units` use no clock, no file system and no threads:

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A room and what it may use beside itself: the picture in `src/lib.rs` as data.
 const ROOMS: &[(&str, &[&str])] = &[
-    ("session", &["probe", "analyze", "wire", "host", "symbols", "envelope", "clock", "refusal"]),
+    ("session", &["probe", "analyze", "wire", "host", "load", "symbols", "envelope", "clock", "refusal"]),
     ("probe", &["wire", "host", "envelope", "clock", "refusal"]),
     ("load", &["wire", "hist", "host", "clock", "refusal"]),
     ("experiment", &["load", "refusal", "units", "names"]),
@@ -19,7 +19,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("findings", &[]),
     ("hist", &[]),
-    ("envelope", &[]),
+    ("envelope", &["names"]),
     ("names", &[]),
     ("refusal", &[]),
     ("units", &[]),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{of_counts, times};
-use crate::envelope::{Envelope, Missing};
+use crate::envelope::{Envelope, Missing, Reason};
 use crate::hist::Histogram;
 use crate::load::{Direction, Failures, JobResult, LoadSummary, Pattern, RingWorkers, Timestamps, Transfer};
 use crate::render::json::fio::entry::groups;
@@ -57,7 +57,7 @@ pub fn missing(load: &LoadSummary) -> Vec<Missing> {
         .iter()
         .map(|why| Missing {
             device: load.device.clone(),
-            reason: "fallback".to_string(),
+            reason: Reason::Fallback,
             why: why.clone(),
             ..Missing::default()
         })
