@@ -14,6 +14,7 @@
 //!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), envelope, units
 //!  wire -----> hist, host (the kernel's counters), names
 //!  host -----> refusal
+//!  recording -> envelope
 //!  envelope -> names
 //!  findings, hist, clock, names, refusal, units: leaves
 //! ```
@@ -34,6 +35,7 @@ pub mod host;
 pub mod load;
 pub mod names;
 pub mod probe;
+pub mod recording;
 pub mod refusal;
 pub mod render;
 pub mod rules;

@@ -19,6 +19,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("findings", &[]),
     ("hist", &[]),
+    ("recording", &["envelope"]),
     ("envelope", &["names"]),
     ("names", &[]),
     ("refusal", &[]),
