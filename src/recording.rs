@@ -54,7 +54,7 @@ impl<R: BufRead> Pieces<R> {
     /// # Errors
     /// The line that is damaged, cut off, too long, or of a later version, and an end without any result of the view.
     /// Every line before it was whole.
-    pub fn next<V: View>(&mut self) -> Result<Option<Piece<V>>> {
+    pub fn read<V: View>(&mut self) -> Result<Option<Piece<V>>> {
         let mut line = Vec::new();
         loop {
             self.number += 1;

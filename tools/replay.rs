@@ -27,7 +27,7 @@ pub fn run<V: View>(
     };
     let mut pieces = Pieces::new(lines);
     let mut is_further = false;
-    while let Some(piece) = pieces.next::<V>().with_context(|| name.clone().into_owned())? {
+    while let Some(piece) = pieces.read::<V>().with_context(|| name.clone().into_owned())? {
         let shown = Shown {
             envelope: &piece.envelope,
             summary: &piece.view,

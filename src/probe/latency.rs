@@ -143,7 +143,7 @@ impl LatencyProbe {
             missing.push(cost::missing());
         }
         let nvme = nvme_sq(&btf, &Rights::read(root));
-        missing.extend(missing::complete(host, &plan, nvme.as_ref().err()));
+        missing.extend(missing::complete(host, &plan, nvme.as_ref().err().map(Box::as_ref)));
         missing.extend(layers::missing_stages(&plan));
         missing.extend(plan::missing_of_partitions(&plan));
         let follow = options.operations && options.queue_stage && skel::is_usual();

@@ -39,7 +39,7 @@ impl Run<'_> {
         if let Some(load) = self.load {
             let driven = latency.devices.iter_mut().find(|device| Some(&device.name) == load.device.as_ref());
             driven.into_iter().for_each(|device| device.operations = Some(load.operations()));
-            missing.extend(load.missing.iter().map(without));
+            missing.extend(load.missing.iter().map(|why| without(why)));
         }
         let lost = loss::lost(&latency, start, end);
         (Envelope { duration_ns: latency.duration_ns, lost, cost, missing, ..envelope }, latency)
@@ -47,11 +47,11 @@ impl Run<'_> {
 }
 
 /// What the load ran without.
-fn without(why: &String) -> Missing {
+fn without(why: &str) -> Missing {
     Missing {
         part: Some("load".to_string()),
         reason: Reason::NotAvailable,
-        why: why.clone(),
+        why: why.to_string(),
         ..Missing::default()
     }
 }

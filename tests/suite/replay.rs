@@ -190,7 +190,7 @@ fn a_bomb_takes_bounded_memory() {
 fn read(bytes: &[u8]) -> (Vec<Piece<LatencySummary>>, Option<String>) {
     let (mut pieces, mut all) = (Pieces::new(bytes), Vec::new());
     loop {
-        match pieces.next() {
+        match pieces.read() {
             Ok(Some(piece)) => all.push(piece),
             Ok(None) => return (all, None),
             Err(error) => return (all, Some(format!("{error:#}"))),
