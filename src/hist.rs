@@ -370,6 +370,22 @@ pub mod counts {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Histogram, D::Error> {
         Form::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
     }
+
+    /// Of one that may not have been measured.
+    pub mod optional {
+        use super::{Deserialize, Deserializer, Form, Histogram, Serialize, Serializer};
+
+        pub fn serialize<S: Serializer>(hist: &Option<Histogram>, serializer: S) -> Result<S::Ok, S::Error> {
+            hist.clone().map(Form::from).serialize(serializer)
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<Histogram>, D::Error> {
+            let form = Option::<Form>::deserialize(deserializer)?;
+            form.map(|form| form.try_into().map_err(serde::de::Error::custom)).transpose()
+        }
+    }
 }
 
 #[cfg(test)]

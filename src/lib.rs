@@ -6,7 +6,7 @@
 //!  tools ----> everything below
 //!  session --> probe, analyze, wire, host, load (its results), symbols, envelope, clock, refusal
 //!  probe ----> wire, host, envelope, clock, refusal   the only room that knows libbpf
-//!  load -----> wire, hist, host, clock, refusal       the only room that knows io_uring
+//!  load -----> wire, hist, host, clock, names, refusal  the only room that knows io_uring
 //!  experiment -> load, refusal, units, names         a load in several arms
 //!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names), names
 //!  symbols --> host, envelope, refusal                the only room that knows blazesym

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use biopsy::analyze::load::LoadResult;
 use biopsy::analyze::locks::trust;
 use biopsy::analyze::locks::waits::Waited;
 use biopsy::analyze::loss;
@@ -205,7 +206,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     bodies.extend(bodies_of(&seen));
     bodies.extend(experiment.as_ref().map(|curve| ("experiment", json!(curve))));
     bodies.extend(scaling.as_ref().map(|scaling| ("scaling", json!(scaling))));
-    bodies.extend(outcome.load.as_ref().map(|load| ("load", Value::Object(render::json::load::body(load)))));
+    let load = outcome.load.as_ref().map(|load| LoadResult::of(std::slice::from_ref(load)));
+    bodies.extend(load.map(|load| ("load", Value::Object(render::json::body(&load)))));
     bodies.push(("timeline", json!(timeline.summary(&latency))));
     let json = render::json::diagnose::object(&summaries, &diagnosis, bodies, command_status);
     if let Some(sink) = &mut sink {

@@ -3,20 +3,17 @@
 pub mod check;
 pub mod devices;
 pub mod diagnose;
-pub mod drive;
 pub mod fio;
 pub mod flame;
 pub mod load;
-pub mod precondition;
-pub mod sweep;
 pub mod trace;
 
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
+use crate::analyze::load::LoadResult;
 use crate::analyze::{errors, interrupts, latency, pressure, threads, top};
 use crate::envelope::{Envelope, View};
-use crate::hist::{Histogram, counts};
 
 /// A view's name, and what makes its schema.
 type Schema = (&'static str, fn() -> Value);
@@ -26,6 +23,7 @@ const SCHEMAS: &[Schema] = &[
     ("errors", schema_of::<errors::ErrorSummary>),
     ("interrupts", schema_of::<interrupts::InterruptSummary>),
     ("latency", schema_of::<latency::LatencySummary>),
+    ("load", schema_of::<LoadResult>),
     ("locks", schema_of::<pressure::PressureSummary>),
     ("threads", schema_of::<threads::ThreadSummary>),
     ("top", schema_of::<top::Line>),
@@ -83,16 +81,6 @@ pub fn body<V: View>(view: &V) -> Map<String, Value> {
         Ok(Value::Object(keys)) => keys,
         _ => Map::new(),
     }
-}
-
-/// A histogram of times.
-pub fn times(hist: &Histogram) -> Value {
-    json!(hist)
-}
-
-/// A histogram of counts.
-pub fn of_counts(hist: &Histogram) -> Value {
-    json!(counts::Form::from(hist.clone()))
 }
 
 /// An object of `schema` with the envelope's keys; the view adds its own.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const ROOMS: &[(&str, &[&str])] = &[
     ("session", &["probe", "analyze", "wire", "host", "load", "symbols", "envelope", "clock", "refusal"]),
     ("probe", &["wire", "host", "envelope", "clock", "refusal"]),
-    ("load", &["wire", "hist", "host", "clock", "refusal"]),
+    ("load", &["wire", "hist", "host", "clock", "names", "refusal"]),
     ("experiment", &["load", "refusal", "units", "names"]),
     ("analyze", &["wire", "hist", "host", "envelope", "load", "symbols", "names"]),
     ("symbols", &["host", "envelope", "refusal"]),
