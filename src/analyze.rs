@@ -18,6 +18,7 @@ pub mod latency;
 pub mod layers;
 #[cfg(test)]
 mod literal;
+pub mod load;
 pub mod locks;
 pub mod loss;
 pub mod missing;

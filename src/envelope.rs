@@ -1,6 +1,8 @@
 //! What stands around every result: when, on which kernel, what was lost, what it cost, and what
 //! could not be seen. The JSON keys are the contract's.
 
+mod reason;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -9,6 +11,8 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
+
+pub use reason::Reason;
 
 /// What a view's JSON object has beside the envelope. Both are read back from the same object, so a key that both have
 /// is one.
@@ -27,15 +31,13 @@ pub struct Framed<V> {
 impl<V: View> Framed<V> {
     /// Where both have a key, it is the view's.
     pub fn object(envelope: &Envelope, view: &V) -> serde_json::Result<Map<String, Value>> {
-        #[derive(Serialize)]
-        struct Parts<'a, V> {
-            schema: &'static str,
-            #[serde(flatten)]
-            envelope: &'a Envelope,
-            #[serde(flatten)]
-            view: &'a V,
+        let mut all = Map::from_iter([("schema".to_string(), json!(V::SCHEMA))]);
+        for part in [serde_json::to_value(envelope)?, serde_json::to_value(view)?] {
+            if let Value::Object(keys) = part {
+                all.extend(keys);
+            }
         }
-        serde_json::from_value(serde_json::to_value(Parts { schema: V::SCHEMA, envelope, view })?)
+        Ok(all)
     }
 }
 
@@ -231,8 +233,8 @@ pub struct Missing {
     pub device: Option<String>,
     pub stage: Option<String>,
     pub part: Option<String>,
-    /// A short word that scripts can test: `no-event`, `not-joined`, `refused`, ...
-    pub reason: String,
+    #[serde(deserialize_with = "reason::read")]
+    pub reason: Reason,
     /// The stage that contains the time which this one would show.
     pub included_in: Option<String>,
     /// One sentence.

@@ -50,6 +50,7 @@ pub fn bounds(index: usize) -> (u64, u64) {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(into = "times::Form", try_from = "times::Form")]
 pub struct Histogram {
+    /// Empty until there is a value: most of a summary's histograms have none.
     counts: Vec<u64>,
     count: u64,
     sum: u64,
@@ -59,7 +60,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: vec![0; BUCKETS], count: 0, sum: 0, min: u64::MAX, max: 0 }
+        Self { counts: Vec::new(), count: 0, sum: 0, min: u64::MAX, max: 0 }
     }
 }
 
@@ -125,10 +126,19 @@ impl Histogram {
         Ok(Self { counts, count, sum, min, max })
     }
 
+    /// All buckets.
+    #[inline]
+    fn room(&mut self) -> &mut [u64] {
+        if self.counts.is_empty() {
+            self.counts = vec![0; BUCKETS];
+        }
+        &mut self.counts
+    }
+
     /// Adds one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        self.counts[index(value)] += 1;
+        self.room()[index(value)] += 1;
         self.count += 1;
         self.sum = self.sum.saturating_add(value);
         self.min = self.min.min(value);
@@ -140,7 +150,7 @@ impl Histogram {
         if times == 0 {
             return;
         }
-        self.counts[index(value)] += times;
+        self.room()[index(value)] += times;
         self.count += times;
         self.sum = self.sum.saturating_add(value.saturating_mul(times));
         self.min = self.min.min(value);
@@ -149,7 +159,10 @@ impl Histogram {
 
     /// Adds all of `other`: exact, in any order.
     pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+        if other.is_empty() {
+            return;
+        }
+        for (mine, theirs) in self.room().iter_mut().zip(&other.counts) {
             *mine = mine.saturating_add(*theirs);
         }
         self.count = self.count.saturating_add(other.count);
@@ -160,7 +173,10 @@ impl Histogram {
 
     /// Takes what `earlier` has more, an older state of this same histogram that was read with more of it.
     pub fn hold(&mut self, earlier: &Self) {
-        for (mine, theirs) in self.counts.iter_mut().zip(&earlier.counts) {
+        if earlier.is_empty() {
+            return;
+        }
+        for (mine, theirs) in self.room().iter_mut().zip(&earlier.counts) {
             *mine = (*mine).max(*theirs);
         }
         self.count = total(&self.counts);
@@ -175,8 +191,9 @@ impl Histogram {
     /// are the bounds of the outermost bucket that grew (off by at most a bucket's width, 6.25 %), as far as the sum
     /// allows them.
     pub fn since(&self, earlier: &Self) -> Self {
+        let before = earlier.counts.iter().copied().chain(std::iter::repeat(0));
         let counts: Vec<u64> =
-            self.counts.iter().zip(&earlier.counts).map(|(now, then)| now.saturating_sub(*then)).collect();
+            self.counts.iter().zip(before).map(|(now, then)| now.saturating_sub(then)).collect();
         let first = counts.iter().position(|&n| n > 0);
         let last = counts.iter().rposition(|&n| n > 0);
         let (Some(first), Some(last)) = (first, last) else {
@@ -352,6 +369,22 @@ pub mod counts {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Histogram, D::Error> {
         Form::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
+    }
+
+    /// Of one that may not have been measured.
+    pub mod optional {
+        use super::{Deserialize, Deserializer, Form, Histogram, Serialize, Serializer};
+
+        pub fn serialize<S: Serializer>(hist: &Option<Histogram>, serializer: S) -> Result<S::Ok, S::Error> {
+            hist.clone().map(Form::from).serialize(serializer)
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<Histogram>, D::Error> {
+            let form = Option::<Form>::deserialize(deserializer)?;
+            form.map(|form| form.try_into().map_err(serde::de::Error::custom)).transpose()
+        }
     }
 }
 

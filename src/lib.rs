@@ -4,9 +4,9 @@
 //!
 //! ```text
 //!  tools ----> everything below
-//!  session --> probe, analyze, wire, host, symbols, envelope, clock, refusal
+//!  session --> probe, analyze, wire, host, load (its results), symbols, envelope, clock, refusal
 //!  probe ----> wire, host, envelope, clock, refusal   the only room that knows libbpf
-//!  load -----> wire, hist, host, clock, refusal       the only room that knows io_uring
+//!  load -----> wire, hist, host, clock, names, refusal  the only room that knows io_uring
 //!  experiment -> load, refusal, units, names         a load in several arms
 //!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names), names
 //!  symbols --> host, envelope, refusal                the only room that knows blazesym
@@ -14,7 +14,9 @@
 //!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), envelope, units
 //!  wire -----> hist, host (the kernel's counters), names
 //!  host -----> refusal
-//!  findings, hist, clock, envelope, names, refusal, units: leaves
+//!  recording -> envelope
+//!  envelope -> names
+//!  findings, hist, clock, names, refusal, units: leaves
 //! ```
 //!
 //! `analyze`, `findings`, `rules`, `render` and `units` use no clock, no file system and no threads:
@@ -33,6 +35,7 @@ pub mod host;
 pub mod load;
 pub mod names;
 pub mod probe;
+pub mod recording;
 pub mod refusal;
 pub mod render;
 pub mod rules;

@@ -32,6 +32,7 @@ mod run;
 mod sampled;
 mod scaling;
 mod scratch;
+pub mod sections;
 mod sequence;
 mod series;
 mod stamps;
@@ -60,11 +61,15 @@ pub use stamps::ClockQuality;
 pub use steady::{MOST_RANGE, MOST_SLOPE, Window};
 pub use unsupported::unsupported;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::hist::Histogram;
+use crate::names::names;
 use crate::refusal::{Refusal, reason};
 
 /// Making the scratch file, timed apart from the load.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fill {
     pub bytes: u64,
     pub duration_ns: u64,
@@ -99,7 +104,7 @@ impl Transfer {
 }
 
 /// Operations that failed alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failures {
     pub direction: Direction,
     /// Linux errno; ENODATA also for the end of a file that was longer when the run began, as
@@ -228,7 +233,7 @@ pub const WORKER_SATURATED: f64 = 0.90;
 pub const USER_SHARE: f64 = 0.5;
 
 /// The load's own threads are the limit: half of them or more are saturated.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnLimit {
     pub saturated: usize,
     /// Of the CPU time of all its threads, that in user space.
@@ -243,7 +248,7 @@ impl OwnLimit {
 }
 
 /// What io_uring's own worker threads did: operations that would have blocked where they were submitted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RingWorkers {
     /// How many used a CPU at all.
     pub threads: u32,
@@ -251,23 +256,14 @@ pub struct RingWorkers {
     pub system_ns: u64,
 }
 
-/// How far what was written was looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReadBack {
-    /// All but what had failed.
-    Whole,
-    /// The run was ended before.
-    Part,
-    Nothing,
-}
-
-impl ReadBack {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::Part => "part",
-            Self::Nothing => "nothing",
-        }
+names! {
+    /// How far what was written was looked at.
+    pub enum ReadBack {
+        /// All but what had failed.
+        Whole = "whole",
+        /// The run was ended before.
+        Part = "part",
+        Nothing = "nothing",
     }
 }
 

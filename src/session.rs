@@ -4,6 +4,7 @@
 pub mod background;
 pub mod beside;
 pub mod command;
+pub mod diagnosis;
 pub mod errors;
 pub mod interrupts;
 pub mod latency;

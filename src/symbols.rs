@@ -31,7 +31,7 @@ pub use place::Place;
 pub(crate) use place::by_label;
 pub use scheduler::Scheduler;
 
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::host::block;
 use crate::host::mapped::{MappedFile, open_regular};
 use crate::refusal::LockedMemory;
@@ -332,7 +332,7 @@ impl Symbolizer {
 fn no_kernel_names() -> Missing {
     Missing {
         part: Some("kernel-symbols".to_string()),
-        reason: "refused".to_string(),
+        reason: Reason::Refused,
         why: "/proc/kallsyms shows no addresses: kernel frames have no names, and the time of \
               interrupts is counted as system time"
             .to_string(),
@@ -346,7 +346,7 @@ const USER_SYMBOLS: &str = "user-symbols";
 fn no_user_names() -> Missing {
     Missing {
         part: Some(USER_SYMBOLS.to_string()),
-        reason: "refused".to_string(),
+        reason: Reason::Refused,
         why: "the memory maps of other users' processes cannot be read: their functions have no names"
             .to_string(),
         remedy: Some("run as root, or give biopsy CAP_SYS_PTRACE".into()),
@@ -357,7 +357,7 @@ fn no_user_names() -> Missing {
 fn two_programs(addresses: usize) -> Missing {
     Missing {
         part: Some(USER_SYMBOLS.to_string()),
-        reason: "ambiguous".to_string(),
+        reason: Reason::Ambiguous,
         why: format!(
             "{addresses} addresses are of processes that started another program in the meantime, and lie in both \
              programs: they have no names"
@@ -386,7 +386,7 @@ fn ended(processes: usize, lost: u64, no_records: Option<NoRecords>) -> Missing 
     };
     Missing {
         part: Some(USER_SYMBOLS.to_string()),
-        reason: "ended".to_string(),
+        reason: Reason::Ended,
         why: format!(
             "{processes} process{es} ended before {their} memory maps could be read{lost}: {their} functions have no names"
         ),
@@ -398,7 +398,7 @@ fn ended(processes: usize, lost: u64, no_records: Option<NoRecords>) -> Missing 
 fn lost_records(lost: u64) -> Missing {
     Missing {
         part: Some(USER_SYMBOLS.to_string()),
-        reason: "lost".to_string(),
+        reason: Reason::Lost,
         why: format!(
             "{lost} of the kernel's records of what processes map were lost: some functions of processes that have ended \
              have no names"
@@ -408,9 +408,9 @@ fn lost_records(lost: u64) -> Missing {
 }
 
 fn failed(failures: &Failures) -> Vec<Missing> {
-    let missing = |reason: &str, why: String| Missing {
+    let missing = |reason: Reason, why: String| Missing {
         part: Some(USER_SYMBOLS.to_string()),
-        reason: reason.to_string(),
+        reason,
         why,
         ..Missing::default()
     };
@@ -418,7 +418,7 @@ fn failed(failures: &Failures) -> Vec<Missing> {
     if failures.files > 0 {
         let files = failures.files;
         all.push(missing(
-            "damaged",
+            Reason::Damaged,
             format!(
                 "the symbols of {files} file{} could not be read to the end, damaged or too large: some of \
                  their functions have no names",
@@ -428,7 +428,7 @@ fn failed(failures: &Failures) -> Vec<Missing> {
     }
     if let Some(error) = &failures.refused {
         all.push(missing(
-            "refused",
+            Reason::Refused,
             format!("no process could be started to read symbols ({error}): functions have no names"),
         ));
     }

@@ -107,6 +107,14 @@ pub struct Output {
     pub output: Option<PathBuf>,
 }
 
+/// What was kept, in place of a measurement.
+#[derive(Debug, Clone, Args)]
+pub struct Input {
+    /// Measure nothing, and show what --json printed: a file, or - for stdin. Needs no rights.
+    #[arg(short, long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+}
+
 /// Which devices, and for how long.
 #[derive(Debug, Clone, Args)]
 pub struct Window {
@@ -161,9 +169,12 @@ impl Submitters {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("input", |arg| arg.conflicts_with_all(["Window", "Interval", "Submitters", "by", "detail", "command"])))]
 pub struct Latency {
     #[command(flatten)]
     pub window: Window,
+    #[command(flatten)]
+    pub input: Input,
     #[command(flatten)]
     pub output: Output,
     /// Count I/Os apart by these, in any order, with commas between them. A request of several bios belongs to
@@ -190,9 +201,12 @@ pub struct Latency {
 An error is counted when its request completes, in the words of the kernel's log; those that the log leaves out are \
 there as well. A retry is a request that is tried again after the device answered or timed out, a requeue one that the \
 driver gave back since it had no room.")]
+#[command(mut_arg("input", |arg| arg.conflicts_with_all(["Window", "Interval", "command"])))]
 pub struct Errors {
     #[command(flatten)]
     pub window: Window,
+    #[command(flatten)]
+    pub input: Input,
     #[command(flatten)]
     pub output: Output,
     #[command(flatten)]
@@ -207,9 +221,12 @@ pub struct Errors {
 A vector is known by the driver's own pointer (NVMe), else by the name that the driver gave it. I/Os per interrupt are \
 the completion entries that its handler reaped, or a softirq or thread behind it: all of the queue's, also those of \
 disks that are not traced. Times are those of a sample; counts are exact, and checked against /proc/interrupts.")]
+#[command(mut_arg("input", |arg| arg.conflicts_with_all(["Window", "Interval", "time_every", "command"])))]
 pub struct Interrupts {
     #[command(flatten)]
     pub window: Window,
+    #[command(flatten)]
+    pub input: Input,
     #[command(flatten)]
     pub output: Output,
     /// Time one of so many interrupts, on average, drawn at random.
@@ -233,11 +250,14 @@ that asked for it. Counts and times of waits are exact; stacks are sampled where
 that they take no more than --max-cost of each CPU. With -d the locks of other devices are left out. Of locks nothing \
 runs where nobody waits; the functions of the LRU lists are followed at each call where the kernel allows it, and the \
 CPUs are sampled (--no-spin: not). The page cache and its reclaim are always those of the whole machine.")]
+#[command(mut_arg("input", |arg| arg.conflicts_with_all(["Window", "Interval", "Submitters", "max_cost", "no_spin", "fault_locks", "fault_no_events", "command"])))]
 pub struct Locks {
     #[command(flatten)]
     pub window: Window,
     #[command(flatten)]
     pub submitters: Submitters,
+    #[command(flatten)]
+    pub input: Input,
     #[command(flatten)]
     pub output: Output,
     /// What the stacks of those who wait may take of each CPU (1%); 0 takes none.
@@ -271,9 +291,12 @@ divided by rounds: 2.5 means that at any moment two or three threads were there.
 Without the rights for programs the files of /proc tell less, at a higher cost.
 
 Which device a thread waits for is known where it handed a bio in and has gone to sleep for I/O once since.")]
+#[command(mut_arg("input", |arg| arg.conflicts_with_all(["Window", "Interval", "hz", "group_by", "pids", "comms", "cgroups", "stacks", "command"])))]
 pub struct Threads {
     #[command(flatten)]
     pub window: Window,
+    #[command(flatten)]
+    pub input: Input,
     #[command(flatten)]
     pub output: Output,
     /// Rounds per second, each at a random moment of its part of the second: 10, or 2 where only files tell.
@@ -363,6 +386,7 @@ The columns are dstat's. Tasks: run (without this one), blk (wait for a disk), n
 CPUs in percent, which add up to 100. Memory: used is what is none of the others; buff are pages of block devices, cach \
 those of files. Paging is swap. I/O and bytes per second are those of the devices named with -d, else of all disks that \
 stand on no other, so that nothing counts twice.")]
+#[command(mut_arg("input", |arg| arg.conflicts_with_all(["Interval", "devices", "length"])))]
 pub struct Top {
     /// One line per interval, for a terminal or a file.
     #[arg(long)]
@@ -373,6 +397,8 @@ pub struct Top {
     /// Watch for this long (10s, 500ms, 2m).
     #[arg(long = "for", alias = "duration", value_name = "TIME", value_parser = duration)]
     pub length: Option<Duration>,
+    #[command(flatten)]
+    pub input: Input,
     #[command(flatten)]
     pub output: Output,
     #[command(flatten)]

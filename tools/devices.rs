@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use biopsy::analyze::devices::summarize;
-use biopsy::envelope::{Envelope, Missing};
+use biopsy::envelope::{Envelope, Missing, Reason};
 use biopsy::host::nvme::identity;
 use biopsy::host::{Host, select, warnings};
 use biopsy::refusal::reason;
@@ -49,7 +49,7 @@ fn missing(name: &str, error: &io::Error) -> Missing {
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     Missing {
         device: Some(name.to_string()),
-        reason: "not-told".to_string(),
+        reason: Reason::NotTold,
         why: format!("health and limits of the drive {name}: {}", reason(error)),
         remedy: denied.then(|| "run it as root".to_string()),
         ..Missing::default()
@@ -59,7 +59,7 @@ fn missing(name: &str, error: &io::Error) -> Missing {
 /// Nobody said whether there are limits.
 fn no_limits() -> Missing {
     Missing {
-        reason: "no-cgroups".to_string(),
+        reason: Reason::NoCgroups,
         why: "limits of cgroups: no cgroup hierarchy with the block controller is mounted here".to_string(),
         ..Missing::default()
     }

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use biopsy::analyze::latency::summarize;
+use biopsy::analyze::load::LoadResult;
 use biopsy::analyze::locks::trust;
 use biopsy::analyze::locks::waits::Waited;
+use biopsy::analyze::loss;
 use biopsy::analyze::profile::{Profile, Unit};
-use biopsy::analyze::{loss, missing, sharing};
-use biopsy::envelope::{Envelope, Framed, Missing};
+use biopsy::envelope::{Envelope, Framed, Missing, Reason};
 use biopsy::experiment::{self, Curve};
 use biopsy::findings::{Diagnosis, Severity};
 use biopsy::host::cpu_quota::CpuQuota;
@@ -26,12 +26,12 @@ use biopsy::rules::summary::DiagnosisSummary;
 use biopsy::rules::{self, Summaries, observed};
 use biopsy::session::beside::{self, Prepared as Others, Probes, Seen};
 use biopsy::session::command::Running;
+use biopsy::session::diagnosis::Run;
 use biopsy::session::rates::RateSampler;
 use biopsy::session::timeline::TimelineSampler;
 use biopsy::session::window::{Until, Window};
 use biopsy::session::{service, stop, wall_clock};
 use biopsy::units;
-use serde_json::Value;
 
 use crate::cli::{Color, Diagnose, FailOn};
 use crate::output::{Sink, warn};
@@ -136,7 +136,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let mut others = Others::new(&host, &beside).begin();
     let quotas = CpuQuota::read(root);
     probe.begin()?;
-    let mut envelope = wall_clock::envelope();
+    let envelope = wall_clock::envelope();
     let mut samplers =
         Samplers { rates: RateSampler::new(probe.devices()), timeline: TimelineSampler::new(&host) };
     let outcome = measure(
@@ -160,44 +160,23 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     // Only now: to delete a scratch file is I/O as well.
     drop((prepared, scratch));
     line.clear();
-    let (start, end) = (probe.start().clone(), end?);
-    let timeline = samplers.timeline.end(&start, &end);
-    envelope.missing.extend(of_disk(&host, &devices));
-    envelope.missing.splice(..0, probe.missing().iter().cloned());
+    let end = end?;
+    let timeline = samplers.timeline.end(probe.start(), &end);
     // After the window: what the command still does is not measured.
     let command_status = outcome.window.and_then(Window::status);
 
-    let mut latency = summarize(&host, &start, &end);
-    let ios_per_second = latency.ios_per_second();
     let of_command = !args.command.is_empty();
-    if of_command {
-        // What happens on devices that it does not use is not what the run is about.
-        latency = sharing::of_command(&latency);
-    }
-    envelope.missing.extend(missing::stages(&latency));
-    if let Some(load) = &outcome.load {
-        if let Some(device) = latency.devices.iter_mut().find(|d| Some(&d.name) == load.device.as_ref()) {
-            device.operations = Some(load.operations());
-        }
-        envelope.missing.extend(load.missing.iter().map(|what| Missing {
-            part: Some("load".to_string()),
-            reason: "not-available".to_string(),
-            why: what.clone(),
-            ..Missing::default()
-        }));
-    }
+    let run = Run { host: &host, devices: &devices, command: of_command, load: outcome.load.as_ref() };
+    let (mut envelope, latency) = run.summarize(&probe, &end, envelope);
     let experiment = tried.transpose().unwrap_or_else(|error| {
         envelope.missing.push(Missing {
             part: Some("experiment".to_string()),
-            reason: "refused".to_string(),
+            reason: Reason::Refused,
             why: plain(&format!("{error:#}")),
             ..Missing::default()
         });
         None
     });
-    envelope.duration_ns = latency.duration_ns;
-    envelope.lost = loss::lost(&latency, &start, &end);
-    envelope.cost = probe.cost(ios_per_second);
     drop(probe);
     let seen = others.summarize(&host, &latency, &mut envelope);
     let locks = seen.pressure.locks.as_ref().map(|locks| observed::Locks::of(locks, host.cpus_online));
@@ -231,7 +210,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         threads: seen.threads.clone(),
         experiment: experiment.clone(),
         scaling: scaling.clone(),
-        load: outcome.load.as_ref().map(|load| Value::Object(render::json::load::body(load))),
+        load: outcome.load.as_ref().map(|load| LoadResult::of(std::slice::from_ref(load))),
         timeline: Some(timeline.summary(&latency)),
         ..DiagnosisSummary::of(&summaries, &diagnosis)
     };
@@ -289,18 +268,6 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         Some(why) => Err(Refusal::Found(why).into()),
         None => Ok(()),
     }
-}
-
-/// Of a named partition: what is that of its disk.
-fn of_disk(host: &Host, names: &[String]) -> impl Iterator<Item = Missing> {
-    let partitions = names.iter().filter_map(|name| Some((name, &host.device(name)?.name)));
-    partitions.filter(|(name, disk)| name != disk).map(|(name, disk)| Missing {
-        device: Some(name.clone()),
-        part: Some("tags, queues, interrupts, locks".to_string()),
-        reason: "partition".to_string(),
-        why: format!("these have no partitions: they are those of the whole disk {disk}"),
-        ..Missing::default()
-    })
 }
 
 /// The finding that `--fail-on` asks for: they are in the order of their severity.

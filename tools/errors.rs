@@ -3,18 +3,30 @@
 use std::path::Path;
 
 use anyhow::Result;
+use biopsy::analyze::errors::ErrorSummary;
 use biopsy::host::Host;
 use biopsy::probe::errors::ErrorProbe;
 use biopsy::render::{json, text};
 use biopsy::session::errors::ErrorView;
 use biopsy::session::stop;
+use biopsy::session::watch::Shown;
 
 use crate::cli::Errors;
 use crate::live::{self, Asked};
 use crate::output::Sink;
-use crate::window;
+use crate::{replay, window};
 
 pub fn run(args: &Errors) -> Result<()> {
+    let show = |shown: &Shown<'_, ErrorSummary>| {
+        Ok(match args.output.json {
+            true => json::view(shown.envelope, shown.summary, shown.status),
+            false => text::errors::render(shown.envelope, shown.summary, shown.status, shown.is_further)
+                .into_bytes(),
+        })
+    };
+    if let Some(input) = &args.input.input {
+        return replay::run(input, Sink::open(args.output.output.as_deref())?, show);
+    }
     let root = Path::new("/");
     let host = Host::read(root)?;
     let named = window::resolve(&host, &args.window.devices, "errors")?;
@@ -29,11 +41,6 @@ pub fn run(args: &Errors) -> Result<()> {
         followed: None,
         quiet_stdout: args.output.json,
     };
-    live::run(ErrorView { host: &host, named: &named }, &mut probe, &asked, sink, |_, shown| {
-        Ok(match args.output.json {
-            true => json::view(shown.envelope, shown.summary, shown.status),
-            false => text::errors::render(shown.envelope, shown.summary, shown.status, shown.is_further)
-                .into_bytes(),
-        })
-    })
+    let view = ErrorView { host: &host, named: &named };
+    live::run(view, &mut probe, &asked, sink, |_, shown| show(shown))
 }

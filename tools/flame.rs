@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use biopsy::analyze::flame::{FlameSummary, What};
 use biopsy::analyze::profile::{Profile, Unit};
-use biopsy::envelope::{Envelope, Missing};
+use biopsy::envelope::{Envelope, Missing, Reason};
 use biopsy::host::Host;
 use biopsy::host::kernel;
 use biopsy::probe::cost::{self, Statistics};
@@ -130,7 +130,7 @@ pub fn run(args: &Flame) -> Result<()> {
 fn untold() -> Missing {
     Missing {
         part: Some("cost".to_string()),
-        reason: "too-short".to_string(),
+        reason: Reason::TooShort,
         why: "the programs ran too little, or the window was too short, to tell what they cost".to_string(),
         remedy: Some("take it longer with --for, or while the load runs".to_string()),
         ..Missing::default()

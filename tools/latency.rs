@@ -4,19 +4,35 @@ use std::path::Path;
 
 use anyhow::Result;
 use biopsy::analyze::groups::{self, Dimension};
+use biopsy::analyze::latency::LatencySummary;
 use biopsy::host::Host;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::render;
 use biopsy::session::latency::LatencyView;
 use biopsy::session::stop;
+use biopsy::session::watch::Shown;
 
 use crate::cli::{Color, Latency};
 use crate::live::{self, Asked};
 use crate::output::{self, Sink};
-use crate::window;
+use crate::{replay, window};
 
 pub fn run(args: &Latency, color: Color) -> Result<()> {
+    let show = |shown: &Shown<'_, LatencySummary>| {
+        if args.output.json {
+            return Ok(render::json::view(shown.envelope, shown.summary, shown.status));
+        }
+        let style = render::text::latency::Style {
+            all: args.all,
+            color: output::colored(color),
+            brief: shown.is_further,
+        };
+        Ok(render::text::latency::render(shown.envelope, shown.summary, shown.status, style).into_bytes())
+    };
+    if let Some(input) = &args.input.input {
+        return replay::run(input, Sink::open(args.output.output.as_deref())?, show);
+    }
     let host = Host::read(Path::new("/"))?;
     let named = window::resolve_layers(&host, &args.window.devices)?;
     let chosen = live::chosen(&args.submitters)?;
@@ -45,15 +61,5 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         followed: Some(&chosen),
         quiet_stdout: args.output.json,
     };
-    live::run(view, &mut probe, &asked, sink, |_, shown| {
-        if args.output.json {
-            return Ok(render::json::view(shown.envelope, shown.summary, shown.status));
-        }
-        let style = render::text::latency::Style {
-            all: args.all,
-            color: output::colored(color),
-            brief: shown.is_further,
-        };
-        Ok(render::text::latency::render(shown.envelope, shown.summary, shown.status, style).into_bytes())
-    })
+    live::run(view, &mut probe, &asked, sink, |_, shown| show(shown))
 }

@@ -18,7 +18,6 @@ use biopsy::load::{
 use biopsy::refusal::{Refusal, plain, reason};
 use biopsy::render::{json, text};
 use biopsy::session::{stop, wall_clock};
-use serde_json::{Map, Value};
 
 use crate::cli::{Format, Load, Rw, Workload};
 use crate::output::{Sink, warn};
@@ -66,7 +65,7 @@ pub fn run(args: &Load) -> Result<()> {
     line.clear();
     envelope.duration_ns = summaries.iter().map(|summary| summary.duration_ns).max().unwrap_or(0);
     let bytes = match format {
-        _ if args.output.json => json::line(with(&before, json::load::object_all(&envelope, &summaries))),
+        _ if args.output.json => json::line(json::load::object(&envelope, &summaries, before.as_ref())),
         Format::Normal => (said(&before) + &text::load::render_all(&summaries)).into_bytes(),
         Format::Terse => text::terse::render(&summaries).into_bytes(),
         Format::Json | Format::JsonPlus => {
@@ -108,13 +107,6 @@ fn precondition(
 
 fn said(before: &Option<Preconditioned>) -> String {
     before.as_ref().map(text::precondition::render).unwrap_or_default()
-}
-
-fn with(before: &Option<Preconditioned>, mut object: Map<String, Value>) -> Map<String, Value> {
-    if let Some(done) = before {
-        object.insert("precondition".to_string(), json::precondition::value(done));
-    }
-    object
 }
 
 /// The result does not go where the load goes, nor onto the file that describes it.
@@ -197,7 +189,7 @@ fn run_sweep(args: &Load, request: &Request, permission: &Permission, sink: &mut
     }
     envelope.duration_ns = sweep.points.iter().map(Point::duration_ns).sum();
     sink.write(&match args.output.json {
-        true => json::line(with(&before, json::sweep::object(&envelope, &sweep))),
+        true => json::line(json::load::object_of_sweep(&envelope, &sweep, before.as_ref())),
         false => (said(&before) + &text::sweep::render(&sweep)).into_bytes(),
     })?;
     let failed = sweep.failed().count();

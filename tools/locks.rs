@@ -9,14 +9,30 @@ use biopsy::host::Host;
 use biopsy::probe::locks::{Options, ROOM};
 use biopsy::session::pressure::{Naming, PressureView, Probes};
 use biopsy::session::stop;
+use biopsy::session::watch::Shown;
 use biopsy::{probe, render};
 
 use crate::cli::{Color, Locks};
 use crate::live::{self, Asked};
 use crate::output::{self, Sink};
-use crate::window;
+use crate::{replay, window};
 
 pub fn run(args: &Locks, color: Color) -> Result<()> {
+    let show = |shown: &Shown<'_, PressureSummary>| {
+        let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
+        if args.output.json {
+            return Ok(render::json::view(envelope, summary, status));
+        }
+        let style = render::text::locks::Style {
+            all: args.all,
+            color: output::colored(color),
+            brief: shown.is_further,
+        };
+        Ok(text(envelope, summary, status, style).into_bytes())
+    };
+    if let Some(input) = &args.input.input {
+        return replay::run(input, Sink::open(args.output.output.as_deref())?, show);
+    }
     let host = Host::read(Path::new("/"))?;
     let devices = window::resolve(&host, &args.window.devices, "locks and page cache")?;
     let chosen = live::chosen(&args.submitters)?;
@@ -44,18 +60,8 @@ pub fn run(args: &Locks, color: Color) -> Result<()> {
         followed: Some(&chosen),
         quiet_stdout: args.output.json,
     };
-    live::run(PressureView { naming, has_cost: cost }, &mut probes, &asked, sink, |_, shown| {
-        let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
-        if args.output.json {
-            return Ok(render::json::view(envelope, summary, status));
-        }
-        let style = render::text::locks::Style {
-            all: args.all,
-            color: output::colored(color),
-            brief: shown.is_further,
-        };
-        Ok(text(envelope, summary, status, style).into_bytes())
-    })
+    let view = PressureView { naming, has_cost: cost };
+    live::run(view, &mut probes, &asked, sink, |_, shown| show(shown))
 }
 
 fn text(

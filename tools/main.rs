@@ -17,6 +17,7 @@ mod load;
 mod locks;
 mod output;
 mod progress;
+mod replay;
 mod schema;
 mod self_test;
 mod threads;

@@ -15,14 +15,30 @@ use biopsy::probe::threads::{Options, ThreadProbe};
 use biopsy::refusal::Refusal;
 use biopsy::render::{self, flame};
 use biopsy::session::threads::{Naming, ThreadView};
+use biopsy::session::watch::Shown;
 use biopsy::session::{stop, submitters};
 
 use crate::cli::{Color, Stacks, Threads};
 use crate::live::{self, Asked};
 use crate::output::{self, Sink};
-use crate::window;
+use crate::{replay, window};
 
 pub fn run(args: &Threads, color: Color) -> Result<()> {
+    let show = |shown: &Shown<'_, ThreadSummary>| {
+        let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
+        if args.output.json {
+            return Ok(render::json::view(envelope, summary, status));
+        }
+        let style = render::text::threads::Style {
+            all: args.all,
+            color: output::colored(color),
+            brief: shown.is_further,
+        };
+        Ok(render::text::threads::render(envelope, summary, status, style).into_bytes())
+    };
+    if let Some(input) = &args.input.input {
+        return replay::run(input, Sink::open(args.output.output.as_deref())?, show);
+    }
     let root = Path::new("/");
     let host = Host::read(root)?;
     let mut devices: Vec<String> = Vec::new();
@@ -59,15 +75,7 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
             Some(Stacks::Flame) => return picture(envelope, summary, probe),
             None => {}
         }
-        if args.output.json {
-            return Ok(render::json::view(envelope, summary, status));
-        }
-        let style = render::text::threads::Style {
-            all: args.all,
-            color: output::colored(color),
-            brief: shown.is_further,
-        };
-        Ok(render::text::threads::render(envelope, summary, status, style).into_bytes())
+        show(shown)
     })
 }
 

@@ -11,12 +11,14 @@ use biopsy::host::activity::{self, Activity};
 use biopsy::host::{Host, select};
 use biopsy::refusal::Refusal;
 use biopsy::render::{json, text};
+use biopsy::session::watch::Shown;
 use biopsy::session::window::{Until, Window, are_gone};
 use biopsy::session::{stop, wall_clock};
 
 use crate::cli::Top;
 use crate::output;
 use crate::output::Sink;
+use crate::replay;
 
 /// As dstat and vmstat.
 const EVERY: Duration = Duration::from_secs(1);
@@ -31,6 +33,17 @@ pub fn run(args: &Top) -> Result<()> {
     if !args.plain && !args.output.json {
         let why = "the full-screen view is not there yet: biopsy top --plain prints a line per second";
         return Err(Refusal::Usage(why.to_string()).into());
+    }
+    if let Some(input) = &args.input.input {
+        let (mut lines, mut said) = (0, Vec::new());
+        let sink = Sink::open(args.output.output.as_deref())?;
+        return replay::run(input, sink, |shown: &Shown<'_, top::Line>| {
+            lines += 1;
+            Ok(match args.output.json {
+                true => json::view(shown.envelope, shown.summary, shown.status),
+                false => text_of(shown.summary, lines - 1, &mut said).into_bytes(),
+            })
+        });
     }
     let root = Path::new("/");
     let mut disks = Disks::new(root, &args.devices)?;

@@ -25,8 +25,11 @@ expect() {
 
 # exited NAME STATUS: the exit status that guest.sh left in NAME.exit.
 exited() {
-    [ "$(cat "$1.exit")" -eq "$2" ] ||
-        fail "$1 ended with status $(cat "$1.exit"), not $2: $(tail -n 3 "$1.err" | tr '\n' ' ')"
+    [ "$(cat "$1.exit")" -eq "$2" ] && return
+    # A test program says where it failed above its last lines.
+    local said
+    said=$(grep -A 1 'panicked at' "$1.err" || tail -n 3 "$1.err")
+    fail "$1 ended with status $(cat "$1.exit"), not $2: $(tr '\n' ' ' <<<"$said")"
 }
 
 # device NAME DISK FILTER [NAME VALUE]...: the filter holds for the one DISK in the view NAME.json; in it

@@ -13,6 +13,9 @@
 //!
 //! Where it is, is known to one interval.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::load::Interval;
 
 /// Of the level before.
@@ -24,14 +27,16 @@ pub const LEAST_BEFORE: usize = 3;
 pub const LEAST_BEHIND: usize = 10;
 
 /// Where it is.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cliff {
     /// Written before it.
     pub after_bytes: u64,
     /// From the beginning of the run to it.
     pub after_ns: u64,
     /// Bytes per second.
+    #[serde(rename = "before_bytes_per_second")]
     pub before: f64,
+    #[serde(rename = "behind_bytes_per_second")]
     pub behind: f64,
 }
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::host::cpu_counters::{Counters, CpuWindow, Event, Side};
 use crate::host::cpu_time::{COLUMNS, CpuTime, NoWakeups, TICK_NS};
 use crate::wire::stacks::Sampler;
@@ -194,9 +194,9 @@ impl CpuSummary {
 
     /// What is not known of the CPUs, for the envelope.
     pub fn missing(&self) -> Vec<Missing> {
-        let missing = |part: &str, reason: &str, why: String, remedy: Option<&str>| Missing {
+        let missing = |part: &str, reason: Reason, why: String, remedy: Option<&str>| Missing {
             part: Some(part.to_string()),
-            reason: reason.to_string(),
+            reason,
             why,
             remedy: remedy.map(str::to_string),
             ..Missing::default()
@@ -209,19 +209,19 @@ impl CpuSummary {
                 ),
                 _ => format!("{} were not counted: {why}", event.name()),
             };
-            out.push(missing(event.name(), "not-available", why, None));
+            out.push(missing(event.name(), Reason::NotAvailable, why, None));
         }
         if let Some(why) = &self.no_wakeups {
             let switch = why.contains("sched_schedstats").then_some("sysctl kernel.sched_schedstats=1");
-            out.push(missing("wakeups", "not-told", format!("wake-ups are not known: {why}"), switch));
+            out.push(missing("wakeups", Reason::NotTold, format!("wake-ups are not known: {why}"), switch));
         }
         if self.context_switches.is_none() {
             let why = "context switches are not known: /proc/stat has no count of them that grew";
-            out.push(missing("context_switches", "not-told", why.to_string(), None));
+            out.push(missing("context_switches", Reason::NotTold, why.to_string(), None));
         }
         for CpuLeftOut { cpu, why } in &self.left_out {
             let why = format!("CPU {cpu} is not in the table of CPU time: {why}");
-            out.push(missing("cpu_time", "not-told", why, None));
+            out.push(missing("cpu_time", Reason::NotTold, why, None));
         }
         out
     }

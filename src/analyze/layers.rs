@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::latency::{DeviceLatency, LatencySummary, OpLatency};
 use super::op::Op;
 use super::stage::Stage;
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 
 /// A device below another one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -148,12 +148,12 @@ fn gap(device: &DeviceLatency, op: Op, unsaid: &Unsaid) -> Missing {
     let op = op.name();
     let below = device.below();
     let (reason, why) = match unsaid {
-        Unsaid::NotTraced(name) => ("not-traced", format!("{name} below it is not traced")),
+        Unsaid::NotTraced(name) => (Reason::NotTraced, format!("{name} below it is not traced")),
         Unsaid::NotTimed => {
-            ("not-timed", format!("not every {op} was timed as a whole, on it and on {below} below it"))
+            (Reason::NotTimed, format!("not every {op} was timed as a whole, on it and on {below} below it"))
         }
         Unsaid::NotOneToOne { upper, lower } => (
-            "not-one-to-one",
+            Reason::NotOneToOne,
             format!(
                 "{op}: {} I/Os of {} bytes, and {} of {} bytes on {below} below it: they are split, merged, \
                  repeated or cached on the way, or others' are among them, so no time there is one I/O's",
@@ -164,7 +164,7 @@ fn gap(device: &DeviceLatency, op: Op, unsaid: &Unsaid) -> Missing {
     Missing {
         device: Some(device.name.clone()),
         part: Some("layer".to_string()),
-        reason: reason.to_string(),
+        reason,
         why,
         ..Missing::default()
     }

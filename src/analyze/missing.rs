@@ -4,7 +4,7 @@ use super::latency::{DeviceLatency, LatencySummary};
 use super::op::Op;
 use super::operations::OperationLatency;
 use super::stage::Stage;
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::hist::Histogram;
 
 /// Stages that the devices of this run could have had and did not show, with the reason.
@@ -16,7 +16,7 @@ pub fn stages(summary: &LatencySummary) -> Vec<Missing> {
     let of_device = |device: &DeviceLatency| Missing {
         device: Some(device.name.clone()),
         stage: Some(Stage::Reap.name().to_string()),
-        reason: "polled".to_string(),
+        reason: Reason::Polled,
         why:
             "no task was seen to return from a system call with the results: the application looks into its \
               ring without one (it polls, or waits by poll or an eventfd), and nothing marks when"
@@ -43,7 +43,7 @@ fn unchecked(device: &DeviceLatency) -> Missing {
     Missing {
         device: Some(device.name.clone()),
         part: Some("kernel_ios".to_string()),
-        reason: "not-counted".to_string(),
+        reason: Reason::NotCounted,
         why: "the kernel's counters of it are off (queue/iostats), not readable, or hold passthrough commands as \
               reads and writes, so the count was not checked"
             .to_string(),
@@ -57,7 +57,7 @@ fn missing_flush(device: &DeviceLatency) -> Option<Missing> {
         device: Some(device.name.clone()),
         stage: Some(Stage::Complete.name().to_string()),
         part: Some("flush".to_string()),
-        reason: "flushed".to_string(),
+        reason: Reason::Flushed,
         why: format!(
             "{} writes waited after their data for a flush, because the drive cannot write through its cache: that \
              is in no stage of these I/Os, and in complete of operations that waited for one of them alone; the \
@@ -77,7 +77,7 @@ fn missing_submit(device: &DeviceLatency) -> Option<Missing> {
     (held > 0).then(|| Missing {
         device: Some(device.name.clone()),
         stage: Some(Stage::Submit.name().to_string()),
-        reason: "throttled".to_string(),
+        reason: Reason::Throttled,
         included_in: Some(Stage::Queue.name().to_string()),
         why: format!(
             "blk-throttle held back {held} operations of system calls that wait or of libaio, and no event tells when \
@@ -93,7 +93,7 @@ fn missing_held(device: &DeviceLatency) -> Option<Missing> {
         device: Some(device.name.clone()),
         stage: Some(Stage::Queue.name().to_string()),
         part: Some("throttle".to_string()),
-        reason: "throttled".to_string(),
+        reason: Reason::Throttled,
         why: format!(
             "blk-throttle held back {} bios that belong to no operation (buffered reads, write-back): how \
              long is in no stage, they stand with the kernel's worker that brought them, and -p and --comm leave \
@@ -110,7 +110,7 @@ fn missing_queue(device: &DeviceLatency) -> Option<Missing> {
     (followed.stages.get(&Stage::Queue).map_or(0, Histogram::count) < followed.total.count()).then(|| Missing {
         device: Some(device.name.clone()),
         stage: Some(Stage::Queue.name().to_string()),
-        reason: "no-event".to_string(),
+        reason: Reason::NoEvent,
         included_in: Some(Stage::Submit.name().to_string()),
         why: "no event tells when a command of the driver's own (passthrough) enters the block layer: its submit \
               ends where the driver takes it"
@@ -127,7 +127,7 @@ fn missing_parts(device: &DeviceLatency) -> Option<Missing> {
         device: Some(device.name.clone()),
         stage: Some(Stage::Queue.name().to_string()),
         part: Some("detail".to_string()),
-        reason: "no-event".to_string(),
+        reason: Reason::NoEvent,
         why: format!(
             "queue of {ios} I/Os and {operations} operations is whole and has no parts: they waited for a flush that \
              was another's request, or the event that tells when their request was allocated was lost"
@@ -169,7 +169,7 @@ mod tests {
         last.counters.held_unknown = 152;
         let found = stages(&summarize(&Host::default(), &reading(0, sample(&[], 0, 0)), &reading(1, last)));
         let [held] = &found[..] else { panic!("{found:?}") };
-        assert_eq!((held.part.as_deref(), held.reason.as_str()), (Some("throttle"), "throttled"));
+        assert_eq!((held.part.as_deref(), held.reason), (Some("throttle"), Reason::Throttled));
         assert!(held.why.contains("held back 152 bios"), "{}", held.why);
     }
 

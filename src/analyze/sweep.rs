@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::knee::{Knee, Measured, Shapeless, knee};
 use crate::hist::Histogram;
-use crate::load::{Job, LoadSummary};
+use crate::load::{Job, LoadSummary, sections};
 #[cfg(test)]
 use crate::load::{JobResult, Target};
+use crate::names::names;
 
 /// Words that an ordered curve can be drawn over.
 const ORDERED: [&str; 3] = ["iodepth", "numjobs", "bs"];
@@ -35,11 +36,12 @@ pub struct Point {
     pub cut: bool,
 }
 
-/// Bytes tell more than operations where the size of a block is what changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Metric {
-    Iops,
-    BytesPerSecond,
+names! {
+    /// Bytes tell more than operations where the size of a block is what changes.
+    pub enum Metric {
+        Iops = "iops",
+        BytesPerSecond = "bytes_per_second",
+    }
 }
 
 /// Points that differ in one word only.
@@ -120,15 +122,7 @@ impl Point {
 
     /// The time in which any job ran: those that ran at the same time count once.
     pub fn duration_ns(&self) -> u64 {
-        let (mut before, mut longest) = (0, 0);
-        for load in &self.loads {
-            if load.job.stonewall {
-                before += longest;
-                longest = 0;
-            }
-            longest = longest.max(load.duration_ns);
-        }
-        before + longest
+        sections::duration_ns(&self.loads)
     }
 
     /// Per second; None before anything ran.

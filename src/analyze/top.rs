@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::{Missing, View};
+use crate::envelope::{Missing, Reason, View};
 use crate::host::activity::{Activity, Memory};
 use crate::host::counters::Counters;
 use crate::host::cpu_time::{CpuTime, TICK_NS};
@@ -182,7 +182,7 @@ pub fn line(from: &Activity, to: &Activity, total: &[String]) -> Line {
         let seconds = line.suspended_ns as f64 / 1e9;
         let why =
             format!("the machine was suspended for {seconds:.1} s of the interval, which rates leave out");
-        line.missing.push(Missing { reason: "suspended".to_string(), why, ..Missing::default() });
+        line.missing.push(Missing { reason: Reason::Suspended, why, ..Missing::default() });
     }
     line
 }
@@ -210,7 +210,7 @@ fn cpus(from: &Activity, to: &Activity, duration_ns: u64, missing: &mut Vec<Miss
         let why = format!("CPU {cpu} is not in the shares of CPU time: {why}");
         missing.push(Missing {
             part: Some("cpu".to_string()),
-            reason: "left-out".to_string(),
+            reason: Reason::LeftOut,
             why,
             ..Missing::default()
         });
@@ -259,7 +259,7 @@ fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut Line) {
         };
         line.missing.push(Missing {
             device: Some(name.clone()),
-            reason: "left-out".to_string(),
+            reason: Reason::LeftOut,
             why: format!("{name} is not in the line: {why}"),
             ..Missing::default()
         });
@@ -377,7 +377,7 @@ mod tests {
         to.clocks.boot_ns += 3_600 * SECOND;
         let seen = line(&from, &to, &[]);
         assert_eq!((seen.duration_ns, seen.suspended_ns), (SECOND, 3_600 * SECOND));
-        assert_eq!(seen.missing[0].reason, "suspended");
+        assert_eq!(seen.missing[0].reason, Reason::Suspended);
         to.clocks.boot_ns = to.clocks.at_ns + 900_000;
         assert_eq!(line(&from, &to, &[]).suspended_ns, 0, "the clocks are read one after the other");
     }

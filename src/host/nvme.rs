@@ -214,7 +214,7 @@ impl Health {
     }
 
     /// Whether it tells of its throttling at all.
-    pub fn counts_throttling(&self) -> bool {
+    fn counts_throttling(&self) -> bool {
         self.transitions.iter().chain(&self.throttled_seconds).any(Option::is_some)
     }
 

@@ -1,31 +1,27 @@
 //! What a load is: a job in fio's words, with every default decided. Sizes in bytes, shares in percent.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Which way the bytes go, fio's `ddir`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Direction {
-    Read,
-    Write,
-    Trim,
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::names::names;
+
+names! {
+    /// Which way the bytes go, fio's `ddir`, in the order in which everything is kept by direction.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Direction {
+        Read = "read",
+        Write = "write",
+        Trim = "trim",
+    }
 }
 
 impl Direction {
-    /// In the order in which everything is kept by direction.
-    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Trim];
-
     pub fn index(self) -> usize {
         self as usize
-    }
-
-    /// fio's word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Trim => "trim",
-        }
     }
 
     /// Several of them, for a sentence.
@@ -38,49 +34,23 @@ impl Direction {
     }
 }
 
-/// Which directions, in which order of offsets: fio's `rw`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pattern {
-    Read,
-    Write,
-    RandRead,
-    RandWrite,
-    ReadWrite,
-    RandReadWrite,
-    Trim,
-    RandTrim,
-    /// Each block is trimmed, then written.
-    TrimWrite,
+names! {
+    /// Which directions, in which order of offsets: fio's `rw`.
+    pub enum Pattern {
+        Read = "read",
+        Write = "write",
+        RandRead = "randread",
+        RandWrite = "randwrite",
+        ReadWrite = "rw",
+        RandReadWrite = "randrw",
+        Trim = "trim",
+        RandTrim = "randtrim",
+        /// Each block is trimmed, then written.
+        TrimWrite = "trimwrite",
+    }
 }
 
 impl Pattern {
-    pub const ALL: [Self; 9] = [
-        Self::Read,
-        Self::Write,
-        Self::RandRead,
-        Self::RandWrite,
-        Self::ReadWrite,
-        Self::RandReadWrite,
-        Self::Trim,
-        Self::RandTrim,
-        Self::TrimWrite,
-    ];
-
-    /// fio's word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::RandRead => "randread",
-            Self::RandWrite => "randwrite",
-            Self::ReadWrite => "rw",
-            Self::RandReadWrite => "randrw",
-            Self::Trim => "trim",
-            Self::RandTrim => "randtrim",
-            Self::TrimWrite => "trimwrite",
-        }
-    }
-
     /// From fio's word, or one of its synonyms.
     pub fn from_word(word: &str) -> Option<Self> {
         if word == "readwrite" {
@@ -110,35 +80,21 @@ impl Pattern {
     }
 }
 
-/// How an I/O is handed to the kernel: fio's `ioengine`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
-    IoUring,
-    /// NVMe commands through the ring, past the block layer (`/dev/ng0n1`).
-    IoUringCmd,
-    Libaio,
-    Psync,
-    /// `preadv2` and `pwritev2`, which can poll.
-    Pvsync2,
-    Mmap,
+names! {
+    /// How an I/O is handed to the kernel: fio's `ioengine`.
+    pub enum Engine {
+        IoUring = "io_uring",
+        /// NVMe commands through the ring, past the block layer (`/dev/ng0n1`).
+        IoUringCmd = "io_uring_cmd",
+        Libaio = "libaio",
+        Psync = "psync",
+        /// `preadv2` and `pwritev2`, which can poll.
+        Pvsync2 = "pvsync2",
+        Mmap = "mmap",
+    }
 }
 
 impl Engine {
-    pub const ALL: [Self; 6] =
-        [Self::IoUring, Self::IoUringCmd, Self::Libaio, Self::Psync, Self::Pvsync2, Self::Mmap];
-
-    /// fio's word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::IoUring => "io_uring",
-            Self::IoUringCmd => "io_uring_cmd",
-            Self::Libaio => "libaio",
-            Self::Psync => "psync",
-            Self::Pvsync2 => "pvsync2",
-            Self::Mmap => "mmap",
-        }
-    }
-
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|engine| engine.name() == word)
     }
@@ -178,15 +134,17 @@ impl Extent {
 }
 
 /// A size of block and how often it comes. `low` below `high`: any multiple of `low` up to `high`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockShare {
+    #[serde(rename = "low_bytes")]
     pub low: u64,
+    #[serde(rename = "high_bytes")]
     pub high: u64,
     pub percent: f64,
 }
 
 /// fio's `bs`, `bsrange` and `bssplit` of one direction: shares that make up 100 %, never empty.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockSizes(pub Vec<BlockShare>);
 
 impl BlockSizes {
@@ -253,6 +211,17 @@ pub enum Timestamps {
     Sampled(u32),
     /// None: only counts and rates.
     Off,
+}
+
+/// As the option has it.
+impl fmt::Display for Timestamps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Every => write!(f, "every"),
+            Self::Sampled(n) => write!(f, "sampled:{n}"),
+            Self::Off => write!(f, "off"),
+        }
+    }
 }
 
 /// Where the threads run.

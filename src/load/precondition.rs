@@ -18,6 +18,7 @@ use super::run::nanoseconds;
 use super::steady::Window;
 use super::{Fill, Interval};
 use crate::clock;
+use crate::names::names;
 use crate::refusal::Refusal;
 
 /// SNIA's: who is not steady by then is not waited for.
@@ -60,14 +61,15 @@ impl Round {
     }
 }
 
-/// Why it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    Steady,
-    /// [`MOST_ROUNDS`] were over before.
-    Rounds,
-    /// The time was.
-    Time,
+names! {
+    /// Why it ended.
+    pub enum End {
+        Steady = "steady",
+        /// [`MOST_ROUNDS`] were over before.
+        Rounds = "rounds",
+        /// The time was.
+        Time = "time",
+    }
 }
 
 /// What was done before the load. Of several targets everything is their sum.

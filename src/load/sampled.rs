@@ -11,6 +11,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::buffers::{Buffers, PAGE};
 use super::guard::Opened;
 use super::random::{scramble, seeded};
@@ -25,7 +28,7 @@ const BLOCK: u64 = 4096;
 const MOST_NS: u64 = 2_000_000_000;
 
 /// How many of the blocks are what.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampled {
     pub samples: u64,
     /// In holes of the file, and in extents that are allocated and not written: no I/O reads them.

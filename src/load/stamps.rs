@@ -7,6 +7,9 @@
 use std::fs;
 use std::path::Path;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::clock;
 
 /// The longest stretch over which the counter is trusted.
@@ -19,7 +22,7 @@ const SHIFT: u32 = 32;
 const ATTEMPTS: u32 = 16;
 
 /// What a stamp is worth.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockQuality {
     /// The time stamp counter, and not `clock_gettime`.
     pub counter: bool,

@@ -25,7 +25,7 @@ pub use super::waits::Options as WaitOptions;
 use super::waits::{self, PERIOD};
 use super::{skel, trial};
 use crate::clock::now_ns;
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
 use crate::host::processes;
@@ -69,10 +69,10 @@ pub struct BlockedProbe {
     missing: Vec<Missing>,
 }
 
-fn gap(part: &str, reason: &str, why: &str, remedy: Option<&str>) -> Missing {
+fn gap(part: &str, reason: Reason, why: &str, remedy: Option<&str>) -> Missing {
     Missing {
         part: Some(part.to_string()),
-        reason: reason.to_string(),
+        reason,
         why: why.to_string(),
         remedy: remedy.map(str::to_string),
         ..Missing::default()
@@ -91,7 +91,7 @@ impl BlockedProbe {
         if !splits(&btf) {
             missing.push(gap(
                 "queue",
-                "no-account",
+                Reason::NoAccount,
                 "this kernel keeps no account of waits for CPUs (CONFIG_SCHED_INFO): they count as blocked time",
                 None,
             ));
@@ -102,7 +102,7 @@ impl BlockedProbe {
         if look.is_none() {
             missing.push(gap(
                 "open",
-                "refused",
+                Reason::Refused,
                 "this kernel lets no program go through its threads: waits that go on at either end of the window \
                  are not counted",
                 None,
@@ -119,7 +119,7 @@ impl BlockedProbe {
                 let why = format!(
                     "no interrupt can be had to take stacks in, so that they have no frames of user mode{why}"
                 );
-                missing.push(gap("user", "refused", &why, locked.then_some(LockedMemory::REMEDY)));
+                missing.push(gap("user", Reason::Refused, &why, locked.then_some(LockedMemory::REMEDY)));
                 None
             }
         };

@@ -17,7 +17,7 @@ use super::libbpf::{self, ProgramStats};
 use super::skel::BASELINE;
 use super::skel::baseline::{BaselineSkel, BaselineSkelBuilder};
 use super::spec::Spec;
-use crate::envelope::{Cost, Missing, ProgramCost};
+use crate::envelope::{Cost, Missing, ProgramCost, Reason};
 use crate::probe::btf_file;
 
 pub const SPEC: Spec = Spec::of(&[BASELINE]);
@@ -285,7 +285,7 @@ impl CostMeter {
 pub fn missing() -> Missing {
     Missing {
         part: Some("cost".to_string()),
-        reason: "refused".to_string(),
+        reason: Reason::Refused,
         why: if btf_file::path().is_some() {
             "with a BTF file there is no empty program to tell what the statistics themselves cost"
                 .to_string()

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::skel::latency::types::wire_file_callbacks;
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::host::kallsyms::Kallsyms;
 use crate::host::mounts;
 use crate::host::open_files::{self, DELETED, FileId};
@@ -49,7 +49,7 @@ pub fn any_callbacks() -> wire_file_callbacks {
 pub fn missing() -> Missing {
     Missing {
         part: Some("file".to_string()),
-        reason: "no-symbols".to_string(),
+        reason: Reason::NoSymbols,
         why: "/proc/kallsyms shows no addresses, so no file is known of direct I/O".to_string(),
         remedy: Some("run as root, or grant CAP_SYSLOG".to_string()),
         ..Missing::default()

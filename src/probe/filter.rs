@@ -4,7 +4,7 @@ use anyhow::Result;
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::skel::latency::OpenLatencySkel;
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::wire::groups::{FILTER_CGROUP, FILTER_COMM, FILTER_COMMAND, FILTER_PID};
 
 /// A thread's name in the kernel has this many bytes, the last of which is 0.
@@ -71,7 +71,7 @@ impl Filter {
         }
         vec![Missing {
             part: Some("interrupts".to_string()),
-            reason: "filtered".to_string(),
+            reason: Reason::Filtered,
             why: "an interrupt that waits for a lock counts as the task that it came into".to_string(),
             ..Missing::default()
         }]
@@ -84,7 +84,7 @@ impl Filter {
         }
         let gap = |part: &str, why: &str| Missing {
             part: Some(part.to_string()),
-            reason: "filtered".to_string(),
+            reason: Reason::Filtered,
             why: why.to_string(),
             ..Missing::default()
         };

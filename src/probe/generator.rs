@@ -9,7 +9,7 @@ use std::ptr::{self, NonNull};
 use anyhow::{Context, Result};
 use libbpf_rs::MapCore;
 
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::wire::generator::{GENERATOR_PLACES, WireGenerator};
 
 /// The inode of the first namespace of process ids, whose numbers the programs see (PROC_PID_INIT_INO of the
@@ -72,7 +72,7 @@ pub fn knows_its_threads(root: &Path) -> bool {
 pub fn missing(why: &str) -> Missing {
     Missing {
         part: Some("generator-stamps".to_string()),
-        reason: "not-available".to_string(),
+        reason: Reason::NotAvailable,
         why: format!(
             "operations of the own load begin and end with their system calls, and not with the generator's own \
              stamps: {why}"

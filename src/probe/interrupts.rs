@@ -23,7 +23,7 @@ use super::skel::interrupts::{InterruptsSkel, InterruptsSkelBuilder, OpenInterru
 use super::spec::{self, Here, Program, Reach, Spec, View};
 use super::{skel, trial};
 use crate::clock::now_ns;
-use crate::envelope::{Cost, Missing};
+use crate::envelope::{Cost, Missing, Reason};
 use crate::host::abilities::ViewState;
 use crate::host::counters::Counters;
 use crate::host::interrupts::Interrupts;
@@ -111,7 +111,7 @@ impl InterruptProbe {
         missing.extend(missing_vectors(&devices, nvme.is_some()));
         missing.push(Missing {
             part: Some("notification".to_string()),
-            reason: "no-event".to_string(),
+            reason: Reason::NoEvent,
             why: "the time of interrupts between CPUs (IPI), of entering and leaving an interrupt and of posted-MSI \
                   notifications has no event: it is in no handler's time"
                 .to_string(),
@@ -145,7 +145,7 @@ impl InterruptProbe {
         if before.0.is_none() && self.places.numbers().next().is_some() {
             self.missing.push(Missing {
                 part: Some("check".to_string()),
-                reason: "not-readable".to_string(),
+                reason: Reason::NotReadable,
                 why: "/proc/interrupts cannot be read, so that the interrupts were not checked against the kernel's count"
                     .to_string(),
                 ..Missing::default()
@@ -393,7 +393,7 @@ fn missing_vectors(devices: &[&BlockDevice], sees_reaps: bool) -> Vec<Missing> {
         let joined = named || device.is_nvme() && sees_reaps;
         let (reason, why) = if device.vectors.is_empty() {
             (
-                "no-vector",
+                Reason::NoVector,
                 format!("{} has no interrupt vector of its own: its driver completes otherwise", device.name),
             )
         } else if !joined {
@@ -402,14 +402,14 @@ fn missing_vectors(devices: &[&BlockDevice], sees_reaps: bool) -> Vec<Missing> {
                  completions are counted per device",
                 device.name
             );
-            ("not-joined", why)
+            (Reason::NotJoined, why)
         } else {
             continue;
         };
         missing.push(Missing {
             device: Some(device.name.clone()),
             part: Some("completions per interrupt".to_string()),
-            reason: reason.to_string(),
+            reason,
             why,
             ..Missing::default()
         });

@@ -39,7 +39,7 @@ use super::plan::{self, Plan};
 use super::process_ios;
 use super::skel::{self, latency::LatencySkel};
 use crate::clock::now_ns;
-use crate::envelope::{Cost, Missing};
+use crate::envelope::{Cost, Missing, Reason};
 use crate::host::cgroups::Hierarchy;
 use crate::host::kallsyms::Kallsyms;
 use crate::host::rights::Rights;
@@ -143,7 +143,7 @@ impl LatencyProbe {
             missing.push(cost::missing());
         }
         let nvme = nvme_sq(&btf, &Rights::read(root));
-        missing.extend(missing::complete(host, &plan, nvme.as_ref().err()));
+        missing.extend(missing::complete(host, &plan, nvme.as_ref().err().map(Box::as_ref)));
         missing.extend(layers::missing_stages(&plan));
         missing.extend(plan::missing_of_partitions(&plan));
         let follow = options.operations && options.queue_stage && skel::is_usual();
@@ -196,15 +196,15 @@ impl LatencyProbe {
             missing.push(generator::missing("the thread ids of this container are not the kernel's own"));
         }
         if options.parts && !parts {
-            missing.push(missing::parts("no-event", "without operations stages are not taken apart"));
+            missing.push(missing::parts(Reason::NoEvent, "without operations stages are not taken apart"));
         }
         if parts && !io_done {
             missing.push(missing::endio());
         }
         if options.operations && ring.is_none() {
             missing.extend(match btf_file::path() {
-                Some(_) => missing::operations("btf-file", BY_FILE),
-                None => missing::operations("no-event", missing::NO_RING),
+                Some(_) => missing::operations(Reason::BtfFile, BY_FILE),
+                None => missing::operations(Reason::NoEvent, missing::NO_RING),
             });
         }
         if options.queue_stage {
@@ -220,17 +220,21 @@ impl LatencyProbe {
             let why = libbpf::last_words().unwrap_or_else(|| error.to_string());
             if std::mem::take(&mut wanted.parts) {
                 missing.push(missing::parts(
-                    "refused",
+                    Reason::Refused,
                     &format!("the kernel refused the programs that take stages apart: {why}"),
                 ));
             } else if wanted.ring.take().is_some() {
                 missing.extend(missing::operations(
-                    "refused",
+                    Reason::Refused,
                     &format!("the kernel refused the programs that follow operations: {why}"),
                 ));
             } else if wanted.nvme.take().is_some() {
-                let reason = ("refused", format!("the kernel refused the program on nvme_sq: {why}"), None);
-                missing.extend(missing::complete(host, &plan, Some(&reason)));
+                let refused = Missing {
+                    reason: Reason::Refused,
+                    why: format!("the kernel refused the program on nvme_sq: {why}"),
+                    ..Missing::default()
+                };
+                missing.extend(missing::complete(host, &plan, Some(&refused)));
             } else {
                 return Err(error);
             }

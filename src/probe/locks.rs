@@ -35,7 +35,7 @@ use super::maps::{array, element, entries, lookup};
 use super::process_maps::ProcessMaps;
 use super::skel::locks::LocksSkel;
 use crate::clock::now_ns;
-use crate::envelope::{Cost, Missing};
+use crate::envelope::{Cost, Missing, Reason};
 use crate::host::cgroups::Hierarchy;
 use crate::host::kallsyms::Kallsyms;
 use crate::host::mapped::Mapped;
@@ -256,7 +256,7 @@ impl LockProbe {
         if symbols.is_empty() {
             missing.push(missing::gap(
                 "names",
-                "refused",
+                Reason::Refused,
                 "the kernel hides its symbols: locks and stacks have no names of functions".to_string(),
                 Some("run as root, with kernel.kptr_restrict at 0 or 1"),
             ));
@@ -348,7 +348,7 @@ impl LockProbe {
             }
             Err(why) => {
                 let why = format!("what the CPUs spend waiting was not sampled: {why}");
-                self.missing.push(missing::gap("spin", "refused", why, None));
+                self.missing.push(missing::gap("spin", Reason::Refused, why, None));
             }
         }
     }

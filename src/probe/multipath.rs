@@ -1,7 +1,7 @@
 //! What cannot be seen on the paths of an NVMe multipath drive.
 
 use super::plan::Plan;
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::host::{BlockDevice, Host};
 
 /// The kernel tells once that a bio enters the block layer, and names the head: on a path whose head is not
@@ -14,7 +14,7 @@ pub fn missing_queue(host: &Host, plan: &Plan) -> Vec<Missing> {
         .map(|path| Missing {
             device: Some(path.name.clone()),
             stage: Some("queue".to_string()),
-            reason: "no-event".to_string(),
+            reason: Reason::NoEvent,
             why: format!(
                 "a path of the multipath drive {}, where block_bio_queue tells of the bio; no event tells when the \
                  path gets it",

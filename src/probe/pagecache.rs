@@ -26,7 +26,7 @@ use super::spec::{Program, Reach, Spec};
 use super::trial::Loaded;
 use super::{skel, trial};
 use crate::clock::now_ns;
-use crate::envelope::{Cost, Missing};
+use crate::envelope::{Cost, Missing, Reason};
 use crate::host::Host;
 use crate::host::memory_reading::{DiskTotals, MemoryReading};
 use crate::wire::Record;
@@ -106,7 +106,7 @@ impl Events {
         let mut lacks = |part: &str, why: &str, remedy: Option<&str>| {
             all.push(Missing {
                 part: Some(part.to_string()),
-                reason: "no-event".to_string(),
+                reason: Reason::NoEvent,
                 why: why.to_string(),
                 remedy: remedy.map(str::to_string),
                 ..Missing::default()

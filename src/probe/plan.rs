@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::host::block::SECTOR;
 use crate::host::counters::Counters;
 use crate::host::{BlockDevice, Partition};
@@ -102,7 +102,7 @@ pub fn left_out(devices: usize) -> Vec<Missing> {
         "{devices} loop, RAM or network block devices that nobody uses are not traced, so that all others can be"
     );
     let missing = Missing {
-        reason: "not-traced".to_string(),
+        reason: Reason::NotTraced,
         why,
         remedy: Some("name one with -d".to_string()),
         ..Missing::default()
@@ -116,7 +116,7 @@ pub fn missing_of_partitions(plan: &Plan) -> Vec<Missing> {
     let gap = |device: &PlannedDevice| Missing {
         device: Some(device.name.clone()),
         part: Some("flush, passthrough".to_string()),
-        reason: "partition".to_string(),
+        reason: Reason::Partition,
         why: format!(
             "flushes of the drive and the driver's own commands are of the whole disk {}: name that to count them",
             device.disk

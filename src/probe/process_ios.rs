@@ -6,7 +6,7 @@ use zerocopy::IntoBytes as _;
 
 use super::maps;
 use super::skel::latency::{LatencySkel, OpenLatencySkel};
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::wire::process_ios::{NO_PROCESS, ProcessIos, WireProcessIos, WireProcessKey};
 
 /// Processes per run with a row of their own: with 40 bytes each, 250 KiB with the kernel's overhead.
@@ -27,7 +27,7 @@ pub fn size(open: &mut OpenLatencySkel<'_>, devices: usize, command: bool) -> li
 pub fn missing_command(why: String) -> Missing {
     Missing {
         part: Some("command".to_string()),
-        reason: "not-available".to_string(),
+        reason: Reason::NotAvailable,
         why: format!("the stages are of all I/O on the devices that the command used: {why}"),
         ..Missing::default()
     }
@@ -37,7 +37,7 @@ pub fn missing_command(why: String) -> Missing {
 pub fn missing_processes(untracked: u64) -> Missing {
     Missing {
         part: Some("command".to_string()),
-        reason: "no-room".to_string(),
+        reason: Reason::NoRoom,
         why: format!(
             "the command had more than {MOST_OF_COMMAND} processes at once: {untracked} of them count as other processes"
         ),

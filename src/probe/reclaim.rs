@@ -19,7 +19,7 @@ use super::skel::reclaim::{OpenReclaimSkel, ReclaimSkel, ReclaimSkelBuilder};
 use super::spec::{Reach, Spec};
 use super::waits::{self, Options, PERIOD};
 use crate::clock::now_ns;
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
 use crate::wire::blocked::{Followed, RECLAIM_PROGRAMS, RawBlocked, Sum, WireWaitsRow};
@@ -61,7 +61,7 @@ impl ReclaimProbe {
         if !balance {
             missing.push(Missing {
                 part: Some("kswapd".to_string()),
-                reason: "no-event".to_string(),
+                reason: Reason::NoEvent,
                 why: "the end of a run of kswapd has no event of its own before Linux 7.0: its time is up to the end \
                       of the last batch of pages that it looked at"
                     .to_string(),

@@ -18,7 +18,7 @@ use self::kernel::Kernel;
 use super::Probe;
 use super::permit;
 use crate::clock::now_ns;
-use crate::envelope::{Cost, Missing};
+use crate::envelope::{Cost, Missing, Reason};
 use crate::refusal::Refusal;
 use crate::wire::Count as _;
 use crate::wire::threads::{Loss, Reading, Sampled, Sighting, Tally};
@@ -176,7 +176,7 @@ impl ThreadProbe {
         if options.reads_cgroups() && !options.unified_cgroups {
             missing.push(Missing {
                 part: Some("cgroup".to_string()),
-                reason: "one-hierarchy".to_string(),
+                reason: Reason::OneHierarchy,
                 why: "cgroups are those of the block controller: where each controller has a hierarchy of its own, a \
                       thread's memory cgroup may be another"
                     .to_string(),

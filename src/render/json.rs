@@ -1,20 +1,17 @@
 //! JSON of the contract: integers in nanoseconds and bytes, unit in the key, absent is absent.
 
-pub mod drive;
 pub mod fio;
 pub mod flame;
 pub mod load;
-pub mod precondition;
-pub mod sweep;
 pub mod trace;
 
 use schemars::SchemaGenerator;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::analyze::load::LoadResult;
 use crate::analyze::{check, devices, errors, interrupts, latency, pressure, threads, top};
 use crate::envelope::{Envelope, Framed, View};
-use crate::hist::{Histogram, counts};
 use crate::rules::summary::DiagnosisSummary;
 
 /// A view's name, and what makes its schema.
@@ -28,6 +25,7 @@ const SCHEMAS: &[Schema] = &[
     ("errors", schema_of::<errors::ErrorSummary>),
     ("interrupts", schema_of::<interrupts::InterruptSummary>),
     ("latency", schema_of::<latency::LatencySummary>),
+    ("load", schema_of::<LoadResult>),
     ("locks", schema_of::<pressure::PressureSummary>),
     ("threads", schema_of::<threads::ThreadSummary>),
     ("top", schema_of::<top::Line>),
@@ -65,16 +63,6 @@ pub fn view_object<V: View>(
     let mut all = Framed::object(envelope, view).unwrap_or_default();
     all.extend(command_status.map(|status| ("command_status".to_string(), json!(status))));
     all
-}
-
-/// A histogram of times.
-pub fn times(hist: &Histogram) -> Value {
-    json!(hist)
-}
-
-/// A histogram of counts.
-pub fn of_counts(hist: &Histogram) -> Value {
-    json!(counts::Form::from(hist.clone()))
 }
 
 /// An object of `schema` with the envelope's keys; the view adds its own.

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 pub use cpu_costs::{ClassCost, CpuCosts};
 
@@ -17,6 +16,7 @@ use crate::analyze::devices;
 use crate::analyze::devices::device::DeviceRecord;
 use crate::analyze::interrupts::InterruptSummary;
 use crate::analyze::latency::LatencySummary;
+use crate::analyze::load::LoadResult;
 use crate::analyze::pressure::PressureSummary;
 use crate::analyze::threads::ThreadSummary;
 use crate::analyze::timeline::TimelineSummary;
@@ -50,7 +50,7 @@ pub struct DiagnosisSummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling: Option<Scaling>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub load: Option<Value>,
+    pub load: Option<LoadResult>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeline: Option<TimelineSummary>,
 }

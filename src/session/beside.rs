@@ -10,7 +10,7 @@ use crate::analyze::latency::LatencySummary;
 use crate::analyze::pressure::PressureSummary;
 use crate::analyze::stacks::{self, ProfileSummary};
 use crate::analyze::threads::{Column, ThreadSummary, trust};
-use crate::envelope::{Cost, Envelope, Missing};
+use crate::envelope::{Cost, Envelope, Missing, Reason};
 use crate::host::Host;
 use crate::probe::Probe;
 use crate::probe::cpu::CpuProbe;
@@ -76,7 +76,7 @@ impl Part {
     fn refused(self, error: &anyhow::Error) -> Missing {
         Missing {
             part: Some(self.0.to_string()),
-            reason: "refused".to_string(),
+            reason: Reason::Refused,
             why: format!("{}: {}", self.1, plain(&format!("{error:#}"))),
             ..Missing::default()
         }

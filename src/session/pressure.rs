@@ -6,7 +6,7 @@ use crate::analyze::locks::{self, LockSummary, trust};
 use crate::analyze::pagecache::{self, PagecacheSummary, Readahead, paths};
 use crate::analyze::pressure::PressureSummary;
 use crate::analyze::stacks;
-use crate::envelope::{Cost, Envelope, Missing};
+use crate::envelope::{Cost, Envelope, Missing, Reason};
 use crate::host::Host;
 use crate::host::memory_surroundings::Surroundings;
 use crate::probe::locks::{LockProbe, Options};
@@ -50,7 +50,7 @@ impl Probes {
         let mut refused = |part: &str, error: &anyhow::Error| {
             missing.push(Missing {
                 part: Some(part.to_string()),
-                reason: "refused".to_string(),
+                reason: Reason::Refused,
                 why: plain(&format!("{error:#}")),
                 ..Missing::default()
             });
@@ -126,7 +126,7 @@ impl Probes {
 fn hidden_by_mapping() -> Missing {
     Missing {
         part: Some("readahead.unused_pages".to_string()),
-        reason: "mapped".to_string(),
+        reason: Reason::Mapped,
         why: "programs read files by mapping them: pages that were in the cache were mapped beside those that were \
               touched, and whether anybody wanted them no event tells"
             .to_string(),
@@ -138,7 +138,7 @@ fn hidden_by_mapping() -> Missing {
 pub fn unmeasured() -> Missing {
     Missing {
         part: Some("cost.pagecache".to_string()),
-        reason: "too-few-ios".to_string(),
+        reason: Reason::TooFewIos,
         why: "what it costs to follow the page cache is not in the cost: there were too few I/Os while the kernel's \
               program statistics were on"
             .to_string(),
@@ -203,7 +203,7 @@ impl<'a> Naming<'a> {
     pub fn not_counted(&self) -> Option<Missing> {
         self.sampled.then(|| Missing {
             part: Some("cost.paths".to_string()),
-            reason: "not-counted".to_string(),
+            reason: Reason::NotCounted,
             why: "what it costs to take samples of the functions of the LRU lists is not in the cost: their program is \
                   none of the probes'"
                 .to_string(),

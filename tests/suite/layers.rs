@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// A room and what it may use beside itself: the picture in `src/lib.rs` as data.
 const ROOMS: &[(&str, &[&str])] = &[
-    ("session", &["probe", "analyze", "wire", "host", "symbols", "envelope", "clock", "refusal"]),
+    ("session", &["probe", "analyze", "wire", "host", "load", "symbols", "envelope", "clock", "refusal"]),
     ("probe", &["wire", "host", "envelope", "clock", "refusal"]),
-    ("load", &["wire", "hist", "host", "clock", "refusal"]),
+    ("load", &["wire", "hist", "host", "clock", "names", "refusal"]),
     ("experiment", &["load", "refusal", "units", "names"]),
     ("analyze", &["wire", "hist", "host", "envelope", "load", "symbols", "names"]),
     ("symbols", &["host", "envelope", "refusal"]),
@@ -19,7 +19,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("findings", &[]),
     ("hist", &[]),
-    ("envelope", &[]),
+    ("recording", &["envelope"]),
+    ("envelope", &["names"]),
     ("names", &[]),
     ("refusal", &[]),
     ("units", &[]),

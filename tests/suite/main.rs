@@ -24,6 +24,7 @@ mod load_rates;
 mod load_verify;
 mod precondition;
 mod records;
+mod replay;
 mod report;
 mod sweep;
 mod symbols;

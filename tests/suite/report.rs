@@ -16,7 +16,7 @@ use biopsy::analyze::profile::Unit;
 use biopsy::analyze::queues::QueueLatency;
 use biopsy::analyze::stacks::{CpuClass, ProfileSummary};
 use biopsy::analyze::stage::Stage;
-use biopsy::envelope::{Cost, Envelope, Framed, Missing, ProgramCost};
+use biopsy::envelope::{Cost, Envelope, Framed, Missing, ProgramCost, Reason};
 use biopsy::hist::Histogram;
 use biopsy::host::{BlockDevice, HardwareQueue, Host};
 use biopsy::load::{Fill, Job, JobResult, LoadSummary, RingWorkers, Scaled, Scaling, Target, Transfer};
@@ -106,7 +106,7 @@ fn virtio() -> Case {
                 .map(|(stage, why)| Missing {
                     device: Some("vda".into()),
                     stage: Some(stage.into()),
-                    reason: "no-event".into(),
+                    reason: Reason::NoEvent,
                     included_in: (stage == "complete").then(|| "device".into()),
                     why: why.into(),
                     ..Missing::default()

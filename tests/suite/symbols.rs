@@ -15,6 +15,7 @@ use crate::support::patience::Patience;
 use crate::support::programs::{Folder, Running, is_root};
 use crate::support::skip::skipped;
 use crate::support::tool::{helper, symbolizer};
+use biopsy::envelope::Reason;
 use biopsy::symbols::{Addresses, BuildId, Helper, Mapped, Named, Names, Place, Symbolizer, UNKNOWN};
 
 /// One process' addresses; what was kept of it where it was read while it lived.
@@ -607,7 +608,7 @@ fn own_functions_have_names_and_nothing_is_dropped() {
     assert!(names.place(pid, here).unwrap().address.is_some() && names.place(pid, 1).is_none());
     // The one that cannot live; what has no code in ours says nothing of us.
     let [missing] = names.missing.as_slice() else { panic!("{:?}", names.missing) };
-    assert_eq!((missing.part.as_deref(), missing.reason.as_str()), (Some("user-symbols"), "ended"));
+    assert_eq!((missing.part.as_deref(), missing.reason), (Some("user-symbols"), Reason::Ended));
     assert!(
         missing.why.starts_with("1 process ended before its memory maps could be read: "),
         "{}",
@@ -630,7 +631,7 @@ fn a_process_that_has_ended_is_named_by_its_files() {
     addresses.maps.lose(3);
     let missing = symbolizer().names(&addresses).missing;
     assert!(
-        matches!(&missing[..], [one] if one.reason == "lost" && one.why.starts_with("3 of")),
+        matches!(&missing[..], [one] if one.reason == Reason::Lost && one.why.starts_with("3 of")),
         "{missing:?}"
     );
 
@@ -644,7 +645,7 @@ fn a_process_that_has_ended_is_named_by_its_files() {
     addresses.maps.insert(ENDED, line.replace("exe", "other").as_bytes());
     let names = symbolizer().names(&addresses);
     assert_eq!(names.user(ENDED, here), [UNKNOWN]);
-    assert_eq!(names.missing[0].reason, "ambiguous");
+    assert_eq!(names.missing[0].reason, Reason::Ambiguous);
 }
 
 #[test]

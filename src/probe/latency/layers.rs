@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::options::Options;
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::host::{BlockDevice, Host, select};
 use crate::probe::plan::{self, Plan};
 use crate::probe::skel;
@@ -114,7 +114,7 @@ pub fn missing_stages(plan: &Plan) -> Vec<Missing> {
         ["queue", "device", "complete"].map(|stage| Missing {
             device: Some(device.name.clone()),
             stage: Some(stage.to_string()),
-            reason: "bio-based".to_string(),
+            reason: Reason::BioBased,
             included_in: Some("bio".to_string()),
             why: "it is not seen of I/Os: there are no requests, so only the whole of a bio is, from block_bio_queue to \
                   block_bio_complete; of an operation that time is device, and its complete begins there"

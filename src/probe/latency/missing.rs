@@ -1,20 +1,19 @@
 //! What cannot be seen of a run, and why.
 
 use super::super::plan::Plan;
-use super::wanted::Reason;
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::host::{BlockDevice, Host, Throttle};
 
 /// Why operations are not followed.
 pub const NO_RING: &str = "this kernel has no event that names the io_uring request which is submitted";
 
 /// The stages that only operations have.
-pub fn operations(reason: &str, why: &str) -> Vec<Missing> {
+pub fn operations(reason: Reason, why: &str) -> Vec<Missing> {
     ["submit", "reap"]
         .into_iter()
         .map(|stage| Missing {
             stage: Some(stage.to_string()),
-            reason: reason.to_string(),
+            reason,
             why: why.to_string(),
             ..Missing::default()
         })
@@ -22,13 +21,8 @@ pub fn operations(reason: &str, why: &str) -> Vec<Missing> {
 }
 
 /// No stage is taken apart.
-pub fn parts(reason: &str, why: &str) -> Missing {
-    Missing {
-        part: Some("detail".to_string()),
-        reason: reason.to_string(),
-        why: why.to_string(),
-        ..Missing::default()
-    }
+pub fn parts(reason: Reason, why: &str) -> Missing {
+    Missing { part: Some("detail".to_string()), reason, why: why.to_string(), ..Missing::default() }
 }
 
 /// The end of the bios' callbacks is not seen.
@@ -36,7 +30,7 @@ pub fn endio() -> Missing {
     Missing {
         stage: Some("complete".to_string()),
         part: Some("endio".to_string()),
-        reason: "no-event".to_string(),
+        reason: Reason::NoEvent,
         included_in: Some("cqe".to_string()),
         why: "this kernel has no event block_io_done, which tells that a request's callbacks have run"
             .to_string(),
@@ -55,7 +49,7 @@ pub fn throttled(limits: &[Throttle]) -> Vec<Missing> {
         device: Some(device.to_string()),
         stage: Some("queue".to_string()),
         part: Some("throttle".to_string()),
-        reason: "limit-set-later".to_string(),
+        reason: Reason::LimitSetLater,
         included_in: None,
         why: "a cgroup's limit on it was set while it was measured: I/Os that it held are of no operation here, and \
               their wait is in no stage"
@@ -67,29 +61,26 @@ pub fn throttled(limits: &[Throttle]) -> Vec<Missing> {
 }
 
 /// `complete` exists on NVMe only, and there only with its event.
-pub fn complete(host: &Host, plan: &Plan, nvme: Option<&Reason>) -> Vec<Missing> {
+pub fn complete(host: &Host, plan: &Plan, nvme: Option<&Missing>) -> Vec<Missing> {
     let is_nvme = |name: &str| host.device(name).is_some_and(BlockDevice::is_nvme);
     let mut all = Vec::new();
     for device in plan.devices.iter().filter(|d| !d.is_bio_based()) {
-        let (reason, why, remedy) = match (is_nvme(&device.name), nvme) {
+        let gap = match (is_nvme(&device.name), nvme) {
             (true, None) => continue,
-            (true, Some((reason, why, remedy))) => (*reason, why.clone(), remedy.clone()),
-            (false, _) => (
-                "no-event",
-                "it is not seen of I/Os: only the NVMe driver has an event where it reaps a completion; elsewhere \
-                 device ends, and an operation's complete begins, at block_rq_complete"
+            (true, Some(refused)) => refused.clone(),
+            (false, _) => Missing {
+                reason: Reason::NoEvent,
+                why: "it is not seen of I/Os: only the NVMe driver has an event where it reaps a completion; elsewhere \
+                      device ends, and an operation's complete begins, at block_rq_complete"
                     .to_string(),
-                None,
-            ),
+                ..Missing::default()
+            },
         };
         all.push(Missing {
             device: Some(device.name.clone()),
             stage: Some("complete".to_string()),
-            part: None,
-            reason: reason.to_string(),
             included_in: Some("device".to_string()),
-            why,
-            remedy,
+            ..gap
         });
     }
     all
@@ -105,7 +96,7 @@ mod tests {
         let found = throttled(&[on("sdb"), on("sda"), on("sdb")]);
         let names: Vec<_> = found.iter().filter_map(|missing| missing.device.as_deref()).collect();
         assert_eq!(names, ["sda", "sdb"]);
-        assert!(found.iter().all(|m| m.reason == "limit-set-later" && m.remedy.is_some()));
+        assert!(found.iter().all(|m| m.reason == Reason::LimitSetLater && m.remedy.is_some()));
         assert!(throttled(&[]).is_empty());
     }
 }

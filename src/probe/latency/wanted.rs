@@ -6,6 +6,7 @@ use super::super::filter::Filter;
 use super::super::groups::Grouping;
 use super::super::skel::latency::types::wire_file_callbacks;
 use super::submits::StackOptions;
+use crate::envelope::{Missing, Reason};
 use crate::host::rights::Rights;
 use crate::probe::btf_file;
 
@@ -58,21 +59,21 @@ pub enum NvmeEvent {
 }
 
 /// How the end of the device stage can be seen on NVMe drives, else why not.
-pub fn nvme_sq(btf: &KernelBtf, rights: &Rights) -> Result<NvmeEvent, Reason> {
+pub fn nvme_sq(btf: &KernelBtf, rights: &Rights) -> Result<NvmeEvent, Box<Missing>> {
     match btf.event("nvme_sq", Some("nvme_core")) {
         EventHome::Vmlinux | EventHome::Module(_) if btf_file::path().is_some() => Ok(NvmeEvent::Raw),
         EventHome::Module(_) if !rights.sys_admin => Ok(NvmeEvent::Raw),
         EventHome::Vmlinux | EventHome::Module(_) => Ok(NvmeEvent::Typed),
-        EventHome::Untyped(module) => Err((
-            "no-btf",
-            format!("module {module} has no BTF, so its event nvme_sq cannot be typed"),
-            Some("use a kernel from 5.11 on with CONFIG_DEBUG_INFO_BTF_MODULES".to_string()),
-        )),
-        EventHome::NotLoaded(_) | EventHome::Absent => {
-            Err(("no-event", "this kernel has no event nvme_sq".to_string(), None))
-        }
+        EventHome::Untyped(module) => Err(Box::new(Missing {
+            reason: Reason::NoBtf,
+            why: format!("module {module} has no BTF, so its event nvme_sq cannot be typed"),
+            remedy: Some("use a kernel from 5.11 on with CONFIG_DEBUG_INFO_BTF_MODULES".to_string()),
+            ..Missing::default()
+        })),
+        EventHome::NotLoaded(_) | EventHome::Absent => Err(Box::new(Missing {
+            reason: Reason::NoEvent,
+            why: "this kernel has no event nvme_sq".to_string(),
+            ..Missing::default()
+        })),
     }
 }
-
-/// A word for scripts, a sentence, and a remedy.
-pub type Reason = (&'static str, String, Option<String>);

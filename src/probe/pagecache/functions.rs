@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags};
 
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::probe::btf::KernelBtf;
 use crate::probe::cost::Metered;
 use crate::probe::libbpf;
@@ -232,7 +232,7 @@ fn reason(error: &libbpf_rs::Error) -> anyhow::Error {
 fn said(refused: &[(&'static str, String)], all: bool) -> Vec<Missing> {
     let one = |names: String, why: &str, remedy: Option<&str>| Missing {
         part: Some(names),
-        reason: "refused".to_string(),
+        reason: Reason::Refused,
         why: format!("the kernel lets no program attach to its functions ({why})"),
         remedy: remedy.map(str::to_string),
         ..Missing::default()

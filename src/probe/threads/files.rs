@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Options;
 use super::kernel::Add;
-use crate::envelope::Missing;
+use crate::envelope::{Missing, Reason};
 use crate::host::threads::{self, Syscall};
 use crate::wire::threads::{Call, Sighting, Tally};
 
@@ -84,7 +84,7 @@ impl Files {
 pub fn missing(why: &str) -> Vec<Missing> {
     let of = |part: &str, what: &str| Missing {
         part: Some(part.to_string()),
-        reason: "refused".to_string(),
+        reason: Reason::Refused,
         why: format!("{what}: {why}"),
         ..Missing::default()
     };
@@ -95,7 +95,7 @@ pub fn missing(why: &str) -> Vec<Missing> {
         of("device", "the files of /proc do not tell which device a thread waits for"),
         Missing {
             part: Some("syscall".to_string()),
-            reason: "refused".to_string(),
+            reason: Reason::Refused,
             why:
                 "system calls and places of other users' threads are shown to those who may debug them; such \
                   threads count in `unread`"

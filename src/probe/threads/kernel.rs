@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, IterOpts, Link, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
 
-use crate::envelope::{Cost, Missing, ProgramCost};
+use crate::envelope::{Cost, Missing, ProgramCost, Reason};
 use crate::host::abilities::{ProgramState, State, ViewState};
 use crate::host::rights::Rights;
 use crate::probe::btf::KernelBtf;
@@ -116,7 +116,7 @@ impl Kernel {
         if self.bios.is_some() && self.measured.is_some() {
             missing.push(Missing {
                 part: Some("cost".to_string()),
-                reason: "not-counted".to_string(),
+                reason: Reason::NotCounted,
                 why: "the program at each bio that is handed in runs in the tasks that do so: it is not in the share of a \
                       CPU, which is this process's"
                     .to_string(),
@@ -126,7 +126,7 @@ impl Kernel {
         if self.bios.is_none() {
             missing.push(Missing {
                 part: Some("device".to_string()),
-                reason: "not-asked-for".to_string(),
+                reason: Reason::NotAskedFor,
                 why: "which device a thread waits for takes a program at each bio that is handed in"
                     .to_string(),
                 remedy: Some("name it with -d, or ask for all with -G device".to_string()),

@@ -69,7 +69,7 @@ pub fn gaps(s: &Summaries<'_>, diagnosis: &Diagnosis) -> String {
                 let stage = match (&m.stage, &m.part) {
                     (Some(stage), Some(part)) => format!("{stage} / {part}"),
                     (Some(one), None) | (None, Some(one)) => one.clone(),
-                    (None, None) => m.reason.clone(),
+                    (None, None) => m.reason.name().to_string(),
                 };
                 format!(
                     "<tr><td class=\"text\">{}</td><td class=\"text\">{}</td><td class=\"long\">{}</td>\

@@ -129,9 +129,9 @@ impl Origin {
 }
 
 fn texts_of(missing: &mut Missing) -> impl Iterator<Item = &mut String> {
-    let Missing { device, stage, part, reason, included_in, why, remedy } = missing;
+    let Missing { device, stage, part, reason: _, included_in, why, remedy } = missing;
     let some = [device, stage, part, included_in, remedy].into_iter().flatten();
-    some.chain([reason, why])
+    some.chain([why])
 }
 
 fn cut(text: &mut String) {
@@ -220,7 +220,6 @@ mod tests {
         let long = "é".repeat(1_100);
         let missing = Missing {
             device: Some(long.clone()),
-            reason: long.clone(),
             why: long.clone(),
             remedy: Some(long.clone()),
             ..Missing::default()
@@ -243,8 +242,7 @@ mod tests {
             let read = read(&all).unwrap();
             assert_eq!((read.notes.len(), read.envelope.missing.len()), (64, 64));
             let missing = &read.envelope.missing[0];
-            let texts =
-                [&read.place, &read.notes[1], &missing.reason, &missing.why, read.doubt.as_ref().unwrap()];
+            let texts = [&read.place, &read.notes[1], &missing.why, read.doubt.as_ref().unwrap()];
             for text in texts.into_iter().chain(&missing.device).chain(&missing.remedy) {
                 assert_eq!(text.chars().count(), 1_000);
                 assert!(text.ends_with("..."), "{text}");

@@ -2,7 +2,7 @@
 
 use super::{bytes, counted, significant, time};
 use crate::analyze::cliff::cliff;
-use crate::host::nvme::Health;
+use crate::analyze::load::drive::{Thermal, ThrottleLevel};
 use crate::load::{Drive, Interval, LoadSummary, Sampled};
 use crate::rules::EMPTY_SHARE;
 
@@ -14,7 +14,8 @@ pub(super) fn facts(drive: &Drive) -> Vec<(&'static str, String)> {
         ("namespace", format!("{used} of {capacity} in use, as the drive tells"))
     }));
     lines.extend(edge(&drive.written).map(|line| ("cliff", line)));
-    lines.extend(drive.health.map(|(before, after)| ("thermal", thermal(&before, &after))));
+    let health = drive.health.map(|(before, after)| Thermal::between(&before, &after));
+    lines.extend(health.map(|health| ("thermal", thermal(&health))));
     lines
 }
 
@@ -48,31 +49,32 @@ pub(super) fn edge(written: &[Interval]) -> Option<String> {
     ))
 }
 
-fn thermal(before: &Health, after: &Health) -> String {
-    let degrees = |health: &Health| health.temperature.map_or("?".to_string(), |degrees| degrees.to_string());
-    let grown = |of: fn(&Health) -> Option<u32>| after.grown(before, of).unwrap_or(0);
-    let mut parts = vec![format!("{} to {} °C", degrees(before), degrees(after))];
-    let levels = [
-        ("T1", grown(|h| h.transitions[0]), grown(|h| h.throttled_seconds[0])),
-        ("T2", grown(|h| h.transitions[1]), grown(|h| h.throttled_seconds[1])),
-    ];
-    for (level, times, seconds) in levels.iter().filter(|(_, times, seconds)| *times > 0 || *seconds > 0) {
-        parts.push(format!("throttling: {level} entered {}, {seconds} s", counted((*times).into(), "time")));
+fn thermal(thermal: &Thermal) -> String {
+    let degrees = |celsius: Option<i32>| celsius.map_or("?".to_string(), |degrees| degrees.to_string());
+    let mut parts =
+        vec![format!("{} to {} °C", degrees(thermal.celsius_before), degrees(thermal.celsius_after))];
+    for (level, ThrottleLevel { entered, seconds }) in [("T1", thermal.t1), ("T2", thermal.t2)] {
+        let (times, seconds) = (entered.unwrap_or(0), seconds.unwrap_or(0));
+        if times > 0 || seconds > 0 {
+            parts.push(format!("throttling: {level} entered {}, {seconds} s", counted(times.into(), "time")));
+        }
     }
-    let minutes = [("warning", grown(|h| h.warning_minutes)), ("critical", grown(|h| h.critical_minutes))];
-    for (which, minutes) in minutes.iter().filter(|(_, minutes)| *minutes > 0) {
-        parts.push(format!("{minutes} min above the {which} temperature"));
+    let minutes = [("warning", thermal.warning_minutes), ("critical", thermal.critical_minutes)];
+    for (which, minutes) in minutes {
+        if let Some(minutes @ 1..) = minutes {
+            parts.push(format!("{minutes} min above the {which} temperature"));
+        }
     }
-    let level = |n: usize| after.transitions[n].is_some() || after.throttled_seconds[n].is_some();
-    let some = after.counts_throttling();
+    let [light, heavy] = [thermal.t1, thermal.t2].map(|level| level != ThrottleLevel::default());
+    let some = light || heavy;
     let uncounted = [
         ("throttling", some),
-        ("throttling at T1", !some || level(0)),
-        ("throttling at T2", !some || level(1)),
-        ("minutes above the warning temperature", after.warning_minutes.is_some()),
-        ("minutes above the critical temperature", after.critical_minutes.is_some()),
+        ("throttling at T1", !some || light),
+        ("throttling at T2", !some || heavy),
+        ("minutes above the warning temperature", thermal.warning_minutes.is_some()),
+        ("minutes above the critical temperature", thermal.critical_minutes.is_some()),
     ];
-    if after.suffered_since(before) == Some(false) {
+    if thermal.suffered == Some(false) {
         parts.push("no throttling counted".to_string());
     }
     let uncounted: Vec<&str> =
@@ -103,7 +105,7 @@ pub fn warning_of(load: &LoadSummary) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::nvme::Use;
+    use crate::host::nvme::{Health, Use};
 
     #[test]
     fn each_fact_has_its_line_and_no_other_has() {

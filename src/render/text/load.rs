@@ -3,11 +3,11 @@
 use super::paragraphs::paragraph;
 use super::{bytes, clean, common_time, count, counted, short, significant, table, time, time_unit};
 use crate::hist::Histogram;
+use crate::load::sections::groups;
 use crate::load::{
     Arrivals, BlockSizes, ClockQuality, Direction, Engine, JobResult, LoadSummary, Pattern, Rate, ReadBack,
     RingWorkers, Timestamps, Transfer,
 };
-use crate::render::json::fio::entry::groups;
 
 /// Longer lines go on in the next one, behind the names.
 pub(super) const WIDTH: usize = 100;

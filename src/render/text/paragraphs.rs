@@ -22,7 +22,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
         } else if line.chars().count() + 1 + word.chars().count() <= width {
             line.push(' ');
             line.push_str(word);
-        } else {
+        } else if !word.is_empty() {
             lines.push(word.to_string());
         }
     }
@@ -80,6 +80,11 @@ mod tests {
     fn lines_break_at_spaces_and_nowhere_else() {
         assert_eq!(wrap("a bc\u{a0}d efghijk l", 5), ["a", "bc d", "efghijk", "l"]);
         assert_eq!(wrap("", 5), [""]);
+        // Spaces at the end of a full line are no line.
+        assert_eq!(
+            (wrap("abcde  f", 5), wrap("abcde ", 5)),
+            (vec!["abcde".into(), "f".into()], vec!["abcde".into()])
+        );
         let mut out = String::new();
         paragraph(&mut out, "  - ", "one two three", 11);
         assert_eq!(out, "  - one two\n    three\n");

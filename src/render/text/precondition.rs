@@ -69,8 +69,8 @@ pub fn not_steady(done: &Preconditioned) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::load::precondition::tests::steady as example;
     use crate::load::Fill;
-    use crate::render::json::precondition::tests::steady as example;
 
     #[test]
     fn the_numbers_stand_beside_the_verdict() {

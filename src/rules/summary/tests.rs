@@ -76,7 +76,7 @@ fn a_diagnosis_is_read_back_with_its_views() {
         threads: Some(ThreadSummary { rounds: 5, ..ThreadSummary::default() }),
         experiment: case.experiment.clone(),
         scaling: Some(Scaling { each_ns: 5, machine_percent: Some(2.0), ..Scaling::default() }),
-        load: Some(json!({ "target": "/dev/vda" })),
+        load: case.load.as_ref().map(|load| LoadResult::of(std::slice::from_ref(load))),
         timeline: Some(TimelineSummary { devices: vec![device] }),
         ..summary_of(&case)
     };

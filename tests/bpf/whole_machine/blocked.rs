@@ -473,8 +473,9 @@ fn a_disk_of_known_latency_blocks_as_long() {
     show(&summary, 3);
     let io = with(&summary, &["biopsy-reader;", "io_schedule", "blkdev_"]);
     println!("blocked {io} ns for 300 reads of {ns} ns; wall {wall} ran {ran} waited {waited}");
-    // The disk never completes early; emulated, 5 to 6 % late. What the kernel accounts to this thread is the referee.
-    assert!(io >= 300 * ns, "{io} ns are less than 300 reads of {ns} ns");
+    // The disk never completes early; emulated, up to 6 % late. Its time begins before the thread blocks, which is on its
+    // CPU until then. What the kernel accounts to this thread is the referee.
+    assert!(io + ran + waited >= 300 * ns, "{io} ns, and {ran} on a CPU, are less than 300 reads of {ns} ns");
     close("waiting for the disk", io, wall - ran - waited, 2);
 }
 

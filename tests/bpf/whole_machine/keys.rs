@@ -1,15 +1,20 @@
 //! The keys of every view's JSON, held against `tests/golden/VIEW.keys`: what a reader of `--json` relies on stays.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::Path;
+use std::process::Stdio;
 
 use crate::live::disk::Disk;
-use crate::support::tool::{biopsy, finish, stderr};
+use crate::support::tool::{biopsy, finish, quiet, stderr};
 use serde_json::Value;
 
 /// What is below these names a thing of this machine or run: all of them are one.
 const NAMED: [&str; 10] =
     ["probes", "sockets", "classes", "numbers", "ops", "parts", "by_total", "buckets", "refused", "limits"];
+
+/// Views that are read back.
+const REPLAYED: [&str; 6] = ["latency", "interrupts", "locks", "threads", "errors", "top"];
 
 /// A line for each key with the type of its value: `.devices[].ops.*.ios number`.
 fn keys(value: &Value, path: &str, found: &mut BTreeSet<String>) {
@@ -46,9 +51,28 @@ fn is_gone(line: &str, found: &BTreeSet<String>) -> bool {
         && !found.contains(&format!("{path} null"))
 }
 
+/// What was printed is printed again by `-i`, byte for byte, and shown as text.
+fn is_shown_again(view: &str, printed: &[u8]) {
+    let again = |words: &[&str]| {
+        let mut child = biopsy(words).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(printed).unwrap();
+        finish(child)
+    };
+    let json = again(&[view, "-i", "-", "--json"]);
+    quiet(&json);
+    let [one, two] = [printed, &json.stdout].map(String::from_utf8_lossy);
+    assert_eq!(one, two, "{view}");
+    let plain: &[&str] = if view == "top" { &["top", "--plain", "-i", "-"] } else { &[view, "-i", "-"] };
+    let text = again(plain);
+    assert!(text.status.success() && text.stdout.len() > 100, "{view}: {}", stderr(&text));
+}
+
 fn printed(words: &[&str]) -> BTreeSet<String> {
     let output = finish(biopsy(words).spawn().unwrap());
     assert!(matches!(output.status.code(), Some(0 | 4)), "{words:?}: {}", stderr(&output));
+    if REPLAYED.contains(&words[0]) {
+        is_shown_again(words[0], &output.stdout);
+    }
     let mut found = BTreeSet::new();
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         keys(&serde_json::from_str(line).unwrap(), "", &mut found);
@@ -65,7 +89,7 @@ fn every_view_keeps_its_keys() {
     let views: [(&str, &[&str], &[&str]); 11] = [
         ("devices", &["devices", "--json"], &[]),
         ("check", &["check", "--json"], &[]),
-        ("latency", &["latency", "--json", "--detail", "--by", "process,file,op"], &reads),
+        ("latency", &["latency", "0.2", "--json", "--detail", "--by", "process,file,op"], &reads),
         ("interrupts", &["interrupts", "--json"], &reads),
         ("locks", &["locks", "--json", "--for", "1s"], &[]),
         ("threads", &["threads", "--json", "--for", "1s"], &[]),

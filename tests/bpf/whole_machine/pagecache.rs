@@ -12,6 +12,7 @@ use crate::live::view::number;
 use crate::support::tool::{object, objects, quiet, refused, run, symbolizer};
 use biopsy::analyze::pagecache::{PagecacheSummary, paths, summarize};
 use biopsy::analyze::stacks::addresses;
+use biopsy::envelope::Reason;
 use biopsy::host::Host;
 use biopsy::host::memory_surroundings::Surroundings;
 use biopsy::probe::Probe;
@@ -101,7 +102,7 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
         assert!(cost.programs.iter().any(|program| is_path(&program.name)), "their cost is counted");
     } else {
         let gap = probe.missing().iter().find(|gap| gap.part.as_deref() == Some("paths")).unwrap();
-        assert_eq!((gap.reason.as_str(), summary.paths.len()), ("refused", 0));
+        assert_eq!((gap.reason, summary.paths.len()), (Reason::Refused, 0));
         assert!(sampled.iter().any(|path| path.function == "shrink_lruvec" && path.ns > 0), "{sampled:?}");
     }
     assert!(sampled.iter().all(|path| path.spin_ns.0 <= path.spin_ns.1 && path.spin_ns.1 <= path.ns));

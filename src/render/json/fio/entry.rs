@@ -2,6 +2,7 @@
 
 use super::bins::Classes;
 use crate::hist::Histogram;
+use crate::load::sections::groups;
 use crate::load::{Direction, JobResult, LoadSummary, Sample};
 
 /// fio's figures of a series of samples; all 0 without any.
@@ -212,19 +213,6 @@ fn distribution(hist: &Histogram, class: impl Fn(u64) -> usize) -> [f64; 7] {
         // As in fio: what is there is told.
         n => (n as f64 * 100.0 / hist.count() as f64).max(0.1),
     })
-}
-
-/// Sections that ran at the same time, together: each one that waits for those before it begins a new group.
-pub fn groups(loads: &[LoadSummary]) -> Vec<&[LoadSummary]> {
-    let mut groups = Vec::new();
-    let mut rest = loads;
-    while !rest.is_empty() {
-        let end = rest.iter().skip(1).position(|load| load.job.stonewall).map_or(rest.len(), |at| at + 1);
-        let (group, others) = rest.split_at(end);
-        groups.push(group);
-        rest = others;
-    }
-    groups
 }
 
 /// fio's entries, in its order. As there, sections with `group_reporting` that run at the same time and follow

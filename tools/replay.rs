@@ -1,0 +1,52 @@
+//! Shows what was kept, in place of a measurement.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use biopsy::envelope::View;
+use biopsy::recording::Pieces;
+use biopsy::refusal::{Refusal, reason};
+use biopsy::session::watch::Shown;
+
+use crate::output::Sink;
+
+/// Writes what `show` makes of each result of the view. `-` is stdin.
+///
+/// # Errors
+/// The file and the line from which on nothing could be shown.
+pub fn run<V: View>(
+    input: &Path,
+    mut sink: Sink,
+    mut show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
+) -> Result<()> {
+    let (name, lines): (_, Box<dyn BufRead>) = match input == Path::new("-") {
+        true => ("stdin".into(), Box::new(io::stdin().lock())),
+        false => (input.to_string_lossy(), Box::new(BufReader::new(open(input)?))),
+    };
+    let mut pieces = Pieces::new(lines);
+    let mut is_further = false;
+    while let Some(piece) = pieces.read::<V>().with_context(|| name.clone().into_owned())? {
+        let shown = Shown {
+            envelope: &piece.envelope,
+            summary: &piece.view,
+            status: piece.command_status,
+            is_further: std::mem::replace(&mut is_further, true),
+        };
+        sink.write(&show(&shown)?)?;
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<File> {
+    let refused = |error: io::Error| {
+        let why = format!(
+            "cannot read {}: {}; name a file that --json wrote with -i",
+            path.display(),
+            reason(&error)
+        );
+        Refusal::Usage(why).into()
+    };
+    File::open(path).map_err(refused)
+}
