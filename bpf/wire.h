@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Every struct that crosses the line between kernel and user space: fixed-width unsigned fields,
- * explicit padding, asserted sizes. src/wire.rs is the other side and asserts the same sizes.
+ * explicit padding, asserted sizes. The build writes them as Rust (bpf/records.rs).
  */
 #ifndef BIOPSY_WIRE_H
 #define BIOPSY_WIRE_H
