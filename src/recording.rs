@@ -2,12 +2,15 @@
 //!
 //! Who wrote them is not known: a line of any bytes costs bounded memory, and is shown or named, never half of it.
 
+mod span;
+
 use std::io::{BufRead, Read};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::envelope::{Envelope, View};
+pub use span::{Moment, Span};
 
 /// A line of a device with one class of I/O takes 8 KiB.
 const MOST_BYTES: u64 = 8 << 20;
@@ -34,19 +37,23 @@ struct Head {
     command_status: Option<i32>,
 }
 
-/// The results of one view, a line each; lines of other views are left out.
+/// The results of one view within a span, a line each; lines of other views are left out.
 pub struct Pieces<R> {
     lines: R,
+    span: Span,
     number: u64,
-    /// Of the view.
+    /// Of the view, within the span.
     found: u64,
+    /// When the first result of the view began, and the last one, also outside the span.
+    began: Option<String>,
+    last: String,
     /// The first schema of another view.
     other: Option<String>,
 }
 
 impl<R: BufRead> Pieces<R> {
-    pub fn new(lines: R) -> Self {
-        Self { lines, number: 0, found: 0, other: None }
+    pub fn new(lines: R, span: Span) -> Self {
+        Self { lines, span, number: 0, found: 0, began: None, last: String::new(), other: None }
     }
 
     /// The next one; None at the end.
@@ -75,7 +82,7 @@ impl<R: BufRead> Pieces<R> {
         }
     }
 
-    /// None: of another view.
+    /// None: of another view, or outside the span.
     fn piece<V: View>(&mut self, line: &[u8]) -> Result<Option<Piece<V>>> {
         let bytes = line.len();
         ensure!(bytes as u64 <= MOST_BYTES, "it is longer than {} MiB", MOST_BYTES >> 20);
@@ -93,13 +100,22 @@ impl<R: BufRead> Pieces<R> {
             self.other.get_or_insert(schema);
             return Ok(None);
         }
-        Ok(Some(Piece { envelope: parse(line)?, view: parse(line)?, command_status }))
+        let envelope: Envelope = parse(line)?;
+        let began = self.began.get_or_insert_with(|| envelope.start.clone());
+        if !self.span.holds(began, &envelope.start)? {
+            self.last.clone_from(&envelope.start);
+            return Ok(None);
+        }
+        Ok(Some(Piece { envelope, view: parse(line)?, command_status }))
     }
 
     fn nothing(&self, wanted: &str) -> String {
-        match &self.other {
-            Some(other) => format!("it has no {wanted}, but {other}"),
-            None => format!("it has no {wanted}: it is empty"),
+        match (&self.began, &self.other) {
+            (Some(began), _) => {
+                format!("it has no {wanted} within --from and --to, but from {began} to {}", self.last)
+            }
+            (None, Some(other)) => format!("it has no {wanted}, but {other}"),
+            (None, None) => format!("it has no {wanted}: it is empty"),
         }
     }
 }

@@ -25,7 +25,7 @@ pub fn run(args: &Errors) -> Result<()> {
         })
     };
     if let Some(input) = &args.input.input {
-        return replay::run(input, Sink::open(args.output.output.as_deref())?, show);
+        return replay::run(input, args.input.span(), Sink::open(args.output.output.as_deref())?, show);
     }
     let root = Path::new("/");
     let host = Host::read(root)?;

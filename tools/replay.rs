@@ -6,18 +6,19 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use biopsy::envelope::View;
-use biopsy::recording::Pieces;
+use biopsy::recording::{Pieces, Span};
 use biopsy::refusal::{Refusal, reason};
 use biopsy::session::watch::Shown;
 
 use crate::output::Sink;
 
-/// Writes what `show` makes of each result of the view. `-` is stdin.
+/// Writes what `show` makes of each result of the view within the span. `-` is stdin.
 ///
 /// # Errors
 /// The file and the line from which on nothing could be shown.
 pub fn run<V: View>(
     input: &Path,
+    span: Span,
     mut sink: Sink,
     mut show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
 ) -> Result<()> {
@@ -25,7 +26,7 @@ pub fn run<V: View>(
         true => ("stdin".into(), Box::new(io::stdin().lock())),
         false => (input.to_string_lossy(), Box::new(BufReader::new(open(input)?))),
     };
-    let mut pieces = Pieces::new(lines);
+    let mut pieces = Pieces::new(lines, span);
     let mut is_further = false;
     while let Some(piece) = pieces.read::<V>().with_context(|| name.clone().into_owned())? {
         let shown = Shown {

@@ -37,7 +37,7 @@ pub fn run(args: &Top) -> Result<()> {
     if let Some(input) = &args.input.input {
         let (mut lines, mut said) = (0, Vec::new());
         let sink = Sink::open(args.output.output.as_deref())?;
-        return replay::run(input, sink, |shown: &Shown<'_, top::Line>| {
+        return replay::run(input, args.input.span(), sink, |shown: &Shown<'_, top::Line>| {
             lines += 1;
             Ok(match args.output.json {
                 true => json::view(shown.envelope, shown.summary, shown.status),

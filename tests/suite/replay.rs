@@ -12,7 +12,7 @@ use biopsy::analyze::op::Op;
 use biopsy::analyze::threads::ThreadSummary;
 use biopsy::envelope::Envelope;
 use biopsy::hist::Histogram;
-use biopsy::recording::{Piece, Pieces};
+use biopsy::recording::{Piece, Pieces, Span};
 use biopsy::render::{json, text};
 use proptest::prelude::*;
 
@@ -83,6 +83,28 @@ fn what_was_printed_is_shown_again() {
     let written = scratch.path().join("again.json");
     quiet(&run(&["latency", "-i", &path, "--json", "-o", &written.to_string_lossy()]));
     assert_eq!(std::fs::read(written).unwrap(), lines(&[3, 500]));
+}
+
+#[test]
+fn a_span_is_what_began_within_it() {
+    let at = |second: u64| {
+        let (envelope, summary) = self::second(second + 1);
+        let envelope = Envelope { start: format!("2026-11-28T20:00:0{second}.000Z"), ..envelope };
+        json::view(&envelope, &summary, None)
+    };
+    let bytes: Vec<u8> = (0..5).flat_map(at).collect();
+    let shown =
+        |from: &str, to: &str| fed(&["latency", "-i", "-", "--json", "--from", from, "--to", to], &bytes);
+    for (from, to) in [("1s", "3s"), ("20:00:01", "20:00:03"), ("2026-11-28T20:00:01Z", "3s")] {
+        let output = shown(from, to);
+        quiet(&output);
+        assert_eq!(output.stdout, [at(1), at(2)].concat(), "{from} {to}");
+    }
+    let none = "stdin: it has no biopsy.latency/1 within --from and --to, but from 2026-11-28T20:00:00.000Z to \
+                2026-11-28T20:00:04.000Z";
+    refused(&shown("1h", "2h"), 1, &[none]);
+    refused(&shown("soon", "2h"), 2, &["'soon' is no time: use 14:30:05 (UTC)"]);
+    refused(&run(&["latency", "--from", "1s"]), 2, &["--input <FILE>"]);
 }
 
 #[test]
@@ -188,7 +210,7 @@ fn a_bomb_takes_bounded_memory() {
 
 /// Those before the first that cannot be read, and what is wrong with that one.
 fn read(bytes: &[u8]) -> (Vec<Piece<LatencySummary>>, Option<String>) {
-    let (mut pieces, mut all) = (Pieces::new(bytes), Vec::new());
+    let (mut pieces, mut all) = (Pieces::new(bytes, Span::default()), Vec::new());
     loop {
         match pieces.read() {
             Ok(Some(piece)) => all.push(piece),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use biopsy::analyze::groups::Dimension;
 use biopsy::analyze::op::Op;
 use biopsy::analyze::threads::Column;
+use biopsy::recording::Moment;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 /// `10s`, `500ms`, `2m`, `1.5s`, or a bare number of seconds.
@@ -68,6 +69,19 @@ pub fn percent(text: &str) -> Result<f64, String> {
 /// A share of a CPU, with the sign or without.
 pub fn cost(text: &str) -> Result<f64, String> {
     percent(text.strip_suffix('%').unwrap_or(text))
+}
+
+/// A time of day in UTC, a time with its date, or a time since the begin of a recording.
+pub fn moment(text: &str) -> Result<Moment, String> {
+    if let Ok(time) = text.parse() {
+        return Ok(Moment::At(time));
+    }
+    if let Some(time) = text.contains(':').then(|| text.parse().ok()).flatten() {
+        return Ok(Moment::TimeOfDay(time));
+    }
+    let wrong =
+        |_| format!("'{text}' is no time: use 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s after the first");
+    duration(text).map(Moment::After).map_err(wrong)
 }
 
 /// iostat's interval: seconds, fractions allowed, or with a unit.

@@ -1,0 +1,87 @@
+//! A part of a recording.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::civil::Time;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+/// A moment of a recording.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Moment {
+    At(Timestamp),
+    /// UTC, as the recording has it: the first one from its begin on.
+    TimeOfDay(Time),
+    /// Since its begin.
+    After(Duration),
+}
+
+impl Moment {
+    fn of(self, begin: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::At(time) => Some(time),
+            Self::After(length) => begin.checked_add(SignedDuration::try_from(length).ok()?).ok(),
+            Self::TimeOfDay(time) => {
+                let day = begin.to_zoned(TimeZone::UTC).date();
+                let of = |day: jiff::civil::Date| day.to_datetime(time).to_zoned(TimeZone::UTC).ok();
+                let today = of(day)?.timestamp();
+                if today >= begin {
+                    Some(today)
+                } else {
+                    of(day.tomorrow().ok()?).map(|time| time.timestamp())
+                }
+            }
+        }
+    }
+}
+
+/// From the one moment up to the other, which is not in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Span {
+    pub from: Option<Moment>,
+    pub to: Option<Moment>,
+}
+
+impl Span {
+    /// Whether a result that begins then is in it. `begin` is that of the first one.
+    pub fn holds(&self, begin: &str, start: &str) -> Result<bool> {
+        if *self == Self::default() {
+            return Ok(true);
+        }
+        let time = |text: &str| text.parse::<Timestamp>().context("its start is no time");
+        let (begin, start) = (time(begin)?, time(start)?);
+        let bound = |moment: Option<Moment>| moment.and_then(|moment| moment.of(begin));
+        Ok(bound(self.from).is_none_or(|from| start >= from) && bound(self.to).is_none_or(|to| start < to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGIN: &str = "2026-11-28T23:59:00.500Z";
+
+    fn holds(from: Option<Moment>, to: Option<Moment>, start: &str) -> bool {
+        Span { from, to }.holds(BEGIN, start).unwrap()
+    }
+
+    #[test]
+    fn a_result_is_where_it_begins() {
+        let after = |seconds| Some(Moment::After(Duration::from_secs(seconds)));
+        assert!(holds(None, None, "no time at all"));
+        assert!(holds(after(1), None, "2026-11-28T23:59:01.500Z") && !holds(after(1), None, BEGIN));
+        assert!(!holds(None, after(1), "2026-11-28T23:59:01.500Z") && holds(None, after(1), BEGIN));
+        let at = |text: &str| Some(Moment::At(text.parse().unwrap()));
+        assert!(holds(
+            at("2026-11-29T00:59:01+01:00"),
+            at("2026-11-28T23:59:03Z"),
+            "2026-11-28T23:59:02.000Z"
+        ));
+        // A time that is past at the begin is that of the next day.
+        let clock = |hour, minute| Some(Moment::TimeOfDay(Time::constant(hour, minute, 0, 0)));
+        assert!(holds(clock(0, 1), clock(0, 2), "2026-11-29T00:01:30.000Z"));
+        assert!(!holds(clock(0, 1), clock(0, 2), BEGIN));
+        assert!(Span { from: after(1), to: None }.holds(BEGIN, "soon").is_err());
+    }
+}
