@@ -100,7 +100,7 @@ fn a_cgroups_limit_is_named() {
 fn a_cpu_quota_is_named() {
     let Some(disk) = Disk::new(64) else { return };
     let Some(group) = Group::with_cpu_quota("biopsy-quota", 20_000) else { return };
-    let value = driven_within(&group, &disk, "--iodepth 8 --runtime 2s");
+    let value = driven_within(&group, &disk, "--iodepth 64 --runtime 2s");
     let found = finding(&value, "cpu-quota").unwrap_or_else(|| panic!("{:?}", ids(&value)));
     println!("{found}");
     assert_eq!((number(found, "quota_cpus"), &found["severity"]), (0.2, &"warning".into()), "{found}");
