@@ -9,17 +9,19 @@ use biopsy::analyze::op::Op;
 use biopsy::analyze::threads::Column;
 use biopsy::load::options::Section;
 use biopsy::probe::interrupts::TIME_EVERY;
-use biopsy::recording::{Moment, Span};
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use self::flame::{Flame, FoldedUnit};
-use self::values::{column, comm, cost, dimension, duration, interval, moment, op, percent, size};
+pub use self::input::Input;
+use self::input::replaces;
+use self::values::{column, comm, cost, dimension, duration, interval, op, percent, size};
 use crate::words::Words;
 
 mod flame;
+mod input;
 mod values;
 
 /// Takes a sample of live block I/O and says what is wrong with it.
@@ -106,31 +108,6 @@ pub struct Output {
     /// Write to FILE instead of stdout (`-` is stdout); it is opened before anything is measured.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-}
-
-/// What was kept, in place of a measurement.
-#[derive(Debug, Clone, Args)]
-pub struct Input {
-    /// Measure nothing, and show what --json printed: a file, or - for stdin. Needs no rights.
-    #[arg(short, long, value_name = "FILE")]
-    pub input: Option<PathBuf>,
-    /// Show what began at this time or later: 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s after the first.
-    #[arg(long, value_name = "TIME", requires = "input", value_parser = moment)]
-    pub from: Option<Moment>,
-    /// Show what began before this time.
-    #[arg(long, value_name = "TIME", requires = "input", value_parser = moment)]
-    pub to: Option<Moment>,
-}
-
-/// What is kept takes the place of these: arguments, or the names of the structs that have them.
-fn replaces(measuring: &'static [&'static str]) -> impl FnOnce(clap::Arg) -> clap::Arg {
-    move |arg| arg.conflicts_with_all(measuring)
-}
-
-impl Input {
-    pub fn span(&self) -> Span {
-        Span { from: self.from, to: self.to }
-    }
 }
 
 /// Which devices, and for how long.

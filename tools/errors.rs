@@ -24,8 +24,8 @@ pub fn run(args: &Errors) -> Result<()> {
                 .into_bytes(),
         })
     };
-    if let Some(input) = &args.input.input {
-        return replay::run(input, args.input.span(), Sink::open(args.output.output.as_deref())?, show);
+    if let Some(shown) = replay::run(&args.input, &args.output, show) {
+        return shown;
     }
     let root = Path::new("/");
     let host = Host::read(root)?;

@@ -30,8 +30,8 @@ pub fn run(args: &Interrupts, color: Color) -> Result<()> {
         };
         Ok(render::text::interrupts::render(envelope, summary, status, style).into_bytes())
     };
-    if let Some(input) = &args.input.input {
-        return replay::run(input, args.input.span(), Sink::open(args.output.output.as_deref())?, show);
+    if let Some(shown) = replay::run(&args.input, &args.output, show) {
+        return shown;
     }
     let mut host = Host::read(Path::new("/"))?;
     let devices = window::resolve(&host, &args.window.devices, "interrupts")?;

@@ -30,8 +30,8 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         };
         Ok(render::text::latency::render(shown.envelope, shown.summary, shown.status, style).into_bytes())
     };
-    if let Some(input) = &args.input.input {
-        return replay::run(input, args.input.span(), Sink::open(args.output.output.as_deref())?, show);
+    if let Some(shown) = replay::run(&args.input, &args.output, show) {
+        return shown;
     }
     let host = Host::read(Path::new("/"))?;
     let named = window::resolve_layers(&host, &args.window.devices)?;

@@ -10,21 +10,32 @@ use biopsy::recording::{Pieces, Span};
 use biopsy::refusal::{Refusal, reason};
 use biopsy::session::watch::Shown;
 
+use crate::cli::{Input, Output};
 use crate::output::Sink;
 
-/// Writes what `show` makes of each result of the view within the span. `-` is stdin.
+/// Writes what `show` makes of each kept result of the view; None: the view is to be measured.
+pub fn run<V: View>(
+    input: &Input,
+    output: &Output,
+    show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
+) -> Option<Result<()>> {
+    let path = input.input.as_deref()?;
+    Some(Sink::open(output.output.as_deref()).and_then(|sink| write(path, input.span(), sink, show)))
+}
+
+/// `-` is stdin.
 ///
 /// # Errors
 /// The file and the line from which on nothing could be shown.
-pub fn run<V: View>(
-    input: &Path,
+fn write<V: View>(
+    path: &Path,
     span: Span,
     mut sink: Sink,
     mut show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
 ) -> Result<()> {
-    let (name, lines): (_, Box<dyn BufRead>) = match input == Path::new("-") {
+    let (name, lines): (_, Box<dyn BufRead>) = match path == Path::new("-") {
         true => ("stdin".into(), Box::new(io::stdin().lock())),
-        false => (input.to_string_lossy(), Box::new(BufReader::new(open(input)?))),
+        false => (path.to_string_lossy(), Box::new(BufReader::new(open(path)?))),
     };
     let mut pieces = Pieces::new(lines, span);
     let mut is_further = false;

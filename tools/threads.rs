@@ -36,8 +36,8 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
         };
         Ok(render::text::threads::render(envelope, summary, status, style).into_bytes())
     };
-    if let Some(input) = &args.input.input {
-        return replay::run(input, args.input.span(), Sink::open(args.output.output.as_deref())?, show);
+    if let Some(shown) = replay::run(&args.input, &args.output, show) {
+        return shown;
     }
     let root = Path::new("/");
     let host = Host::read(root)?;

@@ -34,16 +34,16 @@ pub fn run(args: &Top) -> Result<()> {
         let why = "the full-screen view is not there yet: biopsy top --plain prints a line per second";
         return Err(Refusal::Usage(why.to_string()).into());
     }
-    if let Some(input) = &args.input.input {
-        let (mut lines, mut said) = (0, Vec::new());
-        let sink = Sink::open(args.output.output.as_deref())?;
-        return replay::run(input, args.input.span(), sink, |shown: &Shown<'_, top::Line>| {
-            lines += 1;
-            Ok(match args.output.json {
-                true => json::view(shown.envelope, shown.summary, shown.status),
-                false => text_of(shown.summary, lines - 1, &mut said).into_bytes(),
-            })
-        });
+    let (mut lines, mut said) = (0, Vec::new());
+    let kept = replay::run(&args.input, &args.output, |shown: &Shown<'_, top::Line>| {
+        lines += 1;
+        Ok(match args.output.json {
+            true => json::view(shown.envelope, shown.summary, shown.status),
+            false => text_of(shown.summary, lines - 1, &mut said).into_bytes(),
+        })
+    });
+    if let Some(shown) = kept {
+        return shown;
     }
     let root = Path::new("/");
     let mut disks = Disks::new(root, &args.devices)?;

@@ -27,7 +27,7 @@ pub struct DevicesSummary {
     pub cpus: CpusRecord,
     pub nodes: Vec<NodeRecord>,
     pub devices: Vec<DeviceRecord>,
-    /// Names of the devices that are left out: nobody uses them.
+    /// Names of unused devices, which are left out.
     pub not_shown: Vec<String>,
     pub topology: TopologyRecord,
     pub warnings: Vec<Warning>,

@@ -69,7 +69,7 @@ impl Figures {
     }
 }
 
-// The form is told by its keys, so that an error is of that form: serde's own would only say that none fits.
+// The keys decide the form, so that an error names what is wrong with it: serde's own says only that no form matches.
 impl<'de> Deserialize<'de> for Figures {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;

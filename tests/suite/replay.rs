@@ -230,7 +230,6 @@ fn what_was_written_is_read() {
     assert_eq!(again, bytes);
     let (envelope, summary) = second(3);
     assert_eq!((&all[0].envelope, &all[0].view), (&envelope, &summary));
-    let (envelope, summary) = second(3);
     let with_status = json::view(&envelope, &summary, Some(7));
     assert_eq!(read(&with_status).0[0].command_status, Some(7));
 }

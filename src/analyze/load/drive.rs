@@ -13,7 +13,8 @@ use crate::load::{Drive, Sampled};
 pub struct DriveFacts {
     /// What lay there before it was read.
     pub content: Option<ContentRecord>,
-    pub namespace: Option<NamespaceUse>,
+    /// How much of an NVMe namespace was in use before.
+    pub namespace: Option<Use>,
     /// `[duration_ns, bytes]` of each interval of a job that only writes.
     pub written: Option<Vec<(u64, u64)>>,
     /// Where its writes became slow; null where they did not.
@@ -31,7 +32,7 @@ impl DriveFacts {
         let written: Vec<_> = drive.written.iter().map(|one| (one.duration_ns, one.bytes)).collect();
         Self {
             content: drive.sampled.map(content),
-            namespace: drive.usage.map(NamespaceUse::of),
+            namespace: drive.usage,
             written: Some(written).filter(|written| !written.is_empty()),
             write_cliff: cliff(&drive.written),
             thermal: drive.health.map(|(before, after)| Thermal::between(&before, &after)),
@@ -48,21 +49,6 @@ pub struct ContentRecord {
     /// Zeros, and what was not written.
     pub empty: u64,
     pub empty_percent: Option<f64>,
-}
-
-/// How much of an NVMe namespace was in use before.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct NamespaceUse {
-    pub size_bytes: u64,
-    pub capacity_bytes: u64,
-    pub used_bytes: u64,
-}
-
-impl NamespaceUse {
-    fn of(usage: Use) -> Self {
-        Self { size_bytes: usage.size, capacity_bytes: usage.capacity, used_bytes: usage.used }
-    }
 }
 
 /// Heat and throttling meanwhile. Counters are what they grew by; null is one of which the drive keeps no count.

@@ -79,7 +79,7 @@ fn directions_have_their_own_figures() {
     let write = &value["directions"]["write"];
     assert_eq!((&write["ios"], &write["iops"]), (&json!(18), &json!(9.0)));
     assert_eq!((&write["slat"]["count"], &write["lat"]["count"]), (&json!(6), &json!(18)));
-    assert_eq!(write["clat"], Value::Null, "nobody took those times");
+    assert_eq!(write["clat"], Value::Null, "these times were not measured");
     assert_eq!(value["jobs"][1]["directions"]["read"]["ios"], 9);
     assert_eq!(
         value["failures"],

@@ -1,0 +1,33 @@
+//! `-i`: what was kept, in place of a measurement.
+
+use std::path::PathBuf;
+
+use biopsy::recording::{Moment, Span};
+use clap::Args;
+
+use super::values::moment;
+
+/// What was kept, in place of a measurement.
+#[derive(Debug, Clone, Args)]
+pub struct Input {
+    /// Measure nothing, and show what --json printed: a file, or - for stdin. Needs no rights.
+    #[arg(short, long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// Show what began at this time or later: 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s after the first.
+    #[arg(long, value_name = "TIME", requires = "input", value_parser = moment)]
+    pub from: Option<Moment>,
+    /// Show what began before this time.
+    #[arg(long, value_name = "TIME", requires = "input", value_parser = moment)]
+    pub to: Option<Moment>,
+}
+
+impl Input {
+    pub fn span(&self) -> Span {
+        Span { from: self.from, to: self.to }
+    }
+}
+
+/// What is kept takes the place of these: arguments, or the names of the structs that have them.
+pub fn replaces(measuring: &'static [&'static str]) -> impl FnOnce(clap::Arg) -> clap::Arg {
+    move |arg| arg.conflicts_with_all(measuring)
+}
