@@ -16,7 +16,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use self::flame::{Flame, FoldedUnit};
 pub use self::input::Input;
-use self::input::replaces;
+use self::input::{replaces, replaces_live};
 use self::values::{column, comm, cost, dimension, duration, interval, op, percent, size};
 use crate::words::Words;
 
@@ -164,7 +164,7 @@ impl Submitters {
 }
 
 #[derive(Debug, Args)]
-#[command(mut_arg("input", replaces(&["Window", "Interval", "Submitters", "by", "detail", "command"])))]
+#[command(mut_arg("input", replaces_live(&["pids", "comms", "cgroups", "by", "detail"])))]
 pub struct Latency {
     #[command(flatten)]
     pub window: Window,
@@ -196,7 +196,7 @@ pub struct Latency {
 An error is counted when its request completes, in the words of the kernel's log; those that the log leaves out are \
 there as well. A retry is a request that is tried again after the device answered or timed out, a requeue one that the \
 driver gave back since it had no room.")]
-#[command(mut_arg("input", replaces(&["Window", "Interval", "command"])))]
+#[command(mut_arg("input", replaces_live(&[])))]
 pub struct Errors {
     #[command(flatten)]
     pub window: Window,
@@ -216,7 +216,7 @@ pub struct Errors {
 A vector is known by the driver's own pointer (NVMe), else by the name that the driver gave it. I/Os per interrupt are \
 the completion entries that its handler reaped, or a softirq or thread behind it: all of the queue's, also those of \
 disks that are not traced. Times are those of a sample; counts are exact, and checked against /proc/interrupts.")]
-#[command(mut_arg("input", replaces(&["Window", "Interval", "time_every", "command"])))]
+#[command(mut_arg("input", replaces_live(&["time_every"])))]
 pub struct Interrupts {
     #[command(flatten)]
     pub window: Window,
@@ -245,8 +245,8 @@ that asked for it. Counts and times of waits are exact; stacks are sampled where
 that they take no more than --max-cost of each CPU. With -d the locks of other devices are left out. Of locks nothing \
 runs where nobody waits; the functions of the LRU lists are followed at each call where the kernel allows it, and the \
 CPUs are sampled (--no-spin: not). The page cache and its reclaim are always those of the whole machine.")]
-#[command(mut_arg("input", replaces(&[
-    "Window", "Interval", "Submitters", "max_cost", "no_spin", "fault_locks", "fault_no_events", "command"
+#[command(mut_arg("input", replaces_live(&[
+    "pids", "comms", "cgroups", "max_cost", "no_spin", "fault_locks", "fault_no_events"
 ])))]
 pub struct Locks {
     #[command(flatten)]
@@ -288,9 +288,7 @@ divided by rounds: 2.5 means that at any moment two or three threads were there.
 Without the rights for programs the files of /proc tell less, at a higher cost.
 
 Which device a thread waits for is known where it handed a bio in and has gone to sleep for I/O once since.")]
-#[command(mut_arg("input", replaces(&[
-    "Window", "Interval", "hz", "group_by", "pids", "comms", "cgroups", "stacks", "command"
-])))]
+#[command(mut_arg("input", replaces_live(&["hz", "group_by", "pids", "comms", "cgroups", "stacks"])))]
 pub struct Threads {
     #[command(flatten)]
     pub window: Window,
@@ -385,7 +383,7 @@ The columns are dstat's. Tasks: run (without this one), blk (wait for a disk), n
 CPUs in percent, which add up to 100. Memory: used is what is none of the others; buff are pages of block devices, cach \
 those of files. Paging is swap. I/O and bytes per second are those of the devices named with -d, else of all disks that \
 stand on no other, so that nothing counts twice.")]
-#[command(mut_arg("input", replaces(&["Interval", "devices", "length"])))]
+#[command(mut_arg("input", replaces(&["interval", "count", "devices", "length"])))]
 pub struct Top {
     /// One line per interval, for a terminal or a file.
     #[arg(long)]

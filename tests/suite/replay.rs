@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Output, Stdio};
 
 use crate::support::scratch::Scratch;
-use crate::support::tool::{biopsy, finish, one_error, quiet, refused, run};
+use crate::support::tool::{biopsy, finish, one_error, quiet, refused, run, stderr};
 use biopsy::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use biopsy::analyze::op::Op;
 use biopsy::analyze::threads::ThreadSummary;
@@ -154,7 +154,10 @@ fn what_measures_has_no_place_beside_it() {
         &["errors", "-i", "-", "--", "true"],
         &["top", "--plain", "-i", "-", "-d", "sda"],
     ] {
-        refused(&fed(words, b""), 2, &["cannot be used with"]);
+        let output = fed(words, b"");
+        refused(&output, 2, &["cannot be used with"]);
+        // The argument alone that is wrong.
+        assert!(!stderr(&output).contains("fault"), "{}", stderr(&output));
     }
 }
 

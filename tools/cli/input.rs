@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use biopsy::recording::{Moment, Span};
-use clap::Args;
+use clap::{Arg, Args};
 
 use super::values::moment;
 
@@ -27,7 +27,17 @@ impl Input {
     }
 }
 
-/// What is kept takes the place of these: arguments, or the names of the structs that have them.
-pub fn replaces(measuring: &'static [&'static str]) -> impl FnOnce(clap::Arg) -> clap::Arg {
+/// Arguments of [`super::Window`] and [`super::Interval`], and the measured command. Their groups would be named as a
+/// whole in an error, hidden options included.
+const MEASURING: [&str; 8] =
+    ["devices", "length", "max_loss", "no_cost", "fault_drop_issue", "interval", "count", "command"];
+
+/// What is kept takes the place of these arguments, and of those that say what a live view measures.
+pub fn replaces_live(own: &'static [&'static str]) -> impl FnOnce(Arg) -> Arg {
+    move |arg| replaces(own)(arg).conflicts_with_all(MEASURING)
+}
+
+/// What is kept takes the place of these arguments.
+pub fn replaces(measuring: &'static [&'static str]) -> impl FnOnce(Arg) -> Arg {
     move |arg| arg.conflicts_with_all(measuring)
 }
