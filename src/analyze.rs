@@ -3,6 +3,7 @@
 pub mod blocked;
 pub mod check;
 pub mod cliff;
+pub mod condition;
 pub mod counting;
 pub mod cpu;
 pub mod devices;

@@ -114,6 +114,19 @@ pub struct Lost {
 }
 
 impl Lost {
+    /// Of two windows that share no time.
+    pub fn add(&mut self, other: &Self) {
+        self.ios += other.ios;
+        self.events += other.events;
+        self.samples += other.samples;
+        for (probe, kinds) in &other.probes {
+            let all = self.probes.entry(probe.clone()).or_default();
+            for (kind, n) in kinds {
+                *all.entry(kind.clone()).or_default() += n;
+            }
+        }
+    }
+
     /// The kinds that are not zero.
     pub fn kinds(&self) -> impl Iterator<Item = (&str, u64)> {
         self.probes.values().flatten().filter(|(_, n)| **n > 0).map(|(kind, n)| (kind.as_str(), *n))

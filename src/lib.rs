@@ -11,7 +11,7 @@
 //!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names), names
 //!  symbols --> host, envelope, refusal                the only room that knows blazesym
 //!  rules ----> findings, analyze, hist, host, load (its results), experiment (likewise), envelope, units
-//!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), envelope, units
+//!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), recording, envelope, units
 //!  wire -----> hist, host (the kernel's counters), names
 //!  host -----> refusal
 //!  recording -> envelope

@@ -50,9 +50,12 @@ use anyhow::Result;
 /// The longest nap between two ticks.
 const NAP: Duration = Duration::from_millis(20);
 
-/// A probe whose window is open: it counts from its start on.
+/// A probe that is attached. It counts while its window is open.
 pub trait Probe {
     type Reading: Clone;
+
+    /// Opens the window of a probe that was prepared.
+    fn begin(&mut self) -> Result<()>;
 
     /// The reading at which the window opened.
     fn start(&self) -> &Self::Reading;

@@ -1,8 +1,15 @@
-//! Results that were kept: the lines that `--json` printed, read back.
+//! Results that are kept: the lines that `--json` prints, in a folder or as they are, and how they are read back.
 //!
 //! Who wrote them is not known: a line of any bytes costs bounded memory, and is shown or named, never half of it.
 
+pub mod folder;
+mod frame;
+pub mod manifest;
+pub mod pack;
+pub mod ring;
+pub mod source;
 mod span;
+pub mod tape;
 
 use std::io::{BufRead, Read};
 
@@ -118,6 +125,11 @@ impl<R: BufRead> Pieces<R> {
             (None, None) => format!("it has no {wanted}: it is empty"),
         }
     }
+}
+
+/// The name of a view, by its schema.
+pub fn name_of(schema: &str) -> &str {
+    split(schema).map_or(schema, |(name, _)| name)
 }
 
 /// `biopsy.NAME/VERSION`.

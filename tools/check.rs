@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use biopsy::analyze::check::CheckSummary;
 use biopsy::host::Host;
+use biopsy::host::abilities::Abilities;
 use biopsy::host::rights::Rights;
 use biopsy::session::wall_clock;
 use biopsy::{probe, render};
@@ -33,10 +34,21 @@ pub fn run(args: &Check, color: Color) -> Result<()> {
     let rights = Rights::read(root);
     let abilities = probe::preflight::abilities(&host, &rights);
     let bytes = if args.output.json {
-        let summary = CheckSummary { abilities, rights, self_test: None };
-        render::json::view(&wall_clock::envelope(), &summary, None)
+        line_of(rights, abilities)
     } else {
         render::text::check::render(&host, &rights, &abilities, output::colored(color)).into_bytes()
     };
     sink.write(&bytes)
+}
+
+/// What can be measured here, as a line of JSON.
+pub fn line(root: &Path) -> Result<Vec<u8>> {
+    let (host, rights) = (Host::read(root)?, Rights::read(root));
+    let abilities = probe::preflight::abilities(&host, &rights);
+    Ok(line_of(rights, abilities))
+}
+
+fn line_of(rights: Rights, abilities: Abilities) -> Vec<u8> {
+    let summary = CheckSummary { abilities, rights, self_test: None };
+    render::json::view(&wall_clock::envelope(), &summary, None)
 }

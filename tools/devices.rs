@@ -7,6 +7,7 @@ use anyhow::Result;
 use biopsy::analyze::devices::summarize;
 use biopsy::envelope::{Envelope, Missing, Reason};
 use biopsy::host::nvme::identity;
+use biopsy::host::select::Selection;
 use biopsy::host::{Host, select, warnings};
 use biopsy::refusal::reason;
 use biopsy::render::{json, text};
@@ -18,30 +19,48 @@ use crate::output::Sink;
 pub fn run(args: &Devices) -> Result<()> {
     let root = Path::new("/");
     let start = wall_clock::now_rfc3339();
-    let mut host = Host::read(root)?;
-    // Resolved before the output is opened: an unknown device leaves no file behind.
+    // Read before the output is opened: an unknown device leaves no file behind.
+    let (host, missing) = read(root, &args.devices, args.all)?;
     let selection = select::selection(&host, root, &args.devices, args.all)?;
-    let names: Vec<String> = selection.devices.iter().map(|device| device.name.clone()).collect();
+    let mut sink = Sink::open(args.output.output.as_deref())?;
+    if args.output.json {
+        return sink.write(&line_of(&host, &selection, start, missing));
+    }
+    let warnings = warnings::warnings(&host, &selection.devices);
+    sink.write(text::devices::devices(&host, &selection, &warnings, &missing).as_bytes())
+}
+
+/// All devices, as a line of JSON.
+pub fn line(root: &Path) -> Result<Vec<u8>> {
+    let start = wall_clock::now_rfc3339();
+    let (host, missing) = read(root, &[], false)?;
+    Ok(line_of(&host, &select::selection(&host, root, &[], false)?, start, missing))
+}
+
+fn line_of(host: &Host, selection: &Selection<'_>, start: String, missing: Vec<Missing>) -> Vec<u8> {
+    let envelope = Envelope {
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        kernel: host.kernel.clone(),
+        start,
+        missing,
+        ..Envelope::default()
+    };
+    let warnings = warnings::warnings(host, &selection.devices);
+    json::view(&envelope, &summarize(host, selection, warnings), None)
+}
+
+/// The machine, with what its drives say of themselves, and what they do not say.
+fn read(root: &Path, devices: &[String], all: bool) -> Result<(Host, Vec<Missing>)> {
+    let mut host = Host::read(root)?;
+    let selection = select::selection(&host, root, devices, all)?;
     // No drive is asked that nobody asked for.
+    let names: Vec<String> = selection.devices.iter().map(|device| device.name.clone()).collect();
     let untold = identity::identify(root, &mut host, &names);
-    let mut missing: Vec<Missing> = untold.iter().map(|(name, error)| missing(name, error)).collect();
+    let mut missing: Vec<Missing> = untold.iter().map(|(name, error)| self::missing(name, error)).collect();
     if !host.read_limits(root) {
         missing.push(no_limits());
     }
-    let selection = select::selection(&host, root, &args.devices, args.all)?;
-    let warnings = warnings::warnings(&host, &selection.devices);
-    let mut sink = Sink::open(args.output.output.as_deref())?;
-    if args.output.json {
-        let envelope = Envelope {
-            version: env!("CARGO_PKG_VERSION").to_string(),
-            kernel: host.kernel.clone(),
-            start,
-            missing,
-            ..Envelope::default()
-        };
-        return sink.write(&json::view(&envelope, &summarize(&host, &selection, warnings), None));
-    }
-    sink.write(text::devices::devices(&host, &selection, &warnings, &missing).as_bytes())
+    Ok((host, missing))
 }
 
 /// What a drive did not tell, and why.

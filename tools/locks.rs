@@ -6,6 +6,7 @@ use anyhow::Result;
 use biopsy::analyze::pressure::PressureSummary;
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
+use biopsy::probe::Probe;
 use biopsy::probe::locks::{Options, ROOM};
 use biopsy::session::pressure::{Naming, PressureView, Probes};
 use biopsy::session::stop;

@@ -16,7 +16,9 @@ mod live;
 mod load;
 mod locks;
 mod output;
+mod pack;
 mod progress;
+mod record;
 mod replay;
 mod schema;
 mod self_test;
@@ -60,6 +62,8 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Trace(args) => trace::run(args),
         cli::Verb::Errors(args) => errors::run(args),
         cli::Verb::Top(args) => top::run(args),
+        cli::Verb::Record(args) => record::run(args),
+        cli::Verb::Pack(args) => pack::run(args),
         cli::Verb::Load(args) => load::run(args),
         cli::Verb::Devices(args) => devices::run(args),
         cli::Verb::Check(args) => check::run(args, cli.color),

@@ -1,12 +1,11 @@
 //! Shows what was kept, in place of a measurement.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use biopsy::envelope::View;
-use biopsy::recording::{Pieces, Span};
+use biopsy::recording::{Pieces, Span, name_of, source};
 use biopsy::refusal::{Refusal, reason};
 use biopsy::session::watch::Shown;
 
@@ -33,10 +32,8 @@ fn write<V: View>(
     mut sink: Sink,
     mut show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
 ) -> Result<()> {
-    let (name, lines): (_, Box<dyn BufRead>) = match path == Path::new("-") {
-        true => ("stdin".into(), Box::new(io::stdin().lock())),
-        false => (path.to_string_lossy(), Box::new(BufReader::new(open(path)?))),
-    };
+    let name = if path == Path::new("-") { "stdin".into() } else { path.to_string_lossy() };
+    let lines = source::open(path, name_of(V::SCHEMA)).map_err(|error| unreadable(error, &name))?;
     let mut pieces = Pieces::new(lines, span);
     let mut is_further = false;
     while let Some(piece) = pieces.read::<V>().with_context(|| name.clone().into_owned())? {
@@ -51,14 +48,16 @@ fn write<V: View>(
     Ok(())
 }
 
-fn open(path: &Path) -> Result<File> {
-    let refused = |error: io::Error| {
-        let why = format!(
-            "cannot read {}: {}; name a file that --json wrote with -i",
-            path.display(),
-            reason(&error)
-        );
-        Refusal::Usage(why).into()
-    };
-    File::open(path).map_err(refused)
+/// Of what cannot be opened the user may have meant another.
+fn unreadable(error: anyhow::Error, name: &str) -> anyhow::Error {
+    match error.downcast_ref::<io::Error>() {
+        Some(cause) => {
+            let why = format!(
+                "cannot read {name}: {}; name a recording, or what --json printed, with -i",
+                reason(cause)
+            );
+            Refusal::Usage(why).into()
+        }
+        None => error.context(name.to_string()),
+    }
 }

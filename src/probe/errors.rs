@@ -74,6 +74,13 @@ impl ErrorProbe {
     /// # Errors
     /// A [`crate::refusal::Refusal`] when rights or BTF are missing, or the kernel refuses a program.
     pub fn attach(host: &Host, root: &Path, cost: bool) -> Result<Self> {
+        let mut probe = Self::prepare(host, root, cost)?;
+        probe.begin()?;
+        Ok(probe)
+    }
+
+    /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
+    pub fn prepare(host: &Host, root: &Path, cost: bool) -> Result<Self> {
         SPEC.permit(root)?;
         let btf = KernelBtf::read()?;
         let mut open = ErrorsSkelBuilder::default()
@@ -96,8 +103,6 @@ impl ErrorProbe {
             start: Reading::default(),
         };
         probe.attach_programs().map_err(|error| refusal("attaching the probe of errors", &error))?;
-        probe.start = Reading { at_ns: now_ns(), ios: probe.ios(), ..Reading::default() };
-        probe.run(true)?;
         Ok(probe)
     }
 
@@ -150,6 +155,11 @@ impl ErrorProbe {
 
 impl Probe for ErrorProbe {
     type Reading = Reading;
+
+    fn begin(&mut self) -> Result<()> {
+        self.start = Reading { at_ns: now_ns(), ios: self.ios(), ..Reading::default() };
+        self.run(true)
+    }
 
     fn start(&self) -> &Reading {
         &self.start

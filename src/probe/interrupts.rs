@@ -139,30 +139,6 @@ impl InterruptProbe {
         Ok(probe)
     }
 
-    /// Opens the window of a probe that was prepared.
-    pub fn begin(&mut self) -> Result<()> {
-        let before = self.kernel();
-        if before.0.is_none() && self.places.numbers().next().is_some() {
-            self.missing.push(Missing {
-                part: Some("check".to_string()),
-                reason: Reason::NotReadable,
-                why: "/proc/interrupts cannot be read, so that the interrupts were not checked against the kernel's count"
-                    .to_string(),
-                ..Missing::default()
-            });
-        }
-        self.start = self.reading(before, false)?;
-        self.start.at_ns = now_ns();
-        self.run(true)?;
-        std::thread::sleep(SETTLE);
-        let (interrupts, counters) = self.kernel();
-        self.start.kernel_after = interrupts;
-        for (device, after) in self.start.devices.iter_mut().zip(counters) {
-            device.kernel_after = after;
-        }
-        Ok(())
-    }
-
     fn attach_programs(&mut self) -> libbpf_rs::Result<()> {
         let programs = &self.skel.progs;
         // The ends first: a handler that runs now is not seen to begin.
@@ -344,6 +320,29 @@ impl InterruptProbe {
 
 impl Probe for InterruptProbe {
     type Reading = Reading;
+
+    fn begin(&mut self) -> Result<()> {
+        let before = self.kernel();
+        if before.0.is_none() && self.places.numbers().next().is_some() {
+            self.missing.push(Missing {
+                part: Some("check".to_string()),
+                reason: Reason::NotReadable,
+                why: "/proc/interrupts cannot be read, so that the interrupts were not checked against the kernel's count"
+                    .to_string(),
+                ..Missing::default()
+            });
+        }
+        self.start = self.reading(before, false)?;
+        self.start.at_ns = now_ns();
+        self.run(true)?;
+        std::thread::sleep(SETTLE);
+        let (interrupts, counters) = self.kernel();
+        self.start.kernel_after = interrupts;
+        for (device, after) in self.start.devices.iter_mut().zip(counters) {
+            device.kernel_after = after;
+        }
+        Ok(())
+    }
 
     fn start(&self) -> &Reading {
         &self.start

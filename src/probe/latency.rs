@@ -277,18 +277,6 @@ impl LatencyProbe {
         Ok(probe)
     }
 
-    /// Opens the window of a probe that was prepared.
-    pub fn begin(&mut self) -> Result<()> {
-        self.start = self.reading(self.kernel_counters())?;
-        self.start.at_ns = now_ns();
-        self.run(true)?;
-        std::thread::sleep(SETTLE);
-        for (device, after) in self.start.devices.iter_mut().zip(self.plan.counters(&self.root)) {
-            device.kernel_after = after;
-        }
-        Ok(())
-    }
-
     /// Opens or closes the window for all programs at once.
     fn run(&mut self, running: bool) -> Result<()> {
         let data = self.skel.maps.bss_data.as_mut().context("the object has data")?;
@@ -412,6 +400,17 @@ impl LatencyProbe {
 
 impl Probe for LatencyProbe {
     type Reading = Reading;
+
+    fn begin(&mut self) -> Result<()> {
+        self.start = self.reading(self.kernel_counters())?;
+        self.start.at_ns = now_ns();
+        self.run(true)?;
+        std::thread::sleep(SETTLE);
+        for (device, after) in self.start.devices.iter_mut().zip(self.plan.counters(&self.root)) {
+            device.kernel_after = after;
+        }
+        Ok(())
+    }
 
     fn start(&self) -> &Reading {
         &self.start

@@ -293,18 +293,6 @@ impl LockProbe {
         Ok(probe)
     }
 
-    /// Opens the window of a probe that was prepared.
-    pub fn begin(&mut self) -> Result<()> {
-        self.start = self.reading()?;
-        self.run(true)?;
-        self.start.at_ns = now_ns();
-        // It takes longer than the rest, and its samples have a length of their own.
-        if let Some(functions) = self.spins.take() {
-            self.sample(functions);
-        }
-        Ok(())
-    }
-
     fn attach_programs(&mut self, slow_paths: &[&str]) -> libbpf_rs::Result<()> {
         let programs = &self.skel.progs;
         match self.wanted.source {
@@ -619,6 +607,17 @@ impl LockProbe {
 
 impl Probe for LockProbe {
     type Reading = Reading;
+
+    fn begin(&mut self) -> Result<()> {
+        self.start = self.reading()?;
+        self.run(true)?;
+        self.start.at_ns = now_ns();
+        // It takes longer than the rest, and its samples have a length of their own.
+        if let Some(functions) = self.spins.take() {
+            self.sample(functions);
+        }
+        Ok(())
+    }
 
     fn start(&self) -> &Reading {
         &self.start

@@ -190,23 +190,6 @@ impl PagecacheProbe {
         Ok(probe)
     }
 
-    /// Opens the window of a probe that was prepared.
-    pub fn begin(&mut self) -> Result<()> {
-        let rows =
-            MapHandle::try_from(&self.skel.maps.reclaims).context("a map cannot be shared with a thread")?;
-        let (nodes, spins) = (self.nodes, self.spins.take());
-        let reclaims = move || tasks_reclaims(&rows, nodes);
-        let spins = move || spins.as_ref().and_then(SpinClock::read);
-        let before = self.kernel();
-        self.start = self.reading(before)?;
-        self.start.at_ns = now_ns();
-        self.run(true)?;
-        self.recorder = Some(Recorder::start(self.root.clone(), self.disks.clone(), reclaims, spins)?);
-        std::thread::sleep(SETTLE);
-        self.start.kernel_after = self.kernel();
-        Ok(())
-    }
-
     /// Before there were events of read-ahead its functions do, where the kernel allows it.
     fn load_with_functions(
         btf: &KernelBtf,
@@ -429,6 +412,22 @@ impl PagecacheProbe {
 
 impl Probe for PagecacheProbe {
     type Reading = Reading;
+
+    fn begin(&mut self) -> Result<()> {
+        let rows =
+            MapHandle::try_from(&self.skel.maps.reclaims).context("a map cannot be shared with a thread")?;
+        let (nodes, spins) = (self.nodes, self.spins.take());
+        let reclaims = move || tasks_reclaims(&rows, nodes);
+        let spins = move || spins.as_ref().and_then(SpinClock::read);
+        let before = self.kernel();
+        self.start = self.reading(before)?;
+        self.start.at_ns = now_ns();
+        self.run(true)?;
+        self.recorder = Some(Recorder::start(self.root.clone(), self.disks.clone(), reclaims, spins)?);
+        std::thread::sleep(SETTLE);
+        self.start.kernel_after = self.kernel();
+        Ok(())
+    }
 
     fn start(&self) -> &Reading {
         &self.start

@@ -150,7 +150,7 @@ impl ThreadProbe {
     /// Refused where what is asked for takes programs that this kernel or these rights do not allow.
     pub fn attach(root: &Path, options: Options) -> Result<Self> {
         let mut probe = Self::prepare(root, options)?;
-        probe.begin();
+        probe.begin()?;
         Ok(probe)
     }
 
@@ -204,16 +204,6 @@ impl ThreadProbe {
             cpu_ns: process_cpu_ns(),
             ended: RefCell::new(None),
         })
-    }
-
-    /// Opens the window of a probe that was prepared.
-    pub fn begin(&mut self) {
-        let now = now_ns();
-        self.window.get_mut().tally = Tally::new(now);
-        self.start.at_ns = now;
-        self.began = Instant::now();
-        self.cpu_ns = process_cpu_ns();
-        self.due = self.within(0);
     }
 
     /// Rounds per second.
@@ -303,6 +293,16 @@ impl ThreadProbe {
 
 impl Probe for ThreadProbe {
     type Reading = Reading;
+
+    fn begin(&mut self) -> Result<()> {
+        let now = now_ns();
+        self.window.get_mut().tally = Tally::new(now);
+        self.start.at_ns = now;
+        self.began = Instant::now();
+        self.cpu_ns = process_cpu_ns();
+        self.due = self.within(0);
+        Ok(())
+    }
 
     fn start(&self) -> &Reading {
         &self.start

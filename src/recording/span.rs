@@ -18,6 +18,12 @@ pub enum Moment {
 }
 
 impl Moment {
+    /// The same in nanoseconds since 1970, as is its begin; None: no calendar has it.
+    pub fn unix_ns(self, begin: u64) -> Option<u64> {
+        let begin = Timestamp::from_nanosecond(begin.into()).ok()?;
+        u64::try_from(self.of(begin)?.as_nanosecond()).ok()
+    }
+
     fn of(self, begin: Timestamp) -> Option<Timestamp> {
         match self {
             Self::At(time) => Some(time),

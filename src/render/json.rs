@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::analyze::load::LoadResult;
 use crate::analyze::{check, devices, errors, interrupts, latency, pressure, threads, top};
 use crate::envelope::{Envelope, Framed, View};
+use crate::recording::manifest::Manifest;
 use crate::rules::summary::DiagnosisSummary;
 
 /// A view's name, and what makes its schema.
@@ -27,6 +28,7 @@ const SCHEMAS: &[Schema] = &[
     ("latency", schema_of::<latency::LatencySummary>),
     ("load", schema_of::<LoadResult>),
     ("locks", schema_of::<pressure::PressureSummary>),
+    ("record", schema_of::<Manifest>),
     ("threads", schema_of::<threads::ThreadSummary>),
     ("top", schema_of::<top::Line>),
 ];

@@ -24,11 +24,9 @@ pub struct Background<T> {
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Prepares on the new thread, and returns when that is done. `begin` opens the window, for [`Self::begin`].
-    /// `summarize` is told both ends of it.
+    /// Prepares on the new thread, and returns when that is done. `summarize` is told both ends of the window.
     pub fn start<P: Probe>(
         prepare: impl FnOnce() -> Result<P> + Send + 'static,
-        begin: impl FnOnce(&mut P) -> Result<()> + Send + 'static,
         summarize: impl FnOnce(&P, &P::Reading, &P::Reading) -> T + Send + 'static,
     ) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -49,7 +47,7 @@ impl<T: Send + 'static> Background<T> {
             };
             let _sent = prepared.send(Ok(()));
             may_open.recv().context("the window of a probe was never opened")?;
-            begin(&mut probe)?;
+            probe.begin()?;
             drop(is_open);
             probe.wait(None, &|| asked.load(Ordering::Relaxed));
             let start = probe.start().clone();

@@ -295,7 +295,7 @@ impl Pressure {
             let (locks_cost, pagecache_cost) = probes.costs(&seen);
             Self { missing: probes.missing(&seen), locks_cost, pagecache_cost, seen }
         };
-        Background::start(prepare, pressure::Probes::begin, summarize)
+        Background::start(prepare, summarize)
     }
 }
 
@@ -306,16 +306,12 @@ impl Threads {
         let root = Path::new("/");
         let prepare =
             move || ThreadProbe::prepare(root, probe::threads::Options { cost, ..Default::default() });
-        let begin = |probe: &mut ThreadProbe| {
-            probe.begin();
-            Ok(())
-        };
         let summarize =
             move |probe: &ThreadProbe, _: &wire::threads::Reading, to: &wire::threads::Reading| {
                 let (seen, unnamed) = threads::Naming::new(&host, root).summary(probe, &to.window, &COLUMNS);
                 Self { seen, cost: probe.programs(), missing: [probe.missing(), &unnamed].concat() }
             };
-        Background::start(prepare, begin, summarize)
+        Background::start(prepare, summarize)
     }
 }
 

@@ -70,18 +70,6 @@ impl Probes {
         Ok(Self { locks, pagecache, missing, start: Reading { locks: None, pagecache: None } })
     }
 
-    /// Opens the window of both.
-    pub fn begin(&mut self) -> Result<()> {
-        // First the one that takes no samples: to begin those takes longer.
-        self.pagecache.iter_mut().try_for_each(PagecacheProbe::begin)?;
-        self.locks.iter_mut().try_for_each(LockProbe::begin)?;
-        self.start = Reading {
-            locks: self.locks.as_ref().map(|locks| locks.start().clone()),
-            pagecache: self.pagecache.as_ref().map(|pagecache| pagecache.start().clone()),
-        };
-        Ok(())
-    }
-
     /// Whether the functions of the LRU lists are followed, or there is nobody to follow them.
     pub fn follows_functions(&self) -> bool {
         self.pagecache.as_ref().is_none_or(PagecacheProbe::follows_functions)
@@ -148,6 +136,17 @@ pub fn unmeasured() -> Missing {
 
 impl Probe for Probes {
     type Reading = Reading;
+
+    fn begin(&mut self) -> Result<()> {
+        // First the one that takes no samples: to begin those takes longer.
+        self.pagecache.iter_mut().try_for_each(PagecacheProbe::begin)?;
+        self.locks.iter_mut().try_for_each(LockProbe::begin)?;
+        self.start = Reading {
+            locks: self.locks.as_ref().map(|locks| locks.start().clone()),
+            pagecache: self.pagecache.as_ref().map(|pagecache| pagecache.start().clone()),
+        };
+        Ok(())
+    }
 
     fn start(&self) -> &Reading {
         &self.start

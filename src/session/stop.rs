@@ -27,6 +27,28 @@ pub fn install() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+static DUMP: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_dump(_signal: libc::c_int) {
+    DUMP.store(true, Ordering::SeqCst);
+}
+
+/// From now on SIGUSR1 asks for a dump.
+pub fn install_dump() {
+    // SAFETY: as above; the handler only touches an atomic. Reads and writes that it interrupts go on.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_dump as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
+    }
+}
+
+/// Whether a dump was asked for since the last call.
+pub fn dump_requested() -> bool {
+    DUMP.swap(false, Ordering::Relaxed)
+}
+
 /// Whether the end was asked for. The generator's workers look at this flag too.
 pub fn requested() -> bool {
     STOP.load(Ordering::Relaxed)

@@ -16,6 +16,11 @@ pub fn unix_ns(text: &str) -> Option<i64> {
     i64::try_from(text.parse::<Timestamp>().ok()?.as_nanosecond()).ok()
 }
 
+/// Nanoseconds since 1970, now.
+pub fn unix_ns_now() -> u64 {
+    u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0)
+}
+
 /// The other way; None for a time that no calendar has.
 pub fn rfc3339(unix_ns: i64) -> Option<String> {
     Timestamp::from_nanosecond(unix_ns.into()).ok().map(|time| format!("{time:.3}"))

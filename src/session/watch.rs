@@ -56,6 +56,29 @@ pub struct Shown<'a, S> {
     pub is_further: bool,
 }
 
+/// When intervals end.
+#[derive(Debug, Clone, Copy)]
+pub struct Grid {
+    due: Instant,
+    interval: Duration,
+}
+
+impl Grid {
+    /// The first one begins at `begin`.
+    pub fn new(begin: Instant, interval: Duration) -> Self {
+        Self { due: begin, interval }
+    }
+
+    /// The end of the next one. A machine that was stopped has none to catch up with.
+    pub fn next(&mut self) -> Instant {
+        self.due += self.interval;
+        let late = Instant::now().saturating_duration_since(self.due);
+        let missed = late.as_nanos().checked_div(self.interval.as_nanos()).unwrap_or(0);
+        self.due += self.interval.saturating_mul(u32::try_from(missed).unwrap_or(u32::MAX));
+        self.due
+    }
+}
+
 /// Shows the pieces as they come. Why the whole is not to be trusted, if so.
 pub fn run<V: Live>(
     view: &mut V,
@@ -63,33 +86,56 @@ pub fn run<V: Live>(
     until: Until<'_>,
     often: Often,
     max_loss: f64,
+    show: impl FnMut(&V::Probe, &Shown<'_, V::Summary>) -> Result<()>,
+) -> Result<Option<String>> {
+    let grid = often.interval.map(|interval| Grid::new(Instant::now(), interval));
+    let start = wall_clock::envelope();
+    let window = Window::open(until)?;
+    follow(view, probe, window, Pieces { start, grid, count: often.count }, max_loss, show)
+}
+
+/// Into which pieces a window is cut.
+pub struct Pieces {
+    /// Of the first one.
+    pub start: Envelope,
+    /// None: it is one.
+    pub grid: Option<Grid>,
+    /// At most so many.
+    pub count: Option<u64>,
+}
+
+/// The same with a window that was opened at `pieces.start`.
+pub fn follow<V: Live>(
+    view: &mut V,
+    probe: &mut V::Probe,
+    mut window: Window<'_>,
+    pieces: Pieces,
+    max_loss: f64,
     mut show: impl FnMut(&V::Probe, &Shown<'_, V::Summary>) -> Result<()>,
 ) -> Result<Option<String>> {
-    let began = Instant::now();
-    let mut start = wall_clock::envelope();
-    let mut window = Window::open(until)?;
+    let Pieces { mut start, grid, count } = pieces;
     let end_at = window.end_at();
     let first = probe.start().clone();
-    let mut last = first.clone();
-    let (mut shown, mut due) = (0, began);
-    while let Some(interval) = often.interval {
-        due += interval;
+    let (mut last, mut shown) = (first.clone(), 0);
+    let mut ends = grid;
+    while let Some(grid) = &mut ends {
+        let due = grid.next();
         let deadline = end_at.map_or(due, |end| end.min(due));
         let over = !window.wait(probe, Some(deadline))
             || end_at.is_some_and(|end| deadline >= end)
-            || often.count.is_some_and(|count| shown + 1 >= count);
+            || count.is_some_and(|count| shown + 1 >= count);
         if over {
             break;
         }
+        let next_start = wall_clock::envelope();
         let reading = probe.read()?;
         let piece = Piece { from: &last, to: &reading, is_last: false };
         let (envelope, summary) = view.summary(probe, &piece, start);
         show(probe, &Shown { envelope: &envelope, summary: &summary, status: None, is_further: shown > 0 })?;
         shown += 1;
-        last = reading;
-        start = wall_clock::envelope();
+        (last, start) = (reading, next_start);
     }
-    if often.interval.is_none() {
+    if grid.is_none() {
         window.wait(probe, end_at);
     }
     // What the command still does after the window is not ours to measure.
@@ -98,4 +144,21 @@ pub fn run<V: Live>(
     let (envelope, summary) = view.summary(probe, &Piece { from: &last, to: &end, is_last: true }, start);
     show(probe, &Shown { envelope: &envelope, summary: &summary, status, is_further: shown > 0 })?;
     Ok(view.distrust(&first, &end, max_loss))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_that_were_slept_through_are_left_out() {
+        let second = Duration::from_secs(1);
+        let begin = Instant::now();
+        let mut grid = Grid::new(begin, second);
+        assert_eq!([grid.next(), grid.next()], [begin + second, begin + 2 * second]);
+        let Some(past) = begin.checked_sub(Duration::from_millis(7_500)) else { return };
+        // The one that is due is read late, and the next one is on time.
+        let mut grid = Grid::new(past, second);
+        assert_eq!([grid.next(), grid.next()], [past + 7 * second, past + 8 * second]);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -34,6 +35,8 @@ pub struct Until<'a> {
 /// A measurement that has begun.
 pub struct Window<'a> {
     until: Until<'a>,
+    /// Another window has ended, and this one with it.
+    over: Option<&'a AtomicBool>,
     child: Option<Running>,
     end_at: Option<Instant>,
     looked: Instant,
@@ -45,7 +48,15 @@ impl<'a> Window<'a> {
         let began = Instant::now();
         service::ready();
         let child = if until.command.is_empty() { None } else { Some(start(&until)?) };
-        Ok(Self { until, child, end_at: until.length.map(|length| began + length), looked: began })
+        let end_at = until.length.map(|length| began + length);
+        Ok(Self { until, over: None, child, end_at, looked: began })
+    }
+
+    /// Begins now, and ends when `over` is set, or then.
+    pub fn beside(over: &'a AtomicBool, end_at: Option<Instant>) -> Self {
+        let nothing =
+            Until { length: None, command: &[], quiet_stdout: true, named: &[], followed: None, say: |_| {} };
+        Self { until: nothing, over: Some(over), child: None, end_at, looked: Instant::now() }
     }
 
     /// Begins now, and starts the command.
@@ -65,6 +76,9 @@ impl<'a> Window<'a> {
 
     /// Whether something ended it, its length aside.
     pub fn is_stopped(&mut self) -> bool {
+        if let Some(over) = self.over {
+            return over.load(Ordering::Relaxed);
+        }
         if stop::requested() || self.child.as_mut().is_some_and(Running::ended) {
             return true;
         }

@@ -20,6 +20,7 @@ mod own_scope {
     mod operations;
     mod partition;
     mod parts;
+    mod record;
     mod refused_calls;
     mod rights;
     mod trace;

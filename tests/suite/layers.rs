@@ -13,7 +13,21 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("analyze", &["wire", "hist", "host", "envelope", "load", "symbols", "names"]),
     ("symbols", &["host", "envelope", "refusal"]),
     ("rules", &["findings", "analyze", "hist", "host", "load", "experiment", "envelope", "units"]),
-    ("render", &["analyze", "findings", "rules", "hist", "host", "load", "experiment", "envelope", "units"]),
+    (
+        "render",
+        &[
+            "analyze",
+            "findings",
+            "rules",
+            "hist",
+            "host",
+            "load",
+            "experiment",
+            "recording",
+            "envelope",
+            "units",
+        ],
+    ),
     ("wire", &["hist", "host", "names"]),
     ("host", &["refusal"]),
     ("clock", &[]),
@@ -33,6 +47,8 @@ const CRATES: &[(&str, &str)] = &[
     ("blazesym", "symbols"),
     ("inferno", "render"),
     ("prost", "render"),
+    ("tar", "recording"),
+    ("zstd", "recording"),
 ];
 
 /// Rooms in which the same summary gives the same bytes.

@@ -23,6 +23,7 @@ mod load_jobs;
 mod load_rates;
 mod load_verify;
 mod precondition;
+mod recordings;
 mod records;
 mod replay;
 mod report;

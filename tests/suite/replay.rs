@@ -37,7 +37,7 @@ fn second(ios: u64) -> (Envelope, LatencySummary) {
     (envelope, summary.derived())
 }
 
-fn lines(all: &[u64]) -> Vec<u8> {
+pub fn lines(all: &[u64]) -> Vec<u8> {
     let line = |ios: &u64| {
         let (envelope, summary) = second(*ios);
         json::view(&envelope, &summary, None)
@@ -50,7 +50,7 @@ fn file(scratch: &Scratch, bytes: &[u8]) -> String {
     scratch.path().join("run.ndjson").to_string_lossy().into_owned()
 }
 
-fn fed(words: &[&str], bytes: &[u8]) -> Output {
+pub fn fed(words: &[&str], bytes: &[u8]) -> Output {
     let mut child = biopsy(words).stdin(Stdio::piped()).spawn().unwrap();
     let (mut stdin, bytes) = (child.stdin.take().unwrap(), bytes.to_vec());
     // It may end before it has read all.
@@ -138,7 +138,7 @@ fn a_damaged_file_is_shown_up_to_the_damage() {
     let later = br#"{"schema":"biopsy.latency/9"}"#;
     refused(&fed(&["latency", "-i", "-"], later), 1, &["biopsy.latency/9 is of a later version"]);
     refused(&run(&["latency", "-i", "/dev/zero"]), 1, &["line 1: it is longer than 8 MiB"]);
-    refused(&run(&["latency", "-i", "/"]), 1, &["/: line 1: Is a directory"]);
+    refused(&run(&["latency", "-i", "/"]), 1, &["/: it is no recording: manifest.json is not in it"]);
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use biopsy::analyze::condition::{Condition, Metric, Of, Side};
 use biopsy::analyze::groups::Dimension;
 use biopsy::analyze::op::Op;
+use biopsy::analyze::stage::Stage;
 use biopsy::analyze::threads::Column;
 use biopsy::recording::Moment;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -82,6 +84,74 @@ pub fn moment(text: &str) -> Result<Moment, String> {
     let wrong =
         |_| format!("'{text}' is no time: use 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s after the first");
     duration(text).map(Moment::After).map_err(wrong)
+}
+
+/// When a recording begins.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum At {
+    Moment(Moment),
+    /// When the time since 1970 is next a multiple of this.
+    Multiple(Duration),
+}
+
+/// `14:30:05`, with its date, `90s` from now, or `/10s`.
+pub fn at(text: &str) -> Result<At, String> {
+    match text.strip_prefix('/') {
+        Some(length) => duration(length).map(At::Multiple),
+        None => moment(text).map(At::Moment),
+    }
+}
+
+/// `p99>2ms`, `iops<1000`, `stage:queue.max>1ms`; beside it the text.
+pub fn condition(text: &str) -> Result<(Condition, String), String> {
+    let wrong = || {
+        "a bound is a metric, > or <, and a value, as in 'p99>2ms', 'iops<1000' or 'stage:queue.p99>1ms'"
+            .to_string()
+    };
+    let at = text.find(['>', '<']).ok_or_else(wrong)?;
+    let (metric, value) = (&text[..at], &text[at + 1..]);
+    let side = if text[at..].starts_with('>') { Side::Above } else { Side::Below };
+    if metric == "iops" {
+        let bound: f64 = value.parse().map_err(|_| wrong())?;
+        if !(bound.is_finite() && bound >= 0.0) {
+            return Err(wrong());
+        }
+        return Ok((Condition { metric: Metric::Iops, side, bound }, text.to_string()));
+    }
+    let (stage, of) = match metric.strip_prefix("stage:") {
+        None => (None, metric),
+        Some(rest) => {
+            let (stage, of) = rest.split_once('.').ok_or_else(wrong)?;
+            let named = Stage::ALL.into_iter().find(|one| one.name() == stage);
+            let names = || Stage::ALL.map(Stage::name).join(", ");
+            (Some(named.ok_or_else(|| format!("no such stage: use {}", names()))?), of)
+        }
+    };
+    let of = match of {
+        "mean" => Of::Mean,
+        "p50" => Of::Quantile(0.5),
+        "p90" => Of::Quantile(0.9),
+        "p99" => Of::Quantile(0.99),
+        "p99.9" => Of::Quantile(0.999),
+        "max" => Of::Max,
+        _ => return Err("no such metric: use iops, mean, p50, p90, p99, p99.9 or max".to_string()),
+    };
+    if value.parse::<f64>().is_ok() {
+        return Err(format!("'{value}' has no unit: use us, ms or s, as in 2ms"));
+    }
+    let bound = duration(value)?.as_nanos() as f64;
+    Ok((Condition { metric: Metric::Latency { stage, of }, side, bound }, text.to_string()))
+}
+
+/// `NAME=VALUE`.
+pub fn label(text: &str) -> Result<(String, String), String> {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+    };
+    match text.split_once('=') {
+        Some((name, value)) if is_name(name) => Ok((name.to_string(), value.to_string())),
+        _ => Err("a label is NAME=VALUE, its name of letters, digits, and any of _-.".to_string()),
+    }
 }
 
 /// iostat's interval: seconds, fractions allowed, or with a unit.

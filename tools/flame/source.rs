@@ -342,7 +342,7 @@ fn beside(
         let rate = sum(end).saturating_sub(sum(start)) as f64 / seconds.max(1e-9);
         (start.clone(), end.clone(), probe.missing().to_vec(), probe.cost(rate))
     };
-    let locks = Background::start(prepare, LockProbe::begin, read)?;
+    let locks = Background::start(prepare, read)?;
     locks.begin();
     locks.begun();
     window(&mut nap)?;

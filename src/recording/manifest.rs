@@ -1,0 +1,123 @@
+//! What a recording says of itself.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::{Lost, View};
+
+/// What a recording is of. It is written when the recording begins, and again at its end: one that was killed has
+/// neither an end nor what was lost.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Manifest {
+    /// UUIDv7.
+    pub run_id: String,
+    /// Name of the machine.
+    pub host: Option<String>,
+    /// `--label`.
+    pub labels: BTreeMap<String, String>,
+    /// The arguments of biopsy.
+    pub arguments: Vec<String>,
+    /// Length of an interval.
+    pub interval_ns: u64,
+    /// By name.
+    pub views: BTreeMap<String, Recorded>,
+    pub clocks: Span,
+    pub ended: Option<Ended>,
+    /// What the flight recorder wrote it for.
+    pub trigger: Option<String>,
+}
+
+impl View for Manifest {
+    const SCHEMA: &'static str = "biopsy.recording/1";
+}
+
+/// A view of it, once it has ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Recorded {
+    pub intervals: u64,
+    /// On disk.
+    pub bytes: u64,
+    /// In all intervals together.
+    pub lost: Lost,
+    /// Why it is not to be trusted, if so.
+    pub doubt: Option<String>,
+    /// Why it ended before the others, if so.
+    pub error: Option<String>,
+}
+
+impl Recorded {
+    /// An interval of so many bytes.
+    pub fn add(&mut self, bytes: usize, lost: &Lost) {
+        self.intervals += 1;
+        self.bytes += bytes as u64;
+        self.lost.add(lost);
+    }
+}
+
+/// The clocks at begin and end, by which times of several machines and of the kernel's log are set against each other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Span {
+    pub start: Clocks,
+    pub end: Option<Clocks>,
+}
+
+/// The same moment by three clocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Clocks {
+    /// Since 1970, UTC.
+    pub realtime_ns: u64,
+    /// CLOCK_MONOTONIC: stands still while the machine is suspended.
+    pub monotonic_ns: u64,
+    /// CLOCK_BOOTTIME.
+    pub boottime_ns: u64,
+}
+
+/// What ended a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// `--for` is over.
+    Time,
+    /// The measured command has ended.
+    Command,
+    /// Ctrl-C, or another signal.
+    Signal,
+    /// `--max-size` is reached.
+    Size,
+    /// What was followed is gone.
+    Gone,
+    /// A view could not go on.
+    Error,
+    /// The flight recorder wrote what it held, and went on.
+    Dump,
+}
+
+/// A UUIDv7 (RFC 9562): sorts by time.
+pub fn run_id(unix_ms: u64, random: [u8; 10]) -> String {
+    let [a, b, c, d, rest @ ..] = random;
+    let [e, f, g, h, i, j] = rest;
+    let [.., m0, m1, m2, m3, m4, m5] = unix_ms.to_be_bytes();
+    format!(
+        "{m0:02x}{m1:02x}{m2:02x}{m3:02x}-{m4:02x}{m5:02x}-7{:01x}{b:02x}-{:02x}{d:02x}-{e:02x}{f:02x}{g:02x}{h:02x}{i:02x}{j:02x}",
+        a & 0xf,
+        c & 0x3f | 0x80
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of RFC 9562, A.6.
+    #[test]
+    fn a_run_id_is_a_uuid_of_version_7() {
+        let random = [0xfc, 0xc3, 0x18, 0xc4, 0xdc, 0x0c, 0x0c, 0x07, 0x39, 0x8f];
+        assert_eq!(run_id(0x017F_22E2_79B0, random), "017f22e2-79b0-7cc3-98c4-dc0c0c07398f");
+    }
+}

@@ -1,0 +1,66 @@
+//! A recording as one file, which every view opens as well: an archive of tar, whose parts are compressed already.
+
+use std::fs::{self, File};
+use std::io::{BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use tar::{Builder, Header};
+
+use super::folder;
+
+/// Writes the files of the recording in `from` to `archive`, with `name` as their folder. What else lies there is left
+/// out.
+///
+/// # Errors
+/// Where `from` is no recording, cannot be read, or is written to meanwhile.
+pub fn pack(from: &Path, name: &str, archive: impl Write) -> Result<()> {
+    let mut archive = Builder::new(archive);
+    let mut names = Vec::new();
+    let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
+    for entry in entries {
+        let entry = entry.with_context(|| format!("cannot read {}", from.display()))?;
+        if let Ok(own) = entry.file_name().into_string()
+            && folder::is_part(&own)
+        {
+            names.push(own);
+        }
+    }
+    ensure!(
+        names.iter().any(|own| own == folder::MANIFEST),
+        "{} is no recording: {} is not in it",
+        from.display(),
+        folder::MANIFEST
+    );
+    // What the recording is of comes first.
+    names.sort_by_key(|own| (own != folder::MANIFEST, own != folder::HOST, own.clone()));
+    for own in names {
+        let path = from.join(&own);
+        add(&mut archive, &path, &format!("{name}/{own}"))
+            .with_context(|| format!("cannot pack {}", path.display()))?;
+    }
+    archive.into_inner().and_then(|mut out| out.flush()).context("cannot write the archive")
+}
+
+fn add(archive: &mut Builder<impl Write>, path: &Path, name: &str) -> Result<()> {
+    // Nobody is led elsewhere by a link, or waits for a pipe.
+    let file = File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        bail!("it is no regular file");
+    }
+    let size = metadata.len();
+    let mut header = Header::new_ustar();
+    header.set_path(name)?;
+    header.set_size(size);
+    header.set_mode(0o600);
+    // 1970: the same recording gives the same bytes.
+    header.set_mtime(0);
+    header.set_cksum();
+    // A recording that goes on is packed up to here.
+    let mut body = BufReader::new(file).take(size);
+    archive.append(&header, &mut body)?;
+    ensure!(body.limit() == 0, "it has become shorter meanwhile");
+    Ok(())
+}

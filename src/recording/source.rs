@@ -1,0 +1,157 @@
+//! Where the lines of a view are: in a recording's folder, in one that was packed, in a file, or on stdin.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use tar::Header;
+
+use super::folder;
+
+/// Begin of a frame of zstd.
+const FRAME: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
+
+/// A block of tar: a header, or a part of a file.
+const BLOCK: usize = 512;
+
+/// Memory that a frame may ask for, as a power of two: 32 MiB. Ours have 2 MiB.
+const WINDOW_LOG: u32 = 25;
+
+/// Lines that can be read.
+pub type Lines = Box<dyn BufRead>;
+
+/// The lines of `view` in what lies at `path`; `-` is stdin.
+///
+/// # Errors
+/// Where it cannot be opened (an [`io::Error`] is the cause), is damaged, or is a recording without the view.
+pub fn open(path: &Path, view: &str) -> Result<Lines> {
+    if path == Path::new("-") {
+        return of_stream(io::stdin().lock(), view);
+    }
+    if fs::metadata(path)?.is_dir() {
+        return of_folder(path, view);
+    }
+    of_stream(BufReader::new(File::open(path)?), view)
+}
+
+fn of_folder(path: &Path, view: &str) -> Result<Lines> {
+    ensure!(path.join(folder::MANIFEST).is_file(), "it is no recording: {} is not in it", folder::MANIFEST);
+    match File::open(path.join(folder::table(view))) {
+        Ok(file) => of_stream(BufReader::new(file), view),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let names = fs::read_dir(path)?.flatten().map(|entry| entry.file_name().into_encoded_bytes());
+            bail!(without(view, names))
+        }
+        Err(error) => Err(error).context(folder::table(view)),
+    }
+}
+
+/// What to say of a recording with these files.
+fn without(view: &str, names: impl Iterator<Item = Vec<u8>>) -> String {
+    let mut views: Vec<String> =
+        names.filter_map(|name| folder::view(&name).map(|view| view.escape_debug().to_string())).collect();
+    views.sort();
+    match views.is_empty() {
+        true => format!("it has no {view}: it is empty"),
+        false => format!("it has no {view}, but {}", views.join(", ")),
+    }
+}
+
+fn of_stream(mut stream: impl BufRead + 'static, view: &str) -> Result<Lines> {
+    // A pipe gives what there is.
+    let mut head = Vec::with_capacity(BLOCK);
+    stream.by_ref().take(BLOCK as u64).read_to_end(&mut head)?;
+    let is_tar = head.len() == BLOCK && Header::from_byte_slice(&head).as_ustar().is_some()
+        || head.len() == BLOCK && Header::from_byte_slice(&head).as_gnu().is_some();
+    let is_packed = head.starts_with(&FRAME);
+    let whole = Counted { inner: Cursor::new(head).chain(stream), at: 0 };
+    match (is_tar, is_packed) {
+        (true, _) => unpacked(member(whole, &folder::table(view), view)?),
+        (_, true) => unpacked(whole),
+        _ => Ok(Box::new(whole)),
+    }
+}
+
+fn unpacked<R: BufRead + 'static>(frames: Counted<R>) -> Result<Lines> {
+    let mut decoder = zstd::Decoder::with_buffer(frames)?;
+    decoder.window_log_max(WINDOW_LOG)?;
+    Ok(Box::new(BufReader::new(Unpacked { decoder })))
+}
+
+/// The file of that name in an archive, in whichever folder it is there.
+fn member<R: BufRead + 'static>(
+    mut archive: Counted<R>,
+    name: &str,
+    view: &str,
+) -> Result<Counted<io::Take<R>>> {
+    let mut names = Vec::new();
+    loop {
+        let at = archive.at;
+        let mut header = Header::new_old();
+        let block = header.as_mut_bytes();
+        let damaged = || format!("it is damaged or cut off at byte {at}");
+        archive.read_exact(block).with_context(damaged)?;
+        if block.iter().all(|byte| *byte == 0) {
+            bail!(without(view, names.into_iter()));
+        }
+        // The field of the sum itself counts as blanks.
+        let sum: u32 = (0..)
+            .zip(block.iter())
+            .map(|(i, byte)| if (148..156).contains(&i) { 32 } else { u32::from(*byte) })
+            .sum();
+        ensure!(header.cksum().is_ok_and(|told| told == sum), damaged());
+        let size = header.entry_size().with_context(damaged)?;
+        let path = header.path_bytes();
+        let own = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
+        if header.entry_type().is_file() && own == name.as_bytes() {
+            return Ok(Counted { inner: archive.inner.take(size), at: archive.at });
+        }
+        names.push(own);
+        let padded = size.checked_next_multiple_of(BLOCK as u64).with_context(damaged)?;
+        let skipped = io::copy(&mut archive.by_ref().take(padded), &mut io::sink())?;
+        ensure!(skipped == padded, "{}: {} bytes are missing", damaged(), padded - skipped);
+    }
+}
+
+/// Knows how far it was read.
+struct Counted<R> {
+    inner: R,
+    at: u64,
+}
+
+impl<R: BufRead> Read for Counted<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(into)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.at += bytes as u64;
+        self.inner.consume(bytes);
+    }
+}
+
+/// What frames hold. An error says where it is.
+struct Unpacked<R: BufRead> {
+    decoder: zstd::Decoder<'static, Counted<R>>,
+}
+
+impl<R: BufRead> Read for Unpacked<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let at = self.decoder.get_ref().at;
+        self.decoder.read(into).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("the frame at byte {at} or behind it is damaged or cut off ({error})"),
+            )
+        })
+    }
+}

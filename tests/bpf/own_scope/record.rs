@@ -1,0 +1,303 @@
+//! Recordings of a live machine: they count what the kernel counts, survive whatever ends them, and are read without
+//! rights. Root.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use crate::live::disk::{Disk, Stat};
+use crate::support::patience::wait_for;
+use crate::support::scratch::Scratch;
+use crate::support::skip::skipped;
+use crate::support::tool::{biopsy, finish, objects, one_error, quiet, run, signal, stderr, without_rights};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const VIEWS: [&str; 6] = ["latency", "interrupts", "locks", "threads", "errors", "top"];
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn manifest(folder: &Path) -> Value {
+    serde_json::from_slice(&fs::read(folder.join("manifest.json")).unwrap()).unwrap()
+}
+
+/// The lines of a view.
+fn read(view: &str, path: &Path) -> Vec<Value> {
+    let output = run(&[view, "-i", text(path), "--json"]);
+    quiet(&output);
+    objects(&output, &format!("biopsy.{view}/1"))
+}
+
+/// A recorder that has begun: its manifest is there.
+fn begun(words: &[&str], folder: &Path) -> Child {
+    let mut child = biopsy(words).spawn().unwrap();
+    wait_for("the recording", PATIENCE, || {
+        folder.join("manifest.json").exists() || child.try_wait().unwrap().is_some()
+    });
+    child
+}
+
+#[test]
+fn a_recording_counts_what_the_kernel_counts() {
+    let Some(disk) = Disk::new(16) else { return };
+    let scratch = Scratch::new("record");
+    let folder = scratch.path().join("run.biopsy");
+    let before = Stat::read(&disk.name);
+    let input = format!("if={}", disk.path);
+    let dd = ["dd", &input, "of=/dev/null", "bs=4k", "count=2000", "iflag=direct", "status=none"];
+    let words = [
+        &["record", "-d", &disk.name, "-o", text(&folder), "--label", "ticket=42", "0.1", "--", "sh", "-c"][..],
+        &[&format!("sleep 0.3; {}; sleep 0.3; exit 3", dd.join(" "))],
+    ];
+    let output = finish(biopsy(&words.concat()).spawn().unwrap());
+    let said = stderr(&output);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(0), 1), "{said}");
+    assert!(said.contains("biopsy: recorded ") && said.contains("biopsy latency -i "), "{said}");
+    let ios = Stat::read(&disk.name).since(before).ios();
+    assert!(ios >= 2000);
+    let lines = read("latency", &folder);
+    assert!(lines.len() >= 6, "{}", lines.len());
+    let of_disk = |line: &Value| {
+        let devices = line["devices"].as_array().unwrap();
+        devices
+            .iter()
+            .filter(|device| device["name"] == disk.name.as_str())
+            .map(|d| d["ios"].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!(lines.iter().map(of_disk).sum::<u64>(), ios, "as the kernel counts");
+    let written = manifest(&folder);
+    assert_eq!((&written["ended"], &written["command_status"]), (&"command".into(), &3.into()));
+    assert_eq!((&written["labels"]["ticket"], &written["interval_ns"]), (&"42".into(), &100_000_000.into()));
+    for view in VIEWS {
+        let recorded = &written["views"][view];
+        assert_eq!(recorded["intervals"], read(view, &folder).len(), "{view}");
+        let bytes = fs::metadata(folder.join(format!("{view}.ndjson.zst"))).unwrap().len();
+        assert_eq!((&recorded["bytes"], &recorded["error"]), (&bytes.into(), &Value::Null), "{view}");
+    }
+    // Intervals end at the same moments.
+    let ends = |view| -> Vec<i64> { read(view, &folder).iter().map(end_ms).collect() };
+    for (one, other) in ends("latency").iter().zip(ends("errors")) {
+        assert!((one - other).abs() < 100, "{one} and {other}");
+    }
+    // By anybody, without rights, who was given the one file.
+    quiet(&run(&["pack", text(&folder)]));
+    let packed = scratch.path().join("run.biopsy.tar");
+    let by_root = run(&["latency", "-i", text(&folder), "--json"]);
+    let child =
+        without_rights(&["latency", "-i", "-", "--json"]).stdin(fs::File::open(packed).unwrap()).spawn();
+    let by_nobody = finish(child.unwrap());
+    quiet(&by_nobody);
+    assert_eq!(by_nobody.stdout, by_root.stdout);
+}
+
+/// When an interval ended, in ms of the day.
+fn end_ms(line: &Value) -> i64 {
+    let start = line["start"].as_str().unwrap();
+    let number = |from: usize, length: usize| start[from..from + length].parse::<i64>().unwrap();
+    let at = ((number(11, 2) * 60 + number(14, 2)) * 60 + number(17, 2)) * 1000 + number(20, 3);
+    at + line["duration_ns"].as_i64().unwrap() / 1_000_000
+}
+
+/// Any moment will do: each of these is another.
+#[test]
+fn a_recorder_that_is_killed_leaves_what_it_had_recorded() {
+    let Some(disk) = Disk::new(16) else { return };
+    let scratch = Scratch::new("record-killed");
+    let rounds = if std::env::var_os("BIOPSY_ALL").is_some() { 200 } else { 20 };
+    let mut seen = 0;
+    for round in 0..rounds {
+        let folder = scratch.path().join(format!("run{round}"));
+        let words =
+            ["record", "-d", &disk.name, "--with", "latency,top", "-o", text(&folder), "--for", "20s", "0.1"];
+        let mut child = begun(&words, &folder);
+        // The clock's own digits are random enough.
+        let ns = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
+        std::thread::sleep(Duration::from_micros(u64::from(ns / 1_000 % 500_000)));
+        signal(&child, libc::SIGKILL);
+        child.wait().unwrap();
+        assert_eq!(manifest(&folder)["ended"], Value::Null);
+        for view in ["latency", "top"] {
+            let output = run(&[view, "-i", text(&folder), "--json"]);
+            let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            let lines: Vec<Value> = lines.map(|line| serde_json::from_slice(line).unwrap()).collect();
+            seen += lines.len();
+            let said = stderr(&output);
+            let is_whole = output.status.success() && said.is_empty();
+            let is_named = said.contains("it is empty") || said.contains("is damaged or cut off");
+            assert!(is_whole || output.status.code() == Some(1) && is_named, "{said}");
+            assert!(is_whole || !said.contains("empty") || lines.is_empty(), "{said}");
+        }
+    }
+    assert!(seen > rounds, "some had recorded something: {seen}");
+}
+
+/// A small file system in memory.
+struct Small(PathBuf);
+
+impl Small {
+    fn new(scratch: &Scratch, kib: u32) -> Option<Self> {
+        let at = scratch.path().join("small");
+        fs::create_dir(&at).unwrap();
+        let mut mount = Command::new("mount");
+        let made =
+            mount.args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "biopsy-test"]).arg(&at).status();
+        if !made.is_ok_and(|status| status.success()) {
+            skipped("a tmpfs cannot be mounted here");
+            return None;
+        }
+        Some(Self(at))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _gone = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_what_was_recorded() {
+    let Some(disk) = Disk::new(16) else { return };
+    let scratch = Scratch::new("record-full");
+    let Some(small) = Small::new(&scratch, 128) else { return };
+    let folder = small.0.join("run");
+    let words = [
+        "record",
+        "-d",
+        &disk.name,
+        "--with",
+        "latency,locks,top",
+        "-o",
+        text(&folder),
+        "--for",
+        "60s",
+        "0.1",
+    ];
+    let output = finish(biopsy(&words).spawn().unwrap());
+    one_error(
+        &output,
+        1,
+        &["cannot write", "free some space", "what was recorded before can be read", "No space left"],
+    );
+    for view in ["latency", "locks", "top"] {
+        assert!(read(view, &folder).len() > 3, "{view}");
+    }
+    // There may have been no space for the end.
+    assert!([&Value::Null, &"error".into()].contains(&&manifest(&folder)["ended"]));
+}
+
+#[test]
+fn a_recording_ends_at_its_size_and_by_a_signal() {
+    let Some(disk) = Disk::new(16) else { return };
+    let scratch = Scratch::new("record-ends");
+    let folder = scratch.path().join("size");
+    let words = [
+        "record",
+        "-d",
+        &disk.name,
+        "--with",
+        "latency,top",
+        "-o",
+        text(&folder),
+        "--max-size",
+        "8k",
+        "--for",
+        "60s",
+        "0.1",
+    ];
+    let output = finish(biopsy(&words).spawn().unwrap());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(manifest(&folder)["ended"], "size");
+    let bytes: u64 = ["latency", "top"]
+        .map(|view| manifest(&folder)["views"][view]["bytes"].as_u64().unwrap())
+        .iter()
+        .sum();
+    assert!((8 << 10..64 << 10).contains(&bytes), "{bytes}");
+
+    let folder = scratch.path().join("signal");
+    let words = ["record", "--with", "top", "-o", text(&folder), "--at", "/1s", "0.1"];
+    let child = begun(&words, &folder);
+    std::thread::sleep(Duration::from_millis(400));
+    signal(&child, libc::SIGINT);
+    assert!(finish(child).status.success());
+    let written = manifest(&folder);
+    assert_eq!(written["ended"], "signal");
+    let began = written["clocks"]["start"]["realtime_ns"].as_u64().unwrap();
+    assert!(began % 1_000_000_000 < 200_000_000, "on the second: {began}");
+    assert!(written["clocks"]["end"]["monotonic_ns"].is_u64());
+}
+
+#[test]
+fn the_flight_recorder_writes_what_it_holds() {
+    let Some(disk) = Disk::new(16) else { return };
+    let scratch = Scratch::new("flight");
+    let into = scratch.path().join("dumps");
+    let words = [
+        "record",
+        "-d",
+        &disk.name,
+        "--with",
+        "latency,top",
+        "--keep-last",
+        "500ms",
+        "--when",
+        "mean>1us",
+        "-o",
+        text(&into),
+        "--for",
+        "20s",
+        "0.1",
+    ];
+    let child = biopsy(&words).spawn().unwrap();
+    let dumps = || -> Vec<PathBuf> {
+        let mut all: Vec<PathBuf> =
+            fs::read_dir(&into).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        all.retain(|path| path.join("manifest.json").exists());
+        all
+    };
+    // The handler is there from before the folder is.
+    wait_for("the folder", PATIENCE, || into.exists());
+    signal(&child, libc::SIGUSR1);
+    wait_for("a dump", PATIENCE, || !dumps().is_empty());
+    let first = dumps().remove(0);
+    assert_eq!(
+        (&manifest(&first)["trigger"], &manifest(&first)["ended"]),
+        (&"SIGUSR1".into(), &"dump".into())
+    );
+    let dd = Command::new("dd")
+        .args([
+            &format!("if={}", disk.path),
+            "of=/dev/null",
+            "bs=4k",
+            "count=100",
+            "iflag=direct",
+            "status=none",
+        ])
+        .status();
+    assert!(dd.is_ok_and(|status| status.success()));
+    wait_for("another", PATIENCE, || dumps().len() == 2);
+    let second = dumps().into_iter().find(|path| *path != first).unwrap();
+    let why = manifest(&second)["trigger"].as_str().unwrap().to_string();
+    assert!(why.starts_with("mean>1us: ") && why.ends_with(&format!(" of {} read", disk.name)), "{why}");
+    let lines = read("latency", &second);
+    // What ended within 500 ms before the last one, and the last one.
+    assert!((1..=7).contains(&lines.len()), "{}", lines.len());
+    let ios: u64 = lines
+        .iter()
+        .flat_map(|line| line["devices"].as_array().unwrap())
+        .map(|d| d["ios"].as_u64().unwrap())
+        .sum();
+    assert_eq!(ios, 100);
+    assert_eq!(
+        read("top", &second).len() as u64,
+        manifest(&second)["views"]["top"]["intervals"].as_u64().unwrap()
+    );
+    signal(&child, libc::SIGTERM);
+    let ended = finish(child);
+    assert!(ended.status.success() && stderr(&ended).contains("wrote 2 recordings"), "{}", stderr(&ended));
+}

@@ -1,0 +1,248 @@
+//! `biopsy record`: several views at once, kept in a folder, or in memory until they are asked for.
+
+mod flight;
+mod views;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use biopsy::envelope::{Envelope, Missing};
+use biopsy::host::{Host, kernel};
+use biopsy::recording::folder::{self, Folder};
+use biopsy::recording::manifest::{self, Ended, Manifest, Recorded};
+use biopsy::recording::tape::Tape;
+use biopsy::refusal::{Refusal, plain, reason};
+use biopsy::render::{json, text};
+use biopsy::session::record::{self, Opening, Views};
+use biopsy::session::window::{Until, Window, are_gone};
+use biopsy::session::{stop, wall_clock};
+use biopsy::units;
+
+use self::views::{Asked, Named};
+use crate::cli::{At, Record, Recordable};
+use crate::{check, devices, output, window};
+
+/// How soon the end of the command, or a signal, is seen.
+const NAP: Duration = Duration::from_millis(20);
+
+pub fn run(args: &Record) -> Result<()> {
+    let root = Path::new("/");
+    let host = Host::read(root)?;
+    let named = Named::new(&host, &args.window.devices)?;
+    let machine = [devices::line(root)?, check::line(root)?].concat();
+    match args.keep_last {
+        Some(length) => flight::run(args, length, &host, &named, &machine),
+        None => to_folder(args, &host, &named, &machine),
+    }
+}
+
+fn to_folder(args: &Record, host: &Host, named: &Named, machine: &[u8]) -> Result<()> {
+    let path =
+        args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.biopsy", wall_clock::stamp())));
+    let mut folder = create(&path)?;
+    stop::install();
+    put(&folder, folder::HOST, machine)?;
+    let total = Arc::new(AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let mut views = Views::new(scope, args.window.max_loss);
+        let asked = Asked { args, host, named, trigger: None };
+        let tape = |view: Recordable| Tape::create(folder.path(), view.name(), &total);
+        let drop = |view: Recordable| {
+            // An empty one would look like a view that saw nothing.
+            let _gone = std::fs::remove_file(folder.path().join(folder::table(view.name())));
+        };
+        let missing = views::add_all(&mut views, &asked, tape, drop)?;
+        let at = await_begin(args.at)?;
+        let (mut envelope, mut manifest) = begin(args, missing)?;
+        write(&folder, &envelope, &manifest, None)?;
+        folder.keep();
+        views.begin(Opening { at, interval: args.interval, length: args.window.length });
+        let is_full = || args.max_size.is_some_and(|most| total.load(Ordering::Relaxed) >= most);
+        let (ended, status) = follow(args, named, &views, at, || Ok(is_full().then_some(Ended::Size)))?;
+        let end = clocks();
+        manifest.ended = Some(ended);
+        let failed = collect(views.finish(), &mut manifest);
+        envelope.duration_ns = end.monotonic_ns.saturating_sub(manifest.clocks.start.monotonic_ns);
+        manifest.clocks.end = Some(end);
+        manifest.views.values().for_each(|view| envelope.lost.add(&view.lost));
+        let told = write(&folder, &envelope, &manifest, status);
+        // What stopped it is said before what could not be written in consequence.
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        told?;
+        say(&path, &manifest, &envelope);
+        match doubts(&manifest) {
+            Some(why) => Err(Refusal::Untrusted(why).into()),
+            None => Ok(()),
+        }
+    })
+}
+
+fn create(path: &Path) -> Result<Folder> {
+    let refused = |error| {
+        let why =
+            format!("cannot make the folder {}: {}; name another with -o", path.display(), reason(&error));
+        Refusal::Usage(why).into()
+    };
+    Folder::create(path).map_err(refused)
+}
+
+/// What is known of a recording that begins now.
+fn begin(args: &Record, missing: Vec<Missing>) -> Result<(Envelope, Manifest)> {
+    missing.iter().for_each(|missing| output::warn(&missing.why));
+    if stop::requested() {
+        return Err(Refusal::Untrusted("stopped before the recording began".to_string()).into());
+    }
+    let manifest = Manifest {
+        run_id: run_id()?,
+        host: kernel::hostname(Path::new("/")),
+        labels: args.labels.iter().cloned().collect(),
+        arguments: std::env::args().skip(1).collect(),
+        interval_ns: u64::try_from(args.interval.as_nanos()).unwrap_or(u64::MAX),
+        views: BTreeMap::new(),
+        clocks: manifest::Span { start: clocks(), end: None },
+        ended: None,
+        trigger: None,
+    };
+    Ok((Envelope { missing, ..wall_clock::envelope() }, manifest))
+}
+
+/// Waits for `--at`; the moment at which the window opens.
+fn await_begin(at: Option<At>) -> Result<Instant> {
+    let now = wall_clock::unix_ns_now();
+    let wanted = match at {
+        None => return Ok(Instant::now()),
+        Some(At::Multiple(length)) => {
+            let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(1);
+            now.checked_next_multiple_of(length)
+        }
+        Some(At::Moment(moment)) => moment.unix_ns(now),
+    };
+    let left = wanted.and_then(|wanted| wanted.checked_sub(now));
+    let left =
+        left.ok_or_else(|| Refusal::Usage("the time of --at is past: name one that is to come".to_string()))?;
+    let due = Instant::now() + Duration::from_nanos(left);
+    while !stop::requested() {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        std::thread::sleep(left.min(NAP));
+    }
+    Ok(due)
+}
+
+/// Starts the command, and waits for what ends the recording; `look` is called meanwhile, and may end it.
+fn follow(
+    args: &Record,
+    named: &Named,
+    views: &Views<'_, '_, Tape>,
+    at: Instant,
+    mut look: impl FnMut() -> Result<Option<Ended>>,
+) -> Result<(Ended, Option<i32>)> {
+    window::announce(&named.layers, &args.window, &args.command);
+    let until = Until {
+        length: None,
+        command: &args.command,
+        quiet_stdout: false,
+        named: &named.layers,
+        followed: None,
+        say: output::warn,
+    };
+    let mut window = Window::open(until)?;
+    let end_at = args.window.length.map(|length| at + length);
+    let ended = loop {
+        if views.has_failed() {
+            // At the end of the time each of them ends by itself.
+            let is_time = end_at.is_some_and(|end| Instant::now() >= end);
+            break if is_time { Ended::Time } else { Ended::Error };
+        }
+        if window.is_over() {
+            break match () {
+                () if stop::requested() => Ended::Signal,
+                () if are_gone(&named.layers) => Ended::Gone,
+                () => Ended::Command,
+            };
+        }
+        if end_at.is_some_and(|end| Instant::now() >= end) {
+            break Ended::Time;
+        }
+        if let Some(ended) = look()? {
+            break ended;
+        }
+        std::thread::sleep(NAP);
+    };
+    Ok((ended, window.status()))
+}
+
+/// What each view has recorded; the first error.
+fn collect(all: Vec<record::Ended<Tape>>, manifest: &mut Manifest) -> Option<anyhow::Error> {
+    let mut failed = None;
+    for record::Ended { view, tape, doubt } in all {
+        let mut recorded = tape.map_or_else(Recorded::default, |tape| tape.recorded);
+        match doubt {
+            Ok(doubt) => recorded.doubt = doubt,
+            Err(error) => {
+                recorded.error = Some(plain(&format!("{error:#}")));
+                failed.get_or_insert(error);
+            }
+        }
+        manifest.views.insert(view.to_string(), recorded);
+    }
+    failed
+}
+
+fn doubts(manifest: &Manifest) -> Option<String> {
+    let doubts: Vec<String> = manifest
+        .views
+        .iter()
+        .filter_map(|(view, recorded)| Some(format!("{view}: {}", recorded.doubt.as_ref()?)))
+        .collect();
+    (!doubts.is_empty()).then(|| doubts.join("; "))
+}
+
+fn say(path: &Path, manifest: &Manifest, envelope: &Envelope) {
+    let bytes: u64 = manifest.views.values().map(|view| view.bytes).sum();
+    let views: Vec<&str> = manifest.views.keys().map(String::as_str).collect();
+    let first = views.iter().find(|view| **view == "latency").or(views.first()).copied().unwrap_or_default();
+    output::warn(&format!(
+        "recorded {} of {} in {} ({}): read it with biopsy {first} -i {}",
+        text::time(envelope.duration_ns),
+        views.join(", "),
+        path.display(),
+        units::bytes(bytes as f64),
+        path.display()
+    ));
+}
+
+fn write(folder: &Folder, envelope: &Envelope, manifest: &Manifest, status: Option<i32>) -> Result<()> {
+    put(folder, folder::MANIFEST, &json::view(envelope, manifest, status))
+}
+
+fn put(folder: &Folder, name: &str, bytes: &[u8]) -> Result<()> {
+    folder
+        .write(name, bytes)
+        .with_context(|| format!("cannot write {}: free some space", folder.path().join(name).display()))
+}
+
+fn clocks() -> manifest::Clocks {
+    let both = wall_clock::both();
+    manifest::Clocks {
+        realtime_ns: wall_clock::unix_ns_now(),
+        monotonic_ns: both.at_ns,
+        boottime_ns: both.boot_ns,
+    }
+}
+
+fn run_id() -> Result<String> {
+    let mut random = [0; 10];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| std::io::Read::read_exact(&mut source, &mut random))
+        .context("cannot read /dev/urandom")?;
+    Ok(manifest::run_id(wall_clock::unix_ns_now() / 1_000_000, random))
+}

@@ -1,0 +1,193 @@
+//! The views of a recording, with the options that their verbs have by default.
+
+use std::path::Path;
+
+use anyhow::Result;
+use biopsy::analyze::latency::LatencySummary;
+use biopsy::analyze::threads::Column;
+use biopsy::clock::now_ns;
+use biopsy::envelope::{Missing, Reason, View};
+use biopsy::host::Host;
+use biopsy::probe;
+use biopsy::probe::errors::ErrorProbe;
+use biopsy::probe::interrupts::{InterruptProbe, TIME_EVERY};
+use biopsy::probe::latency::LatencyProbe;
+use biopsy::probe::latency::options::Options;
+use biopsy::probe::locks::ROOM;
+use biopsy::probe::threads::ThreadProbe;
+use biopsy::recording::tape::Tape;
+use biopsy::refusal::plain;
+use biopsy::render::json;
+use biopsy::session::errors::ErrorView;
+use biopsy::session::interrupts::InterruptView;
+use biopsy::session::latency::LatencyView;
+use biopsy::session::pressure::{self, PressureView, Probes};
+use biopsy::session::record::Views;
+use biopsy::session::threads::{self, ThreadView};
+use biopsy::session::top::{Disks, TopView};
+use biopsy::session::watch::Shown;
+use clap::ValueEnum;
+
+use super::flight::Trigger;
+use crate::cli::{Record, Recordable};
+use crate::window;
+
+/// What waits for locks is not asked for its stack: they are not in a line.
+const MAX_COST: f64 = 1.0;
+
+/// What `-d` names, for views that see layers and for those of disks.
+pub struct Named {
+    pub layers: Vec<String>,
+    pub disks: Vec<String>,
+}
+
+impl Named {
+    pub fn new(host: &Host, devices: &[String]) -> Result<Self> {
+        Ok(Self {
+            layers: window::resolve_layers(host, devices)?,
+            disks: window::resolve(host, devices, "interrupts, locks and errors")?,
+        })
+    }
+}
+
+impl Recordable {
+    /// As in the schema.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Interrupts => "interrupts",
+            Self::Locks => "locks",
+            Self::Threads => "threads",
+            Self::Errors => "errors",
+            Self::Top => "top",
+        }
+    }
+}
+
+/// Prepares the views that are wanted; those that this machine refuses are left out, unless they were named. Latency is
+/// in any case: who forgot the rights is told.
+pub fn add_all<'scope>(
+    views: &mut Views<'scope, '_, Tape>,
+    asked: &Asked<'scope>,
+    tape: impl Fn(Recordable) -> Result<Tape>,
+    drop: impl Fn(Recordable),
+) -> Result<Vec<Missing>> {
+    let with = &asked.args.with;
+    let mut missing = Vec::new();
+    for view in Recordable::value_variants().iter().copied() {
+        if !with.is_empty() && !with.contains(&view) {
+            continue;
+        }
+        if let Err(error) = add(views, view, tape(view)?, asked) {
+            if !with.is_empty() || view == Recordable::Latency {
+                return Err(error);
+            }
+            missing.push(refused(view, &error));
+            drop(view);
+        }
+    }
+    Ok(missing)
+}
+
+fn refused(view: Recordable, error: &anyhow::Error) -> Missing {
+    Missing {
+        part: Some(view.name().to_string()),
+        reason: Reason::Refused,
+        why: format!("{} is not recorded: {}", view.name(), plain(&format!("{error:#}"))),
+        ..Missing::default()
+    }
+}
+
+/// What is recorded, and who looks at it meanwhile.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    pub args: &'a Record,
+    pub host: &'a Host,
+    pub named: &'a Named,
+    pub trigger: Option<&'a Trigger>,
+}
+
+/// Prepares a view.
+fn add<'scope>(
+    views: &mut Views<'scope, '_, Tape>,
+    view: Recordable,
+    tape: Tape,
+    asked: &Asked<'scope>,
+) -> Result<()> {
+    let Asked { args, host, named, trigger } = *asked;
+    let root = Path::new("/");
+    let cost = !args.window.no_cost;
+    match view {
+        Recordable::Latency => {
+            let options = Options { layers: true, ..window::options(named.layers.clone(), &args.window) };
+            let prepare =
+                move || Ok((LatencyView::new(host, &[])?, LatencyProbe::prepare(host, root, &options)?));
+            let keep = move |tape: &mut Tape, shown: &Shown<'_, LatencySummary>| {
+                if let Some(trigger) = trigger {
+                    trigger.look(shown.summary);
+                }
+                keep(tape, shown)
+            };
+            views.add(view.name(), tape, prepare, keep)
+        }
+        Recordable::Interrupts => {
+            let options =
+                probe::interrupts::Options { devices: named.disks.clone(), time_every: TIME_EVERY, cost };
+            let prepare = move || {
+                Ok((
+                    InterruptView { host, time_every: TIME_EVERY },
+                    InterruptProbe::prepare(host, root, &options)?,
+                ))
+            };
+            views.add(view.name(), tape, prepare, keep)
+        }
+        Recordable::Locks => {
+            let locks = probe::locks::Options {
+                filter: probe::filter::Filter::default(),
+                max_cost: MAX_COST,
+                room: ROOM,
+                waiters: false,
+                spin: true,
+                cost,
+                no_events: false,
+            };
+            let memory = probe::pagecache::Options { devices: named.disks.clone(), functions: true, cost };
+            let prepare = move || {
+                let probes = Probes::prepare(host, &locks, &memory)?;
+                let naming = pressure::Naming::new(host, &named.disks, false);
+                Ok((PressureView { naming, has_cost: cost }, probes))
+            };
+            views.add(view.name(), tape, prepare, keep)
+        }
+        Recordable::Threads => {
+            let number = |name: &String| host.device(name).map(|disk| disk.major << 20 | disk.minor);
+            let options = probe::threads::Options {
+                devices: named.disks.iter().filter_map(number).collect(),
+                by_device: !named.disks.is_empty(),
+                cost,
+                ..Default::default()
+            };
+            let prepare = move || {
+                let naming = threads::Naming::new(host, root);
+                Ok((ThreadView { naming, columns: &Column::USUAL }, ThreadProbe::prepare(root, options)?))
+            };
+            views.add(view.name(), tape, prepare, keep)
+        }
+        Recordable::Errors => {
+            let prepare =
+                move || Ok((ErrorView { host, named: &named.disks }, ErrorProbe::prepare(host, root, cost)?));
+            views.add(view.name(), tape, prepare, keep)
+        }
+        Recordable::Top => {
+            let prepare = move || {
+                let disks = Disks::new(root, &args.window.devices)?;
+                Ok((TopView { named: disks.named().to_vec() }, disks))
+            };
+            views.add(view.name(), tape, prepare, keep)
+        }
+    }
+}
+
+fn keep<V: View>(tape: &mut Tape, shown: &Shown<'_, V>) -> Result<()> {
+    tape.add(&json::view(shown.envelope, shown.summary, shown.status), shown.envelope, now_ns())
+}
