@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use biopsy::analyze::flame::{FlameSummary, Recorded};
-use biopsy::analyze::profile::{Place, Profile, Unit};
+use biopsy::analyze::profile::{Place, Profile, Unit, folded};
 use biopsy::envelope::{Cost, Envelope, Missing};
 use biopsy::refusal::{Refusal, reason};
 use biopsy::render::pprof::origin::Origin;
 use biopsy::render::pprof::reading::{self, Reading};
-use biopsy::render::{folded, text};
+use biopsy::render::text;
 use biopsy::session::wall_clock;
 use biopsy::symbols::{Helper, Named, Symbolizer};
 

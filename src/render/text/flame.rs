@@ -134,7 +134,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::render::folded;
+    use crate::analyze::profile::folded;
 
     #[test]
     fn ios_have_a_column_for_each_stage() {
