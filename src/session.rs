@@ -6,6 +6,7 @@ pub mod beside;
 pub mod command;
 pub mod diagnosis;
 pub mod errors;
+pub mod flame;
 pub mod interrupts;
 pub mod latency;
 pub mod pressure;

@@ -9,7 +9,7 @@ use biopsy::analyze::load::LoadResult;
 use biopsy::analyze::locks::trust;
 use biopsy::analyze::locks::waits::Waited;
 use biopsy::analyze::loss;
-use biopsy::analyze::profile::{Profile, Unit};
+use biopsy::analyze::profile::{Profile, Unit, folded};
 use biopsy::envelope::{Envelope, Framed, Missing, Reason};
 use biopsy::experiment::{self, Curve};
 use biopsy::findings::{Diagnosis, Severity};
@@ -428,7 +428,7 @@ fn pictures(seen: &Seen, envelope: &Envelope) -> Vec<(&'static str, String)> {
     };
     let mut all = Vec::new();
     if let Some(profile) = &seen.profile {
-        let samples = render::folded::profile(&profile.folded, Unit::Samples);
+        let samples = folded::profile(&profile.folded, Unit::Samples);
         let unit = format!(
             "{} of {} not idle; {} at {} Hz on {} for {}",
             samples.total(),
@@ -442,7 +442,7 @@ fn pictures(seen: &Seen, envelope: &Envelope) -> Vec<(&'static str, String)> {
         all.extend(picture.map(|svg| ("on the CPU", svg)));
     }
     if let Some(threads) = &seen.threads {
-        let samples = render::folded::profile(&threads.folded, Unit::Samples);
+        let samples = folded::profile(&threads.folded, Unit::Samples);
         let unit = format!("{} in {} rounds", samples.total(), threads.rounds);
         let lost = threads.loss.samples();
         let lost = (lost, threads.samples + lost);

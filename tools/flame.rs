@@ -1,37 +1,29 @@
 //! `biopsy flame`: the stacks of a window as a picture, or in a form for other tools.
 
 mod difference;
-mod io;
 mod recording;
-mod source;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Result;
 use biopsy::analyze::flame::{FlameSummary, What};
 use biopsy::analyze::profile::{Profile, Unit};
-use biopsy::envelope::{Envelope, Missing, Reason};
 use biopsy::host::Host;
 use biopsy::host::kernel;
-use biopsy::probe::cost::{self, Statistics};
 use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::render::flame::{Caption, Options};
 use biopsy::render::pprof::Column;
 use biopsy::render::pprof::origin::Origin;
 use biopsy::render::{folded, pprof, speedscope};
+use biopsy::session::flame::{self, Measurement};
 use biopsy::session::submitters::Chosen;
-use biopsy::session::window::{Until, Window};
+use biopsy::session::window::Until;
 use biopsy::session::{stop, wall_clock};
 
-use self::source::{Beat, Taken};
 use crate::cli::Flame;
 use crate::output::Sink;
 use crate::{live, output, window};
-
-/// How long the end of the window can go unnoticed.
-const NAP: Duration = Duration::from_millis(20);
 
 /// Characters of a command that stand in a caption.
 const MOST_COMMAND: usize = 100;
@@ -85,56 +77,48 @@ pub fn run(args: &Flame) -> Result<()> {
     if let Some(input) = &args.input {
         let sink = Sink::open(Some(&path))?;
         let read = recording::read(input, args.unit)?;
-        return present(args, &how, sink, &read.envelope, &read.taken, read.place, None);
+        return present(args, &how, sink, &read.measurement, read.place);
     }
     let what = what(args);
     let host = Host::read(Path::new("/"))?;
     let chosen = live::chosen(&args.submitters)?;
+    let measured = flame::Options {
+        filter: chosen.filter.clone(),
+        frequency: args.freq,
+        max_cost: args.max_cost,
+        min_block: args.min_block.unwrap_or_default(),
+        devices: window::resolve_layers(&host, &args.devices)?,
+        files: args.files,
+        cost: !args.no_cost,
+        max_loss: args.max_loss,
+    };
     let sink = Sink::open(Some(&path))?;
     stop::install();
-    let statistics = if args.no_cost { None } else { Statistics::on() };
-    let started = wall_clock::envelope();
-    let mut status = None;
-    let taken = source::follow(what, args, &host, &chosen, |beat| {
-        status = wait(args, &chosen, on_stdout || args.json, beat)?;
-        Ok(())
-    })?;
-    let is_counted = statistics.is_some();
-    drop(statistics);
-    let summary = &taken.summary;
-    let mut envelope = Envelope {
-        duration_ns: summary.duration_ns,
-        lost: taken.lost.clone(),
-        cost: taken.cost.clone(),
-        missing: taken.missing.clone(),
-        ..started
+    let until = Until {
+        length: args.length,
+        command: &args.command,
+        quiet_stdout: on_stdout || args.json,
+        named: &[],
+        followed: Some(&chosen),
+        say: output::warn,
     };
-    let is_told = envelope.missing.iter().any(|missing| missing.part.as_deref() == Some("cost"));
-    if !args.no_cost && envelope.cost.cpu_percent.is_none() && !is_told {
-        envelope.missing.push(if is_counted { untold() } else { cost::missing() });
-    }
+    let measurement = flame::measure(what, &measured, &host, until, || {
+        if output::progress() {
+            output::warn(&format!("taking stacks {}", window::how_long(args.length, &args.command)));
+        }
+    })?;
+    let Measurement { summary, envelope, status, .. } = &measurement;
     if summary.profile.is_empty() {
         if args.json {
-            Sink::open(None)?.write(&render::json::flame::render(&envelope, summary, None, status))?;
+            Sink::open(None)?.write(&render::json::flame::render(envelope, summary, None, *status))?;
         } else {
-            // What was seen all the same, such as time ready to run where nobody was blocked.
-            summary.notes.iter().for_each(|note| output::warn(note));
+            // They hold all the same, such as the time ready to run where no task was blocked.
+            render::text::notes::of(summary).iter().for_each(|note| output::warn(note));
         }
-        return Err(nothing(what, &taken, status));
+        return Err(nothing(what, &measurement));
     }
     let place = place(args, summary, &chosen);
-    present(args, &how, sink, &envelope, &taken, place, status)
-}
-
-/// Why nothing is said of the cost although the kernel would have counted it.
-fn untold() -> Missing {
-    Missing {
-        part: Some("cost".to_string()),
-        reason: Reason::TooShort,
-        why: "the programs ran too little, or the window was too short, to tell what they cost".to_string(),
-        remedy: Some("take it longer with --for, or while the load runs".to_string()),
-        ..Missing::default()
-    }
+    present(args, &how, sink, &measurement, place)
 }
 
 /// What is to be written.
@@ -149,14 +133,12 @@ fn present(
     args: &Flame,
     how: &How<'_>,
     mut sink: Sink,
-    envelope: &Envelope,
-    taken: &Taken,
+    measurement: &Measurement,
     place: String,
-    status: Option<i32>,
 ) -> Result<()> {
-    let summary = &taken.summary;
+    let Measurement { summary, envelope, status, .. } = measurement;
     let on_stdout = how.path == Path::new("-");
-    let bytes = product(envelope, taken, how, place)?;
+    let bytes = product(measurement, how, place)?;
     let written = match args.json {
         // stdout has the object all the same.
         true => sink.write_apart(&bytes),
@@ -169,16 +151,16 @@ fn present(
     if args.json {
         let path = how.path.to_string_lossy();
         let place = Some((&*path, how.format.word().0));
-        Sink::open(None)?.write(&render::json::flame::render(envelope, summary, place, status))?;
+        Sink::open(None)?.write(&render::json::flame::render(envelope, summary, place, *status))?;
     } else {
-        let text = render::text::flame::render(envelope, summary, shown.as_deref(), status);
+        let text = render::text::flame::render(envelope, summary, shown.as_deref(), *status);
         match on_stdout {
             true => output::note(&text),
             false => Sink::open(None)?.write(text.as_bytes())?,
         }
     }
     written?;
-    trust(taken, args.max_loss)
+    trust(measurement, args.max_loss)
 }
 
 fn noun(format: Format) -> &'static str {
@@ -236,32 +218,11 @@ fn what(args: &Flame) -> What {
     asked.into_iter().find(|(is_asked, _)| *is_asked).map_or(What::OnCpu, |(_, what)| what)
 }
 
-/// Until the time is over, the command has ended, or somebody wants us to stop; the command's status.
-fn wait(args: &Flame, chosen: &Chosen, quiet_stdout: bool, beat: Beat<'_>) -> Result<Option<i32>> {
-    if output::progress() {
-        output::warn(&format!("taking stacks {}", window::how_long(args.length, &args.command)));
-    }
-    let mut window = Window::open(Until {
-        length: args.length,
-        command: &args.command,
-        quiet_stdout,
-        named: &[],
-        followed: Some(chosen),
-        say: output::warn,
-    })?;
-    while !window.is_over() {
-        beat(window.left(NAP))?;
-    }
-    Ok(window.status())
-}
-
 /// The bytes of what was asked for.
-fn product(envelope: &Envelope, taken: &Taken, how: &How<'_>, place: String) -> Result<Vec<u8>> {
-    let summary = &taken.summary;
+fn product(measurement: &Measurement, how: &How<'_>, place: String) -> Result<Vec<u8>> {
+    let Measurement { summary, envelope, doubt, .. } = measurement;
     Ok(match how.format {
-        Format::Picture => {
-            render::flame::file(&summary.profile, &caption(envelope, summary, place), &how.options)?
-        }
+        Format::Picture => render::flame::file(&summary.profile, &caption(measurement, place), &how.options)?,
         Format::Folded => folded::render(&summary.profile).into_bytes(),
         Format::Speedscope => speedscope::render(&summary.profile, &summary.title()).into_bytes(),
         Format::Pprof => {
@@ -270,7 +231,7 @@ fn product(envelope: &Envelope, taken: &Taken, how: &How<'_>, place: String) -> 
                 duration_ns: i64::try_from(summary.duration_ns).unwrap_or(i64::MAX),
                 period: summary.period_ns.and_then(|ns| i64::try_from(ns).ok()),
                 comments: match summary.what {
-                    Some(_) => Origin::new(summary, envelope, &place, taken.doubt.as_deref()).comments(),
+                    Some(_) => Origin::new(summary, envelope, &place, doubt.as_deref()).comments(),
                     // Nothing is known that we could say.
                     None => Vec::new(),
                 },
@@ -325,7 +286,8 @@ fn total(profile: &Profile) -> String {
     }
 }
 
-fn caption(envelope: &Envelope, summary: &FlameSummary, place: String) -> Caption {
+fn caption(measurement: &Measurement, place: String) -> Caption {
+    let Measurement { summary, envelope, .. } = measurement;
     let total = total(&summary.profile);
     let all = summary.measured.saturating_add(summary.lost);
     let mut caption = Caption {
@@ -334,8 +296,8 @@ fn caption(envelope: &Envelope, summary: &FlameSummary, place: String) -> Captio
             ns => format!("{total} in {}", render::text::time(ns)),
         },
         cost: render::text::flame::cost(envelope).unwrap_or_default(),
-        notes: summary.all_notes().cloned().collect(),
-        ..Caption::new(summary.title(), summary.source.clone())
+        notes: render::text::notes::all(summary),
+        ..Caption::new(summary.title(), render::text::flame::source(&summary.source))
     }
     .measured(place, envelope, summary.lost, all);
     if summary.what.is_none() {
@@ -346,14 +308,14 @@ fn caption(envelope: &Envelope, summary: &FlameSummary, place: String) -> Captio
 }
 
 /// No picture: an empty one would look like an idle machine.
-fn nothing(what: What, taken: &Taken, status: Option<i32>) -> anyhow::Error {
-    let summary = &taken.summary;
+fn nothing(what: What, measurement: &Measurement) -> anyhow::Error {
+    let Measurement { summary, status, .. } = measurement;
     let why = match what {
         What::OnCpu => "the CPUs were idle, or nobody who was asked for ran",
         What::OffCpu | What::IoWait if summary.measured > 0 => "all waits were shorter than --min-block",
         What::OffCpu | What::IoWait => "nobody who was asked for waited",
         What::LockWait => "nobody waited for a lock",
-        What::Io => "no I/O has ended that was handed in within the window",
+        What::Io => "no I/O was submitted and completed",
         What::Reclaim => "nobody had to reclaim memory",
     };
     let ended = status.map(|status| format!(" (the command ended with status {status})")).unwrap_or_default();
@@ -364,9 +326,9 @@ fn nothing(what: What, taken: &Taken, status: Option<i32>) -> anyhow::Error {
     .into()
 }
 
-fn trust(taken: &Taken, max_loss: f64) -> Result<()> {
-    let summary = &taken.summary;
-    if let Some(doubt) = &taken.doubt {
+fn trust(measurement: &Measurement, max_loss: f64) -> Result<()> {
+    let summary = &measurement.summary;
+    if let Some(doubt) = &measurement.doubt {
         return Err(Refusal::Untrusted(doubt.clone()).into());
     }
     // Of a file it may be any number.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use biopsy::analyze::profile::Unit;
+use biopsy::analyze::profile::{Unit, folded};
 use biopsy::analyze::threads::{Column, ThreadSummary};
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
@@ -131,7 +131,7 @@ fn picture(envelope: &Envelope, summary: &ThreadSummary, probe: &ThreadProbe) ->
     let by = if probe.is_kernel() { "kernel stack" } else { "where in the kernel" };
     let title = format!("threads that ran or waited, by {by}");
     let subtitle = format!("{} samples in {} rounds at {} Hz", summary.samples, summary.rounds, probe.hz());
-    let samples = render::folded::profile(&summary.folded, Unit::Samples);
+    let samples = folded::profile(&summary.folded, Unit::Samples);
     let place = kernel::hostname(Path::new("/")).unwrap_or_default();
     let lost = envelope.lost.samples;
     let caption =

@@ -1,12 +1,17 @@
 //! The stacks of a window by what they weigh: CPU time, time blocked, time waited for locks, time in reclaim.
 
+mod note;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::note::Note;
 use super::locks::is_locking;
 use super::profile::{Area, Frame, Place, Profile, Unit};
 use super::submits::Part;
+use crate::wire;
+use crate::wire::stacks::Sampler;
 
 /// What the widths of a flame graph are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +33,7 @@ impl What {
             Self::OffCpu => "off-CPU time",
             Self::IoWait => "time blocked for I/O",
             Self::LockWait => "time waited for locks",
-            Self::Io => "I/O time by who handed it in",
+            Self::Io => "I/O time by submitter",
             Self::Reclaim => "time in memory reclaim",
         }
     }
@@ -55,7 +60,7 @@ impl What {
     }
 
     /// The frame that the value of a stack is counted to, by its number in the profile: of a wait the function that waits,
-    /// and not the scheduler's or the lock's, which all waits end in; of an I/O the one that hands it in. `what` may not be
+    /// and not the scheduler's or the lock's, which all waits end in; of an I/O the one that submits it. `what` may not be
     /// known: what is counted in nanoseconds and ends in the scheduler has waited.
     pub fn own_frame(what: Option<Self>, profile: &Profile, frames: &[u32]) -> Option<u32> {
         let what = what.or((profile.unit == Unit::Nanoseconds).then_some(Self::OffCpu));
@@ -77,6 +82,32 @@ impl What {
     }
 }
 
+/// Where the values come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Samples, so many per second and CPU.
+    Sampler {
+        sampler: Sampler,
+        hz: u64,
+        cpus: u32,
+    },
+    /// Every switch of the scheduler.
+    Switches,
+    /// Begin and end of reclaim.
+    Reclaim,
+    Locks {
+        waits: u64,
+        by: wire::locks::Source,
+    },
+    /// So many I/Os have a stack.
+    Ios {
+        sampled: u64,
+        of: u64,
+    },
+    /// As a file has it.
+    Recorded(String),
+}
+
 /// A window's stacks, and what a reader must know of them.
 #[derive(Debug, Clone)]
 pub struct FlameSummary {
@@ -88,15 +119,14 @@ pub struct FlameSummary {
     /// How many waits are behind the time, by the same stacks; None where only the time is known.
     pub counts: Option<Profile>,
     pub duration_ns: u64,
-    /// What the values come from: `cpu-clock at 99 Hz on 2 CPUs`.
-    pub source: String,
+    pub source: Source,
     /// Measurements behind the values (samples, waits), and those that are in none.
     pub measured: u64,
     pub lost: u64,
     /// What a sample stands for, ns; None: values are no samples.
     pub period_ns: Option<u64>,
-    /// What qualifies the values, a sentence each.
-    pub notes: Vec<String>,
+    /// What qualifies the values.
+    pub notes: Vec<Note>,
     /// Frames of user mode that have no name, by what stands in its stead: who has the file can name them.
     pub unnamed: BTreeMap<String, Place>,
     /// None: measured now.
@@ -116,9 +146,9 @@ pub struct Recorded {
     pub naming: Option<String>,
 }
 
-/// I/Os that the same function of the same task handed in.
+/// I/Os that the same function of the same task submits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HandedIn {
+pub struct Submitter {
     /// The task, or what a kernel thread works for; not escaped, as the function.
     pub who: String,
     /// None: no stack was taken.
@@ -141,6 +171,24 @@ pub struct Heavy {
 }
 
 impl FlameSummary {
+    /// Of stacks alone.
+    pub fn new(what: Option<What>, profile: Profile) -> Self {
+        Self {
+            what,
+            devices: Vec::new(),
+            profile,
+            counts: None,
+            duration_ns: 0,
+            source: Source::Recorded(String::new()),
+            measured: 0,
+            lost: 0,
+            period_ns: None,
+            notes: Vec::new(),
+            unnamed: BTreeMap::new(),
+            recorded: None,
+        }
+    }
+
     /// As a title. The file's name in it is not escaped.
     pub fn title(&self) -> String {
         let what = self.what.map_or("stacks", What::title);
@@ -149,11 +197,6 @@ impl FlameSummary {
             (Some(recorded), Some(_)) => format!("{what} of {}", recorded.file),
             (None, _) => what.to_string(),
         }
-    }
-
-    /// Sentences that stand below the values: what qualifies them, and what became of frames without a name.
-    pub fn all_notes(&self) -> impl Iterator<Item = &String> {
-        self.notes.iter().chain(self.recorded.iter().filter_map(|recorded| recorded.naming.as_ref()))
     }
 
     fn is_common(&self, frame: &Frame) -> bool {
@@ -187,10 +230,10 @@ impl FlameSummary {
         all
     }
 
-    /// Time of I/Os by who handed them in, the longest first.
-    pub fn handed_in(&self) -> Vec<HandedIn> {
+    /// Time of I/Os by submitter, the longest first.
+    pub fn submitters(&self) -> Vec<Submitter> {
         let frames = self.profile.frames();
-        let mut all: BTreeMap<(u32, Option<u32>), HandedIn> = BTreeMap::new();
+        let mut all: BTreeMap<(u32, Option<u32>), Submitter> = BTreeMap::new();
         for stack in self.profile.stacks() {
             let (Some(who), Some(leaf)) = (stack.frames.first(), stack.frames.last()) else { continue };
             let Some(part) = Part::of_frame(&frames[*leaf as usize].name) else { continue };
@@ -200,7 +243,7 @@ impl FlameSummary {
             };
             let function = stack.frames.iter().rfind(is_own).copied();
             let name = |id: u32| frames[id as usize].name.clone();
-            let row = all.entry((*who, function)).or_insert_with(|| HandedIn {
+            let row = all.entry((*who, function)).or_insert_with(|| Submitter {
                 who: name(*who),
                 function: function.map(name),
                 parts: BTreeMap::new(),
@@ -209,7 +252,7 @@ impl FlameSummary {
             *row.parts.entry(part).or_default() += stack.value;
             row.total += stack.value;
         }
-        let mut all: Vec<HandedIn> = all.into_values().collect();
+        let mut all: Vec<Submitter> = all.into_values().collect();
         all.sort_by(|a, b| (b.total, &a.who, &a.function).cmp(&(a.total, &b.who, &b.function)));
         all
     }
@@ -227,20 +270,7 @@ mod tests {
         profile.add(&ids, 5);
         let alone = profile.frame("schedule", Area::Kernel);
         profile.add(&[alone], 1);
-        let summary = |what| FlameSummary {
-            what: Some(what),
-            devices: Vec::new(),
-            profile: profile.clone(),
-            counts: None,
-            duration_ns: 1,
-            source: String::new(),
-            measured: 1,
-            lost: 0,
-            period_ns: None,
-            notes: Vec::new(),
-            unnamed: BTreeMap::new(),
-            recorded: None,
-        };
+        let summary = |what| FlameSummary::new(Some(what), profile.clone());
         let own = |what| summary(what).heaviest(9).into_iter().map(|h| (h.name, h.own)).collect::<Vec<_>>();
         let waits = [("folio_wait_bit_common".to_string(), 5), ("schedule".to_string(), 1)];
         assert_eq!(own(What::IoWait), waits);
@@ -256,27 +286,14 @@ mod tests {
         profile.add(&[comm], 4);
         profile.add(&[comm, main, again, again], 6);
         profile.add(&[comm, main], 2);
-        let summary = FlameSummary {
-            what: Some(What::OnCpu),
-            devices: Vec::new(),
-            profile,
-            counts: None,
-            duration_ns: 1,
-            source: String::new(),
-            measured: 12,
-            lost: 0,
-            period_ns: None,
-            notes: Vec::new(),
-            unnamed: BTreeMap::new(),
-            recorded: None,
-        };
+        let summary = FlameSummary::new(Some(What::OnCpu), profile);
         let all: Vec<_> = summary.heaviest(9).into_iter().map(|h| (h.name, h.own, h.total)).collect();
         assert_eq!(all, [("again".to_string(), 6, 6), ("main".to_string(), 2, 8)]);
         assert_eq!(summary.heaviest(1).len(), 1);
     }
 
     #[test]
-    fn ios_stand_with_who_handed_them_in_and_where() {
+    fn ios_stand_with_their_submitter_and_its_function() {
         let mut profile = Profile::new(Unit::Nanoseconds);
         let mut add = |names: &[(&str, Area)], ns| {
             let ids: Vec<u32> = names.iter().map(|(name, area)| profile.frame(*name, *area)).collect();
@@ -290,22 +307,9 @@ mod tests {
         add(&[fio, read, device], 20);
         add(&[fio, write, submit, device], 5);
         add(&[("[flush: stack not taken]", Area::Label), device], 3);
-        let summary = FlameSummary {
-            what: Some(What::Io),
-            devices: vec!["sda".into()],
-            profile,
-            counts: None,
-            duration_ns: 1,
-            source: String::new(),
-            measured: 4,
-            lost: 0,
-            period_ns: None,
-            notes: Vec::new(),
-            unnamed: BTreeMap::new(),
-            recorded: None,
-        };
-        let all = summary.handed_in();
-        let row = |row: &HandedIn| {
+        let summary = FlameSummary::new(Some(What::Io), profile);
+        let all = summary.submitters();
+        let row = |row: &Submitter| {
             let parts: Vec<_> = row.parts.iter().map(|(part, ns)| (part.name(), *ns)).collect();
             (row.who.clone(), row.function.clone(), parts, row.total)
         };

@@ -1,5 +1,6 @@
 //! A weighted set of stacks: what every flame graph, folded text and profile file is made from.
 
+pub mod folded;
 pub mod tree;
 
 use std::collections::HashMap;

@@ -20,7 +20,8 @@
 use std::collections::BTreeMap;
 
 use crate::symbols::{Names, UNKNOWN};
-use crate::wire::stacks::{KTHREAD, MAX_FRAMES, RawProfile, Sample, USER_FAILED};
+pub use crate::wire::stacks::MAX_FRAMES;
+use crate::wire::stacks::{KTHREAD, RawProfile, Sample, USER_FAILED};
 
 /// How a user stack ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +62,16 @@ pub struct Unwinding {
 }
 
 impl Unwinding {
+    /// Samples whose stack ends so.
+    pub fn of(&self, ending: Ending) -> u64 {
+        self.endings.get(&ending).copied().unwrap_or(0)
+    }
+
+    /// No frame is missing, as far as the addresses tell.
+    pub fn is_whole(&self) -> bool {
+        self.samples() == self.of(Ending::Root)
+    }
+
     /// Samples of user threads.
     pub fn samples(&self) -> u64 {
         self.endings.values().sum()
@@ -83,38 +94,6 @@ impl Unwinding {
     pub fn cut_percent(&self) -> Option<f64> {
         let judged = self.judged();
         (judged > 0).then(|| 100.0 * self.cut() as f64 / judged as f64)
-    }
-
-    /// One sentence for a picture's foot; None where all stacks are whole.
-    pub fn note(&self) -> Option<String> {
-        let of = |ending| self.sum(|other| other == ending);
-        let (judged, hidden, full) = (self.judged(), of(Ending::Short) + of(Ending::Lost), of(Ending::Full));
-        let percent = |n: u64| 100.0 * n as f64 / judged as f64;
-        let mut parts = Vec::new();
-        if hidden > 0 {
-            parts.push(format!(
-                "{hidden} of {judged} user stacks ({:.0} %) are cut: code without frame pointers hides its callers",
-                percent(hidden)
-            ));
-        }
-        if full > 0 {
-            let percent = percent(full);
-            parts.push(format!(
-                "{full} ({percent:.0} %) have more frames than the {MAX_FRAMES} that are taken"
-            ));
-        }
-        for (n, why) in [
-            (
-                of(Ending::Unjudged),
-                "cannot be judged: their programs have no symbols, or had ended before they were looked at",
-            ),
-            (of(Ending::Failed), "could not be taken"),
-        ] {
-            if n > 0 {
-                parts.push(format!("{n} {why}"));
-            }
-        }
-        (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
 
@@ -309,16 +288,7 @@ mod tests {
         assert_eq!((found.samples(), found.judged(), found.cut()), (105, 90, 30));
         assert_eq!(found.cut_percent().map(f64::round), Some(33.0));
         assert_eq!(found.at, [("main".to_string(), 30)]);
-        let note = found.note().unwrap();
-        assert!(note.starts_with("30 of 90 user stacks (33 %) are cut"), "{note}");
-        assert!(
-            note.ends_with(
-                "5 cannot be judged: their programs have no symbols, or had ended before they were looked at; 10 could not \
-                 be taken"
-            ),
-            "{note}"
-        );
-        assert_eq!(Unwinding::default().note(), None);
+        assert!(!found.is_whole() && Unwinding::default().is_whole());
         assert_eq!(Unwinding::default().cut_percent(), None);
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::analyze::flame_diff::{Side, compare};
+use crate::analyze::profile::folded;
 use crate::analyze::profile::{Area, Profile};
-use crate::render::folded;
 
 fn compared(before: &str, after: &str, basis: Basis) -> Comparison {
     let [before, after] = [before, after].map(|text| folded::parse(text, Unit::Samples).unwrap());

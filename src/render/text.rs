@@ -14,6 +14,7 @@ pub mod interrupts;
 pub mod latency;
 pub mod load;
 pub mod locks;
+pub mod notes;
 pub mod pagecache;
 mod paragraphs;
 pub mod precondition;

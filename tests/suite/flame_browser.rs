@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use crate::support::skip::skipped;
 use biopsy::analyze::flame_diff::{Basis, Side, compare};
-use biopsy::analyze::profile::{Profile, Unit};
+use biopsy::analyze::profile::{Profile, Unit, folded};
 use biopsy::render::flame::{self, Caption, Options};
-use biopsy::render::{flame_diff, folded};
+use biopsy::render::flame_diff;
 use serde_json::Value;
 
 const HOSTILE: &str = "</text><script>window.pwned=1</script><img src=x onerror=\"window.pwned=1\">";

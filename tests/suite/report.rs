@@ -12,7 +12,7 @@ use biopsy::analyze::interrupts::{
 use biopsy::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use biopsy::analyze::op::{KernelClass, Op};
 use biopsy::analyze::parts::Part;
-use biopsy::analyze::profile::Unit;
+use biopsy::analyze::profile::{Unit, folded};
 use biopsy::analyze::queues::QueueLatency;
 use biopsy::analyze::stacks::{CpuClass, ProfileSummary};
 use biopsy::analyze::stage::Stage;
@@ -20,7 +20,7 @@ use biopsy::envelope::{Cost, Envelope, Framed, Missing, ProgramCost, Reason};
 use biopsy::hist::Histogram;
 use biopsy::host::{BlockDevice, HardwareQueue, Host};
 use biopsy::load::{Fill, Job, JobResult, LoadSummary, RingWorkers, Scaled, Scaling, Target, Transfer};
-use biopsy::render::{self, flame, html, json, text};
+use biopsy::render::{flame, html, json, text};
 use biopsy::rules::summary::DiagnosisSummary;
 use biopsy::rules::{self, Summaries};
 
@@ -297,7 +297,7 @@ impl Case {
         let folded = self.profile.iter().find(|_| self.flame).map(|profile| &profile.folded);
         let caption = flame::Caption::new("On-CPU", "cpu-clock, 499 Hz");
         let picture = |folded| {
-            let samples = render::folded::profile(folded, Unit::Samples);
+            let samples = folded::profile(folded, Unit::Samples);
             ("on the CPU", flame::inline(&samples, &caption, &flame::Options::default()).unwrap())
         };
         let flames: Vec<_> = folded.map(picture).into_iter().collect();

@@ -40,7 +40,7 @@ pub struct Flame {
     /// How long locks are waited for, by lock and by who waits.
     #[arg(long)]
     pub lock_wait: bool,
-    /// How long I/Os take, by the way that they were handed in and by stage: stacks of 1 in so many as --max-cost allows,
+    /// How long I/Os take, by the call path that submits them and by stage: stacks of 1 in so many as --max-cost allows,
     /// the times of all.
     #[arg(long)]
     pub io: bool,

@@ -27,7 +27,8 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
     let mut sides = [recording::read_as(before, args.unit)?, recording::read_as(after, args.unit)?];
     settle(files, &mut sides);
     let [before_read, after_read] = &sides;
-    if let (Some(one), Some(other)) = (before_read.taken.summary.what, after_read.taken.summary.what)
+    if let (Some(one), Some(other)) =
+        (before_read.measurement.summary.what, after_read.measurement.summary.what)
         && one != other
     {
         output::warn(&format!(
@@ -39,9 +40,9 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
         ));
     }
     let sides = [before_read, after_read].map(|read| Side {
-        profile: &read.taken.summary.profile,
+        profile: &read.measurement.summary.profile,
         events: None,
-        what: read.taken.summary.what,
+        what: read.measurement.summary.what,
     });
     let comparison = compare(sides[0], sides[1], basis(args))
         .map_err(|error| Refusal::Usage(format!("{} and {}: {error}", before.display(), after.display())))?;
@@ -66,8 +67,8 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
 
 /// Gives a unit to files that do not say theirs: that of the other where it does, for both count the same.
 fn settle(files: &[PathBuf], sides: &mut [Recording; 2]) {
-    let total = |read: &Recording| read.taken.summary.profile.total();
-    let known = sides.iter().find(|read| read.says_unit).map(|read| read.taken.summary.profile.unit);
+    let total = |read: &Recording| read.measurement.summary.profile.total();
+    let known = sides.iter().find(|read| read.says_unit).map(|read| read.measurement.summary.profile.unit);
     let large = (files.iter().zip(sides.iter()))
         .find(|(_, read)| !read.says_unit && total(read) > MOST_SAMPLES)
         .map(|(path, read)| (path, total(read)));
@@ -106,12 +107,12 @@ fn caption(args: &Flame, before: (&Path, &Recording), after: (&Path, &Recording)
         Basis::Time { .. } => "per time",
     };
     let files = format!("{} against {}", name(after.0), name(before.0));
-    let of = |read: &Recording| read.taken.summary.what;
+    let of = |read: &Recording| read.measurement.summary.what;
     let what = of(after.1).filter(|what| of(before.1) == Some(*what)).map(What::title);
-    let samples = |read: &Recording| total(&read.taken.summary.profile);
+    let samples = |read: &Recording| total(&read.measurement.summary.profile);
     // Where each of them comes from, as far as it says so.
     let origin = |(path, read): (&Path, &Recording)| {
-        let about = super::caption(&read.envelope, &read.taken.summary, read.place.clone());
+        let about = super::caption(&read.measurement, read.place.clone());
         format!("{}: {}", name(path), about.origin())
     };
     Caption {

@@ -6,17 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use biopsy::analyze::flame::{FlameSummary, Recorded};
-use biopsy::analyze::profile::{Place, Profile, Unit};
-use biopsy::envelope::{Cost, Envelope, Missing};
+use biopsy::analyze::flame::{FlameSummary, Note, Recorded, Source};
+use biopsy::analyze::profile::{Place, Unit, folded};
+use biopsy::envelope::Envelope;
 use biopsy::refusal::{Refusal, reason};
 use biopsy::render::pprof::origin::Origin;
 use biopsy::render::pprof::reading::{self, Reading};
-use biopsy::render::{folded, text};
+use biopsy::render::text;
+use biopsy::session::flame::Measurement;
 use biopsy::session::wall_clock;
 use biopsy::symbols::{Helper, Named, Symbolizer};
 
-use super::source::Taken;
 use crate::cli::FoldedUnit;
 use crate::output;
 
@@ -29,18 +29,13 @@ const MOST_NAME: usize = 60;
 
 /// What a file holds.
 pub struct Recording {
-    pub taken: Taken,
     /// Of the time when it was made, as far as the file says it.
-    pub envelope: Envelope,
+    pub measurement: Measurement,
     /// The machine, and what of it was looked at; empty where the file does not say it.
     pub place: String,
     /// Whether its unit is known, and not taken for granted.
     pub says_unit: bool,
 }
-
-/// What stands by a picture of folded text of which nothing says what it counts.
-const TAKEN_FOR_SAMPLES: &str = "folded text does not say what it counts: taken for samples; say --unit ns if these are \
-                                 nanoseconds";
 
 /// Reads a file for a picture: with names for what had none, and a unit for what has none.
 ///
@@ -51,7 +46,7 @@ pub fn read(path: &Path, unit: Option<FoldedUnit>) -> Result<Recording> {
     if read.says_unit {
         return Ok(read);
     }
-    let profile = &read.taken.summary.profile;
+    let profile = &read.measurement.summary.profile;
     if profile.total() > MOST_SAMPLES {
         output::warn(&format!(
             "{} adds up to {}, more than samples do: it is taken for nanoseconds, as of all but --on-cpu; say --unit samples \
@@ -61,14 +56,14 @@ pub fn read(path: &Path, unit: Option<FoldedUnit>) -> Result<Recording> {
         ));
         take_for(&mut read, Unit::Nanoseconds);
     } else {
-        read.taken.summary.notes.push(TAKEN_FOR_SAMPLES.to_string());
+        read.measurement.summary.notes.push(Note::UnitGuessed);
     }
     Ok(read)
 }
 
 /// Gives a unit to what does not say its own.
 pub fn take_for(read: &mut Recording, unit: Unit) {
-    let summary = &mut read.taken.summary;
+    let summary = &mut read.measurement.summary;
     summary.profile.unit = unit;
     summary.recorded.iter_mut().for_each(|recorded| recorded.values = values(unit).to_string());
 }
@@ -98,7 +93,7 @@ pub fn read_as(path: &Path, unit: Option<FoldedUnit>) -> Result<Recording> {
             true => profile(&bytes, name, unit)?,
             false => folded_text(bytes, name, unit)?,
         };
-        ensure!(!read.taken.summary.profile.is_empty(), "it has no stack");
+        ensure!(!read.measurement.summary.profile.is_empty(), "it has no stack");
         Ok(read)
     });
     read.map_err(|error| refused(path, &format!("{error:#}")))
@@ -131,14 +126,14 @@ fn folded_text(bytes: Vec<u8>, name: String, unit: Option<Unit>) -> Result<Recor
         String::from_utf8(bytes).ok().context("it is neither a profile for pprof nor text in UTF-8")?;
     let profile = folded::parse(&text, unit.unwrap_or(Unit::Samples))?;
     let recorded = Recorded { file: name, values: values(profile.unit).to_string(), ..Recorded::default() };
-    let summary = FlameSummary { source: "folded text".to_string(), ..summary(profile, recorded) };
+    let summary = FlameSummary {
+        source: Source::Recorded("folded text".to_string()),
+        recorded: Some(recorded),
+        ..FlameSummary::new(None, profile)
+    };
     let envelope = Envelope { version: wall_clock::envelope().version, ..Envelope::default() };
-    Ok(Recording {
-        taken: taken(summary, &envelope),
-        envelope,
-        place: String::new(),
-        says_unit: unit.is_some(),
-    })
+    let measurement = Measurement { summary, envelope, doubt: None, status: None };
+    Ok(Recording { measurement, place: String::new(), says_unit: unit.is_some() })
 }
 
 fn profile(bytes: &[u8], name: String, unit: Option<Unit>) -> Result<Recording> {
@@ -176,43 +171,20 @@ fn profile(bytes: &[u8], name: String, unit: Option<Unit>) -> Result<Recording> 
         ..origin.envelope
     };
     let summary = FlameSummary {
-        what: origin.what,
         devices: origin.devices,
         counts,
         duration_ns: envelope.duration_ns,
-        source: origin.source,
+        source: Source::Recorded(origin.source),
         measured: origin.measured,
         lost: origin.lost,
         period_ns: reading.period_ns,
-        notes: origin.notes,
+        notes: origin.notes.into_iter().map(Note::Recorded).collect(),
         unnamed,
-        ..summary(stacks, recorded)
-    };
-    let taken = Taken { doubt: origin.doubt, ..taken(summary, &envelope) };
-    Ok(Recording { taken, envelope, place: origin.place, says_unit: true })
-}
-
-/// Of a file that says no more than its stacks.
-fn summary(profile: Profile, recorded: Recorded) -> FlameSummary {
-    FlameSummary {
-        what: None,
-        devices: Vec::new(),
-        profile,
-        counts: None,
-        duration_ns: 0,
-        source: String::new(),
-        measured: 0,
-        lost: 0,
-        period_ns: None,
-        notes: Vec::new(),
-        unnamed: Default::default(),
         recorded: Some(recorded),
-    }
-}
-
-fn taken(summary: FlameSummary, envelope: &Envelope) -> Taken {
-    let missing: Vec<Missing> = envelope.missing.clone();
-    Taken { summary, cost: Cost::default(), missing, lost: envelope.lost.clone(), doubt: None }
+        ..FlameSummary::new(origin.what, stacks)
+    };
+    let measurement = Measurement { summary, envelope, doubt: origin.doubt, status: None };
+    Ok(Recording { measurement, place: origin.place, says_unit: true })
 }
 
 /// What became of frames that had no name.

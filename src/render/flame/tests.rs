@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::render::folded;
+use crate::analyze::profile::folded;
 
 /// From folded text; the first frame is a label.
 fn of(text: &str) -> Profile {

@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::analyze::flame::{FlameSummary, HandedIn, What};
+use crate::analyze::flame::{FlameSummary, Submitter, What};
 use crate::analyze::flame_diff::Comparison;
 use crate::analyze::profile::Place;
 use crate::envelope::Envelope;
+use crate::render::text;
 
 /// Frames that weigh most.
 const MOST_FRAMES: usize = 100;
@@ -26,10 +27,10 @@ pub fn render(
     add("measured", json!(summary.measured));
     if summary.what == Some(What::Io) {
         add("devices", json!(summary.devices));
-        add("handed_in", summary.handed_in().iter().take(MOST_FRAMES).map(handed_in).collect());
+        add("handed_in", summary.submitters().iter().take(MOST_FRAMES).map(submitter).collect());
     }
-    add("source", json!(summary.source));
-    add("notes", summary.all_notes().map(|note| json!(note)).collect());
+    add("source", json!(text::flame::source(&summary.source)));
+    add("notes", json!(text::notes::all(summary)));
     let frame = |heavy: crate::analyze::flame::Heavy| json!({"frame": heavy.name, "area": heavy.area.name(), "own": heavy.own, "total": heavy.total});
     add("frames", summary.heaviest(MOST_FRAMES).into_iter().map(frame).collect());
     add("unnamed", summary.unnamed.iter().map(unnamed).collect());
@@ -62,7 +63,7 @@ fn unnamed((frame, place): (&String, &Place)) -> Value {
     json!({"frame": frame, "file": *place.file, "build_id": build_id, "offset": place.offset, "address": place.address})
 }
 
-fn handed_in(row: &HandedIn) -> Value {
+fn submitter(row: &Submitter) -> Value {
     let stages: Map<String, Value> =
         row.parts.iter().map(|(part, ns)| (part.name().to_string(), json!(ns))).collect();
     json!({"who": row.who, "function": row.function, "total": row.total, "stages": stages})

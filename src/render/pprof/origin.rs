@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analyze::flame::{FlameSummary, What};
 use crate::envelope::{Cost, Envelope, Lost, Missing};
+use crate::render::text;
 
 /// What begins the comment; the rest of it is JSON.
 const MARK: &str = "biopsy.flame/1 ";
@@ -49,10 +50,10 @@ impl Origin {
             what: summary.what,
             place: place.to_string(),
             devices: summary.devices.clone(),
-            source: summary.source.clone(),
+            source: text::flame::source(&summary.source),
             measured: summary.measured,
             lost: summary.lost,
-            notes: summary.notes.clone(),
+            notes: text::notes::of(summary),
             doubt: doubt.map(str::to_string),
             envelope: envelope.clone(),
         }

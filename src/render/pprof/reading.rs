@@ -16,9 +16,9 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 use super::message::{Function, Location, Mapping, Sample, ValueType, field};
 use super::origin::Origin;
 use crate::analyze::flame::What;
+use crate::analyze::profile::folded::MOST_DEPTH;
 use crate::analyze::profile::{Area, Place, Profile, Unit, by_label};
 use crate::host::elf::BuildId;
-use crate::render::folded::MOST_DEPTH;
 use crate::render::text::quoted;
 
 /// The most bytes of a file, and of what is unpacked from it. A profile of a busy hour has some tens of megabytes.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{clean, count, counted, fitted, footer, significant, table, time};
-use crate::analyze::flame::{FlameSummary, HandedIn, Heavy, What};
+use super::{clean, count, counted, fitted, footer, notes, significant, table, time};
+use crate::analyze::flame::{FlameSummary, Heavy, Source, Submitter, What};
 use crate::analyze::profile::Unit;
 use crate::analyze::submits::Part;
 use crate::envelope::Envelope;
@@ -40,7 +40,7 @@ pub fn render(
         "{}  {all} in {}{length}: {}\n",
         clean(&summary.title()),
         counted(summary.profile.stacks().len() as u64, "stack"),
-        clean(&summary.source),
+        clean(&source(&summary.source)),
     );
     if summary.recorded.is_some() && !envelope.start.is_empty() {
         let kernel = match envelope.kernel.as_str() {
@@ -51,7 +51,7 @@ pub fn render(
         out.push('\n');
     }
     let weights = match summary.what {
-        Some(What::Io) => handed_in(summary),
+        Some(What::Io) => submitters(summary),
         _ => frames(summary, value),
     };
     if !weights.is_empty() {
@@ -59,8 +59,8 @@ pub fn render(
         out.push_str(&weights);
     }
     out.push('\n');
-    for note in summary.all_notes() {
-        out.push_str(&format!("{}\n", clean(note)));
+    for note in notes::all(summary) {
+        out.push_str(&format!("{}\n", clean(&note)));
     }
     // What was lost on the way to another tool's file nobody tells.
     if summary.what.is_some() {
@@ -77,6 +77,22 @@ pub fn render(
         out.push_str(&format!("{}\n", clean(product)));
     }
     out
+}
+
+/// Where the values come from.
+pub fn source(source: &Source) -> String {
+    match source {
+        Source::Sampler { sampler, hz, cpus } => {
+            format!("{} at {hz} Hz on {}", sampler.name(), counted((*cpus).into(), "CPU"))
+        }
+        Source::Switches => "every switch of the scheduler".to_string(),
+        Source::Reclaim => "begin and end of reclaim by the kernel's events".to_string(),
+        Source::Locks { waits, by } => format!("{} by {}", counted(*waits, "wait"), by.name()),
+        Source::Ios { sampled, of } => {
+            format!("{} of {} by their stacks", count(*sampled), counted(*of, "I/O"))
+        }
+        Source::Recorded(text) => text.clone(),
+    }
 }
 
 /// What it took to measure; None where nobody counted that.
@@ -105,21 +121,21 @@ fn frames(summary: &FlameSummary, value: impl Fn(u64) -> String) -> String {
     if rows.is_empty() { String::new() } else { table(&["frame", "area", "own", "own %", "total %"], &rows) }
 }
 
-/// Who handed the I/Os in, and what each stage took.
-fn handed_in(summary: &FlameSummary) -> String {
+/// Who submits the I/Os, and what each stage takes.
+fn submitters(summary: &FlameSummary) -> String {
     let total = summary.profile.total();
-    let mut all = summary.handed_in();
+    let mut all = summary.submitters();
     all.truncate(MOST_FRAMES);
     if all.is_empty() {
         return String::new();
     }
     let parts: BTreeSet<Part> = all.iter().flat_map(|row| row.parts.keys().copied()).collect();
-    let header: Vec<&str> = ["who", "hands in by"]
+    let header: Vec<&str> = ["submitter", "function"]
         .into_iter()
         .chain(parts.iter().map(|p| p.name()))
         .chain(["all", "%"])
         .collect();
-    let row = |row: &HandedIn| {
+    let row = |row: &Submitter| {
         let function = row.function.as_deref().map_or("-".to_string(), clean);
         let mut cells = vec![fitted(&clean(&row.who), MOST_WHO), fitted(&function, MOST_FUNCTION)];
         cells.extend(parts.iter().map(|part| row.parts.get(part).map_or("-".to_string(), |ns| time(*ns))));
@@ -134,7 +150,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::render::folded;
+    use crate::analyze::profile::folded;
 
     #[test]
     fn ios_have_a_column_for_each_stage() {
@@ -144,29 +160,20 @@ mod tests {
             ("\x1b[2Jfio;main;[bio]".to_string(), 1_000),
         ]);
         let summary = FlameSummary {
-            what: Some(What::Io),
-            devices: vec!["sda".into()],
-            profile: folded::profile(&folded, Unit::Nanoseconds),
-            counts: None,
             duration_ns: 1_000_000_000,
-            source: "3 of 3 I/Os by their stacks".into(),
-            measured: 3,
-            lost: 0,
-            period_ns: None,
-            notes: vec!["so it is".into()],
-            unnamed: BTreeMap::new(),
-            recorded: None,
+            source: Source::Ios { sampled: 3, of: 3 },
+            ..FlameSummary::new(Some(What::Io), folded::profile(&folded, Unit::Nanoseconds))
         };
         let text = render(&Envelope::default(), &summary, Some("picture: x.svg"), None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[..5],
             [
-                "I/O time by who handed it in  10.0 µs in 3 stacks in 1.00 s: 3 of 3 I/Os by their stacks",
+                "I/O time by submitter  10.0 µs in 3 stacks in 1.00 s: 3 of 3 I/Os by their stacks",
                 "",
-                "who           hands in by    queue   device      bio      all     %",
-                "fio            read_pages  3.00 µs  6.00 µs        -  9.00 µs  90.0",
-                "\\u{1b}[2Jfio         main        -        -  1.00 µs  1.00 µs  10.0",
+                "submitter       function    queue   device      bio      all     %",
+                "fio           read_pages  3.00 µs  6.00 µs        -  9.00 µs  90.0",
+                "\\u{1b}[2Jfio        main        -        -  1.00 µs  1.00 µs  10.0",
             ]
         );
     }

@@ -205,7 +205,7 @@ fn a_program_that_is_gone_has_names() {
     let mut own = raw.clone();
     own.samples.retain(|sample, _| sample.pid == pid);
     let judged = unwinding(&own, &names);
-    println!("{:?} {:?}", judged.endings, judged.note());
+    println!("{:?}", judged.endings);
     let whole = judged.endings.get(&Ending::Root).copied().unwrap_or(0);
     assert!(whole * 10 > judged.samples() * 8, "{judged:?}");
 }

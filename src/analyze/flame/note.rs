@@ -1,0 +1,200 @@
+//! What qualifies the values of a flame graph, as data.
+
+use std::collections::BTreeMap;
+
+use super::super::blocked::BlockedSummary;
+use super::super::latency::DeviceLatency;
+use super::super::locks::StackSampling;
+use super::super::locks::waits::Waited;
+use super::super::submits::{Part, SubmitSummary};
+use super::super::unwinding::Unwinding;
+use crate::wire::stacks::Sampler;
+use crate::wire::submits::Submits;
+
+/// One fact about the values, of which the renderer makes a sentence. Times are in ns.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Note {
+    /// What this sampler misses.
+    Sampler(Sampler),
+    /// How the user stacks of samples end.
+    UserStacks(Unwinding),
+    /// All waits, or all of reclaim.
+    Counted {
+        count: u64,
+        ns: u64,
+    },
+    EachHasStack,
+    /// Except those shorter than `--min-block`.
+    EachLongHasStack,
+    /// Those below the threshold were sampled; so many have stacks.
+    Sampled {
+        stacks: u64,
+        threshold_ns: u64,
+    },
+    /// A share is exact to so many percent of all, with 95 % certainty.
+    Share {
+        points: f64,
+    },
+    /// The same of I/Os: one in so many has a stack.
+    OneIn {
+        ios: f64,
+        points: f64,
+    },
+    /// So many lock waits have stacks.
+    LockStacks {
+        taken: u64,
+        of: u64,
+    },
+    /// Time of processes with too few stacks to scale each by its own.
+    Pooled(u64),
+    /// Time of what is shorter than `--min-block`.
+    Brief(u64),
+    NoStack(u64),
+    NoKernelFrames(u64),
+    /// No user stack: the task still slept at the end, and could not be read from outside.
+    Asleep(u64),
+    /// The same, or no interrupt came to take it.
+    NotInterrupted(u64),
+    /// No user stack: there was no room for the one who waits for a lock.
+    NoWaiter(u64),
+    NoUserFrames(u64),
+    /// Time of user stacks that are cut.
+    Cut(u64),
+    /// Time ready to run, which is not among the values.
+    Queued(u64),
+    /// Time of I/Os by stage.
+    Stages(BTreeMap<Part, u64>),
+    /// The I/Os of this device are counted on the disk below as well.
+    CountedTwice(String),
+    /// Time by which stacks delayed I/Os.
+    Overhead(u64),
+    /// Time of I/Os of a class in which none has a stack.
+    NoIoStack(u64),
+    /// Stacks without room in their table.
+    TableFull(u64),
+    /// Bios without a stack, for want of CPU budget.
+    OverBudget(u64),
+    /// Stacks that an interrupt prevented.
+    Interrupted(u64),
+    /// I/Os with a stack that the reader did not get.
+    LostIos(u64),
+    /// `--max-cost` is 0.
+    NoBudget,
+    /// Folded text has no unit.
+    UnitGuessed,
+    /// A sentence from a file.
+    Recorded(String),
+}
+
+impl Note {
+    pub fn of_samples(sampler: Sampler, user_stacks: Unwinding) -> Vec<Self> {
+        let blind = sampler.note().map(|_| Self::Sampler(sampler));
+        let cut = (!user_stacks.is_whole()).then_some(Self::UserStacks(user_stacks));
+        [blind, cut].into_iter().flatten().collect()
+    }
+
+    /// Of waits, or of reclaim. `cut_ns`: of user stacks that are cut.
+    pub fn of_waits(summary: &BlockedSummary, cut_ns: u64) -> Vec<Self> {
+        let (all, brief) = (summary.totals.all, summary.totals.brief);
+        let mut notes = vec![Self::Counted { count: all.count, ns: all.ns }];
+        let due = all.count.saturating_sub(brief.count);
+        if due > 0 && summary.no_stack_ns == 0 && summary.sampled.samples >= due {
+            notes.push(if brief.count == 0 { Self::EachHasStack } else { Self::EachLongHasStack });
+        } else if summary.is_sampled() {
+            let (stacks, threshold_ns) = (summary.sampled.samples, summary.threshold_ns);
+            notes.push(Self::Sampled { stacks, threshold_ns });
+        }
+        notes.extend(summary.half_width.map(|points| Self::Share { points }));
+        let no_user = if summary.lost.uninterrupted == 0 { Self::Asleep } else { Self::NotInterrupted };
+        let mut add = |n: u64, note: fn(u64) -> Self| notes.extend((n > 0).then(|| note(n)));
+        add(summary.pooled_ns, Self::Pooled);
+        add(brief.ns, Self::Brief);
+        add(summary.no_stack_ns, Self::NoStack);
+        add(summary.kernel_failed_ns, Self::NoKernelFrames);
+        add(summary.no_user_ns, no_user);
+        add(summary.user_failed_ns, Self::NoUserFrames);
+        add(cut_ns, Self::Cut);
+        add(summary.totals.queued_ns, Self::Queued);
+        notes
+    }
+
+    pub fn of_lock_waits(waited: &Waited, stacks: &StackSampling) -> Vec<Self> {
+        let mut notes = Vec::new();
+        let taken = Self::LockStacks { taken: stacks.taken, of: stacks.of };
+        notes.extend(stacks.is_estimated().then_some(taken));
+        notes.extend((waited.no_user_ns > 0).then_some(Self::NoWaiter(waited.no_user_ns)));
+        notes.extend((waited.cut_ns > 0).then_some(Self::Cut(waited.cut_ns)));
+        notes
+    }
+
+    /// `devices`: those with I/Os.
+    pub fn of_ios(summary: &SubmitSummary, submits: &Submits, devices: &[&DeviceLatency]) -> Vec<Self> {
+        let mut notes = Vec::new();
+        notes.extend((summary.ios > 0).then(|| Self::Stages(summary.parts.clone())));
+        let half = summary.half_width.filter(|_| summary.sampled < summary.ios);
+        let ios = summary.ios as f64 / summary.sampled as f64;
+        notes.extend(half.map(|points| Self::OneIn { ios, points }));
+        // Each layer has its own time. What a loop device is on top of is a file to the kernel.
+        let is_above = |device: &&&DeviceLatency| {
+            device.name.starts_with("loop") && devices.len() > 1
+                || devices.iter().any(|other| device.stands_on(&other.name))
+        };
+        notes.extend(devices.iter().filter(is_above).map(|device| Self::CountedTwice(device.name.clone())));
+        let mut add = |n: u64, note: fn(u64) -> Self| notes.extend((n > 0).then(|| note(n)));
+        add(summary.stacks_ns, Self::Overhead);
+        add(summary.no_stack_ns, Self::NoIoStack);
+        add(summary.cut_ns, Self::Cut);
+        add(submits.full, Self::TableFull);
+        add(submits.over, Self::OverBudget);
+        add(submits.nested, Self::Interrupted);
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::blocked::{Lost, Sum, Totals, Waits};
+
+    fn summary(samples: u64) -> BlockedSummary {
+        BlockedSummary {
+            totals: Totals { all: Sum { count: 480, ns: 9_000_000 }, ..Totals::default() },
+            sampled: Waits { samples, ..Waits::default() },
+            threshold_ns: 256,
+            ..BlockedSummary::default()
+        }
+    }
+
+    const COUNTED: Note = Note::Counted { count: 480, ns: 9_000_000 };
+
+    #[test]
+    fn what_was_sampled_is_said() {
+        let sampled = Note::Sampled { stacks: 479, threshold_ns: 256 };
+        let bare = BlockedSummary { no_stack_ns: 5, ..summary(479) };
+        assert_eq!(Note::of_waits(&bare, 0), [COUNTED, sampled.clone(), Note::NoStack(5)]);
+        let off = BlockedSummary { half_width: Some(4.3), pooled_ns: 7, ..summary(479) };
+        assert_eq!(
+            Note::of_waits(&off, 3),
+            [COUNTED, sampled, Note::Share { points: 4.3 }, Note::Pooled(7), Note::Cut(3)]
+        );
+    }
+
+    /// The threshold was up at some time, and nothing came that was below it.
+    #[test]
+    fn nothing_is_sampled_where_each_has_its_stack() {
+        assert_eq!(Note::of_waits(&summary(480), 0), [COUNTED, Note::EachHasStack]);
+        let mut brief = summary(400);
+        brief.totals.brief = Sum { count: 80, ns: 1_000 };
+        assert_eq!(Note::of_waits(&brief, 0), [COUNTED, Note::EachLongHasStack, Note::Brief(1_000)]);
+    }
+
+    #[test]
+    fn time_without_user_frames_has_its_reason() {
+        let note = |uninterrupted| {
+            let lost = Lost { uninterrupted, ..Lost::default() };
+            let summary = BlockedSummary { no_user_ns: 7, lost, ..summary(480) };
+            Note::of_waits(&summary, 0).pop().unwrap()
+        };
+        assert_eq!((note(0), note(1)), (Note::Asleep(7), Note::NotInterrupted(7)));
+    }
+}

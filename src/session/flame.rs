@@ -1,0 +1,137 @@
+//! The stacks of one interval, for a flame graph: attaches the probes, waits, and names what they took.
+
+mod io;
+mod lock_wait;
+mod off_cpu;
+mod on_cpu;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::wall_clock;
+use super::window::{Until, Window};
+use crate::analyze::flame::{FlameSummary, What};
+use crate::envelope::{Cost, Envelope, Lost, Missing, Reason};
+use crate::host::Host;
+use crate::probe::cost::{self, Statistics};
+use crate::probe::filter::Filter;
+
+/// How long the end of the interval can go unnoticed.
+const NAP: Duration = Duration::from_millis(20);
+
+/// How to measure.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub filter: Filter,
+    /// On-CPU samples per second and CPU.
+    pub frequency: u64,
+    /// CPU budget of the stacks of waits and of I/Os, in percent of each CPU.
+    pub max_cost: f64,
+    /// Shorter waits off the CPU have no stack.
+    pub min_block: Duration,
+    /// Names of the devices whose I/Os are followed; empty: all.
+    pub devices: Vec<String>,
+    /// The files of I/Os are frames.
+    pub files: bool,
+    /// Measure what the programs cost.
+    pub cost: bool,
+    /// Loss of I/Os in percent above which they are not to be trusted.
+    pub max_loss: f64,
+}
+
+/// The stacks of an interval.
+pub struct Measurement {
+    pub summary: FlameSummary,
+    pub envelope: Envelope,
+    /// Why it must not be trusted, where that is more than a matter of how much was lost.
+    pub doubt: Option<String>,
+    /// Of the command, where it has ended.
+    pub status: Option<i32>,
+}
+
+/// What a source measured.
+struct Stacks {
+    summary: FlameSummary,
+    cost: Cost,
+    missing: Vec<Missing>,
+    lost: Lost,
+    doubt: Option<String>,
+}
+
+/// What a source does while the interval lasts, again and again: each time for as long as it is given at most.
+type Beat<'a> = &'a mut dyn FnMut(Duration) -> Result<()>;
+
+/// Waits until the interval is over.
+type Interval<'a> = &'a mut dyn FnMut(Beat<'_>) -> Result<()>;
+
+/// Of a source that has nothing to do.
+fn nap(time: Duration) -> Result<()> {
+    std::thread::sleep(time);
+    Ok(())
+}
+
+/// Attaches, calls `begun`, and measures until the end.
+pub fn measure(
+    what: What,
+    options: &Options,
+    host: &Host,
+    until: Until<'_>,
+    begun: impl Fn(),
+) -> Result<Measurement> {
+    let statistics = if options.cost { Statistics::on() } else { None };
+    let started = wall_clock::envelope();
+    let mut status = None;
+    let interval: Interval<'_> = &mut |beat| {
+        begun();
+        let mut window = Window::open(until)?;
+        while !window.is_over() {
+            beat(window.left(NAP))?;
+        }
+        status = window.status();
+        Ok(())
+    };
+    let stacks = match what {
+        What::OnCpu => on_cpu::measure(options, interval),
+        What::OffCpu | What::IoWait | What::Reclaim => off_cpu::measure(what, options, host, interval),
+        What::LockWait => lock_wait::measure(options, host, interval),
+        What::Io => io::measure(options, host, interval),
+    }?;
+    let mut missing = stacks.missing;
+    let has_reason = missing.iter().any(|missing| missing.part.as_deref() == Some("cost"));
+    if options.cost && stacks.cost.cpu_percent.is_none() && !has_reason {
+        missing.push(if statistics.is_some() { too_short() } else { cost::missing() });
+    }
+    let envelope = Envelope {
+        duration_ns: stacks.summary.duration_ns,
+        lost: stacks.lost,
+        cost: stacks.cost,
+        missing,
+        ..started
+    };
+    Ok(Measurement { summary: stacks.summary, envelope, doubt: stacks.doubt, status })
+}
+
+/// Why there is no cost although the kernel would have counted it.
+fn too_short() -> Missing {
+    Missing {
+        part: Some("cost".to_string()),
+        reason: Reason::TooShort,
+        why: "the programs ran too little, or the window was too short, to tell what they cost".to_string(),
+        remedy: Some("take it longer with --for, or while the load runs".to_string()),
+        ..Missing::default()
+    }
+}
+
+/// Samples, or waits, that are in no stack, by probe and kind.
+fn lost(samples: u64, probe: &str, kinds: BTreeMap<String, u64>) -> Lost {
+    Lost { samples, probes: BTreeMap::from([(probe.to_string(), kinds)]), ..Lost::default() }
+}
+
+/// What a program cost whose time is known, as far as the kernel's statistics were on.
+fn cost_of(program_ns: u64, duration_ns: u64, map_bytes: u64) -> Cost {
+    let is_counted = program_ns > 0 && duration_ns > 0;
+    let cpu_percent = is_counted.then(|| 100.0 * program_ns as f64 / duration_ns as f64);
+    Cost { cpu_percent, map_bytes, ..Cost::default() }
+}
