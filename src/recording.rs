@@ -4,6 +4,7 @@
 
 pub mod folder;
 mod frame;
+pub mod io;
 pub mod manifest;
 pub mod pack;
 pub mod ring;

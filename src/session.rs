@@ -18,6 +18,7 @@ pub mod submitters;
 pub mod threads;
 pub mod timeline;
 pub mod top;
+pub mod trace;
 pub mod wall_clock;
 pub mod watch;
 pub mod window;

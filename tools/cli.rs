@@ -418,7 +418,7 @@ Examples:
   biopsy latency -i run.biopsy --from 10s        read it, on any machine, without rights
   biopsy pack run.biopsy                         one file, run.biopsy.tar")]
 pub struct Record {
-    /// Record these views, with commas between them. Without it: all, less those that this machine refuses.
+    /// Record these views, with commas between them. Without it: all but trace, less those that this machine refuses.
     #[arg(long, value_name = "VIEW,...", value_enum, value_delimiter = ',', num_args = 1)]
     pub with: Vec<Recordable>,
     #[command(flatten)]
@@ -426,6 +426,9 @@ pub struct Record {
     /// The folder to make. Without it: a new one here, named by the time.
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+    /// Record each I/O also where DIR is on a disk that is traced: the recorder's own I/Os are among them then.
+    #[arg(long)]
+    pub onto_traced: bool,
     /// Keep NAME=VALUE with the recording. Can be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
@@ -463,6 +466,8 @@ pub enum Recordable {
     Threads,
     Errors,
     Top,
+    /// Each I/O, as a table of Parquet.
+    Trace,
 }
 
 #[derive(Debug, Args)]

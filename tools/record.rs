@@ -1,6 +1,7 @@
 //! `biopsy record`: several views at once, kept in a folder, or in memory until they are asked for.
 
 mod flight;
+mod trace;
 mod views;
 
 use std::collections::BTreeMap;
@@ -49,7 +50,7 @@ fn to_folder(args: &Record, host: &Host, named: &Named, machine: &[u8]) -> Resul
     let total = Arc::new(AtomicU64::new(0));
     std::thread::scope(|scope| {
         let mut views = Views::new(scope, args.window.max_loss);
-        let asked = Asked { args, host, named, trigger: None };
+        let asked = Asked { args, host, named, trigger: None, folder: Some(&path) };
         let tape = |view: Recordable| Tape::create(folder.path(), view.name(), &total);
         let drop = |view: Recordable| {
             // An empty one would look like a view that saw nothing.

@@ -5,27 +5,25 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use biopsy::analyze::latency::{DeviceLatency, summarize};
+use biopsy::analyze::latency::summarize;
+use biopsy::analyze::trace;
 use biopsy::analyze::trace::io::{TracedIo, openers};
-use biopsy::analyze::trace::join::Join;
 use biopsy::analyze::trace::scene::Scene;
 use biopsy::analyze::trace::slowest::Slowest;
-use biopsy::analyze::trace::{self, TraceSummary};
 use biopsy::analyze::{loss, missing, op};
-use biopsy::clock::now_ns;
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::host::cgroups::Hierarchy;
 use biopsy::probe::Probe;
-use biopsy::probe::events::{EventOptions, Taken};
+use biopsy::probe::events::EventOptions;
 use biopsy::probe::files::FileNames;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::refusal::Refusal;
 use biopsy::render;
+use biopsy::session::trace::Tracer;
 use biopsy::session::window::Window;
 use biopsy::session::{stop, wall_clock};
-use biopsy::wire::events::Event;
 
 use crate::cli::Trace;
 use crate::output::{Sink, Stream};
@@ -68,17 +66,18 @@ pub fn run(args: &Trace) -> Result<()> {
     let first = probe.start().clone();
     let mut scene = Scene::new(&host, probe.planned(), probe.request_flags(), first.at_ns);
     scene.cgroups = cgroups();
+    let mut tracer = Tracer::new(&scene);
     let mut page = Page::new(args, scene);
 
     while !stream.failed() && !window.is_over() {
-        probe.tick();
         let left = window.left(NAP);
         // While nobody reads what was written, events wait where the probe keeps them, then in the rings, and
         // then the kernel counts what finds no room.
         if page.is_full() {
+            probe.tick();
             std::thread::sleep(left);
-        } else if let Some(taken) = probe.events(Some(left))? {
-            probe.give_back(page.add(taken));
+        } else {
+            page.add(tracer.next(&mut probe, left)?);
             probe.raise_floor(page.floor_ns());
         }
         page.offer(&stream);
@@ -91,15 +90,16 @@ pub fn run(args: &Trace) -> Result<()> {
     let end = probe.detach()?;
     let status = window.status();
     probe.end_events();
-    while let Some(taken) = probe.events(None)? {
-        probe.give_back(page.add(taken));
+    while let Some(ios) = tracer.rest(&probe)? {
+        page.add(ios);
         if page.is_full() {
             stream.give(page.take());
         }
     }
     let emitted = probe.emitted()?;
     let summary = summarize(&host, &first, &end);
-    let traced = page.finish(emitted.matched, summary.devices.clone());
+    let shown = page.finish().unwrap_or(tracer.ios());
+    let traced = tracer.summary(shown, emitted.matched, summary.devices.clone());
     let envelope = Envelope {
         duration_ns: summary.duration_ns,
         lost: trace::lost(loss::lost(&summary, &first, &end), &emitted),
@@ -141,7 +141,6 @@ struct Page {
     json: bool,
     /// Where the file of each I/O is shown.
     names: Option<FileNames>,
-    join: Join,
     scene: Scene,
     slowest: Option<Slowest>,
     looked: Instant,
@@ -154,7 +153,6 @@ impl Page {
         Self {
             json,
             names: args.files.then(|| FileNames::new(Path::new("/"))),
-            join: Join::new(&scene),
             scene,
             slowest: args.top.map(|most| Slowest::new(most as usize)),
             looked: Instant::now(),
@@ -162,15 +160,12 @@ impl Page {
         }
     }
 
-    /// Gives the buffer back that the events came in.
-    fn add(&mut self, mut taken: Taken) -> Vec<Event> {
-        let ios = self.join.round(now_ns(), taken.events.drain(..), taken.emptied);
+    fn add(&mut self, ios: Vec<TracedIo>) {
         if !self.scene.knows_cgroups(&ios) && self.looked.elapsed() >= LOOK_EVERY {
             self.looked = Instant::now();
             self.scene.cgroups.extend(cgroups());
         }
         self.show_or_keep(ios);
-        taken.events
     }
 
     fn show_or_keep(&mut self, ios: Vec<TracedIo>) {
@@ -217,17 +212,10 @@ impl Page {
         }
     }
 
-    /// Shows what has waited until the end.
-    fn finish(&mut self, matched: u64, devices: Vec<DeviceLatency>) -> TraceSummary {
-        let ios = self.join.finish();
-        self.show_or_keep(ios);
-        let mut shown = self.join.ios;
-        if let Some(slowest) = self.slowest.take() {
-            let ios: Vec<TracedIo> = slowest.into_sorted().collect();
-            shown = ios.len() as u64;
-            ios.iter().for_each(|io| self.show(io));
-        }
-        let (unjoined, unshown) = (self.join.unjoined, self.join.unshown);
-        TraceSummary { summary: true, shown, matched, unjoined, unshown, devices }
+    /// Shows what has waited until the end; how many that were, where only the slowest are shown.
+    fn finish(&mut self) -> Option<u64> {
+        let slowest: Vec<TracedIo> = self.slowest.take()?.into_sorted().collect();
+        slowest.iter().for_each(|io| self.show(io));
+        Some(slowest.len() as u64)
     }
 }

@@ -10,6 +10,9 @@ pub const MANIFEST: &str = "manifest.json";
 /// The machine.
 pub const HOST: &str = "host.json";
 
+/// The folder of I/Os, one by one.
+pub const IOS: &str = "io";
+
 const TABLE: &str = ".ndjson.zst";
 
 /// The file of a view.
@@ -17,14 +20,38 @@ pub fn table(view: &str) -> String {
     format!("{view}{TABLE}")
 }
 
+/// A file of I/Os.
+pub fn part(number: u32) -> String {
+    format!("part-{number:06}.parquet")
+}
+
 /// The view of a file.
 pub fn view(name: &[u8]) -> Option<&str> {
     std::str::from_utf8(name).ok()?.strip_suffix(TABLE)
 }
 
-/// Whether a file of this name is a part of a recording.
+/// Whether a file of this name is a part of a recording, beside the folders in it.
 pub fn is_part(name: &str) -> bool {
     [MANIFEST, HOST].contains(&name) || view(name.as_bytes()).is_some()
+}
+
+/// The parts of the recording, by their paths in it.
+pub fn parts(recording: &Path) -> io::Result<Vec<String>> {
+    let names = |folder: &Path| -> io::Result<Vec<String>> {
+        let all: Vec<fs::DirEntry> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
+        Ok(all.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    };
+    let mut all = names(recording)?;
+    let has_ios = all.iter().any(|name| name == IOS);
+    all.retain(|name| is_part(name));
+    if has_ios {
+        let mut ios = names(&recording.join(IOS))?;
+        ios.retain(|name| name.starts_with("part-") && name.ends_with(".parquet"));
+        all.extend(ios.into_iter().map(|name| format!("{IOS}/{name}")));
+    }
+    // What the recording is of comes first.
+    all.sort_by_key(|name| (name != MANIFEST, name != HOST, name.clone()));
+    Ok(all)
 }
 
 /// A folder that is recorded into. Unless it is [kept](Self::keep), it is removed again with what we made in it.
@@ -70,6 +97,8 @@ impl Drop for Folder {
                 let _gone = fs::remove_file(entry.path());
             }
         }
+        // Nothing is in it before the window opens.
+        let _gone = fs::remove_dir(self.path.join(IOS));
         // One that holds what others made stays.
         let _gone = fs::remove_dir(&self.path);
     }

@@ -21,6 +21,21 @@ pub struct Opening {
     pub length: Option<Duration>,
 }
 
+/// The window that has opened, as the thread of a view sees it.
+pub struct Opened<'a> {
+    pub opening: Opening,
+    over: &'a AtomicBool,
+    begun: Sender<()>,
+}
+
+impl<'a> Opened<'a> {
+    /// Says that the view counts.
+    pub fn window(self) -> Window<'a> {
+        drop(self.begun);
+        Window::beside(self.over, self.opening.length.map(|length| self.opening.at + length))
+    }
+}
+
 /// How a view ended.
 pub struct Ended<T> {
     pub view: &'static str,
@@ -53,23 +68,45 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
         Self { scope, threads: Vec::new(), over: Arc::default(), max_loss }
     }
 
-    /// Prepares a view on a thread of its own, and returns when that is done. `show` takes its intervals.
+    /// Prepares a live view on a thread of its own, and returns when that is done. `show` takes its intervals.
     ///
     /// # Errors
     /// That of `prepare`: then the view is not among those that are recorded.
     pub fn add<V: Live>(
         &mut self,
         view: &'static str,
-        mut tape: T,
+        tape: T,
         prepare: impl FnOnce() -> Result<(V, V::Probe)> + Send + 'scope,
         mut show: impl FnMut(&mut T, &Shown<'_, V::Summary>) -> Result<()> + Send + 'scope,
     ) -> Result<()> {
-        let (over, max_loss) = (Arc::clone(&self.over), self.max_loss);
+        let max_loss = self.max_loss;
+        let record = move |(mut live, mut probe): (V, V::Probe), tape: &mut T, opened: Opened<'_>| {
+            let start = wall_clock::envelope();
+            probe.begin()?;
+            let Opening { at, interval, .. } = opened.opening;
+            let window = opened.window();
+            let pieces = Pieces { start, grid: Some(Grid::new(at, interval)), count: None };
+            let show = |_: &V::Probe, shown: &Shown<'_, V::Summary>| show(tape, shown);
+            watch::follow(&mut live, &mut probe, window, pieces, max_loss, show)
+        };
+        self.add_with(view, tape, prepare, record)
+    }
+
+    /// The same of any view: `record` does all from the opening of the window on. It calls [`Opened::window`] once it
+    /// counts, and returns why what it recorded is not to be trusted, if so.
+    pub fn add_with<P>(
+        &mut self,
+        view: &'static str,
+        mut tape: T,
+        prepare: impl FnOnce() -> Result<P> + Send + 'scope,
+        record: impl FnOnce(P, &mut T, Opened<'_>) -> Result<Option<String>> + Send + 'scope,
+    ) -> Result<()> {
+        let over = Arc::clone(&self.over);
         let (prepared, is_prepared) = mpsc::channel();
         let (open, opening) = mpsc::channel();
         let (is_begun, begun) = mpsc::channel::<()>();
         let work = move || {
-            let (mut live, mut probe) = match prepare() {
+            let ready = match prepare() {
                 Ok(ready) => ready,
                 Err(error) => {
                     // Nobody listens only where nobody wants to know.
@@ -78,16 +115,8 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
                 }
             };
             let _sent = prepared.send(Ok(()));
-            let Ok(Opening { at, interval, length }) = opening.recv() else { return (tape, Ok(None)) };
-            let start = wall_clock::envelope();
-            if let Err(error) = probe.begin() {
-                return (tape, Err(error));
-            }
-            drop(is_begun);
-            let window = Window::beside(&over, length.map(|length| at + length));
-            let pieces = Pieces { start, grid: Some(Grid::new(at, interval)), count: None };
-            let show = |_: &V::Probe, shown: &Shown<'_, V::Summary>| show(&mut tape, shown);
-            let doubt = watch::follow(&mut live, &mut probe, window, pieces, max_loss, show);
+            let Ok(opening) = opening.recv() else { return (tape, Ok(None)) };
+            let doubt = record(ready, &mut tape, Opened { opening, over: &over, begun: is_begun });
             (tape, doubt)
         };
         let handle = std::thread::Builder::new()

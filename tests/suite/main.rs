@@ -29,6 +29,8 @@ mod replay;
 mod report;
 mod sweep;
 mod symbols;
+mod tables;
+
 mod top;
 mod topology;
 mod witness;

@@ -90,7 +90,7 @@ pub fn run(args: &Record, length: Duration, host: &Host, named: &Named, machine:
     let trigger = Trigger { when: args.when.clone(), state: Mutex::default() };
     std::thread::scope(|scope| {
         let mut views = Views::new(scope, args.window.max_loss);
-        let asked = Asked { args, host, named, trigger: Some(&trigger) };
+        let asked = Asked { args, host, named, trigger: Some(&trigger), folder: None };
         let tape = |view: Recordable| {
             let ring = Arc::new(Mutex::new(Ring::new(keep_ns)));
             rings.lock().unwrap_or_else(PoisonError::into_inner).push((view.name(), Arc::clone(&ring)));

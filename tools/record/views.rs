@@ -16,7 +16,7 @@ use biopsy::probe::latency::options::Options;
 use biopsy::probe::locks::ROOM;
 use biopsy::probe::threads::ThreadProbe;
 use biopsy::recording::tape::Tape;
-use biopsy::refusal::plain;
+use biopsy::refusal::{Refusal, plain};
 use biopsy::render::json;
 use biopsy::session::errors::ErrorView;
 use biopsy::session::interrupts::InterruptView;
@@ -29,6 +29,7 @@ use biopsy::session::watch::Shown;
 use clap::ValueEnum;
 
 use super::flight::Trigger;
+use super::trace;
 use crate::cli::{Record, Recordable};
 use crate::window;
 
@@ -60,6 +61,7 @@ impl Recordable {
             Self::Threads => "threads",
             Self::Errors => "errors",
             Self::Top => "top",
+            Self::Trace => "trace",
         }
     }
 }
@@ -75,7 +77,9 @@ pub fn add_all<'scope>(
     let with = &asked.args.with;
     let mut missing = Vec::new();
     for view in Recordable::value_variants().iter().copied() {
-        if !with.is_empty() && !with.contains(&view) {
+        // A line per I/O is nobody's wish by default.
+        let is_wanted = if with.is_empty() { view != Recordable::Trace } else { with.contains(&view) };
+        if !is_wanted {
             continue;
         }
         if let Err(error) = add(views, view, tape(view)?, asked) {
@@ -105,6 +109,8 @@ pub struct Asked<'a> {
     pub host: &'a Host,
     pub named: &'a Named,
     pub trigger: Option<&'a Trigger>,
+    /// Of the recording; None: it is held in memory.
+    pub folder: Option<&'a Path>,
 }
 
 /// Prepares a view.
@@ -114,7 +120,7 @@ fn add<'scope>(
     tape: Tape,
     asked: &Asked<'scope>,
 ) -> Result<()> {
-    let Asked { args, host, named, trigger } = *asked;
+    let Asked { args, host, named, trigger, folder } = *asked;
     let root = Path::new("/");
     let cost = !args.window.no_cost;
     match view {
@@ -178,6 +184,13 @@ fn add<'scope>(
                 move || Ok((ErrorView { host, named: &named.disks }, ErrorProbe::prepare(host, root, cost)?));
             views.add(view.name(), tape, prepare, keep)
         }
+        Recordable::Trace => match folder {
+            Some(folder) => trace::add(views, tape, asked, folder),
+            None => {
+                let why = "--keep-last does not hold trace: leave it out of --with, or --keep-last out";
+                Err(Refusal::Usage(why.to_string()).into())
+            }
+        },
         Recordable::Top => {
             let prepare = move || {
                 let disks = Disks::new(root, &args.window.devices)?;

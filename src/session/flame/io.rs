@@ -7,16 +7,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::super::trace::Tracer;
 use super::{Interval, Options, Stacks};
 use crate::analyze::flame::{FlameSummary, Note, Source, What};
 use crate::analyze::latency::{DeviceLatency, summarize};
 use crate::analyze::profile::{Unit, folded};
 use crate::analyze::submits::{self, Tally};
 use crate::analyze::trace::io::{TracedIo, openers};
-use crate::analyze::trace::join::Join;
 use crate::analyze::trace::scene::Scene;
 use crate::analyze::{loss, missing, trace};
-use crate::clock::now_ns;
 use crate::host::{Host, processes};
 use crate::probe::Probe;
 use crate::probe::births::Births;
@@ -49,23 +48,16 @@ pub fn measure(options: &Options, host: &Host, interval: Interval<'_>) -> Result
         Scene::new(host, probe.planned(), probe.request_flags(), first.at_ns),
         options.files.then(|| FileNames::new(root)),
     );
+    let mut tracer = Tracer::new(&collector.scene);
     interval(&mut |left| {
-        probe.tick();
-        if let Some(mut taken) = probe.events(Some(left))? {
-            let ios = collector.join.round(now_ns(), taken.events.drain(..), taken.emptied);
-            collector.add(&ios);
-            probe.give_back(taken.events);
-        }
+        collector.add(&tracer.next(&mut probe, left)?);
         Ok(())
     })?;
     let end = probe.detach()?;
     probe.end_events();
-    while let Some(taken) = probe.events(None)? {
-        let ios = collector.join.round(now_ns(), taken.events, taken.emptied);
+    while let Some(ios) = tracer.rest(&probe)? {
         collector.add(&ios);
     }
-    let ios = collector.join.finish();
-    collector.add(&ios);
     collector.read_mappings();
 
     let latency = summarize(host, &first, &end);
@@ -133,7 +125,6 @@ struct Collector {
     scene: Scene,
     /// Where the files of I/Os are frames.
     names: Option<FileNames>,
-    join: Join,
     tally: Tally,
     mapped: Mapped,
     births: Births,
@@ -147,11 +138,9 @@ struct Collector {
 
 impl Collector {
     fn new(scene: Scene, names: Option<FileNames>) -> Self {
-        let join = Join::new(&scene);
         Self {
             scene,
             names,
-            join,
             tally: Tally::default(),
             mapped: Mapped::default(),
             births: Births::open(),

@@ -7,10 +7,12 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use crate::live::disk::{Disk, Stat};
+use crate::live::mounted::Mounted;
 use crate::support::patience::wait_for;
 use crate::support::scratch::Scratch;
 use crate::support::skip::skipped;
 use crate::support::tool::{biopsy, finish, objects, one_error, quiet, run, signal, stderr, without_rights};
+use parquet::file::reader::SerializedFileReader;
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -55,7 +57,9 @@ fn a_recording_counts_what_the_kernel_counts() {
     ];
     let output = finish(biopsy(&words.concat()).spawn().unwrap());
     let said = stderr(&output);
-    assert_eq!((output.status.code(), said.lines().count()), (Some(0), 1), "{said}");
+    // On a busy machine rounds of threads are missed, which is told.
+    let is_doubted = output.status.code() == Some(4) && said.contains("biopsy: error: threads: ");
+    assert!(is_doubted || output.status.code() == Some(0) && said.lines().count() == 1, "{said}");
     assert!(said.contains("biopsy: recorded ") && said.contains("biopsy latency -i "), "{said}");
     let ios = Stat::read(&disk.name).since(before).ios();
     assert!(ios >= 2000);
@@ -300,4 +304,84 @@ fn the_flight_recorder_writes_what_it_holds() {
     signal(&child, libc::SIGTERM);
     let ended = finish(child);
     assert!(ended.status.success() && stderr(&ended).contains("wrote 2 recordings"), "{}", stderr(&ended));
+}
+
+/// A column of all parts, in their order; what is null has no value.
+fn column(folder: &Path, name: &str) -> Vec<String> {
+    let mut parts: Vec<PathBuf> =
+        fs::read_dir(folder.join("io")).unwrap().flatten().map(|e| e.path()).collect();
+    parts.sort();
+    let rows = parts.iter().flat_map(|part| {
+        let reader = SerializedFileReader::new(fs::File::open(part).unwrap()).unwrap();
+        reader.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+    });
+    let value = |row: parquet::record::Row| {
+        let (_, field) = row.get_column_iter().find(|(own, _)| *own == name).unwrap();
+        (*field != parquet::record::Field::Null).then(|| field.to_string())
+    };
+    rows.filter_map(value).collect()
+}
+
+#[test]
+fn each_io_is_a_row() {
+    let Some(disk) = Disk::new(16) else { return };
+    let scratch = Scratch::new("record-trace");
+    let folder = scratch.path().join("run");
+    let before = Stat::read(&disk.name);
+    let input = format!("if={}", disk.path);
+    let words = [
+        "record",
+        "-d",
+        &disk.name,
+        "--with",
+        "trace,latency",
+        "-o",
+        text(&folder),
+        "--",
+        "dd",
+        &input,
+        "of=/dev/null",
+        "bs=4k",
+        "count=3000",
+        "iflag=direct",
+        "status=none",
+    ];
+    let output = finish(biopsy(&words).spawn().unwrap());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let ios = Stat::read(&disk.name).since(before).ios() as usize;
+    let of = |name| column(&folder, name);
+    assert_eq!((of("ended").len(), of("device_ns").len(), of("submit_ns").len()), (ios, ios, 3000));
+    let reads = of("comm").iter().filter(|comm| **comm == "\"dd\"").count();
+    assert_eq!(reads, 3000);
+    let bytes: u64 = of("bytes").iter().map(|bytes| bytes.parse::<u64>().unwrap()).sum();
+    assert!(bytes >= 3000 * 4096);
+    // The same I/Os as those that the run's summary counts, to the nanosecond.
+    let lines = zstd::decode_all(fs::File::open(folder.join("trace.ndjson.zst")).unwrap()).unwrap();
+    let summary: Value = serde_json::from_slice(&lines).unwrap();
+    let sum = |stage: &str| -> u64 {
+        let device = &summary["devices"][0];
+        assert_eq!((&device["name"], &summary["shown"]), (&disk.name.as_str().into(), &ios.into()));
+        let ops = device["ops"].as_object().unwrap().values();
+        ops.map(|op| op["request_stages"][stage]["sum_ns"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(of("device_ns").iter().map(|ns| ns.parse::<u64>().unwrap()).sum::<u64>(), sum("device"));
+    let recorded = &manifest(&folder)["views"]["trace"];
+    let length = fs::metadata(folder.join("io/part-000000.parquet")).unwrap().len();
+    assert!(recorded["bytes"].as_u64().unwrap() > length && length < 24 * ios as u64 + 4096, "{length}");
+    quiet(&run(&["pack", text(&folder)]));
+    let packed = fs::read(scratch.path().join("run.tar")).unwrap();
+    assert!(String::from_utf8_lossy(&packed).contains("run/io/part-000000.parquet"));
+}
+
+#[test]
+fn each_io_is_not_recorded_onto_the_disk_that_is_traced() {
+    let Some(disk) = Disk::new(64) else { return };
+    let Some(mounted) = Mounted::new(&disk) else { return };
+    let folder = mounted.file("there", 1).with_file_name("run");
+    let words = ["record", "-d", &disk.name, "--with", "trace", "-o", text(&folder), "--for", "200ms"];
+    let refused = finish(biopsy(&words).spawn().unwrap());
+    one_error(&refused, 2, &[&format!("is on {}, which is traced", disk.name), "--onto-traced"]);
+    assert!(!folder.exists(), "nothing stays");
+    let told = finish(biopsy(&[&words[..], &["--onto-traced"]].concat()).spawn().unwrap());
+    assert!(told.status.success() && folder.join("io").exists(), "{}", stderr(&told));
 }

@@ -1,0 +1,19 @@
+for run in views each; do
+    exited $run 0
+    tar -xf $run.tar
+    zstd -dqc $run/latency.ndjson.zst >$run.lines
+    # What was read in the guest is what lies in the file.
+    cmp -s $run.lines $run.latency || fail "$run: read in the guest: $(cat $run.latency-err)"
+    jq -se --argjson ios "$(cat $run.ios)" '[.[].devices[] | select(.name == "nvme0n1")] | length >= 1
+        and ([.[] | .ios, .lost_ios] | add) == $ios' $run.lines >/dev/null ||
+        fail "$run: not the kernel's $(cat $run.ios): $(jq -c '.devices[] | [.name, .ios, .lost_ios]' $run.lines | tr '\n' ' ')"
+    expect $run/manifest.json '.schema == "biopsy.recording/1" and .ended == "command" and .command_status == 0'
+done
+# A view that this kernel does not have is named; top needs none of it.
+expect views/manifest.json '(.views | has("latency") and has("top") and has("threads"))
+    and ((.views | keys) + [.missing[].part] | sort)
+        == ["errors", "interrupts", "latency", "locks", "threads", "top"]'
+expect each/manifest.json '.views.trace.bytes > 1000'
+[ "$(head -c 4 each/io/part-000000.parquet)" = PAR1 ] || fail "each/io has no Parquet"
+zstd -dqc each/trace.ndjson.zst >trace.json
+expect trace.json '.summary and .shown == $ios and .lost.events == 0' ios "$(cat each.ios)"
