@@ -210,14 +210,17 @@ fn doubts(manifest: &Manifest) -> Option<String> {
 fn say(path: &Path, manifest: &Manifest, envelope: &Envelope) {
     let bytes: u64 = manifest.views.values().map(|view| view.bytes).sum();
     let views: Vec<&str> = manifest.views.keys().map(String::as_str).collect();
-    let first = views.iter().find(|view| **view == "latency").or(views.first()).copied().unwrap_or_default();
+    // I/Os one by one are for DuckDB and its kin.
+    let readable = || views.iter().filter(|view| **view != "trace");
+    let first = readable().find(|view| **view == "latency").or(readable().next());
+    let how = first.map(|view| format!(": read it with biopsy {view} -i {}", path.display()));
     output::warn(&format!(
-        "recorded {} of {} in {} ({}): read it with biopsy {first} -i {}",
+        "recorded {} of {} in {} ({}){}",
         text::time(envelope.duration_ns),
         views.join(", "),
         path.display(),
         units::bytes(bytes as f64),
-        path.display()
+        how.unwrap_or_default()
     ));
 }
 

@@ -1,5 +1,6 @@
 for run in views each; do
-    exited $run 0
+    # 4: a host that is busy lets rounds of threads be missed, and 7.x may skip programs. What is lost is in the sums below.
+    [ "$(cat $run.exit)" -eq 4 ] || exited $run 0
     tar -xf $run.tar
     zstd -dqc $run/latency.ndjson.zst >$run.lines
     # What was read in the guest is what lies in the file.
@@ -7,7 +8,8 @@ for run in views each; do
     jq -se --argjson ios "$(cat $run.ios)" '[.[].devices[] | select(.name == "nvme0n1")] | length >= 1
         and ([.[] | .ios, .lost_ios] | add) == $ios' $run.lines >/dev/null ||
         fail "$run: not the kernel's $(cat $run.ios): $(jq -c '.devices[] | [.name, .ios, .lost_ios]' $run.lines | tr '\n' ' ')"
-    expect $run/manifest.json '.schema == "biopsy.recording/1" and .ended == "command" and .command_status == 0'
+    expect $run/manifest.json '.schema == "biopsy.recording/1" and .ended == "command" and .command_status == 0
+        and all(.views[]; .error == null and .intervals > 0)'
 done
 # A view that this kernel does not have is named; top needs none of it.
 expect views/manifest.json '(.views | has("latency") and has("top") and has("threads"))
