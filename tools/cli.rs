@@ -461,6 +461,8 @@ pub enum Recordable {
     Interrupts,
     Locks,
     Threads,
+    /// What the CPUs do, by 99 samples per second each.
+    Stacks,
     Errors,
     Top,
 }

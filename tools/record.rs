@@ -51,10 +51,7 @@ fn to_folder(args: &Record, host: &Host, named: &Named, machine: &[u8]) -> Resul
         let mut views = Views::new(scope, args.window.max_loss);
         let asked = Asked { args, host, named, trigger: None };
         let tape = |view: Recordable| Tape::create(folder.path(), view.name(), &total);
-        let drop = |view: Recordable| {
-            // An empty one would look like a view that saw nothing.
-            let _gone = std::fs::remove_file(folder.path().join(folder::table(view.name())));
-        };
+        let drop = |view: Recordable| folder::discard(folder.path(), view.name());
         let missing = views::add_all(&mut views, &asked, tape, drop)?;
         let at = await_begin(args.at)?;
         let (mut envelope, mut manifest) = begin(args, missing)?;
@@ -210,8 +207,9 @@ fn say(path: &Path, manifest: &Manifest, envelope: &Envelope) {
     let bytes: u64 = manifest.views.values().map(|view| view.bytes).sum();
     let views: Vec<&str> = manifest.views.keys().map(String::as_str).collect();
     let first = views.iter().find(|view| **view == "latency").or(views.first()).copied().unwrap_or_default();
+    let verb = if first == folder::STACKS { "flame" } else { first };
     output::warn(&format!(
-        "recorded {} of {} in {} ({}): read it with biopsy {first} -i {}",
+        "recorded {} of {} in {} ({}): read it with biopsy {verb} -i {}",
         text::time(envelope.duration_ns),
         views.join(", "),
         path.display(),

@@ -10,11 +10,35 @@ pub const MANIFEST: &str = "manifest.json";
 /// The machine.
 pub const HOST: &str = "host.json";
 
+/// The view whose intervals are files of their own, in a folder of its name: stacks as pprof reads them.
+pub const STACKS: &str = "stacks";
+
 const TABLE: &str = ".ndjson.zst";
+
+const PROFILE: &str = ".pb.gz";
+
+/// Digits of an interval's number, and the most that are read: more intervals than 31 years have seconds.
+const DIGITS: usize = 6;
+const MOST_DIGITS: usize = 9;
 
 /// The file of a view.
 pub fn table(view: &str) -> String {
     format!("{view}{TABLE}")
+}
+
+/// The file of an interval's stacks.
+pub fn profile(number: u64) -> String {
+    format!("{number:0DIGITS$}{PROFILE}")
+}
+
+/// The interval whose stacks are in a file of this name.
+pub fn interval(name: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(name).ok()?.strip_suffix(PROFILE)?;
+    let is_number = (DIGITS..=MOST_DIGITS).contains(&digits.len());
+    let number =
+        digits.parse().ok().filter(|_| is_number && digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    // Each has one name.
+    (profile(number).as_bytes() == name).then_some(number)
 }
 
 /// The view of a file.
@@ -22,9 +46,49 @@ pub fn view(name: &[u8]) -> Option<&str> {
     std::str::from_utf8(name).ok()?.strip_suffix(TABLE)
 }
 
-/// Whether a file of this name is a part of a recording.
+/// Whether a file of this name is a part of a recording, beside the folders in it.
 pub fn is_part(name: &str) -> bool {
     [MANIFEST, HOST].contains(&name) || view(name.as_bytes()).is_some()
+}
+
+/// The parts of the recording, by their paths in it.
+pub fn parts(recording: &Path) -> io::Result<Vec<String>> {
+    let names = |folder: &Path| -> io::Result<Vec<String>> {
+        let all: Vec<fs::DirEntry> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
+        Ok(all.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    };
+    let mut all = names(recording)?;
+    all.retain(|name| is_part(name));
+    let stacks = recording.join(STACKS);
+    // A link leads out of it.
+    if fs::symlink_metadata(&stacks).is_ok_and(|found| found.is_dir()) {
+        let mut profiles = names(&stacks)?;
+        profiles.retain(|name| interval(name.as_bytes()).is_some());
+        all.extend(profiles.into_iter().map(|name| format!("{STACKS}/{name}")));
+    }
+    // What the recording is of comes first.
+    all.sort_by_key(|name| (name != MANIFEST, name != HOST, name.clone()));
+    Ok(all)
+}
+
+/// Removes what was made for a view that is not recorded: an empty one would look like a view that saw nothing.
+pub fn discard(recording: &Path, view: &str) {
+    let _gone = match view {
+        STACKS => fs::remove_dir(recording.join(STACKS)),
+        _ => fs::remove_file(recording.join(table(view))),
+    };
+}
+
+/// Writes a whole file, which only its owner may read, or leaves the one that was there.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let written = file.write_all(bytes).and_then(|()| fs::rename(&new, path));
+    written.inspect_err(|_| {
+        // It holds half of what it should.
+        let _gone = fs::remove_file(&new);
+    })
 }
 
 /// A folder that is recorded into. Unless it is [kept](Self::keep), it is removed again with what we made in it.
@@ -50,13 +114,7 @@ impl Folder {
 
     /// Writes a whole file, or leaves the one that was there.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let new = self.path.join(format!("{name}.new"));
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        let written = file.write_all(bytes).and_then(|()| fs::rename(&new, self.path.join(name)));
-        written.inspect_err(|_| {
-            // It holds half of what it should.
-            let _gone = fs::remove_file(&new);
-        })
+        write(&self.path.join(name), bytes)
     }
 }
 
@@ -65,11 +123,10 @@ impl Drop for Folder {
         if self.is_kept {
             return;
         }
-        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
-            if entry.file_name().to_str().is_some_and(is_part) {
-                let _gone = fs::remove_file(entry.path());
-            }
+        for name in parts(&self.path).unwrap_or_default() {
+            let _gone = fs::remove_file(self.path.join(name));
         }
+        let _gone = fs::remove_dir(self.path.join(STACKS));
         // One that holds what others made stays.
         let _gone = fs::remove_dir(&self.path);
     }

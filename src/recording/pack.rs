@@ -1,6 +1,6 @@
 //! A recording as one file, which every view opens as well: an archive of tar, whose parts are compressed already.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -17,24 +17,13 @@ use super::folder;
 /// Where `from` is no recording, cannot be read, or is written to meanwhile.
 pub fn pack(from: &Path, name: &str, archive: impl Write) -> Result<()> {
     let mut archive = Builder::new(archive);
-    let mut names = Vec::new();
-    let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
-    for entry in entries {
-        let entry = entry.with_context(|| format!("cannot read {}", from.display()))?;
-        if let Ok(own) = entry.file_name().into_string()
-            && folder::is_part(&own)
-        {
-            names.push(own);
-        }
-    }
+    let names = folder::parts(from).with_context(|| format!("cannot read {}", from.display()))?;
     ensure!(
         names.iter().any(|own| own == folder::MANIFEST),
         "{} is no recording: {} is not in it",
         from.display(),
         folder::MANIFEST
     );
-    // What the recording is of comes first.
-    names.sort_by_key(|own| (own != folder::MANIFEST, own != folder::HOST, own.clone()));
     for own in names {
         let path = from.join(&own);
         add(&mut archive, &path, &format!("{name}/{own}"))
