@@ -464,6 +464,8 @@ pub enum Recordable {
     Interrupts,
     Locks,
     Threads,
+    /// What the CPUs do, by 99 samples per second each.
+    Stacks,
     Errors,
     Top,
     /// Each I/O, as a table of Parquet.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use biopsy::analyze::flame::{FlameSummary, What};
 use biopsy::analyze::profile::{Profile, Unit};
+use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::host::kernel;
 use biopsy::refusal::Refusal;
@@ -225,21 +226,24 @@ fn product(measurement: &Measurement, how: &How<'_>, place: String) -> Result<Ve
         Format::Picture => render::flame::file(&summary.profile, &caption(measurement, place), &how.options)?,
         Format::Folded => folded::render(&summary.profile).into_bytes(),
         Format::Speedscope => speedscope::render(&summary.profile, &summary.title()).into_bytes(),
-        Format::Pprof => {
-            let about = pprof::About {
-                start_ns: wall_clock::unix_ns(&envelope.start).unwrap_or(0),
-                duration_ns: i64::try_from(summary.duration_ns).unwrap_or(i64::MAX),
-                period: summary.period_ns.and_then(|ns| i64::try_from(ns).ok()),
-                comments: match summary.what {
-                    Some(_) => Origin::new(summary, envelope, &place, doubt.as_deref()).comments(),
-                    // Nothing is known that we could say.
-                    None => Vec::new(),
-                },
-                unnamed: Some(&summary.unnamed),
-            };
-            pprof::render(&columns(summary), &about)
-        }
+        Format::Pprof => profile(summary, envelope, &place, doubt.as_deref()),
     })
+}
+
+/// The stacks as a profile for pprof.
+pub fn profile(summary: &FlameSummary, envelope: &Envelope, place: &str, doubt: Option<&str>) -> Vec<u8> {
+    let about = pprof::About {
+        start_ns: wall_clock::unix_ns(&envelope.start).unwrap_or(0),
+        duration_ns: i64::try_from(summary.duration_ns).unwrap_or(i64::MAX),
+        period: summary.period_ns.and_then(|ns| i64::try_from(ns).ok()),
+        comments: match summary.what {
+            Some(_) => Origin::new(summary, envelope, place, doubt).comments(),
+            // Nothing is known that we could say.
+            None => Vec::new(),
+        },
+        unnamed: Some(&summary.unnamed),
+    };
+    pprof::render(&columns(summary), &about)
 }
 
 /// The values of the stacks as pprof knows them.

@@ -52,10 +52,7 @@ fn to_folder(args: &Record, host: &Host, named: &Named, machine: &[u8]) -> Resul
         let mut views = Views::new(scope, args.window.max_loss);
         let asked = Asked { args, host, named, trigger: None, folder: Some(&path) };
         let tape = |view: Recordable| Tape::create(folder.path(), view.name(), &total);
-        let drop = |view: Recordable| {
-            // An empty one would look like a view that saw nothing.
-            let _gone = std::fs::remove_file(folder.path().join(folder::table(view.name())));
-        };
+        let drop = |view: Recordable| folder::discard(folder.path(), view.name());
         let missing = views::add_all(&mut views, &asked, tape, drop)?;
         let at = await_begin(args.at)?;
         let (mut envelope, mut manifest) = begin(args, missing)?;
@@ -213,7 +210,8 @@ fn say(path: &Path, manifest: &Manifest, envelope: &Envelope) {
     // I/Os one by one are for DuckDB and its kin.
     let readable = || views.iter().filter(|view| **view != "trace");
     let first = readable().find(|view| **view == "latency").or(readable().next());
-    let how = first.map(|view| format!(": read it with biopsy {view} -i {}", path.display()));
+    let verb = |view: &str| if view == folder::STACKS { "flame".to_string() } else { view.to_string() };
+    let how = first.map(|view| format!(": read it with biopsy {} -i {}", verb(view), path.display()));
     output::warn(&format!(
         "recorded {} of {} in {} ({}){}",
         text::time(envelope.duration_ns),

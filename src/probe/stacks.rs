@@ -25,7 +25,7 @@ use crate::probe::btf_file;
 use crate::probe::libbpf::{self, refusal};
 use crate::probe::skel::{STACKS, stacks as skel};
 use crate::probe::spec::{self, Spec};
-use crate::probe::{perf_event, permit};
+use crate::probe::{Probe, perf_event, permit};
 use crate::refusal::Refusal;
 use crate::wire::births::{self, Comm};
 use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally, decode};
@@ -58,13 +58,14 @@ fn state(rights: &Rights) -> ProgramState {
 /// its first sample and the next look is named by the kernel's records alone.
 const DRAIN_EVERY: Duration = Births::DRAIN_EVERY;
 
-/// Samples the stacks of all CPUs from `attach` until `finish`, or until it is dropped.
+/// Samples the stacks of all CPUs from `attach`, or `begin`, until `finish`, or until it is dropped. A reading has the
+/// samples since the one before it.
 #[derive(Debug)]
 pub struct StacksProbe {
-    sampler: Sampler,
-    /// Dropped: the thread stops.
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<Result<RawProfile>>>,
+    start: RawProfile,
+    /// Asks for a reading; the first one opens the window. Dropped: the thread stops.
+    ask: Option<Sender<Sender<RawProfile>>>,
+    thread: RefCell<Option<JoinHandle<Result<RawProfile>>>>,
 }
 
 impl StacksProbe {
@@ -83,64 +84,111 @@ impl StacksProbe {
     /// # Errors
     /// As those of `attach`.
     pub fn of_groups(frequency: u64, cgroups: &[u64]) -> Result<Self> {
+        let mut probe = Self::prepare(frequency, cgroups)?;
+        probe.begin()?;
+        Ok(probe)
+    }
+
+    /// The same up to [`Probe::begin`], from which on it samples.
+    ///
+    /// # Errors
+    /// As those of `attach`.
+    pub fn prepare(frequency: u64, cgroups: &[u64]) -> Result<Self> {
         let cgroups = cgroups.to_vec();
-        let (stop, stopped) = mpsc::channel();
-        let (ready, attached) = mpsc::channel();
+        let (ask, asked) = mpsc::channel();
+        let (ready, prepared) = mpsc::channel();
         // The thread owns all of it: programs, links and ring never leave its stack, and leaving
         // the stack detaches them, whatever the reason.
         let thread = thread::Builder::new()
             .name("biopsy-stacks".to_string())
-            .spawn(move || run(frequency, &cgroups, &ready, &stopped))
+            .spawn(move || run(frequency, &cgroups, &ready, &asked))
             .context("the thread that collects CPU samples cannot be started")?;
-        let mut probe = Self { sampler: Sampler::CpuClock, stop: Some(stop), thread: Some(thread) };
-        match attached.recv() {
-            Ok(sampler) => {
-                probe.sampler = sampler;
-                Ok(probe)
+        let thread = RefCell::new(Some(thread));
+        match prepared.recv() {
+            Ok(start) => Ok(Self { start, ask: Some(ask), thread }),
+            Err(_) => {
+                // It must not wait for us.
+                drop(ask);
+                Err(why_ended(&thread))
             }
-            // It ended before it was ready, and says why.
-            Err(_) => Err(probe.join().err().unwrap_or_else(|| anyhow!("the sampler ended at once"))),
         }
     }
 
     /// What makes the samples.
     pub fn sampler(&self) -> Sampler {
-        self.sampler
+        self.start.sampler
     }
 
     /// Closes the window, and does not wait for it.
     pub fn end(&mut self) {
-        drop(self.stop.take());
+        drop(self.ask.take());
     }
 
-    /// Detaches, takes what is left in the ring, and gives all samples.
+    /// Detaches, takes what is left in the ring, and gives all samples since the last reading.
     ///
     /// # Errors
     /// When the ring could not be read; what was read before is given up with it.
     pub fn finish(mut self) -> Result<RawProfile> {
-        self.join()
+        self.detach()
+    }
+}
+
+/// What the thread has come to.
+fn join(thread: &RefCell<Option<JoinHandle<Result<RawProfile>>>>) -> Result<RawProfile> {
+    let thread = thread.take().context("the sampler has ended already")?;
+    thread.join().map_err(|_| anyhow!("the thread that collects CPU samples panicked"))?
+}
+
+/// Why the thread does not answer.
+fn why_ended(thread: &RefCell<Option<JoinHandle<Result<RawProfile>>>>) -> anyhow::Error {
+    join(thread).err().unwrap_or_else(|| anyhow!("the sampler ended at once"))
+}
+
+impl Probe for StacksProbe {
+    type Reading = RawProfile;
+
+    fn begin(&mut self) -> Result<()> {
+        self.start = self.read()?;
+        Ok(())
     }
 
-    fn join(&mut self) -> Result<RawProfile> {
+    fn start(&self) -> &RawProfile {
+        &self.start
+    }
+
+    /// Its thread does what is due.
+    fn tick(&mut self) {}
+
+    /// What was sampled since the last reading. A sample is in the reading that takes it from the ring: in one, and in
+    /// no other.
+    fn read(&self) -> Result<RawProfile> {
+        let (reply, reading) = mpsc::channel();
+        let asked = self.ask.as_ref().is_some_and(|ask| ask.send(reply).is_ok());
+        match reading.recv() {
+            Ok(reading) if asked => Ok(reading),
+            _ => Err(why_ended(&self.thread)),
+        }
+    }
+
+    fn detach(&mut self) -> Result<RawProfile> {
         self.end();
-        let thread = self.thread.take().context("the sampler has ended already")?;
-        thread.join().map_err(|_| anyhow!("the thread that collects CPU samples panicked"))?
+        join(&self.thread)
     }
 }
 
 impl Drop for StacksProbe {
     fn drop(&mut self) {
         // After `finish` there is nothing left to do. Before it nobody wants the samples.
-        let _ = self.join();
+        let _ = self.detach();
     }
 }
 
-/// All of a window: load, attach, drain, detach.
+/// All of a window: load, attach, drain, detach. The last reading is its result.
 fn run(
     frequency: u64,
     cgroups: &[u64],
-    ready: &Sender<Sampler>,
-    stopped: &Receiver<()>,
+    ready: &Sender<RawProfile>,
+    asked: &Receiver<Sender<RawProfile>>,
 ) -> Result<RawProfile> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         bail!(Refusal::Refused(super::btf::NO_BTF.into()));
@@ -150,7 +198,6 @@ fn run(
         bail!(Refusal::Usage("0 samples per second are no profile: choose a frequency of at least 1".into()));
     }
     let (sampler, events) = perf_event::open(frequency)?;
-    let births = Births::open();
     let cpus = events.len() as u32;
 
     let mut object = MaybeUninit::uninit();
@@ -169,9 +216,12 @@ fn run(
     for cgroup in cgroups {
         skeleton.maps.wanted_cgroups.update(&cgroup.to_ne_bytes(), &[1], MapFlags::ANY)?;
     }
+    let maps: [&dyn MapCore; 3] =
+        [&skeleton.maps.stack_ring, &skeleton.maps.stack_scratch, &skeleton.maps.bss];
+    let map_bytes: u64 = maps.iter().filter_map(|m| m.query_fdinfo().ok()?.memlock).sum();
 
     let samples: RefCell<HashMap<Sample, Tally>> = RefCell::default();
-    let memory = RefCell::new(Maps { births, ..Maps::default() });
+    let memory: RefCell<Maps> = RefCell::default();
     let damaged = Cell::new(0u64);
     let mut builder = RingBufferBuilder::new();
     builder.add(&skeleton.maps.stack_ring, |bytes| {
@@ -191,54 +241,94 @@ fn run(
         0
     })?;
     let ring = builder.build()?;
-
-    let idle_before = idle_ns();
-    let start = Instant::now();
-    let links = attach(&skeleton.progs.stack_sample, events)?;
-    // Nobody listens only when the probe was given up: then `stopped` says so at once.
-    let _ = ready.send(sampler);
-    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(DRAIN_EVERY) {
+    let drain = || -> Result<()> {
         ring.consume().context("the ring buffer of CPU samples cannot be read")?;
         memory.borrow_mut().read();
-    }
-    let duration = start.elapsed();
-    let idle_after = idle_ns();
-    drop(links);
-    ring.consume().context("the ring buffer of CPU samples cannot be read")?;
-    memory.borrow_mut().read();
-    // Who called exec between the samples and the last look.
-    memory.borrow_mut().read();
-    drop(ring);
+        Ok(())
+    };
+    let counts = || {
+        let counters = skeleton.maps.bss_data.as_ref().map(|bss| bss.counters);
+        let stats = libbpf::program_stats(&skeleton.progs.stack_sample).unwrap_or_default();
+        Counts {
+            at: Instant::now(),
+            idle_ns: idle_ns(),
+            dropped: counters.map_or(0, |c| c.ring_full + c.no_scratch),
+            damaged: damaged.get(),
+            runs: stats.runs,
+            run_ns: stats.run_ns,
+        }
+    };
+    // What was taken from the ring, of the time between two counts.
+    let reading = |from: &Counts, to: &Counts| {
+        let mut memory = memory.borrow_mut();
+        // Who called exec between the samples and the last look.
+        memory.read();
+        let damaged = to.damaged - from.damaged;
+        let reading = RawProfile {
+            sampler,
+            frequency,
+            cpus,
+            duration_ns: to.at.duration_since(from.at).as_nanos() as u64,
+            idle_ns: from.idle_ns.zip(to.idle_ns).map(|(a, b)| b.saturating_sub(a)),
+            samples: samples.take(),
+            maps: memory.mapped.clone(),
+            leaders: memory.named_leaders(),
+            lost: to.dropped.saturating_sub(from.dropped) + damaged,
+            damaged,
+            map_bytes: map_bytes + memory.births.bytes(),
+            program_runs: to.runs.saturating_sub(from.runs),
+            program_ns: to.run_ns.saturating_sub(from.run_ns),
+        };
+        memory.renew();
+        reading
+    };
 
-    let maps: [&dyn MapCore; 3] =
-        [&skeleton.maps.stack_ring, &skeleton.maps.stack_scratch, &skeleton.maps.bss];
-    let map_bytes: u64 = maps.iter().filter_map(|m| m.query_fdinfo().ok()?.memlock).sum();
-    let counters = skeleton.maps.bss_data.as_ref().map(|bss| bss.counters);
-    let dropped = counters.map_or(0, |c| c.ring_full + c.no_scratch);
-    let stats = libbpf::program_stats(&skeleton.progs.stack_sample).unwrap_or_default();
-    let damaged = damaged.into_inner();
-    let Maps { mapped, births, mut leaders, .. } = memory.into_inner();
-    leaders.retain(|_, comm| !comm.is_empty());
-    Ok(RawProfile {
-        sampler,
-        frequency,
-        cpus,
-        duration_ns: duration.as_nanos() as u64,
-        idle_ns: idle_before.zip(idle_after).map(|(a, b)| b.saturating_sub(a)),
-        samples: samples.into_inner(),
-        maps: mapped,
-        leaders,
-        lost: dropped + damaged,
-        damaged,
-        map_bytes: map_bytes + births.bytes(),
-        program_runs: stats.runs,
-        program_ns: stats.run_ns,
-    })
+    let mut last = counts();
+    let empty = reading(&last, &last);
+    // Nobody listens only when the probe was given up: then `asked` says so at once.
+    let _ = ready.send(empty.clone());
+    let Ok(reply) = asked.recv() else { return Ok(empty) };
+    // Their rings would not wait for a window that opens late.
+    memory.borrow_mut().births = Births::open();
+    last = counts();
+    let links = attach(&skeleton.progs.stack_sample, events)?;
+    let _ = reply.send(empty);
+    loop {
+        match asked.recv_timeout(DRAIN_EVERY) {
+            Err(RecvTimeoutError::Timeout) => drain()?,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Ok(reply) => {
+                drain()?;
+                let now = counts();
+                let _ = reply.send(reading(&last, &now));
+                last = now;
+            }
+        }
+    }
+    let end = counts();
+    drop(links);
+    drain()?;
+    // What was lost or ran meanwhile is in it as well; its time is not.
+    let end = Counts { at: end.at, idle_ns: end.idle_ns, ..counts() };
+    Ok(reading(&last, &end))
+}
+
+/// What only grows.
+struct Counts {
+    at: Instant,
+    idle_ns: Option<u64>,
+    /// Samples without room.
+    dropped: u64,
+    damaged: u64,
+    runs: u64,
+    run_ns: u64,
 }
 
 /// Which processes to look into.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Maps {
+    /// When it was last empty.
+    since: Instant,
     mapped: Mapped,
     births: Births,
     /// Under each of their names: who has another has called exec.
@@ -261,9 +351,39 @@ struct Retry {
     left: u32,
 }
 
+impl Default for Maps {
+    fn default() -> Self {
+        Self {
+            since: Instant::now(),
+            mapped: Mapped::default(),
+            births: Births::default(),
+            seen: HashSet::new(),
+            wanted: HashSet::new(),
+            unknown: HashMap::new(),
+            leaders: HashMap::new(),
+        }
+    }
+}
+
 impl Maps {
     /// The longest wait, in looks: with one every 20 ms it is 3 s.
     const LONGEST: u32 = 160;
+    /// For how long processes that have ended are kept with their files, which are open: who reads for days would
+    /// run out of room for new ones, and no file system with a file that ran could be unmounted.
+    const KEPT: Duration = Duration::from_secs(60);
+
+    /// Begins anew after a reading that has all of it, where it is old or half full: who lives is read again at its
+    /// next sample. The records of the kernel go on.
+    fn renew(&mut self) {
+        if self.since.elapsed() >= Self::KEPT || self.seen.len() >= Mapped::MOST_PROCESSES / 2 {
+            *self = Self { births: std::mem::take(&mut self.births), ..Self::default() };
+        }
+    }
+
+    fn named_leaders(&self) -> HashMap<u32, Vec<u8>> {
+        let named = self.leaders.iter().filter(|(_, comm)| !comm.is_empty());
+        named.map(|(pid, comm)| (*pid, comm.clone())).collect()
+    }
 
     /// Takes note of a stack that was not seen before: of a process that is new, has another name, or is at a place
     /// that it did not have (a library loaded since, or code that it made).

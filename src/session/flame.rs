@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+pub use self::on_cpu::OnCpuView;
 use super::wall_clock;
 use super::window::{Until, Window};
 use crate::analyze::flame::{FlameSummary, What};

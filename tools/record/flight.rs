@@ -94,7 +94,7 @@ pub fn run(args: &Record, length: Duration, host: &Host, named: &Named, machine:
         let tape = |view: Recordable| {
             let ring = Arc::new(Mutex::new(Ring::new(keep_ns)));
             rings.lock().unwrap_or_else(PoisonError::into_inner).push((view.name(), Arc::clone(&ring)));
-            Tape::hold(&ring)
+            Tape::hold(view.name(), &ring)
         };
         let drop = |view: Recordable| {
             let mut rings = rings.lock().unwrap_or_else(PoisonError::into_inner);

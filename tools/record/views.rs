@@ -3,22 +3,26 @@
 use std::path::Path;
 
 use anyhow::Result;
+use biopsy::analyze::flame::FlameSummary;
 use biopsy::analyze::latency::LatencySummary;
 use biopsy::analyze::threads::Column;
 use biopsy::clock::now_ns;
 use biopsy::envelope::{Missing, Reason, View};
-use biopsy::host::Host;
+use biopsy::host::{Host, kernel};
 use biopsy::probe;
 use biopsy::probe::errors::ErrorProbe;
 use biopsy::probe::interrupts::{InterruptProbe, TIME_EVERY};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::probe::locks::ROOM;
+use biopsy::probe::stacks::StacksProbe;
 use biopsy::probe::threads::ThreadProbe;
+use biopsy::recording::folder;
 use biopsy::recording::tape::Tape;
 use biopsy::refusal::{Refusal, plain};
 use biopsy::render::json;
 use biopsy::session::errors::ErrorView;
+use biopsy::session::flame::OnCpuView;
 use biopsy::session::interrupts::InterruptView;
 use biopsy::session::latency::LatencyView;
 use biopsy::session::pressure::{self, PressureView, Probes};
@@ -31,10 +35,13 @@ use clap::ValueEnum;
 use super::flight::Trigger;
 use super::trace;
 use crate::cli::{Record, Recordable};
-use crate::window;
+use crate::{flame, window};
 
 /// What waits for locks is not asked for its stack: they are not in a line.
 const MAX_COST: f64 = 1.0;
+
+/// Samples of stacks per second and CPU, as of `flame`.
+const FREQUENCY: u64 = 99;
 
 /// What `-d` names, for views that see layers and for those of disks.
 pub struct Named {
@@ -59,6 +66,7 @@ impl Recordable {
             Self::Interrupts => "interrupts",
             Self::Locks => "locks",
             Self::Threads => "threads",
+            Self::Stacks => folder::STACKS,
             Self::Errors => "errors",
             Self::Top => "top",
             Self::Trace => "trace",
@@ -176,6 +184,15 @@ fn add<'scope>(
             let prepare = move || {
                 let naming = threads::Naming::new(host, root);
                 Ok((ThreadView { naming, columns: &Column::USUAL }, ThreadProbe::prepare(root, options)?))
+            };
+            views.add(view.name(), tape, prepare, keep)
+        }
+        Recordable::Stacks => {
+            let prepare = || Ok((OnCpuView::new(), StacksProbe::prepare(FREQUENCY, &[])?));
+            let place = kernel::hostname(root).unwrap_or_default();
+            let keep = move |tape: &mut Tape, shown: &Shown<'_, FlameSummary>| {
+                let profile = flame::profile(shown.summary, shown.envelope, &place, None);
+                tape.add(&profile, shown.envelope, now_ns())
             };
             views.add(view.name(), tape, prepare, keep)
         }

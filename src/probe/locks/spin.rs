@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::host::kallsyms::Kallsyms;
+use crate::probe::Probe;
 use crate::probe::stacks::StacksProbe;
 use crate::wire::locks::SpinSample;
 use crate::wire::stacks::RawProfile;
@@ -82,7 +83,7 @@ impl Functions {
     }
 }
 
-/// The sampler, which is read by ending it and beginning anew.
+/// The sampler.
 #[derive(Debug)]
 pub struct Spinning {
     functions: Functions,
@@ -97,7 +98,11 @@ impl Spinning {
 
     /// All samples so far; `last`: no more are taken.
     pub fn read(&mut self, last: bool) -> Option<SpinSample> {
-        if let Some(raw) = self.probe.take().and_then(|probe| probe.finish().ok()) {
+        let raw = match last {
+            true => self.probe.take().and_then(|mut probe| probe.detach().ok()),
+            false => self.probe.as_ref().and_then(|probe| probe.read().ok()),
+        };
+        if let Some(raw) = raw {
             let new = self.functions.count(&raw);
             self.so_far = Some(match self.so_far {
                 None => new,
@@ -110,10 +115,6 @@ impl Spinning {
                     ..new
                 },
             });
-        }
-        // Also after one that could not be begun, or read.
-        if !last {
-            self.probe = StacksProbe::attach(FREQUENCY).ok();
         }
         self.so_far
     }

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
+use super::super::watch::{Live, Piece};
 use super::{Interval, Options, Stacks, cost_of, lost, nap};
 use crate::analyze::flame::{FlameSummary, Note, Source, What};
 use crate::analyze::profile::{Unit, folded};
 use crate::analyze::stacks;
 use crate::analyze::unwinding::unwinding;
+use crate::envelope::{Cost, Envelope, Lost, Missing};
 use crate::probe::filter::Filter;
 use crate::probe::stacks::StacksProbe;
 use crate::symbols::{Helper, Symbolizer};
-use crate::wire::stacks::Sample;
+use crate::wire::stacks::{RawProfile, Sample};
 
 pub fn measure(options: &Options, interval: Interval<'_>) -> Result<Stacks> {
     let symbolizer = Symbolizer::new(Helper::own());
@@ -24,25 +26,94 @@ pub fn measure(options: &Options, interval: Interval<'_>) -> Result<Stacks> {
         // It is that of the whole machine.
         raw.idle_ns = None;
     }
-    let names = symbolizer.names(&stacks::addresses(&raw));
-    let profile = folded::profile(&stacks::summarize(&raw, &names).folded, Unit::Samples);
+    let (summary, missing) = named(&raw, &symbolizer);
     Ok(Stacks {
-        summary: FlameSummary {
-            duration_ns: raw.duration_ns,
-            source: Source::Sampler { sampler: raw.sampler, hz: raw.frequency, cpus: raw.cpus },
-            // Idle ones are in no stack.
-            measured: profile.total(),
-            lost: raw.lost,
-            period_ns: 1_000_000_000u64.checked_div(raw.frequency),
-            notes: Note::of_samples(raw.sampler, unwinding(&raw, &names)),
-            unnamed: names.unnamed(),
-            ..FlameSummary::new(Some(What::OnCpu), profile)
-        },
         cost: cost_of(raw.program_ns, raw.duration_ns, raw.map_bytes),
-        missing: names.missing,
-        lost: lost(raw.lost, "stacks", BTreeMap::from([("samples".to_string(), raw.lost)])),
+        missing,
+        lost: of_samples(raw.lost),
         doubt: None,
+        summary,
     })
+}
+
+/// The samples by stack, and what could not be named.
+fn named(raw: &RawProfile, symbolizer: &Symbolizer) -> (FlameSummary, Vec<Missing>) {
+    let names = symbolizer.names(&stacks::addresses(raw));
+    let profile = folded::profile(&stacks::summarize(raw, &names).folded, Unit::Samples);
+    let summary = FlameSummary {
+        duration_ns: raw.duration_ns,
+        source: Source::Sampler { sampler: raw.sampler, hz: raw.frequency, cpus: raw.cpus },
+        // Idle ones are in no stack.
+        measured: profile.total(),
+        lost: raw.lost,
+        period_ns: 1_000_000_000u64.checked_div(raw.frequency),
+        notes: Note::of_samples(raw.sampler, unwinding(raw, &names)),
+        unnamed: names.unnamed(),
+        ..FlameSummary::new(Some(What::OnCpu), profile)
+    };
+    (summary, names.missing)
+}
+
+fn of_samples(samples: u64) -> Lost {
+    lost(samples, "stacks", BTreeMap::from([("samples".to_string(), samples)]))
+}
+
+/// The samples of each interval.
+pub struct OnCpuView {
+    /// What it has read serves every interval.
+    symbolizer: Symbolizer,
+    /// Of all intervals.
+    measured: u64,
+    lost: u64,
+}
+
+impl OnCpuView {
+    pub fn new() -> Self {
+        Self { symbolizer: Symbolizer::new(Helper::own()), measured: 0, lost: 0 }
+    }
+}
+
+impl Default for OnCpuView {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Live for OnCpuView {
+    type Probe = StacksProbe;
+    type Summary = FlameSummary;
+
+    /// The cost is not known: the kernel's program statistics are on only while other views measure theirs.
+    fn summary(
+        &mut self,
+        _: &StacksProbe,
+        piece: &Piece<'_, RawProfile>,
+        envelope: Envelope,
+    ) -> (Envelope, FlameSummary) {
+        let raw = piece.to;
+        let (summary, missing) = named(raw, &self.symbolizer);
+        self.measured += summary.measured;
+        self.lost += raw.lost;
+        let envelope = Envelope {
+            duration_ns: raw.duration_ns,
+            lost: of_samples(raw.lost),
+            cost: Cost { map_bytes: raw.map_bytes, ..Cost::default() },
+            missing,
+            ..envelope
+        };
+        (envelope, summary)
+    }
+
+    fn distrust(&mut self, _: &RawProfile, _: &RawProfile, max_loss: f64) -> Option<String> {
+        let all = self.measured + self.lost;
+        let percent = if all == 0 { 0.0 } else { 100.0 * self.lost as f64 / all as f64 };
+        (percent > max_loss).then(|| {
+            format!(
+                "{} of {all} samples ({percent:.2} %) are in no stack, more than --max-loss {max_loss} % allows",
+                self.lost
+            )
+        })
+    }
 }
 
 /// By process and name of the thread; the program has filtered by cgroup.

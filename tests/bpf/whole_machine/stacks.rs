@@ -10,6 +10,8 @@ use crate::support::tool::symbolizer;
 use biopsy::analyze::stacks::{CpuClass, ProfileSummary, addresses, summarize};
 use biopsy::analyze::unwinding::{Ending, unwinding};
 use biopsy::clock::thread_ns;
+use biopsy::probe::Probe;
+use biopsy::probe::cost::Statistics;
 use biopsy::probe::stacks::StacksProbe;
 use biopsy::refusal::Refusal;
 use biopsy::wire::stacks::{RawProfile, Sample, Sampler};
@@ -95,6 +97,58 @@ fn busy_threads_are_found_by_name_and_function() {
         assert!(seen.abs_diff(expected) * 100 <= expected * 15, "{seen} samples, expected {expected}");
         assert!(raw.lost * 100 <= expected, "{} lost", raw.lost);
     }
+}
+
+/// Read again and again, at any moment: each run of the program is a sample of one reading and of no other, the readings
+/// cover the whole time, and a thread that computes on one CPU has the CPU time that the scheduler gave it.
+#[test]
+fn readings_lose_no_sample_and_count_none_twice() {
+    let Some(mut probe) = attached(StacksProbe::prepare(FREQUENCY, &[])) else { return };
+    let statistics = Statistics::on();
+    assert_eq!((probe.start().seen(), probe.start().duration_ns), (0, 0));
+    probe.begin().unwrap();
+    let began = Instant::now();
+    let spin = thread::Builder::new().name("biopsy-spin-1".into()).spawn(move || {
+        // SAFETY: zeroed is a set without a CPU, and the calls only write to it and read it.
+        let pinned = unsafe {
+            let mut cpus: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(0, &mut cpus);
+            libc::sched_setaffinity(0, size_of_val(&cpus), &raw const cpus)
+        };
+        assert_eq!(pinned, 0);
+        (busy_in_test(began + Duration::from_secs(2)), thread_ns()).1
+    });
+    let mut all: Vec<RawProfile> = Vec::new();
+    // Not in step with the look at the ring, nor with the samples.
+    for wait_ms in [1, 0, 37, 150, 3, 211, 97, 402, 0, 333, 19, 251] {
+        thread::sleep(Duration::from_millis(wait_ms));
+        all.push(probe.read().unwrap());
+    }
+    let given = spin.unwrap().join().unwrap();
+    let took = began.elapsed();
+    all.push(probe.detach().unwrap());
+    assert!(probe.read().is_err() && probe.detach().is_err(), "it has ended");
+
+    let sum = |of: &dyn Fn(&RawProfile) -> u64| all.iter().map(of).sum::<u64>();
+    let (seen, lost) = (sum(&RawProfile::seen), sum(&|raw| raw.lost));
+    let (runs, duration) = (sum(&|raw| raw.program_runs), sum(&|raw| raw.duration_ns));
+    println!("{} readings: {seen} samples, {lost} lost, {runs} runs in {duration} ns", all.len());
+    if statistics.is_some() {
+        assert_eq!(seen + lost, runs);
+    }
+    assert!(duration.abs_diff(took.as_nanos() as u64) < 100_000_000, "{duration} ns of {took:?}");
+    let own = |raw: &RawProfile| -> u64 {
+        let own = raw.samples.iter().filter(|(sample, _)| sample.comm_bytes() == b"biopsy-spin-1");
+        own.map(|(_, tally)| tally.samples).sum()
+    };
+    let ns = sum(&own) * 1_000_000_000 / FREQUENCY;
+    println!("{ns} ns by samples, {given} ns by the scheduler");
+    assert!(ns.abs_diff(given) * 4 < given, "{ns} ns by samples, {given} ns by the scheduler");
+    assert!(all.iter().filter(|raw| own(raw) > 0).count() > 5, "in each that is long enough");
+    // The last one names what only an earlier one has seen begin.
+    let last = all.iter().rfind(|raw| own(raw) > 20).unwrap();
+    let summary = summarize(last, &symbolizer().names(&addresses(last)));
+    assert!(summary.folded.keys().any(|key| key.contains("busy_in_test")), "{:?}", summary.folded);
 }
 
 /// A process in the kernel is `system`, with kernel frames above the user's.
