@@ -273,3 +273,29 @@ proptest! {
         read(&folder);
     }
 }
+
+/// What an earlier version recorded, on whichever kernel, is read by each later one.
+#[test]
+fn recordings_of_every_release_stay_readable() {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let mut read = 0;
+    for entry in fs::read_dir(all).unwrap().flatten() {
+        let path = entry.path();
+        for view in ["latency", "interrupts", "locks", "threads", "errors", "top", "flame"] {
+            let words: &[&str] = match view {
+                "top" => &["top", "--plain", "-i", text(&path)],
+                "flame" => &["flame", "-i", text(&path), "--folded", "-o", "-"],
+                _ => &[view, "-i", text(&path)],
+            };
+            let output = run(words);
+            if output.status.success() {
+                assert!(output.stdout.len() > 100, "{view} of {}", path.display());
+                read += 1;
+            } else {
+                // Not every kernel has every view.
+                refused(&output, 1, &[&format!("it has no {view}, but ")]);
+            }
+        }
+    }
+    assert!(read >= 10, "{read}");
+}
