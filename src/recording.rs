@@ -10,6 +10,7 @@ pub mod pack;
 pub mod ring;
 pub mod source;
 mod span;
+pub mod stacks;
 pub mod tape;
 
 use std::io::{BufRead, Read};

@@ -28,7 +28,7 @@ use std::sync::Arc;
 pub use crate::host::elf::BuildId;
 pub use crate::host::mapped::{Mapped, NoRecords, Programs};
 pub use place::Place;
-pub(crate) use place::by_label;
+pub use place::by_label;
 pub use scheduler::Scheduler;
 
 use crate::envelope::{Missing, Reason};

@@ -77,7 +77,7 @@ pub fn run(args: &Flame) -> Result<()> {
     let how = How { format, options, path: &path };
     if let Some(input) = &args.input {
         let sink = Sink::open(Some(&path))?;
-        let read = recording::read(input, args.unit)?;
+        let read = recording::read(input, args.unit, args.span())?;
         return present(args, &how, sink, &read.measurement, read.place);
     }
     let what = what(args);
@@ -186,7 +186,7 @@ fn unfit(args: &Flame) -> Option<String> {
         (args.io_wait, "--io-wait"),
     ];
     let kind = kinds.into_iter().find(|(is_named, _)| *is_named).map(|(_, name)| name);
-    let options: [(bool, &str, &[&str]); 7] = [
+    let options: [(bool, &str, &[&str]); 9] = [
         (args.io_wait, "--io-wait", &["--off-cpu", "--io-wait"]),
         (!args.devices.is_empty(), "--device", &["--io"]),
         (args.files, "--files", &["--io"]),
@@ -194,6 +194,8 @@ fn unfit(args: &Flame) -> Option<String> {
         (!args.ios.is_empty(), "--ios", &["--diff"]),
         (!args.durations.is_empty(), "--durations", &["--diff"]),
         (args.unit.is_some(), "--unit", &["--diff", "--input"]),
+        (args.from.is_some(), "--from", &["--diff", "--input"]),
+        (args.to.is_some(), "--to", &["--diff", "--input"]),
     ];
     let (_, option, with) = options
         .into_iter()
@@ -381,13 +383,15 @@ mod tests {
         &["none", "on-cpu", "off-cpu", "io-wait", "both", "lock-wait", "io", "reclaim", "diff", "input"];
 
     /// All other options, and what each goes with.
-    const OPTIONS: [(&[&str], &[&str]); 24] = [
+    const OPTIONS: [(&[&str], &[&str]); 26] = [
         (&["--device", "sda"], &["io"]),
         (&["--files"], &["io"]),
         (&["--ios", "1", "2"], &["diff"]),
         (&["--durations", "1s", "1s"], &["diff"]),
         (&["--unit", "samples"], &["diff", "input"]),
         (&["--unit", "ns"], &["diff", "input"]),
+        (&["--from", "10s"], &["diff", "input"]),
+        (&["--to", "10s"], &["diff", "input"]),
         (&["--for", "1s"], WINDOW),
         (&["--pid", "1"], WINDOW),
         (&["--comm", "fio"], WINDOW),

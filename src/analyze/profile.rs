@@ -12,7 +12,7 @@ use serde::Serialize;
 use self::tree::{Row, Tree};
 /// Where a frame without a name lies.
 pub use crate::symbols::Place;
-pub(crate) use crate::symbols::by_label;
+pub use crate::symbols::by_label;
 
 /// Whose code a frame is, or what else stands in its place. Pictures are coloured by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -353,6 +353,17 @@ impl Profile {
                     key = key.wrapping_add(1);
                 }
             }
+        }
+    }
+
+    /// Adds the stacks of another one, whose values count the same.
+    pub fn merge(&mut self, other: &Self) {
+        let ids: Vec<u32> = other.frames.iter().map(|frame| self.frame(&*frame.name, frame.area)).collect();
+        let mut stack = Vec::new();
+        for one in &other.stacks {
+            stack.clear();
+            stack.extend(one.frames.iter().map(|id| ids[*id as usize]));
+            self.add(&stack, one.value);
         }
     }
 

@@ -19,12 +19,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::symbols::{Names, UNKNOWN};
 pub use crate::wire::stacks::MAX_FRAMES;
 use crate::wire::stacks::{KTHREAD, RawProfile, Sample, USER_FAILED};
 
 /// How a user stack ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Ending {
     /// Where a thread or a program begins.
     Root,

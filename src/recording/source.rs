@@ -1,7 +1,7 @@
 //! Where the lines of a view are: in a recording's folder, in one that was packed, in a file, or on stdin.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read, Seek};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -13,7 +13,10 @@ use super::folder;
 const FRAME: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 
 /// A block of tar: a header, or a part of a file.
-const BLOCK: usize = 512;
+pub(super) const BLOCK: usize = 512;
+
+/// Other names of an archive that are looked through for what it has in place of a view.
+pub(super) const MOST_NAMED: usize = 10_000;
 
 /// Memory that a frame may ask for, as a power of two: 32 MiB. Ours have 2 MiB.
 const WINDOW_LOG: u32 = 25;
@@ -48,22 +51,34 @@ fn of_folder(path: &Path, view: &str) -> Result<Lines> {
 }
 
 /// What to say of a recording with these files.
-fn without(view: &str, names: impl Iterator<Item = Vec<u8>>) -> String {
-    let mut views: Vec<String> =
-        names.filter_map(|name| folder::view(&name).map(|view| view.escape_debug().to_string())).collect();
+pub(super) fn without(view: &str, names: impl Iterator<Item = Vec<u8>>) -> String {
+    let is_stacks = |name: &[u8]| name == folder::STACKS.as_bytes() || folder::interval(name).is_some();
+    let mut views: Vec<String> = names
+        .filter_map(|name| match is_stacks(&name) {
+            true => Some(folder::STACKS.to_string()),
+            false => folder::view(&name).map(|view| view.escape_debug().to_string()),
+        })
+        .filter(|other| other != view)
+        .collect();
     views.sort();
+    views.dedup();
     match views.is_empty() {
         true => format!("it has no {view}: it is empty"),
         false => format!("it has no {view}, but {}", views.join(", ")),
     }
 }
 
+/// Whether a file with this first block is an archive of tar.
+pub(super) fn is_archive(head: &[u8]) -> bool {
+    let header = || Header::from_byte_slice(head);
+    head.len() == BLOCK && (header().as_ustar().is_some() || header().as_gnu().is_some())
+}
+
 fn of_stream(mut stream: impl BufRead + 'static, view: &str) -> Result<Lines> {
     // A pipe gives what there is.
     let mut head = Vec::with_capacity(BLOCK);
     stream.by_ref().take(BLOCK as u64).read_to_end(&mut head)?;
-    let is_tar = head.len() == BLOCK && Header::from_byte_slice(&head).as_ustar().is_some()
-        || head.len() == BLOCK && Header::from_byte_slice(&head).as_gnu().is_some();
+    let is_tar = is_archive(&head);
     let is_packed = head.starts_with(&FRAME);
     let whole = Counted { inner: Cursor::new(head).chain(stream), at: 0 };
     match (is_tar, is_packed) {
@@ -86,38 +101,87 @@ fn member<R: BufRead + 'static>(
     view: &str,
 ) -> Result<Counted<io::Take<R>>> {
     let mut names = Vec::new();
-    loop {
-        let at = archive.at;
-        let mut header = Header::new_old();
-        let block = header.as_mut_bytes();
-        let damaged = || format!("it is damaged or cut off at byte {at}");
-        archive.read_exact(block).with_context(damaged)?;
-        if block.iter().all(|byte| *byte == 0) {
-            bail!(without(view, names.into_iter()));
+    while let Some(member) = next_member(&mut archive)? {
+        if member.is_file && member.name() == name.as_bytes() {
+            return Ok(Counted { inner: archive.inner.take(member.size), at: archive.at });
         }
-        // The field of the sum itself counts as blanks.
-        let sum: u32 = (0..)
-            .zip(block.iter())
-            .map(|(i, byte)| if (148..156).contains(&i) { 32 } else { u32::from(*byte) })
-            .sum();
-        ensure!(header.cksum().is_ok_and(|told| told == sum), damaged());
-        let size = header.entry_size().with_context(damaged)?;
-        let path = header.path_bytes();
-        let own = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
-        if header.entry_type().is_file() && own == name.as_bytes() {
-            return Ok(Counted { inner: archive.inner.take(size), at: archive.at });
+        if names.len() < MOST_NAMED {
+            names.push(member.name().to_vec());
         }
-        names.push(own);
-        let padded = size.checked_next_multiple_of(BLOCK as u64).with_context(damaged)?;
+        let damaged = || member.damaged();
+        let padded = member.size.checked_next_multiple_of(BLOCK as u64).with_context(damaged)?;
         let skipped = io::copy(&mut archive.by_ref().take(padded), &mut io::sink())?;
         ensure!(skipped == padded, "{}: {} bytes are missing", damaged(), padded - skipped);
     }
+    bail!(without(view, names.into_iter()))
+}
+
+/// What the header of a member of an archive says.
+pub(super) struct Member {
+    /// Of the header.
+    at: u64,
+    pub path: Vec<u8>,
+    pub is_file: bool,
+    pub size: u64,
+}
+
+impl Member {
+    /// Without the folders.
+    pub fn name(&self) -> &[u8] {
+        self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+
+    pub fn damaged(&self) -> String {
+        damaged(self.at)
+    }
+}
+
+fn damaged(at: u64) -> String {
+    format!("it is damaged or cut off at byte {at}")
+}
+
+/// The next member, whose bytes follow; None: the archive ends here.
+pub(super) fn next_member(archive: &mut Counted<impl BufRead>) -> Result<Option<Member>> {
+    let at = archive.at;
+    let mut header = Header::new_old();
+    let block = header.as_mut_bytes();
+    archive.read_exact(block).with_context(|| damaged(at))?;
+    if block.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    // The field of the sum itself counts as blanks.
+    let sum: u32 = (0..)
+        .zip(block.iter())
+        .map(|(i, byte)| if (148..156).contains(&i) { 32 } else { u32::from(*byte) })
+        .sum();
+    ensure!(header.cksum().is_ok_and(|told| told == sum), damaged(at));
+    let size = header.entry_size().with_context(|| damaged(at))?;
+    let is_file = header.entry_type().is_file();
+    Ok(Some(Member { at, path: header.path_bytes().into_owned(), is_file, size }))
 }
 
 /// Knows how far it was read.
-struct Counted<R> {
+pub(super) struct Counted<R> {
     inner: R,
-    at: u64,
+    pub at: u64,
+}
+
+impl<R> Counted<R> {
+    pub fn new(inner: R) -> Self {
+        Self { inner, at: 0 }
+    }
+
+    pub fn into_inner(self) -> R {
+        self.inner
+    }
+}
+
+impl<R: Seek> Counted<BufReader<R>> {
+    pub fn seek_to(&mut self, at: u64) -> io::Result<()> {
+        self.inner.seek_relative(at as i64 - self.at as i64)?;
+        self.at = at;
+        Ok(())
+    }
 }
 
 impl<R: BufRead> Read for Counted<R> {

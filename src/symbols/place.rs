@@ -29,7 +29,7 @@ impl Place {
 }
 
 /// Places by the label of each; not those that share it with another place.
-pub(crate) fn by_label<'a>(places: impl IntoIterator<Item = &'a Place>) -> BTreeMap<String, Place> {
+pub fn by_label<'a>(places: impl IntoIterator<Item = &'a Place>) -> BTreeMap<String, Place> {
     let mut all: BTreeMap<String, Option<&Place>> = BTreeMap::new();
     for place in places {
         let kept = all.entry(place.label()).or_insert(Some(place));

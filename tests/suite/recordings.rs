@@ -10,14 +10,19 @@ use std::sync::atomic::AtomicU64;
 use crate::replay::{fed, lines};
 use crate::support::scratch::Scratch;
 use crate::support::tool::{one_error, quiet, refused, run};
+use biopsy::analyze::flame::What;
 use biopsy::analyze::latency::LatencySummary;
+use biopsy::analyze::profile::{Area, Profile, Unit};
+use biopsy::analyze::unwinding::Ending;
 use biopsy::envelope::{Envelope, Lost};
 use biopsy::recording::folder::{Folder, MANIFEST};
 use biopsy::recording::manifest::Manifest;
 use biopsy::recording::pack::pack;
+use biopsy::recording::stacks::Profiles;
 use biopsy::recording::tape::Tape;
 use biopsy::recording::{Pieces, Span, source};
 use biopsy::render::json;
+use biopsy::render::pprof::{self, About, origin::Origin};
 use proptest::prelude::*;
 
 /// A recording of seconds of latency with so many reads, as it is while it goes on.
@@ -298,4 +303,204 @@ fn recordings_of_every_release_stay_readable() {
         }
     }
     assert!(read >= 10, "{read}");
+}
+
+/// A second from that one on, by samples of stacks; as `record` writes it.
+fn profile(second: i64, samples: &[(&[&str], u64)]) -> Vec<u8> {
+    let mut profile = Profile::new(Unit::Samples);
+    for (names, value) in samples {
+        let area = |at| if at == 0 { Area::Label } else { Area::User };
+        let ids: Vec<u32> = (0..).zip(*names).map(|(at, name)| profile.frame(*name, area(at))).collect();
+        profile.add(&ids, *value);
+    }
+    let origin = Origin {
+        what: Some(What::OnCpu),
+        place: "db1".into(),
+        source: "cpu-clock at 99 Hz on 2 CPUs".into(),
+        measured: profile.total(),
+        user_stacks: [(Ending::Root, profile.total()), (Ending::Short, 1)].into(),
+        ..Origin::default()
+    };
+    let about = About {
+        start_ns: (1_800_000_000 + second) * 1_000_000_000,
+        duration_ns: 1_000_000_000,
+        period: Some(10_101_010),
+        comments: origin.comments(),
+        unnamed: None,
+    };
+    pprof::render(&pprof::on_cpu(&profile, 10_101_010), &about)
+}
+
+const SECONDS: [&[(&[&str], u64)]; 4] = [
+    &[(&["fio", "main", "read"], 5), (&["sh", "main"], 1)],
+    &[(&["fio", "main", "read"], 7), (&["fio", "main", "write"], 2)],
+    &[],
+    &[(&["sh", "main"], 3)],
+];
+
+fn record_stacks(at: &Path) {
+    record(at, &[3]);
+    let mut tape = Tape::create(at, "stacks", &AtomicU64::new(0).into()).unwrap();
+    for (second, samples) in (0..).zip(SECONDS) {
+        tape.add(&profile(second, samples), &Envelope::default(), 0).unwrap();
+    }
+    assert_eq!(tape.recorded.intervals, 4);
+}
+
+/// What `flame` writes of it.
+fn drawn(path: &Path, words: &[&str]) -> Vec<u8> {
+    let output = run(&[&["flame", "-i", text(path), "-o", "-"], words].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+#[test]
+fn stacks_of_a_recording_are_drawn_together_in_every_form() {
+    let scratch = Scratch::new("stacks");
+    let folder = scratch.path().join("run.biopsy");
+    record_stacks(&folder);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let stacks = folder.join("stacks");
+    assert_eq!((mode(&stacks), mode(&stacks.join("000003.pb.gz"))), (0o700, 0o600));
+    // A stranger's files are neither packed nor read, and nor is what was not written to its end.
+    for name in ["notes.txt", "000009.pb.gz.new", "0.pb.gz", "+00009.pb.gz"] {
+        fs::write(stacks.join(name), "x").unwrap();
+    }
+    quiet(&run(&["pack", text(&folder)]));
+    let packed = scratch.path().join("run.biopsy.tar");
+    let by_tar = scratch.path().join("by.tar");
+    let mut tar = Command::new("tar");
+    let made = tar.arg("-C").arg(scratch.path()).arg("-cf").arg(&by_tar).arg("run.biopsy").status().unwrap();
+    assert!(made.success());
+    let names = String::from_utf8_lossy(&fs::read(&packed).unwrap()).into_owned();
+    assert!(names.contains("run.biopsy/stacks/000003.pb.gz") && !names.contains("000009"));
+
+    const WHOLE: &str = "fio;main;read 12\nfio;main;write 2\nsh;main 4\n";
+    for path in [&folder, &packed, &by_tar] {
+        let folded =
+            |words: &[&str]| String::from_utf8(drawn(path, &[&["--folded"], words].concat())).unwrap();
+        assert_eq!(folded(&[]), WHOLE, "{}", path.display());
+        assert_eq!(folded(&["--to", "1s"]), "fio;main;read 5\nsh;main 1\n");
+        assert_eq!(folded(&["--from", "1s", "--to", "2s"]), "fio;main;read 7\nfio;main;write 2\n");
+        assert_eq!(folded(&["--from", "2027-01-15T08:00:03Z"]), "sh;main 3\n");
+        let again = scratch.path().join("again.pb.gz");
+        fs::write(&again, drawn(path, &["--pprof"])).unwrap();
+        assert_eq!(String::from_utf8(drawn(&again, &["--folded"])).unwrap(), WHOLE);
+        let picture = String::from_utf8(drawn(path, &[])).unwrap();
+        assert!(picture.contains("18 samples in 4.00 s") && picture.contains("db1"), "{picture:.3000}");
+        assert!(picture.contains("4 of 22 user stacks (18 %) are cut"), "of all intervals: {picture:.3000}");
+        assert!(drawn(path, &["--speedscope"]).starts_with(b"{"));
+        let file = scratch.path().join("x.svg");
+        let shown = run(&["flame", "-i", text(path), "--json", "-o", text(&file)]);
+        let view: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        assert_eq!((&view["what"], &view["total"]), (&"on-cpu".into(), &18.into()), "{view}");
+        assert_eq!(view["duration_ns"], 4_000_000_000u64);
+    }
+    let file = scratch.path().join("diff.svg");
+    let same = run(&["flame", "--diff", text(&folder), text(&packed), "-o", text(&file)]);
+    assert!(String::from_utf8_lossy(&same.stdout).contains("no frame moved"));
+    let words = ["flame", "--diff", text(&folder), text(&packed), "--to", "1s", "-o", text(&file), "--json"];
+    let view: serde_json::Value = serde_json::from_slice(&run(&words).stdout).unwrap();
+    assert_eq!(view["unit"], "samples");
+    refused(&run(&["locks", "-i", text(&folder)]), 1, &["it has no locks, but latency, stacks"]);
+    refused(&run(&["locks", "-i", text(&packed)]), 1, &["it has no locks, but latency, stacks"]);
+}
+
+#[test]
+fn stacks_that_are_damaged_or_not_there_are_named() {
+    let scratch = Scratch::new("bad-stacks");
+    let folder = scratch.path().join("run");
+    record(&folder, &[3]);
+    let picture = scratch.path().join("x.svg");
+    let said = |path: &Path, words: &[&str], code: i32, with: &[&str]| {
+        let output = run(&[&["flame", "-i", text(path), "-o", text(&picture)], words].concat());
+        refused(&output, code, with);
+    };
+    said(&folder, &[], 1, &["run: it has no stacks, but latency"]);
+    said(scratch.path(), &[], 2, &["neither a file nor a recording"]);
+    fs::remove_dir_all(&folder).unwrap();
+    record_stacks(&folder);
+    said(&folder, &["--from", "9s"], 1, &["no stacks within --from and --to", "2027-01-15T08:00:00.000Z"]);
+    said(&folder, &["--from", "2s", "--to", "3s"], 4, &["nothing to draw: the CPUs were idle in 1.00 s"]);
+    said(&folder.join("stacks/000000.pb.gz"), &["--from", "1s"], 2, &["it is one profile"]);
+
+    let part = folder.join("stacks/000001.pb.gz");
+    let whole = fs::read(&part).unwrap();
+    let packed = scratch.path().join("run.tar");
+    let pack_again = || {
+        let mut bytes = Vec::new();
+        pack(&folder, "run", &mut bytes).unwrap();
+        fs::write(&packed, &bytes).unwrap();
+        bytes
+    };
+    let bad: [(&[u8], &str); 5] = [
+        (&[], "it does not say what its values are"),
+        (&whole[..whole.len() / 2], "damaged or cut off"),
+        (&whole[..whole.len() - 1], "damaged or cut off"),
+        (b"\x00\xff\xff\xff", "at byte 0"),
+        (b"fio;main 3\n", "at byte 0 of the profile"),
+    ];
+    for (bytes, why) in bad {
+        fs::write(&part, bytes).unwrap();
+        pack_again();
+        for path in [&folder, &packed] {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            said(path, &[], 1, &[&format!("{name}: stacks/000001.pb.gz cannot be read"), "without it", why]);
+        }
+    }
+    fs::remove_file(&part).unwrap();
+    symlink(folder.join("stacks/000000.pb.gz"), &part).unwrap();
+    said(&folder, &[], 1, &["stacks/000001.pb.gz cannot be read"]);
+    fs::remove_file(&part).unwrap();
+    assert_eq!(drawn(&folder, &["--folded"]), b"fio;main;read 5\nsh;main 4\n", "without it");
+    fs::write(&part, &whole).unwrap();
+
+    // Wherever an archive is cut: what is missing is named, and nothing is drawn as if it were all.
+    let bytes = pack_again();
+    for end in (512..bytes.len() - 1024).step_by(256) {
+        fs::write(&packed, &bytes[..end]).unwrap();
+        let read = || -> anyhow::Result<usize> {
+            let mut profiles = Profiles::open(&packed)?.ok_or_else(|| anyhow::anyhow!("no recording"))?;
+            for at in 0..profiles.len() {
+                profiles.read(at, 1 << 20).1?;
+            }
+            Ok(profiles.len())
+        };
+        assert!(read().is_err(), "cut at {end} of {}", bytes.len());
+    }
+}
+
+#[test]
+fn hostile_archives_of_stacks_are_an_answer() {
+    let scratch = Scratch::new("hostile-stacks");
+    let path = scratch.path().join("x.tar");
+    let of = |name: &str, size: u64, body: &[u8]| {
+        let mut bytes = header(name, size).as_bytes().to_vec();
+        bytes.extend(body);
+        bytes.resize(bytes.len().next_multiple_of(512), 0);
+        bytes
+    };
+    let one = profile(0, SECONDS[0]);
+    let length = one.len() as u64;
+    let said = |members: &[Vec<u8>]| {
+        fs::write(&path, [&members.concat()[..], &[0; 1024]].concat()).unwrap();
+        let output = run(&["flame", "-i", text(&path), "--folded", "-o", "-"]);
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    // Nothing is written anywhere, so that a path is a name alone.
+    let climbing = said(&[of("../../../etc/stacks/000000.pb.gz", length, &one)]);
+    assert!(climbing.0 == Some(0) && climbing.1.starts_with("fio;main;read 5\nsh;main 1\n"), "{climbing:?}");
+    let twice = said(&[of("a/stacks/000007.pb.gz", length, &one), of("b/stacks/000007.pb.gz", length, &one)]);
+    assert!(twice.0 == Some(1) && twice.1.contains("two of its files are stacks/000007.pb.gz"), "{twice:?}");
+    let long = said(&[of("a/stacks/000000.pb.gz", 1 << 40, &one)]);
+    assert!(long.0 == Some(1) && long.1.contains("stacks/000000.pb.gz cannot be read"), "{long:?}");
+    let endless = said(&[of("a/other", u64::MAX / 4, b""), of("a/stacks/000000.pb.gz", length, &one)]);
+    assert!(endless.0 == Some(1) && endless.1.contains("damaged or cut off at byte 0"), "{endless:?}");
+    let elsewhere = said(&[of("a/000000.pb.gz", length, &one), of("a/x.ndjson.zst", 0, b"")]);
+    assert!(elsewhere.0 == Some(1) && elsewhere.1.contains("it has no stacks"), "{elsewhere:?}");
+    // Of values that are too many together.
+    let much = profile(0, &[(&["fio"], u64::MAX / 2 + 1)]);
+    let more = |second| of(&format!("a/stacks/00000{second}.pb.gz"), much.len() as u64, &much);
+    let sum = said(&[more(0), more(1), more(2)]);
+    assert!(sum.0 == Some(1) && sum.1.contains("stacks/000002.pb.gz cannot be read"), "{sum:?}");
 }

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use biopsy::recording::{Moment, Span};
 use clap::{Args, ValueEnum};
 
 use super::Submitters;
-use super::values::{cost, duration, percent};
+use super::values::{cost, duration, moment, percent};
 
 #[derive(Debug, Args)]
 #[command(
@@ -25,7 +26,8 @@ of all that was measured; what is narrower than --min-width is folded, and the p
   biopsy flame --folded -o a.folded --for 10s            for other tools, and for --diff
   biopsy flame --diff a.folded b.folded -o diff.svg      what became more, and what less
   biopsy flame --pprof -o a.pb.gz --for 10s              on one machine, and
-  biopsy flame -i a.pb.gz -o a.svg                       on another, which may have symbols that the first has not")]
+  biopsy flame -i a.pb.gz -o a.svg                       on another, which may have symbols that the first has not
+  biopsy flame -i run.biopsy --from 10s --to 20s         what `biopsy record` has of these intervals")]
 pub struct Flame {
     /// What the CPUs do, by samples: cycles where the processor counts them, else the clock, which does not see code with
     /// interrupts off. This is what is drawn where nothing is said.
@@ -53,11 +55,19 @@ pub struct Flame {
     /// How long memory is reclaimed, by who has to.
     #[arg(long)]
     pub reclaim: bool,
-    /// Read FILE in place of live probes: a profile for pprof, ours or of another tool, or folded text. It needs no rights.
+    /// Read FILE in place of live probes: a recording with stacks (all of its intervals together), a profile for pprof, ours
+    /// or of another tool, or folded text. It needs no rights.
     /// Frames without a name get one where a file of this machine has their build-id and symbols.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["command", "length", "freq", "max_cost", "no_cost", "pids",
         "comms", "cgroups"])]
     pub input: Option<PathBuf>,
+    /// Of recordings: draw the intervals that began at this time or later: 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s
+    /// after the first.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub from: Option<Moment>,
+    /// Of recordings: draw the intervals that began before this time.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub to: Option<Moment>,
     /// Two files as -i reads them, before and after: what became more, and what less.
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["format", "command", "length", "freq",
         "max_cost", "max_loss", "no_cost", "pids", "comms", "cgroups"])]
@@ -120,6 +130,12 @@ pub struct Flame {
     /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+impl Flame {
+    pub fn span(&self) -> Span {
+        Span { from: self.from, to: self.to }
+    }
 }
 
 /// A share of the whole: half of it is no detail any more.

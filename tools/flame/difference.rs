@@ -24,7 +24,8 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
         return Err(Refusal::Usage("--diff takes two files".to_string()).into());
     };
     let mut sink = Sink::open(Some(path))?;
-    let mut sides = [recording::read_as(before, args.unit)?, recording::read_as(after, args.unit)?];
+    let read = |path: &Path| recording::read_as(path, args.unit, args.span());
+    let mut sides = [read(before)?, read(after)?];
     settle(files, &mut sides);
     let [before_read, after_read] = &sides;
     if let (Some(one), Some(other)) =

@@ -1,5 +1,7 @@
-//! Stacks from a file in place of live probes: a profile for pprof, or folded text.
+//! Stacks from a file in place of live probes: a profile for pprof, folded text, or a recording with a profile for each
+//! interval, which are added up.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
@@ -7,11 +9,13 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use biopsy::analyze::flame::{FlameSummary, Note, Recorded, Source};
-use biopsy::analyze::profile::{Place, Unit, folded};
-use biopsy::envelope::Envelope;
+use biopsy::analyze::profile::{Place, Profile, Unit, by_label, folded};
+use biopsy::envelope::{Envelope, Missing};
+use biopsy::recording::Span;
+use biopsy::recording::stacks::Profiles;
 use biopsy::refusal::{Refusal, reason};
 use biopsy::render::pprof::origin::Origin;
-use biopsy::render::pprof::reading::{self, Reading};
+use biopsy::render::pprof::reading::{self, Reading, Values};
 use biopsy::render::text;
 use biopsy::session::flame::Measurement;
 use biopsy::session::wall_clock;
@@ -27,6 +31,14 @@ pub const MOST_SAMPLES: u64 = 10_000_000;
 const MOST_FILES: usize = 3;
 const MOST_NAME: usize = 60;
 
+/// Of intervals that are added up: different stacks and frames, frames of all stacks, bytes of all names.
+const MOST_STACKS: usize = 4 << 20;
+const MOST_FRAMES: usize = 1 << 20;
+const MOST_STACKED: usize = 64 << 20;
+const MOST_TEXT: usize = 512 << 20;
+/// Kinds of what could not be seen.
+const MOST_MISSING: usize = 64;
+
 /// What a file holds.
 pub struct Recording {
     /// Of the time when it was made, as far as the file says it.
@@ -41,8 +53,8 @@ pub struct Recording {
 ///
 /// # Errors
 /// A refusal that names the file, when it is none of both, damaged or too large.
-pub fn read(path: &Path, unit: Option<FoldedUnit>) -> Result<Recording> {
-    let mut read = read_as(path, unit)?;
+pub fn read(path: &Path, unit: Option<FoldedUnit>, span: Span) -> Result<Recording> {
+    let mut read = read_as(path, unit, span)?;
     if read.says_unit {
         return Ok(read);
     }
@@ -81,13 +93,21 @@ fn values(unit: Unit) -> &'static str {
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_as(path: &Path, unit: Option<FoldedUnit>) -> Result<Recording> {
-    let bytes = bytes(path)?;
+pub fn read_as(path: &Path, unit: Option<FoldedUnit>, span: Span) -> Result<Recording> {
     let unit = unit.map(|unit| match unit {
         FoldedUnit::Samples => Unit::Samples,
         FoldedUnit::Ns => Unit::Nanoseconds,
     });
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let whole = || path.display().to_string();
+    if let Some(profiles) = Profiles::open(path).with_context(whole)? {
+        return intervals(profiles, name, unit, span).with_context(whole);
+    }
+    if span != Span::default() {
+        let why = "it is one profile, and --from and --to choose intervals of a recording: leave them out";
+        return Err(Refusal::Usage(format!("{}: {why}", path.display())).into());
+    }
+    let bytes = bytes(path)?;
     let read = reading::unpacked(bytes).and_then(|bytes| {
         let read = match reading::is_profile(&bytes) {
             true => profile(&bytes, name, unit)?,
@@ -101,7 +121,8 @@ pub fn read_as(path: &Path, unit: Option<FoldedUnit>) -> Result<Recording> {
 
 fn refused(path: &Path, why: &str) -> anyhow::Error {
     let path = path.display();
-    let remedy = "name a file that `biopsy flame --pprof` or `--folded` wrote, or another profile of time or of samples";
+    let remedy = "name a file that `biopsy flame --pprof` or `--folded` wrote, another profile of time or of samples, or a \
+                  recording";
     Refusal::Usage(format!("{path}: {why}; {remedy}")).into()
 }
 
@@ -109,7 +130,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>> {
     let found = fs::metadata(path).map_err(|error| refused(path, &reason(&error)))?;
     // Anything else could keep us waiting, or never end.
     if !found.is_file() {
-        return Err(refused(path, "it is no file"));
+        return Err(refused(path, "it is neither a file nor a recording"));
     }
     let mut bytes = Vec::new();
     let file =
@@ -137,54 +158,262 @@ fn folded_text(bytes: Vec<u8>, name: String, unit: Option<Unit>) -> Result<Recor
 }
 
 fn profile(bytes: &[u8], name: String, unit: Option<Unit>) -> Result<Recording> {
-    let reading = Reading::new(bytes)?;
-    let values = reading.values(unit)?;
-    let places = reading.nameless();
-    let (named, failures) = match places.iter().any(|place| place.build_id.is_some()) {
-        true => Symbolizer::new(Helper::own()).name_places(places),
-        false => (vec![Named::Absent; places.len()], Vec::new()),
-    };
-    let naming = naming(places, &named);
-    let names: Vec<Option<Arc<[String]>>> = named.into_iter().map(Named::names).collect();
-    let stacks = reading.profile(&values, &names)?;
-    let counts = values.counts.as_ref().map(|counts| reading.profile(counts, &names)).transpose()?;
-    let recorded = Recorded {
-        file: name,
-        values: text::fitted(&values.name, MOST_NAME),
-        counts: values.counts.map(|counts| text::fitted(&counts.name, MOST_NAME)).unwrap_or_default(),
-        naming,
-    };
-    let unnamed = reading.unnamed(&names);
-    let said = reading.origin.clone();
-    let origin = said.unwrap_or_else(|| Origin {
-        source: match reading.period_ns {
-            Some(ns) => format!("a sample each {}", text::time(ns)),
-            None => "as the file has them".to_string(),
-        },
-        ..Origin::default()
-    });
-    let envelope = Envelope {
-        version: wall_clock::envelope().version,
-        start: reading.start_ns.and_then(wall_clock::rfc3339).unwrap_or_default(),
-        duration_ns: reading.duration_ns.unwrap_or(0),
-        missing: [origin.envelope.missing.clone(), failures].concat(),
-        ..origin.envelope
-    };
-    let summary = FlameSummary {
-        devices: origin.devices,
-        counts,
-        duration_ns: envelope.duration_ns,
-        source: Source::Recorded(origin.source),
-        measured: origin.measured,
-        lost: origin.lost,
-        period_ns: reading.period_ns,
-        notes: origin.notes.into_iter().map(Note::Recorded).collect(),
-        unnamed,
-        recorded: Some(recorded),
-        ..FlameSummary::new(origin.what, stacks)
-    };
-    let measurement = Measurement { summary, envelope, doubt: origin.doubt, status: None };
-    Ok(Recording { measurement, place: origin.place, says_unit: true })
+    let mut naming = Naming::new();
+    let part = Part::new(&Reading::new(bytes)?, unit, &mut naming)?;
+    Ok(part.recording(name, naming))
+}
+
+/// The stacks of the intervals that begin within a span, added up.
+fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span: Span) -> Result<Recording> {
+    let mut naming = Naming::new();
+    let mut sum: Option<Sum> = None;
+    let mut begin = None;
+    for at in 0..profiles.len() {
+        let (file, bytes) = profiles.read(at, reading::MOST_BYTES);
+        let add = || {
+            let bytes = reading::unpacked(bytes?)?;
+            let reading = Reading::new(&bytes)?;
+            let start = reading.start_ns.and_then(wall_clock::rfc3339).unwrap_or_default();
+            let begin = begin.get_or_insert_with(|| start.clone());
+            if span.holds(begin, &start)? {
+                let part = Part::new(&reading, unit, &mut naming)?;
+                match &mut sum {
+                    Some(sum) => sum.add(part)?,
+                    None => sum = Some(Sum::new(part)),
+                }
+            }
+            anyhow::Ok(())
+        };
+        add().with_context(|| format!("{file} cannot be read, and the others can be drawn without it"))?;
+    }
+    let began = begin.unwrap_or_default();
+    let sum =
+        sum.with_context(|| format!("it has no stacks within --from and --to: it begins at {began}"))?;
+    if sum.all.stacks.is_empty() {
+        let length = text::time(sum.all.duration_ns);
+        return Err(
+            Refusal::Untrusted(format!("there is nothing to draw: the CPUs were idle in {length}")).into()
+        );
+    }
+    Ok(sum.whole().recording(name, naming))
+}
+
+/// A profile, or several that were added up.
+struct Part {
+    stacks: Profile,
+    counts: Option<Profile>,
+    values: Values,
+    origin: Option<Origin>,
+    start_ns: Option<i64>,
+    duration_ns: u64,
+    period_ns: Option<u64>,
+}
+
+impl Part {
+    fn new(reading: &Reading<'_>, unit: Option<Unit>, naming: &mut Naming) -> Result<Self> {
+        let values = reading.values(unit)?;
+        let names = naming.names(reading.nameless())?;
+        Ok(Self {
+            stacks: reading.profile(&values, &names)?,
+            counts: values.counts.as_ref().map(|counts| reading.profile(counts, &names)).transpose()?,
+            values,
+            origin: reading.origin.clone(),
+            start_ns: reading.start_ns,
+            duration_ns: reading.duration_ns.unwrap_or(0),
+            period_ns: reading.period_ns,
+        })
+    }
+
+    /// `name`: of the file.
+    fn recording(self, name: String, naming: Naming) -> Recording {
+        let values = self.values;
+        let (naming, unnamed, failures) = naming.end();
+        let recorded = Recorded {
+            file: name,
+            values: text::fitted(&values.name, MOST_NAME),
+            counts: values.counts.map(|counts| text::fitted(&counts.name, MOST_NAME)).unwrap_or_default(),
+            naming,
+        };
+        let origin = self.origin.unwrap_or_else(|| Origin {
+            source: match self.period_ns {
+                Some(ns) => format!("a sample each {}", text::time(ns)),
+                None => "as the file has them".to_string(),
+            },
+            ..Origin::default()
+        });
+        let envelope = Envelope {
+            version: wall_clock::envelope().version,
+            start: self.start_ns.and_then(wall_clock::rfc3339).unwrap_or_default(),
+            duration_ns: self.duration_ns,
+            missing: [origin.envelope.missing.clone(), failures].concat(),
+            ..origin.envelope
+        };
+        let summary = FlameSummary {
+            devices: origin.devices,
+            counts: self.counts,
+            duration_ns: envelope.duration_ns,
+            source: Source::Recorded(origin.source),
+            measured: origin.measured,
+            lost: origin.lost,
+            period_ns: self.period_ns,
+            notes: origin.notes.into_iter().map(Note::Recorded).collect(),
+            unnamed,
+            recorded: Some(recorded),
+            ..FlameSummary::new(origin.what, self.stacks)
+        };
+        let measurement = Measurement { summary, envelope, doubt: origin.doubt, status: None };
+        Recording { measurement, place: origin.place, says_unit: true }
+    }
+}
+
+/// Intervals that are added up.
+struct Sum {
+    all: Part,
+    intervals: u64,
+    /// By what they say without its numbers: the first one, of how many intervals, and whether all say the same.
+    missing: Vec<(String, Missing, u64, bool)>,
+    /// Frames of all stacks, and bytes of all names.
+    frames: usize,
+    text: usize,
+}
+
+impl Sum {
+    fn new(first: Part) -> Self {
+        let mut sum = Self {
+            intervals: 1,
+            missing: Vec::new(),
+            frames: frames_of(&first.stacks, 0),
+            text: text_of(&first.stacks, 0),
+            all: first,
+        };
+        let missing = sum.all.origin.as_mut().map(take_missing);
+        sum.note(missing.unwrap_or_default());
+        sum
+    }
+
+    fn add(&mut self, mut part: Part) -> Result<()> {
+        let missing = part.origin.as_mut().map(take_missing);
+        self.intervals += 1;
+        self.note(missing.unwrap_or_default());
+        let all = &mut self.all;
+        let unit = all.stacks.unit;
+        ensure!(
+            part.stacks.unit == unit,
+            "its values are of another unit than those of the intervals before it"
+        );
+        let total = all.stacks.total().checked_add(part.stacks.total());
+        ensure!(total.is_some(), "with it the stacks add up to more than 2^64");
+        let (frames, stacks) = (all.stacks.frames().len(), all.stacks.stacks().len());
+        all.stacks.merge(&part.stacks);
+        self.frames += frames_of(&all.stacks, stacks);
+        self.text += text_of(&all.stacks, frames);
+        ensure!(
+            all.stacks.stacks().len() <= MOST_STACKS
+                && all.stacks.frames().len() <= MOST_FRAMES
+                && self.frames <= MOST_STACKED
+                && self.text <= MOST_TEXT,
+            "with it there are more different stacks than can be drawn"
+        );
+        match (&mut all.counts, &part.counts) {
+            (Some(counts), Some(more)) => counts.merge(more),
+            (counts, _) => *counts = None,
+        }
+        all.origin = all.origin.take().zip(part.origin).map(|(one, other)| one.and(other));
+        all.duration_ns = all.duration_ns.saturating_add(part.duration_ns);
+        all.period_ns = all.period_ns.filter(|ns| part.period_ns == Some(*ns));
+        Ok(())
+    }
+
+    fn note(&mut self, missing: Vec<Missing>) {
+        for one in missing {
+            let key = one.why.replace(|c: char| c.is_ascii_digit(), "");
+            if let Some((_, first, n, same)) = self.missing.iter_mut().find(|(known, ..)| *known == key) {
+                *n += 1;
+                *same &= *first == one;
+            } else if self.missing.len() < MOST_MISSING {
+                self.missing.push((key, one, 1, true));
+            }
+        }
+    }
+
+    fn whole(mut self) -> Part {
+        let all = self.intervals;
+        let missing = self.missing.into_iter().map(|(_, mut missing, n, same)| {
+            if n < all || !same {
+                missing.why.push_str(&format!(" (in the first of {n} such intervals of {all})"));
+            }
+            missing
+        });
+        if let Some(origin) = &mut self.all.origin {
+            origin.envelope.missing = missing.collect();
+        }
+        self.all
+    }
+}
+
+/// Frames of the stacks from the one with this number on.
+fn frames_of(profile: &Profile, from: usize) -> usize {
+    profile.stacks()[from..].iter().map(|stack| stack.frames.len()).sum()
+}
+
+/// Bytes of the names of frames from the one with this number on.
+fn text_of(profile: &Profile, from: usize) -> usize {
+    profile.frames()[from..].iter().map(|frame| frame.name.len()).sum()
+}
+
+fn take_missing(origin: &mut Origin) -> Vec<Missing> {
+    std::mem::take(&mut origin.envelope.missing)
+}
+
+/// Names for frames that have none, from files of this machine.
+struct Naming {
+    symbolizer: Symbolizer,
+    known: HashMap<Place, Named>,
+    failures: Vec<Missing>,
+    /// Bytes of the files' names.
+    text: usize,
+}
+
+impl Naming {
+    fn new() -> Self {
+        let symbolizer = Symbolizer::new(Helper::own());
+        Self { symbolizer, known: HashMap::new(), failures: Vec::new(), text: 0 }
+    }
+
+    /// In the order of `places`.
+    fn names(&mut self, places: &[Place]) -> Result<Vec<Option<Arc<[String]>>>> {
+        let mut new: Vec<Place> =
+            places.iter().filter(|place| !self.known.contains_key(place)).cloned().collect();
+        new.sort_unstable();
+        new.dedup();
+        self.text += new.iter().map(|place| place.file.len()).sum::<usize>();
+        ensure!(
+            self.known.len() + new.len() <= MOST_FRAMES && self.text <= MOST_TEXT,
+            "there are more frames without a name than can be drawn"
+        );
+        let named = match new.iter().any(|place| place.build_id.is_some()) {
+            true => {
+                let (named, failures) = self.symbolizer.name_places(&new);
+                for failure in failures {
+                    if self.failures.len() < MOST_MISSING && !self.failures.contains(&failure) {
+                        self.failures.push(failure);
+                    }
+                }
+                named
+            }
+            false => vec![Named::Absent; new.len()],
+        };
+        self.known.extend(new.into_iter().zip(named));
+        Ok(places.iter().map(|place| self.known.get(place)?.clone().names()).collect())
+    }
+
+    /// What became of them; those that have no name still; and what kept files from being read.
+    fn end(self) -> (Option<String>, BTreeMap<String, Place>, Vec<Missing>) {
+        let unnamed = self.known.iter().filter(|(_, named)| !matches!(named, Named::As(_)));
+        let unnamed = by_label(unnamed.map(|(place, _)| place));
+        let (places, named): (Vec<Place>, Vec<Named>) = self.known.into_iter().unzip();
+        (naming(&places, &named), unnamed, self.failures)
+    }
 }
 
 /// What became of frames that had no name.

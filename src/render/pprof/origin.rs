@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::analyze::flame::{FlameSummary, What};
+use crate::analyze::flame::{FlameSummary, Note, What};
+use crate::analyze::unwinding::Ending;
 use crate::envelope::{Cost, Envelope, Lost, Missing};
 use crate::render::text;
 
@@ -25,6 +26,8 @@ const MOST_TEXT: usize = 1_000;
 /// Of CPUs, and of nanoseconds for one I/O: no machine has so many, and nobody waits so long.
 const MOST_PERCENT: f64 = 1e6;
 const MOST_NS: f64 = 1e12;
+/// Samples of a kind: a thousand of them add up in 64 bits.
+const MOST_SAMPLES: u64 = 1 << 53;
 
 /// How the stacks were measured. What is added later must have a default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -39,6 +42,9 @@ pub struct Origin {
     pub measured: u64,
     pub lost: u64,
     pub notes: Vec<String>,
+    /// How user stacks end, in samples, of which a note says the same: of several profiles it is their sum.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub user_stacks: BTreeMap<Ending, u64>,
     /// Why it must not be trusted, where that is more than a matter of how much was lost.
     pub doubt: Option<String>,
     pub envelope: Envelope,
@@ -54,6 +60,12 @@ impl Origin {
             measured: summary.measured,
             lost: summary.lost,
             notes: text::notes::of(summary),
+            user_stacks: (summary.notes.iter())
+                .find_map(|note| match note {
+                    Note::UserStacks(found) => Some(found.endings.clone()),
+                    _ => None,
+                })
+                .unwrap_or_default(),
             doubt: doubt.map(str::to_string),
             envelope: envelope.clone(),
         }
@@ -72,11 +84,12 @@ impl Origin {
         let ours = comments.into_iter().filter_map(|comment| comment.strip_prefix(MARK.as_bytes()));
         let read = |json: &[u8]| serde_json::from_slice::<Self>(json).ok();
         let all = ours.take(MOST).filter_map(read).map(Self::bounded);
-        all.reduce(|one, other| one.and(other).bounded())
+        all.reduce(Self::and)
     }
 
     fn bounded(mut self) -> Self {
         self.notes.truncate(MOST_NOTES);
+        self.user_stacks.values_mut().for_each(|samples| *samples = (*samples).min(MOST_SAMPLES));
         self.devices.truncate(MOST_LISTED);
         let envelope = &mut self.envelope;
         envelope.missing.truncate(MOST_MISSING);
@@ -94,7 +107,12 @@ impl Origin {
         self
     }
 
-    fn and(mut self, other: Self) -> Self {
+    /// What holds for this one and another, which share no time.
+    pub fn and(mut self, mut other: Self) -> Self {
+        for one in [&mut self, &mut other].into_iter().filter(|one| !one.user_stacks.is_empty()) {
+            let note = text::notes::user_stacks(&one.user_stacks);
+            one.notes.retain(|known| *known != note);
+        }
         let add = |all: &mut Vec<String>, more: Vec<String>| {
             more.into_iter().for_each(|one| {
                 if !all.contains(&one) {
@@ -103,7 +121,7 @@ impl Origin {
             });
         };
         let either = |one: &mut String, two: String| {
-            if *one != two {
+            if one.split(" and ").all(|known| known != two) {
                 one.push_str(if one.is_empty() || two.is_empty() { "" } else { " and " });
                 one.push_str(&two);
             }
@@ -113,6 +131,13 @@ impl Origin {
         either(&mut self.source, other.source);
         add(&mut self.devices, other.devices);
         add(&mut self.notes, other.notes);
+        for (ending, samples) in other.user_stacks {
+            let all = self.user_stacks.entry(ending).or_default();
+            *all = all.saturating_add(samples).min(MOST_SAMPLES);
+        }
+        if !self.user_stacks.is_empty() {
+            self.notes.push(text::notes::user_stacks(&self.user_stacks));
+        }
         self.measured = self.measured.saturating_add(other.measured);
         self.lost = self.lost.saturating_add(other.lost);
         self.doubt = self.doubt.or(other.doubt);
@@ -125,7 +150,7 @@ impl Origin {
                 self.envelope.missing.push(missing);
             }
         }
-        self
+        self.bounded()
     }
 }
 

@@ -1,5 +1,7 @@
 //! What qualifies the values of a flame graph, a sentence each.
 
+use std::collections::BTreeMap;
+
 use super::{clean, count, counted, significant, time};
 use crate::analyze::flame::{FlameSummary, Note, What};
 use crate::analyze::stacks::NOT_TAKEN;
@@ -30,7 +32,7 @@ fn sentence(note: &Note, noun: &str) -> String {
         |ns: &u64, why: &str| timed(ns, &format!("have no frames of user mode ({NOT_TAKEN}): {why}"));
     match note {
         Note::Sampler(sampler) => sampler.note().unwrap_or_default().into(),
-        Note::UserStacks(found) => user_stacks(found),
+        Note::UserStacks(found) => user_stacks(&found.endings),
         Note::Counted { count, ns } => {
             format!("{} of {} together, counted exactly", counted(*count, noun), time(*ns))
         }
@@ -105,7 +107,9 @@ fn share(points: f64) -> String {
     format!("a share is exact to ±{} points at most (95 %)", significant(points.max(0.01), 2))
 }
 
-fn user_stacks(found: &Unwinding) -> String {
+/// How user stacks end, in samples.
+pub(crate) fn user_stacks(endings: &BTreeMap<Ending, u64>) -> String {
+    let found = Unwinding { endings: endings.clone(), at: Vec::new() };
     let judged = found.judged();
     let percent = |n: u64| 100.0 * n as f64 / judged as f64;
     let (hidden, full) = (found.of(Ending::Short) + found.of(Ending::Lost), found.of(Ending::Full));

@@ -1,7 +1,9 @@
 //! Recordings of a live machine: they count what the kernel counts, survive whatever ends them, and are read without
 //! rights. Root.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -9,6 +11,7 @@ use std::time::Duration;
 use crate::live::disk::{Disk, Stat};
 use crate::live::mounted::Mounted;
 use crate::support::patience::wait_for;
+use crate::support::programs;
 use crate::support::scratch::Scratch;
 use crate::support::skip::skipped;
 use crate::support::tool::{biopsy, finish, objects, one_error, quiet, run, signal, stderr, without_rights};
@@ -140,6 +143,122 @@ fn a_recorder_that_is_killed_leaves_what_it_had_recorded() {
     assert!(seen > rounds, "some had recorded something: {seen}");
 }
 
+/// The stacks of a recording, or of one of its intervals, by folded text; none where nothing was on a CPU.
+fn stacks(path: &Path) -> BTreeMap<String, u64> {
+    let output = run(&["flame", "-i", text(path), "--folded", "-o", "-"]);
+    let said = stderr(&output);
+    if !output.status.success() {
+        assert!(said.contains("it has no stack") || said.contains("the CPUs were idle"), "{said}");
+    }
+    let line = |line: &str| {
+        let (stack, samples) = line.rsplit_once(' ').unwrap();
+        (stack.to_string(), samples.parse().unwrap())
+    };
+    String::from_utf8(output.stdout).unwrap().lines().map(line).collect()
+}
+
+/// The files of the intervals.
+fn profiles(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder.join("stacks")).into_iter().flatten().flatten();
+    let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    all.retain(|path| path.extension().is_some_and(|ending| ending == "gz"));
+    all.sort();
+    all
+}
+
+/// A program that computes on CPU 0, for as much CPU time as it is told.
+const BURN: &str = "#define _GNU_SOURCE\n#include <sched.h>\n#include <stdlib.h>\n#include <time.h>\n\
+    volatile unsigned long sink;\n\
+    __attribute__((noinline)) void burn_here(void) { for (int i = 0; i < 100000; i++) sink += i; }\n\
+    int main(int n, char **of) { cpu_set_t cpus; CPU_ZERO(&cpus); CPU_SET(0, &cpus);\n\
+    sched_setaffinity(0, sizeof(cpus), &cpus);\n\
+    while (clock() < atof(of[1]) * CLOCKS_PER_SEC) burn_here(); return 0; }\n";
+
+#[test]
+fn stacks_of_all_intervals_are_the_cpu_time_of_the_command() {
+    let programs = programs::Folder::new("record-stacks");
+    programs.compile("burn-recorded", BURN, &["-O1", "-g", "-fno-omit-frame-pointer"]);
+    let burn = programs.path("burn-recorded");
+    let folder = programs.path("run.biopsy");
+    let words = ["record", "--with", "stacks,top", "-o", text(&folder), "0.2", "--", text(&burn), "1.6"];
+    let output = finish(biopsy(&words).spawn().unwrap());
+    if output.status.code() == Some(3) {
+        return skipped(stderr(&output));
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    let files = profiles(&folder);
+    let recorded = &manifest(&folder)["views"]["stacks"];
+    assert_eq!(
+        (recorded["intervals"].as_u64(), &recorded["error"]),
+        (Some(files.len() as u64), &Value::Null)
+    );
+    let bytes: u64 = files.iter().map(|file| fs::metadata(file).unwrap().len()).sum();
+    assert_eq!((recorded["bytes"].as_u64(), recorded["lost"]["samples"].as_u64()), (Some(bytes), Some(0)));
+    // While names are looked up intervals may be slept through, on a busy machine.
+    assert!(files.len() >= 3 && files[0].ends_with("stacks/000000.pb.gz"), "{files:?}");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder.join("stacks")), mode(&files[0])), (0o700, 0o600));
+
+    let whole = stacks(&folder);
+    let mut sum: BTreeMap<String, u64> = BTreeMap::new();
+    for (stack, samples) in files.iter().flat_map(|file| stacks(file)) {
+        *sum.entry(stack).or_default() += samples;
+    }
+    assert_eq!(sum, whole, "the intervals together");
+    let own = |all: &BTreeMap<String, u64>| -> u64 {
+        all.iter().filter(|(stack, _)| stack.starts_with("burn-recorded;")).map(|(_, n)| n).sum()
+    };
+    let named: u64 = whole.iter().filter(|(stack, _)| stack.contains(";burn_here")).map(|(_, n)| n).sum();
+    // 1.6 s of CPU time.
+    let expected = 1.6 * 99.0;
+    assert!((own(&whole) as f64 - expected).abs() * 4.0 < expected, "{} of {expected} samples", own(&whole));
+    assert!(named * 10 > own(&whole) * 8, "{named} of {} have the function's name", own(&whole));
+
+    // Intervals by their begin, in both forms.
+    quiet(&run(&["pack", text(&folder)]));
+    let packed = programs.path("run.biopsy.tar");
+    assert_eq!(stacks(&packed), whole);
+    let half = |words: &[&str]| {
+        let all = [&["flame", "-i", text(&packed), "--folded", "-o", "-"], words].concat();
+        let output = run(&all);
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .map(|l| l.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!(half(&["--to", "700ms"]) + half(&["--from", "700ms"]), whole.values().sum::<u64>());
+}
+
+#[test]
+fn a_recorder_that_is_killed_leaves_whole_profiles() {
+    let scratch = Scratch::new("record-stacks-killed");
+    let mut seen = 0;
+    for round in 0..8 {
+        let folder = scratch.path().join(format!("run{round}"));
+        let mut child =
+            begun(&["record", "--with", "stacks", "-o", text(&folder), "--for", "20s", "0.1"], &folder);
+        // The first names take long.
+        wait_for("an interval", PATIENCE, || {
+            !profiles(&folder).is_empty() || child.try_wait().unwrap().is_some()
+        });
+        if child.try_wait().unwrap().is_some_and(|status| status.code() == Some(3)) {
+            return skipped("stacks are refused here");
+        }
+        let ns = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
+        std::thread::sleep(Duration::from_micros(u64::from(ns / 1_000 % 400_000)));
+        signal(&child, libc::SIGKILL);
+        child.wait().unwrap();
+        let files = profiles(&folder);
+        // Each of them by itself, and all together.
+        files.iter().for_each(|file| _ = stacks(file));
+        stacks(&folder);
+        seen += files.len();
+    }
+    assert!(seen >= 8, "each had recorded something: {seen}");
+}
+
 /// A small file system in memory.
 struct Small(PathBuf);
 
@@ -246,7 +365,7 @@ fn the_flight_recorder_writes_what_it_holds() {
         "-d",
         &disk.name,
         "--with",
-        "latency,top",
+        "latency,stacks,top",
         "--keep-last",
         "500ms",
         "--when",
@@ -301,6 +420,10 @@ fn the_flight_recorder_writes_what_it_holds() {
         read("top", &second).len() as u64,
         manifest(&second)["views"]["top"]["intervals"].as_u64().unwrap()
     );
+    let held = profiles(&second);
+    assert_eq!(manifest(&second)["views"]["stacks"]["intervals"].as_u64(), Some(held.len() as u64));
+    assert!((1..=7).contains(&held.len()) && held[0].ends_with("stacks/000000.pb.gz"), "{held:?}");
+    assert!(!stacks(&second).is_empty(), "dd was on a CPU, and so was the recorder");
     signal(&child, libc::SIGTERM);
     let ended = finish(child);
     assert!(ended.status.success() && stderr(&ended).contains("wrote 2 recordings"), "{}", stderr(&ended));

@@ -1,0 +1,171 @@
+//! Finds the stacks of a recording, a profile for each interval: in its folder, or in a packed one. Nothing of an archive is
+//! written to disk, so that a path in it is a name alone.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::folder;
+use super::source::{self, Counted};
+
+/// At one a second: of twelve days.
+const MOST_INTERVALS: usize = 1 << 20;
+
+/// The profiles of a recording, in the order of their intervals.
+pub struct Profiles {
+    place: Place,
+    /// Numbers of the intervals, and where each is in an archive.
+    all: Vec<(u64, Extent)>,
+}
+
+enum Place {
+    Folder(PathBuf),
+    Archive(File),
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Extent {
+    at: u64,
+    size: u64,
+}
+
+impl Profiles {
+    /// None: nothing lies there, what cannot be opened, or no recording.
+    ///
+    /// # Errors
+    /// Where it is damaged, or is a recording without stacks.
+    pub fn open(path: &Path) -> Result<Option<Self>> {
+        let Ok(found) = fs::metadata(path) else { return Ok(None) };
+        if found.is_dir() {
+            return match path.join(folder::MANIFEST).is_file() {
+                true => Self::of_folder(path).map(Some),
+                false => Ok(None),
+            };
+        }
+        // Anything else could keep us waiting.
+        if !found.is_file() {
+            return Ok(None);
+        }
+        let Ok(mut file) = File::open(path) else { return Ok(None) };
+        let mut head = Vec::new();
+        file.by_ref().take(source::BLOCK as u64).read_to_end(&mut head)?;
+        if !source::is_archive(&head) {
+            return Ok(None);
+        }
+        file.rewind()?;
+        Self::of_archive(file, found.len()).map(Some)
+    }
+
+    fn of_folder(path: &Path) -> Result<Self> {
+        let stacks = path.join(folder::STACKS);
+        let mut all = Vec::new();
+        let entries = match fs::read_dir(&stacks) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let names = fs::read_dir(path)?.flatten().map(|entry| entry.file_name().into_encoded_bytes());
+                bail!(source::without(folder::STACKS, names))
+            }
+            Err(error) => return Err(error).context(folder::STACKS),
+        };
+        for entry in entries {
+            let name = entry.context(folder::STACKS)?.file_name();
+            if let Some(number) = folder::interval(name.as_encoded_bytes()) {
+                add(&mut all, number, Extent::default())?;
+            }
+        }
+        Self::new(Place::Folder(stacks), all, std::iter::empty())
+    }
+
+    fn of_archive(file: File, length: u64) -> Result<Self> {
+        let mut archive = Counted::new(BufReader::new(file));
+        let (mut all, mut others) = (Vec::new(), Vec::new());
+        while let Some(member) = source::next_member(&mut archive)? {
+            let damaged = || member.damaged();
+            let padded = member.size.checked_next_multiple_of(source::BLOCK as u64).with_context(damaged)?;
+            let end = archive.at.checked_add(padded).with_context(damaged)?;
+            if let Some(number) = member.is_file.then(|| interval(&member.path)).flatten() {
+                add(&mut all, number, Extent { at: archive.at, size: member.size })?;
+                // Within its bytes: it is named when it is read.
+                if archive.at.saturating_add(member.size) > length {
+                    break;
+                }
+            } else if others.len() < source::MOST_NAMED {
+                others.push(member.name().to_vec());
+            }
+            ensure!(end <= length, "{}: {} bytes are missing", damaged(), end - length);
+            archive.seek_to(end)?;
+        }
+        Self::new(Place::Archive(archive.into_inner().into_inner()), all, others.into_iter())
+    }
+
+    fn new(place: Place, mut all: Vec<(u64, Extent)>, others: impl Iterator<Item = Vec<u8>>) -> Result<Self> {
+        ensure!(!all.is_empty(), source::without(folder::STACKS, others));
+        all.sort_unstable();
+        if let Some([(number, _), _]) =
+            all.windows(2).find(|pair| pair[0].0 == pair[1].0).and_then(<[_]>::first_chunk)
+        {
+            bail!("two of its files are {}", name(*number));
+        }
+        Ok(Self { place, all })
+    }
+
+    /// Number of intervals.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The name of a profile in the recording, and its bytes.
+    pub fn read(&mut self, at: usize, most: usize) -> (String, Result<Vec<u8>>) {
+        let Some((number, extent)) = self.all.get(at).copied() else {
+            return (String::new(), Err(anyhow::anyhow!("there is no such interval")));
+        };
+        (name(number), self.bytes(number, extent, most))
+    }
+
+    fn bytes(&mut self, number: u64, extent: Extent, most: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        match &mut self.place {
+            Place::Folder(stacks) => {
+                // Nobody is led elsewhere by a link, or waits for a pipe.
+                let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+                let path = stacks.join(folder::profile(number));
+                let file = File::options().read(true).custom_flags(flags).open(path)?;
+                ensure!(file.metadata()?.is_file(), "it is no regular file");
+                file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+            }
+            Place::Archive(file) => {
+                file.seek(SeekFrom::Start(extent.at))?;
+                let wanted = extent.size.min(most as u64 + 1);
+                file.take(wanted).read_to_end(&mut bytes)?;
+                let missing = wanted - bytes.len() as u64;
+                ensure!(missing == 0, "it is cut off: {missing} bytes are missing");
+            }
+        }
+        ensure!(bytes.len() <= most, "it has more than {} MiB", most >> 20);
+        Ok(bytes)
+    }
+}
+
+fn name(number: u64) -> String {
+    format!("{}/{}", folder::STACKS, folder::profile(number))
+}
+
+/// By a path in an archive.
+fn interval(path: &[u8]) -> Option<u64> {
+    let mut names = path.rsplit(|byte| *byte == b'/');
+    let number = folder::interval(names.next()?)?;
+    (names.next()? == folder::STACKS.as_bytes()).then_some(number)
+}
+
+fn add(all: &mut Vec<(u64, Extent)>, number: u64, extent: Extent) -> Result<()> {
+    ensure!(all.len() < MOST_INTERVALS, "it has stacks of more than {MOST_INTERVALS} intervals");
+    all.push((number, extent));
+    Ok(())
+}
