@@ -70,7 +70,7 @@ impl Grid {
     }
 
     /// The end of the next one. A machine that was stopped has none to catch up with.
-    pub fn next(&mut self) -> Instant {
+    pub fn next_end(&mut self) -> Instant {
         self.due += self.interval;
         let late = Instant::now().saturating_duration_since(self.due);
         let missed = late.as_nanos().checked_div(self.interval.as_nanos()).unwrap_or(0);
@@ -119,7 +119,7 @@ pub fn follow<V: Live>(
     let (mut last, mut shown) = (first.clone(), 0);
     let mut ends = grid;
     while let Some(grid) = &mut ends {
-        let due = grid.next();
+        let due = grid.next_end();
         let deadline = end_at.map_or(due, |end| end.min(due));
         let over = !window.wait(probe, Some(deadline))
             || end_at.is_some_and(|end| deadline >= end)
@@ -155,10 +155,10 @@ mod tests {
         let second = Duration::from_secs(1);
         let begin = Instant::now();
         let mut grid = Grid::new(begin, second);
-        assert_eq!([grid.next(), grid.next()], [begin + second, begin + 2 * second]);
+        assert_eq!([grid.next_end(), grid.next_end()], [begin + second, begin + 2 * second]);
         let Some(past) = begin.checked_sub(Duration::from_millis(7_500)) else { return };
         // The one that is due is read late, and the next one is on time.
         let mut grid = Grid::new(past, second);
-        assert_eq!([grid.next(), grid.next()], [past + 7 * second, past + 8 * second]);
+        assert_eq!([grid.next_end(), grid.next_end()], [past + 7 * second, past + 8 * second]);
     }
 }

@@ -60,8 +60,8 @@ fn a_recording_counts_what_the_kernel_counts() {
     ];
     let output = finish(biopsy(&words.concat()).spawn().unwrap());
     let said = stderr(&output);
-    // On a busy machine rounds of threads are missed, which is told.
-    let is_doubted = output.status.code() == Some(4) && said.contains("biopsy: error: threads: ");
+    // On a busy machine rounds of threads are missed, and waits for locks, which is told.
+    let is_doubted = output.status.code() == Some(4) && !said.contains("latency: ");
     assert!(is_doubted || output.status.code() == Some(0) && said.lines().count() == 1, "{said}");
     assert!(said.contains("biopsy: recorded ") && said.contains("biopsy latency -i "), "{said}");
     let ios = Stat::read(&disk.name).since(before).ios();
