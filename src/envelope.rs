@@ -127,6 +127,20 @@ impl Lost {
         }
     }
 
+    /// Of windows that are one: what both lost is counted once.
+    pub fn hold(&mut self, other: &Self) {
+        self.ios = self.ios.max(other.ios);
+        self.events = self.events.max(other.events);
+        self.samples = self.samples.max(other.samples);
+        for (probe, kinds) in &other.probes {
+            let all = self.probes.entry(probe.clone()).or_default();
+            for (kind, n) in kinds {
+                let most = all.entry(kind.clone()).or_default();
+                *most = (*most).max(*n);
+            }
+        }
+    }
+
     /// The kinds that are not zero.
     pub fn kinds(&self) -> impl Iterator<Item = (&str, u64)> {
         self.probes.values().flatten().filter(|(_, n)| **n > 0).map(|(kind, n)| (kind.as_str(), *n))

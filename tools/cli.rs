@@ -88,7 +88,7 @@ pub enum Verb {
     Errors(Errors),
     /// What the machine does: tasks, CPU time, memory, disks, one line per second.
     Top(Top),
-    /// Several views at once, kept in a folder that every view reads with -i.
+    /// Several views at once, kept in a folder that they read with -i.
     Record(Record),
     /// A recording as one file, which every view reads as well.
     Pack(Pack),
@@ -438,7 +438,7 @@ pub struct Record {
     /// Hold this much in memory, and write it into a new folder in DIR on SIGUSR1, or when --when says so.
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "max_size")]
     pub keep_last: Option<Duration>,
-    /// Write what is held when, within an interval, the bound is crossed: 'p99>2ms', 'iops<1000', 'stage:queue.p99>1ms';
+    /// Write it when, within an interval, the bound is crossed: 'p99>2ms', 'iops<1000', 'stage:queue.p99>1ms';
     /// mean, p50, p90, p99, p99.9, max of any class of any device, or iops of any device. Again only when it was back
     /// by a tenth.
     #[arg(long, value_name = "BOUND", value_parser = condition, requires = "keep_last")]
@@ -446,7 +446,8 @@ pub struct Record {
     /// Write at most so often within an hour.
     #[arg(long, value_name = "N", default_value_t = 10, requires = "keep_last")]
     pub max_dumps: u64,
-    /// Begin at this time: 14:30:05 (UTC), 2026-11-28T14:30:05Z, or /10s, when the clock is next at a multiple of it.
+    /// Begin at this time: 14:30:05 (UTC), 2026-11-28T14:30:05Z, 90s from now, or /10s, when the clock is next at a
+    /// multiple of it.
     #[arg(long, value_name = "TIME", value_parser = at)]
     pub at: Option<At>,
     /// Length of an interval, in seconds or with a unit.

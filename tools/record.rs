@@ -46,27 +46,30 @@ fn to_folder(args: &Record, host: &Host, named: &Named, machine: &[u8]) -> Resul
         args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.biopsy", wall_clock::stamp())));
     let mut folder = create(&path)?;
     stop::install();
+    let due = due(args.at)?;
     put(&folder, folder::HOST, machine)?;
     let total = Arc::new(AtomicU64::new(0));
     std::thread::scope(|scope| {
         let mut views = Views::new(scope, args.window.max_loss);
-        let asked = Asked { args, host, named, trigger: None, folder: Some(&path) };
+        let asked = Asked { args, host, named, trigger: None, folder: Some((&path, &total)) };
         let tape = |view: Recordable| Tape::create(folder.path(), view.name(), &total);
         let drop = |view: Recordable| folder::discard(folder.path(), view.name());
         let missing = views::add_all(&mut views, &asked, tape, drop)?;
-        let at = await_begin(args.at)?;
+        let at = await_begin(args, due)?;
         let (mut envelope, mut manifest) = begin(args, missing)?;
         write(&folder, &envelope, &manifest, None)?;
-        folder.keep();
         views.begin(Opening { at, interval: args.interval, length: args.window.length });
         let is_full = || args.max_size.is_some_and(|most| total.load(Ordering::Relaxed) >= most);
-        let (ended, status) = follow(args, named, &views, at, || Ok(is_full().then_some(Ended::Size)))?;
+        let (ended, window) = follow(args, named, &views, at, || Ok(is_full().then_some(Ended::Size)))?;
+        folder.keep();
         let end = clocks();
         manifest.ended = Some(ended);
         let failed = collect(views.finish(), &mut manifest);
+        // What the command still does is not recorded.
+        let status = window.status();
         envelope.duration_ns = end.monotonic_ns.saturating_sub(manifest.clocks.start.monotonic_ns);
         manifest.clocks.end = Some(end);
-        manifest.views.values().for_each(|view| envelope.lost.add(&view.lost));
+        manifest.views.values().for_each(|view| envelope.lost.hold(&view.lost));
         let told = write(&folder, &envelope, &manifest, status);
         // What stopped it is said before what could not be written in consequence.
         if let Some(error) = failed {
@@ -100,7 +103,7 @@ fn begin(args: &Record, missing: Vec<Missing>) -> Result<(Envelope, Manifest)> {
         run_id: run_id()?,
         host: kernel::hostname(Path::new("/")),
         labels: args.labels.iter().cloned().collect(),
-        arguments: std::env::args().skip(1).collect(),
+        arguments: std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect(),
         interval_ns: u64::try_from(args.interval.as_nanos()).unwrap_or(u64::MAX),
         views: BTreeMap::new(),
         clocks: manifest::Span { start: clocks(), end: None },
@@ -110,21 +113,35 @@ fn begin(args: &Record, missing: Vec<Missing>) -> Result<(Envelope, Manifest)> {
     Ok((Envelope { missing, ..wall_clock::envelope() }, manifest))
 }
 
-/// Waits for `--at`; the moment at which the window opens.
-fn await_begin(at: Option<At>) -> Result<Instant> {
+/// When `--at` is; None: at once.
+fn due(at: Option<At>) -> Result<Option<Instant>> {
     let now = wall_clock::unix_ns_now();
     let wanted = match at {
-        None => return Ok(Instant::now()),
+        None => return Ok(None),
         Some(At::Multiple(length)) => {
             let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(1);
             now.checked_next_multiple_of(length)
         }
         Some(At::Moment(moment)) => moment.unix_ns(now),
     };
-    let left = wanted.and_then(|wanted| wanted.checked_sub(now));
-    let left =
-        left.ok_or_else(|| Refusal::Usage("the time of --at is past: name one that is to come".to_string()))?;
-    let due = Instant::now() + Duration::from_nanos(left);
+    match wanted.and_then(|wanted| wanted.checked_sub(now)) {
+        Some(left) => Ok(Some(Instant::now() + Duration::from_nanos(left))),
+        None => Err(Refusal::Usage("the time of --at is past: name a later one".to_string()).into()),
+    }
+}
+
+/// Waits for `--at`; when the window opens.
+fn await_begin(args: &Record, due: Option<Instant>) -> Result<Instant> {
+    let Some(mut due) = due else { return Ok(Instant::now()) };
+    let late = Instant::now().saturating_duration_since(due);
+    if let Some(At::Multiple(length)) = args.at {
+        // The next multiple is as good.
+        let missed = u32::try_from(late.as_nanos().div_ceil(length.as_nanos().max(1))).unwrap_or(u32::MAX);
+        due += length.saturating_mul(missed);
+    } else if !late.is_zero() {
+        let why = "the time of --at passed while the views were prepared: name a later one";
+        return Err(Refusal::Usage(why.to_string()).into());
+    }
     while !stop::requested() {
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -136,13 +153,13 @@ fn await_begin(at: Option<At>) -> Result<Instant> {
 }
 
 /// Starts the command, and waits for what ends the recording; `look` is called meanwhile, and may end it.
-fn follow(
-    args: &Record,
-    named: &Named,
+fn follow<'a>(
+    args: &'a Record,
+    named: &'a Named,
     views: &Views<'_, '_, Tape>,
     at: Instant,
     mut look: impl FnMut() -> Result<Option<Ended>>,
-) -> Result<(Ended, Option<i32>)> {
+) -> Result<(Ended, Window<'a>)> {
     window::announce(&named.layers, &args.window, &args.command);
     let until = Until {
         length: None,
@@ -175,7 +192,7 @@ fn follow(
         }
         std::thread::sleep(NAP);
     };
-    Ok((ended, window.status()))
+    Ok((ended, window))
 }
 
 /// What each view has recorded; the first error.
@@ -207,7 +224,7 @@ fn doubts(manifest: &Manifest) -> Option<String> {
 fn say(path: &Path, manifest: &Manifest, envelope: &Envelope) {
     let bytes: u64 = manifest.views.values().map(|view| view.bytes).sum();
     let views: Vec<&str> = manifest.views.keys().map(String::as_str).collect();
-    // I/Os one by one are for DuckDB and its kin.
+    // I/Os one by one are for DuckDB and others.
     let readable = || views.iter().filter(|view| **view != "trace");
     let first = readable().find(|view| **view == "latency").or(readable().next());
     let verb = |view: &str| if view == folder::STACKS { "flame".to_string() } else { view.to_string() };

@@ -42,6 +42,7 @@ fn write<V: View>(
             summary: &piece.view,
             status: piece.command_status,
             is_further: std::mem::replace(&mut is_further, true),
+            end_ns: 0,
         };
         sink.write(&show(&shown)?)?;
     }

@@ -64,7 +64,7 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
         followed: None,
         quiet_stdout: args.output.json || args.stacks.is_some(),
     };
-    let view = ThreadView { naming: Naming::new(&host, root), columns: &columns };
+    let view = ThreadView { naming: Naming::new(&host, root), columns: &columns, shares_process: false };
     live::run(view, &mut probe, &asked, sink, |probe, shown| {
         let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
         if args.stacks.is_some() {

@@ -60,13 +60,15 @@ impl Condition {
         further(&most.value, &self.bound).is_gt().then_some(most)
     }
 
-    /// Whether all values are back behind the bound, so that it can be crossed again.
+    /// Whether all values are back behind the bound, so that it can be crossed again; without a value it is not known.
     pub fn is_over(&self, summary: &LatencySummary) -> bool {
         let bound = match self.side {
             Side::Above => self.bound * (1.0 - BACK),
             Side::Below => self.bound * (1.0 + BACK),
         };
-        Self { bound, ..*self }.crossed(summary).is_none()
+        let has_value =
+            summary.devices.iter().any(|device| !self.values(device, summary.duration_ns).is_empty());
+        has_value && Self { bound, ..*self }.crossed(summary).is_none()
     }
 
     fn values(&self, device: &DeviceLatency, duration_ns: u64) -> Vec<Crossed> {
@@ -139,6 +141,14 @@ mod tests {
         assert!(!condition.is_over(&second(100, 1_950_000)) && condition.is_over(&second(100, 1_000_000)));
         let of_queue = Condition { metric: metric(Some(Stage::Queue)), ..condition };
         assert_eq!(of_queue.crossed(&second(100, 3_000_000)), None);
+    }
+
+    #[test]
+    fn an_interval_without_a_value_says_nothing() {
+        let metric = Metric::Latency { stage: None, of: Of::Max };
+        let condition = Condition { metric, side: Side::Above, bound: 2_000_000.0 };
+        assert!(!condition.is_over(&second(3, 1_000)), "fewer than ten I/Os");
+        assert!(condition.is_over(&second(10, 1_000)));
     }
 
     #[test]

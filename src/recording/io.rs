@@ -1,4 +1,4 @@
-//! I/Os one by one, in files of Parquet: narrow columns, which DuckDB and its kin read from the folder as one table.
+//! I/Os one by one, in files of Parquet: narrow columns, which DuckDB and others read from the folder as one table.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -92,14 +93,16 @@ pub struct Parts {
     /// The part that is being written, and when its first I/O ended.
     part: Option<(SerializedFileWriter<File>, i64)>,
     number: u32,
+    /// Bytes of all views.
+    total: Arc<AtomicU64>,
     /// Of the parts that are finished.
     pub bytes: u64,
     pub ios: u64,
 }
 
 impl Parts {
-    /// Makes the folder of the parts in that of a recording.
-    pub fn create(recording: &Path) -> Result<Self> {
+    /// Makes the folder of the parts in that of a recording. `total` counts the bytes of all views.
+    pub fn create(recording: &Path, total: &Arc<AtomicU64>) -> Result<Self> {
         let folder = recording.join(folder::IOS);
         fs::DirBuilder::new()
             .mode(0o700)
@@ -127,6 +130,7 @@ impl Parts {
             texts: HashMap::new(),
             part: None,
             number: 0,
+            total: Arc::clone(total),
             bytes: 0,
             ios: 0,
         })
@@ -203,6 +207,7 @@ impl Parts {
             self.open(now)?;
         }
         let Some((writer, _)) = &mut self.part else { return Ok(()) };
+        let before = writer.bytes_written();
         let mut group = writer.next_row_group()?;
         for column in &mut self.columns {
             let Some(mut to) = group.next_column()? else { break };
@@ -221,6 +226,7 @@ impl Parts {
             column.clear();
         }
         group.close()?;
+        self.total.fetch_add(writer.bytes_written().saturating_sub(before) as u64, Ordering::Relaxed);
         self.rows = 0;
         Ok(())
     }
@@ -233,14 +239,24 @@ impl Parts {
         if self.rows > 0 {
             self.write(0).with_context(wrap)?;
         }
-        let Some((mut writer, _)) = self.part.take() else { return Ok(()) };
+        let Some((writer, _)) = &mut self.part else { return Ok(()) };
         writer.finish().with_context(wrap)?;
         self.bytes += writer.bytes_written() as u64;
         fs::rename(path.with_extension("new"), &path).with_context(wrap)?;
+        self.part = None;
         self.number += 1;
         // Names that came once are not kept for ever.
         self.texts.clear();
         Ok(())
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        if self.part.is_some() {
+            // Without its end it cannot be read.
+            let _gone = fs::remove_file(self.path().with_extension("new"));
+        }
     }
 }
 

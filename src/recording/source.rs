@@ -2,9 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use tar::Header;
 
 use super::folder;
@@ -40,8 +41,13 @@ pub fn open(path: &Path, view: &str) -> Result<Lines> {
 
 fn of_folder(path: &Path, view: &str) -> Result<Lines> {
     ensure!(path.join(folder::MANIFEST).is_file(), "it is no recording: {} is not in it", folder::MANIFEST);
-    match File::open(path.join(folder::table(view))) {
-        Ok(file) => of_stream(BufReader::new(file), view),
+    // Nothing else is opened by way of a link, and nothing waits for a pipe.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    match File::options().read(true).custom_flags(flags).open(path.join(folder::table(view))) {
+        Ok(file) => {
+            ensure!(file.metadata()?.is_file(), "{} is no regular file", folder::table(view));
+            of_stream(BufReader::new(file), view)
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let names = fs::read_dir(path)?.flatten().map(|entry| entry.file_name().into_encoded_bytes());
             bail!(without(view, names))
@@ -145,7 +151,7 @@ pub(super) fn next_member(archive: &mut Counted<impl BufRead>) -> Result<Option<
     let at = archive.at;
     let mut header = Header::new_old();
     let block = header.as_mut_bytes();
-    archive.read_exact(block).with_context(|| damaged(at))?;
+    archive.read_exact(block).map_err(|_| anyhow!(damaged(at)))?;
     if block.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
@@ -155,7 +161,7 @@ pub(super) fn next_member(archive: &mut Counted<impl BufRead>) -> Result<Option<
         .map(|(i, byte)| if (148..156).contains(&i) { 32 } else { u32::from(*byte) })
         .sum();
     ensure!(header.cksum().is_ok_and(|told| told == sum), damaged(at));
-    let size = header.entry_size().with_context(|| damaged(at))?;
+    let size = header.entry_size().map_err(|_| anyhow!(damaged(at)))?;
     let is_file = header.entry_type().is_file();
     Ok(Some(Member { at, path: header.path_bytes().into_owned(), is_file, size }))
 }

@@ -12,7 +12,7 @@ use super::folder;
 use super::source::{self, Counted};
 
 /// At one a second: of twelve days.
-const MOST_INTERVALS: usize = 1 << 20;
+const MOST_INTERVALS: usize = 1 << 22;
 
 /// The profiles of a recording, in the order of their intervals.
 pub struct Profiles {

@@ -109,7 +109,7 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
             let ready = match prepare() {
                 Ok(ready) => ready,
                 Err(error) => {
-                    // Nobody listens only where nobody wants to know.
+                    // It fails where the receiver is gone, which needs no answer.
                     let _sent = prepared.send(Err(error));
                     return (tape, Ok(None));
                 }
@@ -146,15 +146,24 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
     }
 
     /// Closes the window, and waits for the last intervals.
-    pub fn finish(self) -> Vec<Ended<T>> {
+    pub fn finish(mut self) -> Vec<Ended<T>> {
         self.over.store(true, Ordering::Relaxed);
         let ended = |Thread { view, open, handle, .. }: Thread<'scope, T>| {
             drop(open);
             match handle.join() {
                 Ok((tape, doubt)) => Ended { view, tape: Some(tape), doubt },
-                Err(_) => Ended { view, tape: None, doubt: Err(anyhow!("its thread has panicked")) },
+                Err(_) => {
+                    Ended { view, tape: None, doubt: Err(anyhow!("the thread of {view} has panicked")) }
+                }
             }
         };
-        self.threads.into_iter().map(ended).collect()
+        std::mem::take(&mut self.threads).into_iter().map(ended).collect()
+    }
+}
+
+impl<T> Drop for Views<'_, '_, T> {
+    /// An error of the caller ends the threads, which their scope waits for.
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
     }
 }

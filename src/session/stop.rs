@@ -11,6 +11,8 @@ extern "C" fn on_signal(_signal: libc::c_int) {
     }
 }
 
+extern "C" fn on_file_size(_signal: libc::c_int) {}
+
 /// Installs the handlers for SIGINT, SIGTERM and SIGHUP. Sleeps are interrupted: no SA_RESTART.
 pub fn install() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -22,9 +24,10 @@ pub fn install() {
             libc::sigaction(signal, &action, std::ptr::null_mut());
         }
     }
-    // A file that may not grow is an error of the write (EFBIG), and no end of the process.
-    // SAFETY: to ignore a signal needs no handler.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    // A file that may not grow is an error of the write (EFBIG), and no end of the process. A handler, since a command
+    // that is started would inherit an ignored signal.
+    // SAFETY: the handler does nothing.
+    unsafe { libc::signal(libc::SIGXFSZ, on_file_size as extern "C" fn(libc::c_int) as usize) };
 }
 
 static DUMP: AtomicBool = AtomicBool::new(false);

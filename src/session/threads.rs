@@ -58,6 +58,8 @@ pub struct ThreadView<'a> {
     pub naming: Naming<'a>,
     /// What is counted apart.
     pub columns: &'a [Column],
+    /// The process does other work too: then the cost is that of the programs alone.
+    pub shares_process: bool,
 }
 
 impl Live for ThreadView<'_> {
@@ -74,7 +76,7 @@ impl Live for ThreadView<'_> {
         let envelope = Envelope {
             duration_ns: summary.duration_ns,
             lost: trust::lost(&summary),
-            cost: probe.cost(),
+            cost: if self.shares_process { probe.programs() } else { probe.cost() },
             missing: [probe.missing(), &missing].concat(),
             ..envelope
         };

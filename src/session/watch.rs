@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::wall_clock;
 use super::window::{Until, Window};
+use crate::clock;
 use crate::envelope::Envelope;
 use crate::probe::Probe;
 
@@ -54,6 +55,8 @@ pub struct Shown<'a, S> {
     pub status: Option<i32>,
     /// Not the first one.
     pub is_further: bool,
+    /// When it was read, on [`clock::now_ns`]; 0 of what was kept.
+    pub end_ns: u64,
 }
 
 /// When intervals end.
@@ -129,9 +132,11 @@ pub fn follow<V: Live>(
         }
         let next_start = wall_clock::envelope();
         let reading = probe.read()?;
+        let end_ns = clock::now_ns();
         let piece = Piece { from: &last, to: &reading, is_last: false };
         let (envelope, summary) = view.summary(probe, &piece, start);
-        show(probe, &Shown { envelope: &envelope, summary: &summary, status: None, is_further: shown > 0 })?;
+        let is_further = shown > 0;
+        show(probe, &Shown { envelope: &envelope, summary: &summary, status: None, is_further, end_ns })?;
         shown += 1;
         (last, start) = (reading, next_start);
     }
@@ -140,9 +145,10 @@ pub fn follow<V: Live>(
     }
     // What the command still does after the window is not ours to measure.
     let end = probe.detach()?;
+    let end_ns = clock::now_ns();
     let status = window.status();
     let (envelope, summary) = view.summary(probe, &Piece { from: &last, to: &end, is_last: true }, start);
-    show(probe, &Shown { envelope: &envelope, summary: &summary, status, is_further: shown > 0 })?;
+    show(probe, &Shown { envelope: &envelope, summary: &summary, status, is_further: shown > 0, end_ns })?;
     Ok(view.distrust(&first, &end, max_loss))
 }
 

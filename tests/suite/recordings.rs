@@ -87,6 +87,9 @@ fn a_recording_reads_as_its_lines_in_every_form() {
     assert_eq!(read.stdout, expected);
     let names = String::from_utf8_lossy(&piped.stdout).into_owned();
     assert!(names.contains("run.biopsy/manifest.json") && !names.contains("notes.txt"));
+    let cut = scratch.path().join("cut.tar");
+    fs::write(&cut, &piped.stdout[..700]).unwrap();
+    refused(&run(&["latency", "-i", text(&cut)]), 1, &["cut.tar: it is damaged or cut off at byte "]);
     // What tar itself makes of it is read as well.
     let by_tar = scratch.path().join("by.tar");
     let mut tar = Command::new("tar");
@@ -117,13 +120,17 @@ fn what_a_recording_does_not_have_is_named() {
         2,
         &["no such file"],
     );
-    // A link leads out of it, and is not followed into a packed one.
+    for words in [&["--when", "p99>2ms", "--with", "top"][..], &["--when", "p99>2"], &["--when", "p98>2ms"]] {
+        refused(&run(&[&["record", "--keep-last", "10s"], words].concat()), 2, &["--when"]);
+    }
+    // A link leads out of it, and is not followed.
     let secret = scratch.path().join("secret");
     fs::write(&secret, "of somebody else").unwrap();
     symlink(&secret, folder.join("locks.ndjson.zst")).unwrap();
     let output = scratch.path().join("other.tar");
     refused(&run(&["pack", text(&folder), "-o", text(&output)]), 1, &["cannot pack", "locks.ndjson.zst"]);
     assert!(!output.exists(), "half of a recording stays nowhere");
+    refused(&run(&["locks", "-i", text(&folder)]), 2, &["cannot read", "run"]);
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn the_statements_of_the_page_give_what_was_recorded() {
     // p99 of 200 I/Os is the 198th: 700 us, of two seconds.
     let second: Vec<u64> = [vec![100; 98], vec![700; 2]].concat();
     record(&run, "sda\"\x1b[31m", "1.0", &[&second, &second]);
-    let mut parts = Parts::create(&run).unwrap();
+    let mut parts = Parts::create(&run, &Arc::default()).unwrap();
     for at in 0..300_000_u64 {
         let is_large = at % 1_000 == 0;
         parts
@@ -180,7 +180,7 @@ fn a_row_of_the_table_is_the_io() {
     let scratch = Scratch::new("row");
     let run = scratch.path().join("run.biopsy");
     record(&run, "sda", "1.0", &[]);
-    let mut parts = Parts::create(&run).unwrap();
+    let mut parts = Parts::create(&run, &Arc::default()).unwrap();
     let io = Io {
         ended: 1_795_910_151_000_000_007,
         device: "sda",

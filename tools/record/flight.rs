@@ -11,8 +11,8 @@ use biopsy::analyze::latency::LatencySummary;
 use biopsy::clock::now_ns;
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
-use biopsy::recording::folder;
-use biopsy::recording::manifest::{Ended, Manifest};
+use biopsy::recording::folder::{self, Folder};
+use biopsy::recording::manifest::{Clocks, Ended, Manifest};
 use biopsy::recording::ring::{Held, Ring};
 use biopsy::recording::tape::{Tape, dump};
 use biopsy::refusal::{Refusal, plain, reason};
@@ -21,7 +21,7 @@ use biopsy::session::record::{Opening, Views};
 use biopsy::session::{stop, wall_clock};
 
 use super::views::{self, Asked, Named};
-use super::{await_begin, begin, clocks, collect, create, doubts, follow, put, write};
+use super::{await_begin, begin, clocks, collect, create, doubts, due, follow, put, write};
 use crate::cli::{Record, Recordable};
 use crate::output;
 
@@ -50,7 +50,8 @@ struct Due {
 }
 
 impl Trigger {
-    pub fn look(&self, summary: &LatencySummary) {
+    /// `end_ns`: when the interval ended.
+    pub fn look(&self, summary: &LatencySummary, end_ns: u64) {
         let Some((condition, words)) = &self.when else { return };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_crossed {
@@ -63,7 +64,9 @@ impl Trigger {
             };
             let op = crossed.op.map(|op| format!(" {}", op.name())).unwrap_or_default();
             let why = format!("{words}: {value} of {}{op}", text::clean(&crossed.device));
-            state.asked = Some(Due { why, at_ns: now_ns() });
+            // Each view reads its interval a moment before or after.
+            let at_ns = end_ns.saturating_sub(summary.duration_ns / 2);
+            state.asked = Some(Due { why, at_ns });
         }
     }
 
@@ -80,12 +83,17 @@ type Rings = Vec<(&'static str, Arc<Mutex<Ring>>)>;
 
 pub fn run(args: &Record, length: Duration, host: &Host, named: &Named, machine: &[u8]) -> Result<()> {
     let into = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
-    if !into.is_dir() {
-        create(&into)?.keep();
+    if args.when.is_some() && !args.with.is_empty() && !args.with.contains(&Recordable::Latency) {
+        let why = "--when looks at latency, which --with leaves out: add it, or leave --when out";
+        return Err(Refusal::Usage(why.to_string()).into());
     }
+    let mut made = if into.is_dir() { None } else { Some(create(&into)?) };
     stop::install();
     stop::install_dump();
-    let keep_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+    let due_at = due(args.at)?;
+    // The interval for which it is written may be over for a while before that.
+    let keep = length.saturating_add(args.interval);
+    let keep_ns = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
     let rings: Mutex<Rings> = Mutex::default();
     let trigger = Trigger { when: args.when.clone(), state: Mutex::default() };
     std::thread::scope(|scope| {
@@ -101,7 +109,7 @@ pub fn run(args: &Record, length: Duration, host: &Host, named: &Named, machine:
             rings.retain(|(name, _)| *name != view.name());
         };
         let missing = views::add_all(&mut views, &asked, tape, drop)?;
-        let at = await_begin(args.at)?;
+        let at = await_begin(args, due_at)?;
         let (envelope, manifest) = begin(args, missing)?;
         let rings = std::mem::take(&mut *rings.lock().unwrap_or_else(PoisonError::into_inner));
         views.begin(Opening { at, interval: args.interval, length: args.window.length });
@@ -111,7 +119,7 @@ pub fn run(args: &Record, length: Duration, host: &Host, named: &Named, machine:
         let mut due: Option<(Due, Instant)> = None;
         // One that a view does not finish is not waited for.
         let patience = 2 * args.interval + Duration::from_secs(1);
-        follow(args, named, &views, at, || {
+        let (_, window) = follow(args, named, &views, at, || {
             if due.is_none() {
                 due = trigger.take().filter(|_| dumps.is_allowed()).map(|due| (due, Instant::now()));
             }
@@ -122,9 +130,14 @@ pub fn run(args: &Record, length: Duration, host: &Host, named: &Named, machine:
             }
             Ok(None)
         })?;
+        made.iter_mut().for_each(Folder::keep);
         let mut manifest = manifest.clone();
         let failed = collect(views.finish(), &mut manifest);
-        if let Some((due, _)) = due {
+        // What it still does is not recorded.
+        drop(window);
+        // The last interval may have crossed the bound.
+        let due = due.map(|(due, _)| due).or_else(|| trigger.take().filter(|_| dumps.is_allowed()));
+        if let Some(due) = due {
             dumps.write(&writer, &due);
         }
         output::warn(&format!("wrote {} to {}", text::counted(dumps.written, "recording"), into.display()));
@@ -151,7 +164,10 @@ impl Dumps {
     /// A disk that is full now may have space at the next one.
     fn write(&mut self, writer: &Writer<'_>, due: &Due) {
         match writer.write(due) {
-            Ok(()) => self.written += 1,
+            Ok(()) => {
+                self.written += 1;
+                self.times.push_back(Instant::now());
+            }
             Err(error) => {
                 output::warn(&format!("{}: {}", due.why, plain(&format!("{error:#}"))));
                 self.failed = Some(error);
@@ -165,7 +181,6 @@ impl Dumps {
             self.is_told = false;
         }
         if (self.times.len() as u64) < self.most {
-            self.times.push_back(Instant::now());
             return true;
         }
         if !self.is_told {
@@ -218,10 +233,17 @@ impl Writer<'_> {
             start,
             ..self.envelope.clone()
         };
+        // Of the first interval, by its length.
+        let ns = envelope.duration_ns;
+        manifest.clocks.start = Clocks {
+            realtime_ns: end.realtime_ns.saturating_sub(ns),
+            monotonic_ns: end.monotonic_ns.saturating_sub(ns),
+            boottime_ns: end.boottime_ns.saturating_sub(ns),
+        };
         manifest.clocks.end = Some(end);
         for (view, held) in &all {
             let recorded = dump(folder.path(), view, held)?;
-            envelope.lost.add(&recorded.lost);
+            envelope.lost.hold(&recorded.lost);
             manifest.views.insert((*view).to_string(), recorded);
         }
         write(&folder, &envelope, &manifest, None)?;

@@ -1,7 +1,11 @@
 //! Each I/O, in a table of Parquet.
 
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -40,6 +44,7 @@ pub fn add<'scope>(
     tape: Tape,
     asked: &Asked<'scope>,
     recording: &'scope Path,
+    total: &'scope Arc<AtomicU64>,
 ) -> Result<()> {
     let Asked { args, host, named, .. } = *asked;
     if !args.onto_traced {
@@ -52,7 +57,7 @@ pub fn add<'scope>(
         ..window::options(named.layers.clone(), &args.window)
     };
     let prepare = move || {
-        let parts = Parts::create(recording)?;
+        let parts = Parts::create(recording, total)?;
         Ok((parts, LatencyProbe::prepare(host, Path::new("/"), &options)?))
     };
     let max_loss = args.window.max_loss;
@@ -65,8 +70,18 @@ pub fn add<'scope>(
 fn refuse_own(host: &Host, named: &Named, recording: &Path) -> Result<()> {
     let device = std::fs::metadata(recording)?.dev();
     let number = format!("{}:{}", libc::major(device), libc::minor(device));
-    // A file system without a disk of its own, as tmpfs.
-    let Ok(device) = select::find(host, Path::new("/"), &number) else { return Ok(()) };
+    let Ok(device) = select::find(host, Path::new("/"), &number) else {
+        // btrfs, overlayfs and ZFS hide their disks behind a number of their own.
+        return match is_in_memory(recording) {
+            true => Ok(()),
+            false => Err(Refusal::Usage(format!(
+                "which disk {} is on is not seen, and it may be one that is traced: name a folder elsewhere with -o \
+                 (/dev/shm is memory), or say --onto-traced",
+                recording.display()
+            ))
+            .into()),
+        };
+    };
     let below = select::stack(host, &device.disk.name, true).unwrap_or_default();
     let mut names =
         below.into_iter().map(|disk| disk.name.as_str()).chain([device.name(), &device.disk.name]);
@@ -81,6 +96,20 @@ fn refuse_own(host: &Host, named: &Named, recording: &Path) -> Result<()> {
         None => Ok(()),
     }
 }
+
+/// Whether a file system has no disk.
+fn is_in_memory(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: zeroed is a valid statfs, and the path is a NUL-terminated string that lives across the call.
+    let (failed, found) = unsafe {
+        let mut found: libc::statfs = std::mem::zeroed();
+        (libc::statfs(path.as_ptr(), &mut found), found)
+    };
+    failed == 0 && [libc::TMPFS_MAGIC, RAMFS_MAGIC].contains(&found.f_type)
+}
+
+/// Of linux/magic.h.
+const RAMFS_MAGIC: i64 = 0x8584_58f6;
 
 fn record(
     host: &Host,
@@ -122,7 +151,7 @@ fn record(
         missing: [probe.missing().to_vec(), missing::stages(&summary)].concat(),
         ..start
     };
-    tape.add(&json::view(&envelope, &traced, None), &envelope, now_ns())?;
+    tape.add(&json::view(&envelope, &traced, None), &envelope, end.at_ns)?;
     tape.recorded.bytes += parts.bytes;
     let doubt = loss::distrust(&summary, &envelope.lost, max_loss);
     Ok(doubt.or_else(|| trace::distrust(&emitted, max_loss, FEWER)))

@@ -1,12 +1,13 @@
 //! The views of a recording, with the options that their verbs have by default.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::Result;
 use biopsy::analyze::flame::FlameSummary;
 use biopsy::analyze::latency::LatencySummary;
 use biopsy::analyze::threads::Column;
-use biopsy::clock::now_ns;
 use biopsy::envelope::{Missing, Reason, View};
 use biopsy::host::{Host, kernel};
 use biopsy::probe;
@@ -37,7 +38,7 @@ use super::trace;
 use crate::cli::{Record, Recordable};
 use crate::{flame, window};
 
-/// What waits for locks is not asked for its stack: they are not in a line.
+/// CPU budget of the stacks of lock waits, which a line does not have.
 const MAX_COST: f64 = 1.0;
 
 /// Samples of stacks per second and CPU, as of `flame`.
@@ -46,15 +47,23 @@ const FREQUENCY: u64 = 99;
 /// What `-d` names, for views that see layers and for those of disks.
 pub struct Named {
     pub layers: Vec<String>,
-    pub disks: Vec<String>,
+    /// Refused where one of them has no requests of its own.
+    disks: Result<Vec<String>, Refusal>,
 }
 
 impl Named {
     pub fn new(host: &Host, devices: &[String]) -> Result<Self> {
         Ok(Self {
             layers: window::resolve_layers(host, devices)?,
-            disks: window::resolve(host, devices, "interrupts, locks and errors")?,
+            disks: match window::resolve(host, devices, "interrupts, locks and errors") {
+                Ok(disks) => Ok(disks),
+                Err(error) => Err(error.downcast::<Refusal>()?),
+            },
         })
+    }
+
+    fn disks(&self) -> Result<&[String]> {
+        Ok(self.disks.as_ref().map_err(Clone::clone)?)
     }
 }
 
@@ -74,8 +83,8 @@ impl Recordable {
     }
 }
 
-/// Prepares the views that are wanted; those that this machine refuses are left out, unless they were named. Latency is
-/// in any case: who forgot the rights is told.
+/// Prepares the views. One that this machine refuses is left out, unless it was named. Latency is an error in any case:
+/// without rights nothing is recorded.
 pub fn add_all<'scope>(
     views: &mut Views<'scope, '_, Tape>,
     asked: &Asked<'scope>,
@@ -85,7 +94,6 @@ pub fn add_all<'scope>(
     let with = &asked.args.with;
     let mut missing = Vec::new();
     for view in Recordable::value_variants().iter().copied() {
-        // A line per I/O is nobody's wish by default.
         let is_wanted = if with.is_empty() { view != Recordable::Trace } else { with.contains(&view) };
         if !is_wanted {
             continue;
@@ -110,15 +118,15 @@ fn refused(view: Recordable, error: &anyhow::Error) -> Missing {
     }
 }
 
-/// What is recorded, and who looks at it meanwhile.
+/// What is recorded.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     pub args: &'a Record,
     pub host: &'a Host,
     pub named: &'a Named,
     pub trigger: Option<&'a Trigger>,
-    /// Of the recording; None: it is held in memory.
-    pub folder: Option<&'a Path>,
+    /// Of the recording, and the bytes of all views; None: it is held in memory.
+    pub folder: Option<(&'a Path, &'a Arc<AtomicU64>)>,
 }
 
 /// Prepares a view.
@@ -138,7 +146,7 @@ fn add<'scope>(
                 move || Ok((LatencyView::new(host, &[])?, LatencyProbe::prepare(host, root, &options)?));
             let keep = move |tape: &mut Tape, shown: &Shown<'_, LatencySummary>| {
                 if let Some(trigger) = trigger {
-                    trigger.look(shown.summary);
+                    trigger.look(shown.summary, shown.end_ns);
                 }
                 keep(tape, shown)
             };
@@ -146,7 +154,7 @@ fn add<'scope>(
         }
         Recordable::Interrupts => {
             let options =
-                probe::interrupts::Options { devices: named.disks.clone(), time_every: TIME_EVERY, cost };
+                probe::interrupts::Options { devices: named.disks()?.to_vec(), time_every: TIME_EVERY, cost };
             let prepare = move || {
                 Ok((
                     InterruptView { host, time_every: TIME_EVERY },
@@ -165,25 +173,30 @@ fn add<'scope>(
                 cost,
                 no_events: false,
             };
-            let memory = probe::pagecache::Options { devices: named.disks.clone(), functions: true, cost };
+            let disks = named.disks()?;
+            let memory = probe::pagecache::Options { devices: disks.to_vec(), functions: true, cost };
             let prepare = move || {
                 let probes = Probes::prepare(host, &locks, &memory)?;
-                let naming = pressure::Naming::new(host, &named.disks, false);
+                let naming = pressure::Naming::new(host, disks, !probes.follows_functions());
                 Ok((PressureView { naming, has_cost: cost }, probes))
             };
             views.add(view.name(), tape, prepare, keep)
         }
         Recordable::Threads => {
+            let disks = named.disks()?;
             let number = |name: &String| host.device(name).map(|disk| disk.major << 20 | disk.minor);
             let options = probe::threads::Options {
-                devices: named.disks.iter().filter_map(number).collect(),
-                by_device: !named.disks.is_empty(),
+                devices: disks.iter().filter_map(number).collect(),
+                by_device: !disks.is_empty(),
                 cost,
                 ..Default::default()
             };
             let prepare = move || {
                 let naming = threads::Naming::new(host, root);
-                Ok((ThreadView { naming, columns: &Column::USUAL }, ThreadProbe::prepare(root, options)?))
+                Ok((
+                    ThreadView { naming, columns: &Column::USUAL, shares_process: true },
+                    ThreadProbe::prepare(root, options)?,
+                ))
             };
             views.add(view.name(), tape, prepare, keep)
         }
@@ -192,17 +205,18 @@ fn add<'scope>(
             let place = kernel::hostname(root).unwrap_or_default();
             let keep = move |tape: &mut Tape, shown: &Shown<'_, FlameSummary>| {
                 let profile = flame::profile(shown.summary, shown.envelope, &place, None);
-                tape.add(&profile, shown.envelope, now_ns())
+                tape.add(&profile, shown.envelope, shown.end_ns)
             };
             views.add(view.name(), tape, prepare, keep)
         }
         Recordable::Errors => {
+            let disks = named.disks()?;
             let prepare =
-                move || Ok((ErrorView { host, named: &named.disks }, ErrorProbe::prepare(host, root, cost)?));
+                move || Ok((ErrorView { host, named: disks }, ErrorProbe::prepare(host, root, cost)?));
             views.add(view.name(), tape, prepare, keep)
         }
         Recordable::Trace => match folder {
-            Some(folder) => trace::add(views, tape, asked, folder),
+            Some((folder, total)) => trace::add(views, tape, asked, folder, total),
             None => {
                 let why = "--keep-last does not hold trace: leave it out of --with, or --keep-last out";
                 Err(Refusal::Usage(why.to_string()).into())
@@ -219,5 +233,5 @@ fn add<'scope>(
 }
 
 fn keep<V: View>(tape: &mut Tape, shown: &Shown<'_, V>) -> Result<()> {
-    tape.add(&json::view(shown.envelope, shown.summary, shown.status), shown.envelope, now_ns())
+    tape.add(&json::view(shown.envelope, shown.summary, shown.status), shown.envelope, shown.end_ns)
 }

@@ -102,6 +102,10 @@ impl Spinning {
             true => self.probe.take().and_then(|mut probe| probe.detach().ok()),
             false => self.probe.as_ref().and_then(|probe| probe.read().ok()),
         };
+        // One that has failed, or could not begin.
+        if raw.is_none() && !last {
+            self.probe = StacksProbe::attach(FREQUENCY).ok();
+        }
         if let Some(raw) = raw {
             let new = self.functions.count(&raw);
             self.so_far = Some(match self.so_far {

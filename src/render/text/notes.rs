@@ -114,7 +114,7 @@ pub(crate) fn user_stacks(endings: &BTreeMap<Ending, u64>) -> String {
     let percent = |n: u64| 100.0 * n as f64 / judged as f64;
     let (hidden, full) = (found.of(Ending::Short) + found.of(Ending::Lost), found.of(Ending::Full));
     let (unjudged, failed) = (found.of(Ending::Unjudged), found.of(Ending::Failed));
-    let unknown = "their programs have no symbols, or had ended before they were looked at";
+    let unknown = "their programs have no symbols, or had ended before their symbols were read";
     let deep = format!("have more frames than the {MAX_FRAMES} that are taken");
     let parts = [
         (hidden, format!("{hidden} of {judged} user stacks ({:.0} %) {CUT}", percent(hidden))),
@@ -162,6 +162,6 @@ mod tests {
             text.starts_with("30 of 90 user stacks (33 %) are cut: code without frame pointers"),
             "{text}"
         );
-        assert!(text.ends_with("before they were looked at; 10 could not be taken"), "{text}");
+        assert!(text.ends_with("before their symbols were read; 10 could not be taken"), "{text}");
     }
 }

@@ -315,6 +315,17 @@ fn a_full_disk_leaves_what_was_recorded() {
 }
 
 #[test]
+fn a_command_that_is_not_there_ends_it() {
+    let Some(disk) = Disk::new(16) else { return };
+    let scratch = Scratch::new("record-command");
+    let folder = scratch.path().join("run");
+    let words =
+        ["record", "-d", &disk.name, "--with", "latency,top", "-o", text(&folder), "--", "nosuchcommand"];
+    one_error(&finish(biopsy(&words).spawn().unwrap()), 3, &["cannot run 'nosuchcommand'"]);
+    assert!(!folder.exists(), "nothing stays");
+}
+
+#[test]
 fn a_recording_ends_at_its_size_and_by_a_signal() {
     let Some(disk) = Disk::new(16) else { return };
     let scratch = Scratch::new("record-ends");
