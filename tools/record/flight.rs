@@ -134,7 +134,7 @@ pub fn run(args: &Record, length: Duration, host: &Host, named: &Named, machine:
         let mut manifest = manifest.clone();
         let failed = collect(views.finish(), &mut manifest);
         // What it still does is not recorded.
-        drop(window);
+        let _status = window.status();
         // The last interval may have crossed the bound.
         let due = due.map(|(due, _)| due).or_else(|| trigger.take().filter(|_| dumps.is_allowed()));
         if let Some(due) = due {
