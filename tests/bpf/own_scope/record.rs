@@ -14,7 +14,9 @@ use crate::support::patience::wait_for;
 use crate::support::programs;
 use crate::support::scratch::Scratch;
 use crate::support::skip::skipped;
-use crate::support::tool::{biopsy, finish, objects, one_error, quiet, run, signal, stderr, without_rights};
+use crate::support::tool::{
+    biopsy, finish, forget_copy, objects, one_error, quiet, run, signal, stderr, without_rights,
+};
 use parquet::file::reader::SerializedFileReader;
 use serde_json::Value;
 
@@ -98,6 +100,7 @@ fn a_recording_counts_what_the_kernel_counts() {
     let child =
         without_rights(&["latency", "-i", "-", "--json"]).stdin(fs::File::open(packed).unwrap()).spawn();
     let by_nobody = finish(child.unwrap());
+    forget_copy();
     quiet(&by_nobody);
     assert_eq!(by_nobody.stdout, by_root.stdout);
 }
