@@ -114,29 +114,25 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Of two windows that share no time.
+    /// Adds that of another interval.
     pub fn add(&mut self, other: &Self) {
-        self.ios += other.ios;
-        self.events += other.events;
-        self.samples += other.samples;
-        for (probe, kinds) in &other.probes {
-            let all = self.probes.entry(probe.clone()).or_default();
-            for (kind, n) in kinds {
-                *all.entry(kind.clone()).or_default() += n;
-            }
-        }
+        self.combine(other, |a, b| a + b);
     }
 
-    /// Of windows that are one: what both lost is counted once.
-    pub fn hold(&mut self, other: &Self) {
-        self.ios = self.ios.max(other.ios);
-        self.events = self.events.max(other.events);
-        self.samples = self.samples.max(other.samples);
+    /// Adds that of another view of the same interval: what both lost is counted once.
+    pub fn overlay(&mut self, other: &Self) {
+        self.combine(other, u64::max);
+    }
+
+    fn combine(&mut self, other: &Self, both: fn(u64, u64) -> u64) {
+        self.ios = both(self.ios, other.ios);
+        self.events = both(self.events, other.events);
+        self.samples = both(self.samples, other.samples);
         for (probe, kinds) in &other.probes {
             let all = self.probes.entry(probe.clone()).or_default();
             for (kind, n) in kinds {
-                let most = all.entry(kind.clone()).or_default();
-                *most = (*most).max(*n);
+                let sum = all.entry(kind.clone()).or_default();
+                *sum = both(*sum, *n);
             }
         }
     }
@@ -272,6 +268,19 @@ pub struct Missing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn losses_of_intervals_add_up_and_those_of_views_do_not() {
+        let lost = |ios, missed| Lost {
+            ios,
+            probes: [("latency".to_string(), [("missed".to_string(), missed)].into())].into(),
+            ..Lost::default()
+        };
+        let (mut intervals, mut views) = (lost(3, 1), lost(3, 1));
+        intervals.add(&lost(2, 5));
+        views.overlay(&lost(2, 5));
+        assert_eq!((intervals, views), (lost(5, 6), lost(3, 5)));
+    }
 
     #[test]
     fn waits_are_spread_over_ios() {

@@ -69,7 +69,7 @@ fn to_folder(args: &Record, host: &Host, named: &Named, machine: &[u8]) -> Resul
         let status = window.status();
         envelope.duration_ns = end.monotonic_ns.saturating_sub(manifest.clocks.start.monotonic_ns);
         manifest.clocks.end = Some(end);
-        manifest.views.values().for_each(|view| envelope.lost.hold(&view.lost));
+        manifest.views.values().for_each(|view| envelope.lost.overlay(&view.lost));
         let told = write(&folder, &envelope, &manifest, status);
         // What stopped it is said before what could not be written in consequence.
         if let Some(error) = failed {
@@ -227,8 +227,10 @@ fn say(path: &Path, manifest: &Manifest, envelope: &Envelope) {
     // I/Os one by one are for DuckDB and others.
     let readable = || views.iter().filter(|view| **view != "trace");
     let first = readable().find(|view| **view == "latency").or(readable().next());
-    let verb = |view: &str| if view == folder::STACKS { "flame".to_string() } else { view.to_string() };
-    let how = first.map(|view| format!(": read it with biopsy {} -i {}", verb(view), path.display()));
+    let how = first.map(|view| {
+        let verb = if *view == folder::STACKS { "flame" } else { view };
+        format!(": read it with biopsy {verb} -i {}", path.display())
+    });
     output::warn(&format!(
         "recorded {} of {} in {} ({}){}",
         text::time(envelope.duration_ns),

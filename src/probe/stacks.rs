@@ -285,7 +285,7 @@ fn run(
 
     let mut last = counts();
     let empty = reading(&last, &last);
-    // Nobody listens only when the probe was given up: then `asked` says so at once.
+    // It fails only where the probe was dropped: then `asked` fails as well.
     let _ = ready.send(empty.clone());
     let Ok(reply) = asked.recv() else { return Ok(empty) };
     // Their rings would not wait for a window that opens late.

@@ -107,6 +107,18 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
+/// Opens a part of a recording: a link would lead out of it, and a pipe would block.
+///
+/// # Errors
+/// Where it cannot be opened, or is no regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is no regular file")),
+    }
+}
+
 /// A folder that is recorded into. Unless it is [kept](Self::keep), it is removed again with what we made in it.
 pub struct Folder {
     path: PathBuf,

@@ -9,7 +9,8 @@ use std::path::Path;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::CParameter;
 
-/// zstd's own default: at level 9 a line is 4 % smaller and takes three times as long.
+/// zstd's own default. Measured on lines of latency and of locks: level 9 makes them 6 % smaller and takes three to
+/// four and a half times as long, level 1 makes them 2 % larger and takes four fifths of the time.
 const LEVEL: i32 = 3;
 
 /// Makes frames.

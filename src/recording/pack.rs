@@ -1,11 +1,9 @@
 //! A recording as one file, which every view opens as well: an archive of tar, whose parts are compressed already.
 
-use std::fs::File;
 use std::io::{BufReader, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use tar::{Builder, Header};
 
 use super::folder;
@@ -33,13 +31,8 @@ pub fn pack(from: &Path, name: &str, archive: impl Write) -> Result<()> {
 }
 
 fn add(archive: &mut Builder<impl Write>, path: &Path, name: &str) -> Result<()> {
-    // Nobody is led elsewhere by a link, or waits for a pipe.
-    let file = File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        bail!("it is no regular file");
-    }
-    let size = metadata.len();
+    let file = folder::open(path)?;
+    let size = file.metadata()?.len();
     let mut header = Header::new_ustar();
     header.set_path(name)?;
     header.set_size(size);

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -41,13 +40,8 @@ pub fn open(path: &Path, view: &str) -> Result<Lines> {
 
 fn of_folder(path: &Path, view: &str) -> Result<Lines> {
     ensure!(path.join(folder::MANIFEST).is_file(), "it is no recording: {} is not in it", folder::MANIFEST);
-    // Nothing else is opened by way of a link, and nothing waits for a pipe.
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    match File::options().read(true).custom_flags(flags).open(path.join(folder::table(view))) {
-        Ok(file) => {
-            ensure!(file.metadata()?.is_file(), "{} is no regular file", folder::table(view));
-            of_stream(BufReader::new(file), view)
-        }
+    match folder::open(&path.join(folder::table(view))) {
+        Ok(file) => of_stream(BufReader::new(file), view),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let names = fs::read_dir(path)?.flatten().map(|entry| entry.file_name().into_encoded_bytes());
             bail!(without(view, names))

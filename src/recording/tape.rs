@@ -12,9 +12,9 @@ use super::folder;
 use super::frame::{Frames, Packer};
 use super::manifest::Recorded;
 use super::ring::{Held, Ring};
-use crate::envelope::Envelope;
+use crate::envelope::{Envelope, Lost};
 
-/// Takes the lines of a view; of stacks the files, which are packed already.
+/// Takes the lines of a view; of stacks the files, which are compressed already.
 pub struct Tape {
     /// None: of stacks.
     packer: Option<Packer>,
@@ -23,29 +23,15 @@ pub struct Tape {
 }
 
 enum To {
-    /// A file, and the bytes of all views.
-    File {
-        frames: Frames,
-        path: PathBuf,
-        total: Arc<AtomicU64>,
-    },
-    /// A folder of files, one for each interval.
-    Files {
-        folder: PathBuf,
-        total: Arc<AtomicU64>,
-    },
+    /// Its files, and the bytes of all views.
+    Disk(Table, Arc<AtomicU64>),
     Memory(Arc<Mutex<Ring>>),
 }
 
 impl Tape {
-    /// Into a file in the folder of a recording. `total` counts the bytes of all views.
+    /// Into the folder of a recording. `total` counts the bytes of all views.
     pub fn create(folder: &Path, view: &str, total: &Arc<AtomicU64>) -> Result<Self> {
-        if view == folder::STACKS {
-            return Self::new(view, To::Files { folder: create_stacks(folder)?, total: Arc::clone(total) });
-        }
-        let path = folder.join(folder::table(view));
-        let frames = Frames::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-        Self::new(view, To::File { frames, path, total: Arc::clone(total) })
+        Self::new(view, To::Disk(Table::create(folder, view)?, Arc::clone(total)))
     }
 
     /// Into memory.
@@ -54,32 +40,22 @@ impl Tape {
     }
 
     fn new(view: &str, to: To) -> Result<Self> {
-        let is_packed = view == folder::STACKS;
-        let packer = (!is_packed).then(Packer::new).transpose().context("cannot compress")?;
+        let is_compressed = view == folder::STACKS;
+        let packer = (!is_compressed).then(Packer::new).transpose().context("cannot compress")?;
         Ok(Self { packer, to, recorded: Recorded::default() })
     }
 
     /// Appends the line, or the file, of an interval that has ended at `end_ns`.
     pub fn add(&mut self, bytes: &[u8], envelope: &Envelope, end_ns: u64) -> Result<()> {
-        let lost = &envelope.lost;
         let frame = match &mut self.packer {
             Some(packer) => packer.frame(bytes).context("cannot compress a line")?,
             None => bytes.to_vec(),
         };
-        let failed = |path: &Path| {
-            format!("cannot write {}: free some space; what was recorded before can be read", path.display())
-        };
+        let lost = &envelope.lost;
         match &mut self.to {
-            To::File { frames, path, total } => {
-                frames.add(&frame).with_context(|| failed(path))?;
+            To::Disk(table, total) => {
+                table.add(&frame, lost, &mut self.recorded)?;
                 total.fetch_add(frame.len() as u64, Ordering::Relaxed);
-                self.recorded.add(frame.len(), lost);
-            }
-            To::Files { folder, total } => {
-                let path = folder.join(folder::profile(self.recorded.intervals));
-                folder::write(&path, &frame).with_context(|| failed(&path))?;
-                total.fetch_add(frame.len() as u64, Ordering::Relaxed);
-                self.recorded.add(frame.len(), lost);
             }
             To::Memory(ring) => {
                 let mut ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,31 +66,48 @@ impl Tape {
     }
 }
 
-/// Writes what was held of a view into the folder of a recording.
+/// Writes the intervals of a view that were kept in memory into the folder of a recording.
 pub fn dump(folder: &Path, view: &str, held: &[Held]) -> Result<Recorded> {
     let mut recorded = Recorded::default();
-    if view == folder::STACKS {
-        let stacks = create_stacks(folder)?;
-        for Held { frame, lost, .. } in held {
-            let path = stacks.join(folder::profile(recorded.intervals));
-            folder::write(&path, frame).with_context(|| format!("cannot write {}", path.display()))?;
-            recorded.add(frame.len(), lost);
-        }
-        return Ok(recorded);
-    }
-    let path = folder.join(folder::table(view));
-    let failed = || format!("cannot write {}", path.display());
-    let mut frames = Frames::create(&path).with_context(failed)?;
-    for Held { frame, lost, .. } in held {
-        frames.add(frame).with_context(failed)?;
-        recorded.add(frame.len(), lost);
-    }
+    let mut table = Table::create(folder, view)?;
+    held.iter().try_for_each(|held| table.add(&held.frame, &held.lost, &mut recorded))?;
     Ok(recorded)
 }
 
-fn create_stacks(folder: &Path) -> Result<PathBuf> {
-    let path = folder.join(folder::STACKS);
-    let made = DirBuilder::new().mode(0o700).create(&path);
-    made.with_context(|| format!("cannot make {}", path.display()))?;
-    Ok(path)
+/// What a view has in the folder of a recording.
+enum Table {
+    /// A file of frames.
+    Frames(Frames, PathBuf),
+    /// A folder with a file for each interval.
+    Files(PathBuf),
+}
+
+impl Table {
+    fn create(folder: &Path, view: &str) -> Result<Self> {
+        if view == folder::STACKS {
+            let path = folder.join(folder::STACKS);
+            let made = DirBuilder::new().mode(0o700).create(&path);
+            made.with_context(|| format!("cannot make {}", path.display()))?;
+            return Ok(Self::Files(path));
+        }
+        let path = folder.join(folder::table(view));
+        let frames = Frames::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self::Frames(frames, path))
+    }
+
+    /// Adds an interval, and counts it.
+    fn add(&mut self, frame: &[u8], lost: &Lost, recorded: &mut Recorded) -> Result<()> {
+        let failed = |path: &Path| {
+            format!("cannot write {}: free some space; what was recorded before can be read", path.display())
+        };
+        match self {
+            Self::Frames(frames, path) => frames.add(frame).with_context(|| failed(path))?,
+            Self::Files(folder) => {
+                let path = folder.join(folder::profile(recorded.intervals));
+                folder::write(&path, frame).with_context(|| failed(&path))?;
+            }
+        }
+        recorded.add(frame.len(), lost);
+        Ok(())
+    }
 }

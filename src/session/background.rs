@@ -24,7 +24,7 @@ pub struct Background<T> {
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Prepares on the new thread, and returns when that is done. `summarize` is told both ends of the window.
+    /// Prepares on the new thread, and returns when that is done. `summarize` gets the first and the last reading.
     pub fn start<P: Probe>(
         prepare: impl FnOnce() -> Result<P> + Send + 'static,
         summarize: impl FnOnce(&P, &P::Reading, &P::Reading) -> T + Send + 'static,
@@ -40,7 +40,7 @@ impl<T: Send + 'static> Background<T> {
             let mut probe = match prepare() {
                 Ok(probe) => probe,
                 Err(error) => {
-                    // Nobody listens only where nobody wants to know.
+                    // It fails where the receiver is gone, which needs no answer.
                     let _sent = prepared.send(Err(error));
                     return Err(anyhow!("the probe was refused"));
                 }

@@ -243,7 +243,7 @@ impl Writer<'_> {
         manifest.clocks.end = Some(end);
         for (view, held) in &all {
             let recorded = dump(folder.path(), view, held)?;
-            envelope.lost.hold(&recorded.lost);
+            envelope.lost.overlay(&recorded.lost);
             manifest.views.insert((*view).to_string(), recorded);
         }
         write(&folder, &envelope, &manifest, None)?;

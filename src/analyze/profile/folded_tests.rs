@@ -12,7 +12,7 @@ pub(crate) fn of(stacks: &[(&[(&str, Area)], u64)]) -> Profile {
 
 /// A thread or a function of a program may be called as a kernel's frame is.
 #[test]
-fn nobody_poses_as_the_kernel() {
+fn a_user_frame_is_not_taken_for_the_kernels() {
     for name in ["nvme_poll_[k]", "x_[j]", "_[k]"] {
         let mut text = String::new();
         escape(name.as_bytes(), &mut text);

@@ -62,7 +62,7 @@ fn a_recording_counts_what_the_kernel_counts() {
     ];
     let output = finish(biopsy(&words.concat()).spawn().unwrap());
     let said = stderr(&output);
-    // On a busy machine rounds of threads are missed, and waits for locks, which is told.
+    // A busy machine misses scans of threads and lock waits: then the exit code is 4.
     let is_doubted = output.status.code() == Some(4) && !said.contains("latency: ");
     assert!(is_doubted || output.status.code() == Some(0) && said.lines().count() == 1, "{said}");
     assert!(said.contains("biopsy: recorded ") && said.contains("biopsy latency -i "), "{said}");
@@ -113,7 +113,7 @@ fn end_ms(line: &Value) -> i64 {
     at + line["duration_ns"].as_i64().unwrap() / 1_000_000
 }
 
-/// Any moment will do: each of these is another.
+/// Each round kills it at another time.
 #[test]
 fn a_recorder_that_is_killed_leaves_what_it_had_recorded() {
     let Some(disk) = Disk::new(16) else { return };
