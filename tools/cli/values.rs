@@ -98,7 +98,9 @@ pub enum At {
 pub fn at(text: &str) -> Result<At, String> {
     match text.strip_prefix('/') {
         Some(length) => duration(length).map(At::Multiple),
-        None => moment(text).map(At::Moment),
+        None => moment(text).map(At::Moment).map_err(|_| {
+            format!("'{text}' is no time: use 14:30:05 (UTC), 2026-11-28T14:30:05Z, 90s from now, or /10s")
+        }),
     }
 }
 
@@ -208,6 +210,37 @@ mod tests {
     fn percentages_are_finite_and_not_negative() {
         assert_eq!(percent("0.1"), Ok(0.1));
         assert!(percent("-1").is_err() && percent("NaN").is_err() && percent("101").is_err());
+    }
+
+    #[test]
+    fn bounds_are_a_metric_a_side_and_a_value() {
+        let of = |text| condition(text).map(|(condition, _)| condition);
+        let latency = |stage, of| Metric::Latency { stage, of };
+        let p99 = Condition { metric: latency(None, Of::Quantile(0.99)), side: Side::Above, bound: 2e6 };
+        assert_eq!(of("p99>2ms"), Ok(p99));
+        let queue = latency(Some(Stage::Queue), Of::Max);
+        assert_eq!(of("stage:queue.max<5us"), Ok(Condition { metric: queue, side: Side::Below, bound: 5e3 }));
+        assert_eq!(of("iops<1000"), Ok(Condition { metric: Metric::Iops, side: Side::Below, bound: 1e3 }));
+        for wrong in
+            ["p99", "p99>", "p99>2", "p98>2ms", "iops>2ms", "iops<-1", "iops<NaN", "stage:x.p99>1ms", ">1ms"]
+        {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_recording_begins_at_a_time_or_at_a_multiple_of_one() {
+        let clock = |text: &str| Ok(At::Moment(Moment::TimeOfDay(text.parse().unwrap())));
+        assert_eq!((at("14:30"), at("14:30:05")), (clock("14:30:00"), clock("14:30:05")));
+        assert_eq!(at("/10s"), Ok(At::Multiple(Duration::from_secs(10))));
+        assert_eq!(at("90s"), Ok(At::Moment(Moment::After(Duration::from_secs(90)))));
+        assert!(at("14:99").unwrap_err().ends_with("90s from now, or /10s") && at("/").is_err());
+    }
+
+    #[test]
+    fn a_label_has_a_name() {
+        assert_eq!(label("ticket=a=b"), Ok(("ticket".to_string(), "a=b".to_string())));
+        assert!(label("=1").is_err() && label("a b=1").is_err() && label("a").is_err());
     }
 
     #[test]
