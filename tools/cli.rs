@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use biopsy::analyze::condition::Condition;
 use biopsy::analyze::groups::Dimension;
 use biopsy::analyze::op::Op;
 use biopsy::analyze::threads::Column;
@@ -18,14 +17,14 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 pub use self::flame::{Flame, FoldedUnit};
 pub use self::input::Input;
 use self::input::{replaces, replaces_live};
+pub use self::record::{Pack, Record, Recordable};
 pub use self::values::At;
-use self::values::{
-    at, column, comm, condition, cost, dimension, duration, interval, label, op, percent, size,
-};
+use self::values::{column, comm, cost, dimension, duration, interval, op, percent, size};
 use crate::words::Words;
 
 mod flame;
 mod input;
+mod record;
 mod values;
 
 /// Takes a sample of live block I/O and says what is wrong with it.
@@ -408,79 +407,6 @@ pub struct Top {
     pub output: Output,
     #[command(flatten)]
     pub interval: Interval,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  sudo biopsy record --for 60s -o run.biopsy     a minute, in intervals of one second
-  sudo biopsy record -o run.biopsy -- make -j8   while a command runs
-  biopsy latency -i run.biopsy --from 10s        read it, on any machine, without rights
-  biopsy pack run.biopsy                         one file, run.biopsy.tar")]
-pub struct Record {
-    /// Record these views, with commas between them. Without it: all but trace, less those that this machine refuses.
-    #[arg(long, value_name = "VIEW,...", value_enum, value_delimiter = ',', num_args = 1)]
-    pub with: Vec<Recordable>,
-    #[command(flatten)]
-    pub window: Window,
-    /// The folder to make. Without it: a new one here, named by the time.
-    #[arg(short, long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
-    /// Record each I/O also where DIR is on a disk that is traced: the recorder's own I/Os are among them then.
-    #[arg(long)]
-    pub onto_traced: bool,
-    /// Keep NAME=VALUE with the recording. Can be repeated.
-    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
-    pub labels: Vec<(String, String)>,
-    /// End when the files have so many bytes (100m, 2g).
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub max_size: Option<u64>,
-    /// Hold this much in memory, and write it into a new folder in DIR on SIGUSR1, or when --when says so.
-    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "max_size")]
-    pub keep_last: Option<Duration>,
-    /// Write it when, within an interval, the bound is crossed: 'p99>2ms', 'iops<1000', 'stage:queue.p99>1ms';
-    /// mean, p50, p90, p99, p99.9, max of any class of any device, or iops of any device. Again only when it was back
-    /// by a tenth.
-    #[arg(long, value_name = "BOUND", value_parser = condition, requires = "keep_last")]
-    pub when: Option<(Condition, String)>,
-    /// Write at most so often within an hour.
-    #[arg(long, value_name = "N", default_value_t = 10, requires = "keep_last")]
-    pub max_dumps: u64,
-    /// Begin at this time: 14:30:05 (UTC), 2026-11-28T14:30:05Z, 90s from now, or /10s, when the clock is next at a
-    /// multiple of it.
-    #[arg(long, value_name = "TIME", value_parser = at)]
-    pub at: Option<At>,
-    /// Length of an interval, in seconds or with a unit.
-    #[arg(value_name = "INTERVAL", value_parser = interval, default_value = "1")]
-    pub interval: Duration,
-    /// Run this command and record until it ends (or --for is over: then the command goes on by itself).
-    #[arg(last = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
-}
-
-/// A view that can be recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Recordable {
-    Latency,
-    Interrupts,
-    Locks,
-    Threads,
-    /// What the CPUs do, by 99 samples per second each.
-    Stacks,
-    Errors,
-    Top,
-    /// Each I/O, as a table of Parquet.
-    Trace,
-}
-
-#[derive(Debug, Args)]
-pub struct Pack {
-    /// The folder that `biopsy record` made.
-    #[arg(value_name = "DIR")]
-    pub folder: PathBuf,
-    /// The file to make (`-` is stdout). Without it: the folder's name with .tar behind it.
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
 }
 
 /// The load of a diagnosis. The words are fio's.
