@@ -78,6 +78,17 @@ pub struct Clocks {
     pub boottime_ns: u64,
 }
 
+impl Clocks {
+    /// What they showed `ns` before, where the machine was not suspended since.
+    pub fn earlier(self, ns: u64) -> Self {
+        Self {
+            realtime_ns: self.realtime_ns.saturating_sub(ns),
+            monotonic_ns: self.monotonic_ns.saturating_sub(ns),
+            boottime_ns: self.boottime_ns.saturating_sub(ns),
+        }
+    }
+}
+
 /// What ended a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -19,17 +19,20 @@ pub struct Held {
 #[derive(Debug)]
 pub struct Ring {
     keep_ns: u64,
+    /// Intervals that ended later than this are not dropped.
+    pinned_ns: Option<u64>,
     held: VecDeque<Held>,
 }
 
 impl Ring {
     pub fn new(keep_ns: u64) -> Self {
-        Self { keep_ns, held: VecDeque::new() }
+        Self { keep_ns, pinned_ns: None, held: VecDeque::new() }
     }
 
     /// Adds one that has just ended, and drops those that ended before the length.
     pub fn add(&mut self, held: Held) {
         let from = held.end_ns.saturating_sub(self.keep_ns);
+        let from = self.pinned_ns.map_or(from, |pinned| pinned.min(from));
         while self.held.front().is_some_and(|first| first.end_ns <= from) {
             self.held.pop_front();
         }
@@ -41,8 +44,16 @@ impl Ring {
         self.held.back().map(|last| last.end_ns)
     }
 
-    pub fn held(&self) -> Vec<Held> {
-        self.held.iter().cloned().collect()
+    /// Keeps what is to be written for this moment, however long the other views take to reach it.
+    pub fn pin(&mut self, at_ns: u64) {
+        self.pinned_ns = Some(at_ns.saturating_sub(self.keep_ns));
+    }
+
+    /// The intervals up to the one of this moment; from the next [`Ring::add`] on they are dropped as before.
+    pub fn take_until(&mut self, at_ns: u64) -> Vec<Held> {
+        self.pinned_ns = None;
+        let before = self.held.partition_point(|held| held.end_ns < at_ns);
+        self.held.iter().take(before + 1).cloned().collect()
     }
 }
 
@@ -50,16 +61,37 @@ impl Ring {
 mod tests {
     use super::*;
 
+    fn ring(keep_ns: u64, ends: impl Iterator<Item = u64>) -> Ring {
+        let mut ring = Ring::new(keep_ns);
+        ends.for_each(|end_ns| add(&mut ring, end_ns));
+        ring
+    }
+
+    fn add(ring: &mut Ring, end_ns: u64) {
+        ring.add(Held { end_ns, start: String::new(), frame: Vec::new(), lost: Lost::default() });
+    }
+
+    fn until(ring: &mut Ring, at_ns: u64) -> Vec<u64> {
+        ring.take_until(at_ns).iter().map(|held| held.end_ns).collect()
+    }
+
     #[test]
     fn what_ended_within_the_length_is_held() {
-        let mut ring = Ring::new(3);
-        for end_ns in 1..=5 {
-            ring.add(Held { end_ns, start: String::new(), frame: vec![end_ns as u8], lost: Lost::default() });
-        }
-        assert_eq!(ring.held().iter().map(|held| held.frame[0]).collect::<Vec<_>>(), [3, 4, 5]);
+        let mut ring = ring(3, 1..=5);
         assert_eq!(ring.end_ns(), Some(5));
+        assert_eq!(until(&mut ring, 9), [3, 4, 5]);
         // After a pause all are old.
-        ring.add(Held { end_ns: 50, start: String::new(), frame: vec![50], lost: Lost::default() });
-        assert_eq!(ring.held().len(), 1);
+        add(&mut ring, 50);
+        assert_eq!(until(&mut ring, 9), [50]);
+    }
+
+    #[test]
+    fn what_is_to_be_written_stays_until_it_is() {
+        let mut ring = ring(3, 1..=5);
+        ring.pin(5);
+        (6..=20).for_each(|end_ns| add(&mut ring, end_ns));
+        assert_eq!(until(&mut ring, 5), [3, 4, 5]);
+        add(&mut ring, 21);
+        assert_eq!(until(&mut ring, 20), [19, 20]);
     }
 }

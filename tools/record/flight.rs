@@ -12,7 +12,7 @@ use biopsy::clock::now_ns;
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::recording::folder::{self, Folder};
-use biopsy::recording::manifest::{Clocks, Ended, Manifest};
+use biopsy::recording::manifest::{Ended, Manifest};
 use biopsy::recording::ring::{Held, Ring};
 use biopsy::recording::tape::{Tape, dump};
 use biopsy::refusal::{Refusal, plain, reason};
@@ -122,6 +122,7 @@ pub fn run(args: &Record, length: Duration, host: &Host, named: &Named, machine:
         let (_, window) = follow(args, named, &views, at, || {
             if due.is_none() {
                 due = trigger.take().filter(|_| dumps.is_allowed()).map(|due| (due, Instant::now()));
+                due.iter().for_each(|(due, _)| writer.pin(due.at_ns));
             }
             let is_ready =
                 |(due, since): &(Due, Instant)| writer.reaches(due.at_ns) || since.elapsed() > patience;
@@ -210,12 +211,18 @@ impl Writer<'_> {
         self.rings.iter().all(|(_, ring)| end(ring).is_some_and(|end| end >= at_ns))
     }
 
+    fn pin(&self, at_ns: u64) {
+        for (_, ring) in &self.rings {
+            ring.lock().unwrap_or_else(PoisonError::into_inner).pin(at_ns);
+        }
+    }
+
     fn write(&self, due: &Due) -> Result<()> {
-        let all: Vec<(&str, Vec<Held>)> = self
-            .rings
-            .iter()
-            .map(|(view, ring)| (*view, ring.lock().unwrap_or_else(PoisonError::into_inner).held()))
-            .collect();
+        let until = |ring: &Mutex<Ring>| {
+            ring.lock().unwrap_or_else(PoisonError::into_inner).take_until(due.at_ns)
+        };
+        let all: Vec<(&str, Vec<Held>)> =
+            self.rings.iter().map(|(view, ring)| (*view, until(ring))).collect();
         let mut folder = self.folder()?;
         put(&folder, folder::HOST, self.machine)?;
         let mut manifest = Manifest {
@@ -224,7 +231,10 @@ impl Writer<'_> {
             trigger: Some(due.why.clone()),
             ..self.manifest.clone()
         };
-        let end = clocks();
+        // The dump may have waited for a view; the recording ends with its last interval.
+        let now = clocks();
+        let last_ns = all.iter().filter_map(|(_, held)| Some(held.last()?.end_ns)).max();
+        let end = now.earlier(last_ns.map_or(0, |last_ns| now.monotonic_ns.saturating_sub(last_ns)));
         let starts = all.iter().filter_map(|(_, held)| held.first()).map(|first| first.start.clone());
         let start = starts.min().unwrap_or_else(|| self.envelope.start.clone());
         let began = wall_clock::unix_ns(&start).and_then(|ns| u64::try_from(ns).ok());
@@ -233,13 +243,7 @@ impl Writer<'_> {
             start,
             ..self.envelope.clone()
         };
-        // Of the first interval, by its length.
-        let ns = envelope.duration_ns;
-        manifest.clocks.start = Clocks {
-            realtime_ns: end.realtime_ns.saturating_sub(ns),
-            monotonic_ns: end.monotonic_ns.saturating_sub(ns),
-            boottime_ns: end.boottime_ns.saturating_sub(ns),
-        };
+        manifest.clocks.start = end.earlier(envelope.duration_ns);
         manifest.clocks.end = Some(end);
         for (view, held) in &all {
             let recorded = dump(folder.path(), view, held)?;
