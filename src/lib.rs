@@ -8,14 +8,15 @@
 //!  probe ----> wire, host, envelope, clock, refusal   the only room that knows libbpf
 //!  load -----> wire, hist, host, clock, names, refusal  the only room that knows io_uring
 //!  experiment -> load, refusal, units, names         a load in several arms
-//!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names), names
+//!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names), merge, names
 //!  symbols --> host, envelope, refusal                the only room that knows blazesym
 //!  rules ----> findings, analyze, hist, host, load (its results), experiment (likewise), envelope, units
-//!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), recording, envelope, units
+//!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), recording, merge, envelope, units
 //!  wire -----> hist, host (the kernel's counters), names
 //!  host -----> refusal
-//!  recording -> envelope
-//!  envelope -> names
+//!  recording -> envelope, merge
+//!  envelope -> merge, names
+//!  merge ----> hist
 //!  findings, hist, clock, names, refusal, units: leaves
 //! ```
 //!
@@ -33,6 +34,7 @@ pub mod findings;
 pub mod hist;
 pub mod host;
 pub mod load;
+pub mod merge;
 pub mod names;
 pub mod probe;
 pub mod recording;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::op::{KernelClass, Op};
 use crate::host::BlockDevice;
 use crate::host::counters::Counters;
+use crate::merge::merge;
 use crate::names::names;
 use crate::wire::reading::DeviceSample;
 
@@ -33,6 +34,10 @@ pub struct KernelCount {
     pub kernel: Bracket,
     pub seen: u64,
 }
+
+// Of intervals one after the other both bounds hold, and are farther apart than those of one window.
+merge!(Bracket { add: min max; });
+merge!(KernelCount { add: kernel seen; });
 
 impl From<Bracket> for KernelCount {
     fn from(kernel: Bracket) -> Self {

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sharing::part;
+use crate::merge::{Merge, Row, merge_fields};
 use crate::names::names;
 use crate::wire::files::{
     FILE_JOURNAL, FILE_METADATA, FILE_OTHERS, FILE_RAW_DEVICE, FILE_REGULAR, FILE_SWAP, FileSample, WireFile,
@@ -82,23 +83,50 @@ pub struct FileIos {
     pub share: f64,
 }
 
+merge_fields!(FileIos { first: file others; add: bios bytes sampled; derived: share; });
+
+impl Merge for FileIos {
+    fn merge_with(&mut self, later: &Self) {
+        self.merge_fields(later);
+        if let (Some(File { path: path @ None, .. }), Some(later)) = (&mut self.file, &later.file) {
+            path.clone_from(&later.path);
+        }
+    }
+}
+
+impl Row for FileIos {
+    /// Without the path, which may have been found later on.
+    type Key = (bool, Option<(FileKind, String, Option<u64>)>);
+
+    fn key(&self) -> Self::Key {
+        (self.others, self.file.as_ref().map(|file| (file.kind, file.device.clone(), file.inode)))
+    }
+}
+
 /// The measured bios by file, the most bytes first.
 pub fn by_file(samples: &[FileSample]) -> Vec<FileIos> {
-    let measured = || samples.iter().filter(|row| row.selected || row.file.kind == FILE_OTHERS);
-    let (bytes, bios) = measured().fold((0, 0), |(bytes, bios), row| (bytes + row.bytes, bios + row.bios));
-    let mut rows: Vec<FileIos> = measured()
-        .map(|row| FileIos {
-            file: File::new(&row.file, row.path.as_deref()),
-            others: row.file.kind == FILE_OTHERS,
-            bios: row.bios,
-            bytes: row.bytes,
-            sampled: row.sampled,
-            share: if bytes > 0 { part(row.bytes, bytes) } else { part(row.bios, bios) },
-        })
-        .collect();
+    let measured = samples.iter().filter(|row| row.selected || row.file.kind == FILE_OTHERS);
+    let row = |row: &FileSample| FileIos {
+        file: File::new(&row.file, row.path.as_deref()),
+        others: row.file.kind == FILE_OTHERS,
+        bios: row.bios,
+        bytes: row.bytes,
+        sampled: row.sampled,
+        share: 0.0,
+    };
+    let mut rows: Vec<FileIos> = measured.map(row).collect();
+    settle(&mut rows);
+    rows
+}
+
+/// Their shares, and their order.
+pub fn settle(rows: &mut [FileIos]) {
+    let (bytes, bios) = rows.iter().fold((0, 0), |(bytes, bios), row| (bytes + row.bytes, bios + row.bios));
+    for row in rows.iter_mut() {
+        row.share = if bytes > 0 { part(row.bytes, bytes) } else { part(row.bios, bios) };
+    }
     let label = |row: &FileIos| row.file.as_ref().map(File::label);
     rows.sort_by(|a, b| (b.bytes, b.bios, label(a)).cmp(&(a.bytes, a.bios, label(b))));
-    rows
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::operations;
 use super::stage::Stage;
 use crate::hist::Histogram;
 use crate::host::Host;
+use crate::merge::{Row, merge, row};
 use crate::names::names;
 use crate::wire::groups::{
     BY_CGROUP, BY_CPU, BY_DEVICE, BY_FILE, BY_OP, BY_PROCESS, BY_QUEUE, BY_SIZE, GROUP_SUBMITTER,
@@ -142,6 +143,16 @@ impl Group {
     }
 }
 
+merge!(Group { first: by other; add: latency; });
+
+impl Row for Group {
+    type Key = (Values, bool);
+
+    fn key(&self) -> Self::Key {
+        (self.by.clone(), self.other)
+    }
+}
+
 /// I/Os by the CPU that they were submitted on and the one that they completed on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -160,6 +171,11 @@ pub struct NodePair {
     pub ios: u64,
 }
 
+merge!(CpuPair { first: submit_cpu completion_cpu; add: ios; });
+row!(CpuPair, (u32, u32), |pair| (pair.submit_cpu, pair.completion_cpu));
+merge!(NodePair { first: submit_node completion_node; add: ios; });
+row!(NodePair, (u32, u32), |pair| (pair.submit_node, pair.completion_node));
+
 /// The answer to `--by`; empty without it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -177,6 +193,20 @@ pub struct Groups {
     pub cpus: Option<Vec<CpuPair>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<NodePair>>,
+}
+
+merge!(Groups { first: by most; rows: groups; both_rows: cpus nodes; });
+
+impl Groups {
+    /// The order of merged groups.
+    pub fn settle(&mut self) {
+        // By stage those of a group stand together, in the order of the first time that it was seen.
+        if !self.by.contains(&Dimension::Stage) {
+            self.groups.sort_by_key(|group| std::cmp::Reverse(group.time_ns()));
+        }
+        self.cpus.iter_mut().for_each(|pairs| pairs.sort_by_key(Row::key));
+        self.nodes.iter_mut().for_each(|pairs| pairs.sort_by_key(Row::key));
+    }
 }
 
 /// The groups of the window between two readings. `cgroups` has the paths by id.

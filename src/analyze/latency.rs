@@ -11,7 +11,7 @@ use super::groups::Groups;
 use super::layers::{self, Inside, Layer};
 use super::loss::unseen;
 use super::op::{KernelClass, Op};
-use super::operations::{self, OperationLatency};
+use super::operations::{self, OperationLatency, Shown};
 use super::parts::{self, Part, Parts};
 use super::queues::{QueueLatency, queue_facts};
 use super::sharing::{self, ProcessIos};
@@ -20,6 +20,7 @@ use crate::envelope::View;
 use crate::hist::Histogram;
 use crate::host::select::is_head;
 use crate::host::{BlockDevice, Host};
+use crate::merge::{Merge, Summary, merge, merge_fields, on_host, row};
 use crate::names::names;
 use crate::wire::COVERS;
 use crate::wire::parts::PartRow;
@@ -43,6 +44,13 @@ pub struct LatencySummary {
 impl View for LatencySummary {
     const SCHEMA: &'static str = "biopsy.latency/1";
 }
+
+merge!(LatencySummary {
+    add: duration_ns groups;
+    rows: devices;
+    any: filtered;
+    derived: kernel_classes;
+});
 
 impl LatencySummary {
     /// The device of this name.
@@ -154,6 +162,40 @@ pub struct DeviceLatency {
     pub ios_without_queue: u64,
 }
 
+impl Summary for LatencySummary {
+    fn settle(&mut self) {
+        self.devices.sort_by(|a, b| b.ios.cmp(&a.ios).then_with(|| a.name.cmp(&b.name)));
+        for device in &mut self.devices {
+            device.processes = device.processes.take().map(sharing::sorted);
+            device.files.iter_mut().for_each(|files| files::settle(files));
+        }
+        self.groups.settle();
+        *self = std::mem::take(self).derived();
+    }
+
+    fn name_host(&mut self, host: &str) {
+        for device in &mut self.devices {
+            let below = device.layers.iter_mut().map(|layer| &mut layer.name);
+            let names = below.chain(&mut device.disk).chain(&mut device.added_for);
+            names.chain([&mut device.name]).for_each(|name| on_host(host, name));
+        }
+        let grouped = self.groups.groups.iter_mut().filter_map(|group| group.by.device.as_mut());
+        grouped.for_each(|name| on_host(host, name));
+    }
+}
+
+merge!(DeviceLatency {
+    first: name disk in_flight_start added_for bio_based counting layers;
+    last: in_flight_end;
+    any: vanished;
+    add: ios bytes lost_ios unseen started_before splits merges requeues retries negative flushed held_unknown ops;
+    both: operations all_ios kernel;
+    rows: queues;
+    both_rows: processes files;
+    derived: kernel_ios_min kernel_ios_max kernel_check kernel_classes ios_without_queue;
+});
+row!(DeviceLatency, String, |device| device.name.clone());
+
 names! {
     /// Whether the kernel's counters agree.
     pub enum KernelCheck {
@@ -205,6 +247,31 @@ pub struct OpLatency {
     /// The time between this device and those below it; None where that cannot be said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<Inside>,
+}
+
+merge_fields!(OpLatency {
+    add: ios bytes request_stages bio unowned_stages unowned_bio bios_ns operations request_parts undivided;
+    both: unowned;
+    last: unfetched;
+    // See below.
+    first: parts;
+    derived: layer;
+});
+
+impl Merge for OpLatency {
+    fn merge_with(&mut self, later: &Self) {
+        // Parts are those of the operations that are shown.
+        let shown = match (&self.operations, &later.operations) {
+            (Some(mine), Some(theirs)) => mine.shown_with(theirs),
+            _ => Shown::Both,
+        };
+        self.merge_fields(later);
+        match shown {
+            Shown::Both => self.parts.merge_with(&later.parts),
+            Shown::First => {}
+            Shown::Second => self.parts.clone_from(&later.parts),
+        }
+    }
 }
 
 names! {

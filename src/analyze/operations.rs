@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::stage::Stage;
 use crate::hist::Histogram;
+use crate::merge::{Merge, how, merge, row};
 use crate::names::names;
 use crate::wire::rows::OperationRow;
 use crate::wire::{COVERS, OPERATION_STAGES};
@@ -73,6 +74,68 @@ impl OperationLatency {
     }
 }
 
+/// Of which of two the stages are shown when they are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    Both,
+    First,
+    Second,
+}
+
+impl OperationLatency {
+    /// Stages add up to the total only over operations that have the same ones.
+    pub fn shown_with(&self, other: &Self) -> Shown {
+        let is_none = self.total.is_empty() || other.total.is_empty();
+        match () {
+            () if is_none || self.stages.keys().eq(other.stages.keys()) => Shown::Both,
+            () if self.total.count() >= other.total.count() => Shown::First,
+            () => Shown::Second,
+        }
+    }
+
+    /// Why operations with these stages are not covered where others are shown.
+    fn beside(&self, shown: &Self) -> NotCovered {
+        match () {
+            () if self.stages.keys().any(|stage| !shown.stages.contains_key(stage)) => NotCovered::MoreStages,
+            () if shown.stages.contains_key(&Stage::Reap) && !self.stages.contains_key(&Stage::Reap) => {
+                NotCovered::Reap
+            }
+            () => NotCovered::Complete,
+        }
+    }
+}
+
+impl Merge for OperationLatency {
+    fn merge_with(&mut self, later: &Self) {
+        let shown = self.shown_with(later);
+        let left_out = match shown {
+            Shown::Both => None,
+            Shown::First => Some((later.beside(self), later.total.count())),
+            Shown::Second => Some((self.beside(later), self.total.count())),
+        };
+        // Which stages they are is known no more once they were read back.
+        let Self { operations, stages, total, by_total, not_covered, cover: _, sums_ns } = self;
+        operations.merge_with(&later.operations);
+        not_covered.merge_with(&later.not_covered);
+        not_covered.merge_with(&left_out.into_iter().collect());
+        sums_ns.merge_with(&later.sums_ns);
+        match shown {
+            Shown::Both => {
+                stages.merge_with(&later.stages);
+                total.merge(&later.total);
+                how::rows(by_total, &later.by_total);
+                by_total.sort_by_key(|class| class.lower_ns);
+            }
+            Shown::First => {}
+            Shown::Second => {
+                stages.clone_from(&later.stages);
+                total.clone_from(&later.total);
+                by_total.clone_from(&later.by_total);
+            }
+        }
+    }
+}
+
 /// The operations with `lower_ns` ≤ total < `upper_ns`, and what their stages add up to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(into = "TotalForm", from = "TotalForm")]
@@ -82,6 +145,9 @@ pub struct TotalClass {
     pub operations: u64,
     pub sums_ns: BTreeMap<Stage, u64>,
 }
+
+merge!(TotalClass { first: lower_ns upper_ns; add: operations sums_ns; });
+row!(TotalClass, u64, |class| class.lower_ns);
 
 /// In JSON.
 type TotalForm = (u64, u64, u64, BTreeMap<Stage, u64>);

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::stage::Stage;
 use crate::hist::Histogram;
 use crate::host::BlockDevice;
+use crate::merge::{merge, row};
 
 /// One hardware queue.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +27,10 @@ pub struct QueueLatency {
     pub request_stages: BTreeMap<Stage, Histogram>,
 }
 
+merge!(QueueLatency { first: queue qid kind cpus; add: ios request_stages; });
+row!(QueueLatency, u32, |queue| queue.queue);
+
+/// What sysfs says of a queue.
 pub(super) fn queue_facts(facts: Option<&BlockDevice>, queue: u32) -> QueueLatency {
     let known = facts.and_then(|d| d.queues.iter().find(|q| q.queue == queue));
     // The NVMe driver maps its poll queues last and those for reads before them; sysfs does not say which they are.

@@ -2,7 +2,11 @@
 
 use super::latency::{DeviceLatency, LatencySummary};
 // Rules and renderers know the rows as a part of the summary, not of the wire.
+use crate::merge::{merge, row};
 pub use crate::wire::process_ios::{ProcessIos, Relation};
+
+merge!(ProcessIos { first: pid comm relation; any: selected; add: bios bytes; });
+row!(ProcessIos, (Option<u32>, String), |process| (process.pid, process.comm.clone()));
 
 /// The most bytes first, and the most bios where none have any.
 pub fn sorted(mut rows: Vec<ProcessIos>) -> Vec<ProcessIos> {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::analyze::latency::{DeviceLatency, OpLatency, Unit};
 use crate::analyze::op::Op;
-use crate::analyze::operations::{OperationLatency, Slowest, TotalClass};
+use crate::analyze::operations::{OperationLatency, Slowest};
 use crate::analyze::stage::Stage;
 use crate::findings::{Diagnosis, Finding};
 use crate::hist::Histogram;
+use crate::merge::how;
 use crate::rules::Summaries;
 use crate::units::in_percent;
 
@@ -54,19 +55,11 @@ impl Shares {
 /// The totals of several classes of I/O.
 fn together<'a>(classes: impl Iterator<Item = &'a OperationLatency>) -> OperationLatency {
     let mut all = OperationLatency::default();
-    let mut by_total: BTreeMap<u64, TotalClass> = BTreeMap::new();
     for class in classes {
         all.total.merge(&class.total);
-        for of in &class.by_total {
-            let Some(known) = by_total.get_mut(&of.lower_ns) else {
-                by_total.insert(of.lower_ns, of.clone());
-                continue;
-            };
-            known.operations += of.operations;
-            of.sums_ns.iter().for_each(|(stage, sum)| *known.sums_ns.entry(*stage).or_default() += sum);
-        }
+        how::rows(&mut all.by_total, &class.by_total);
     }
-    all.by_total = by_total.into_values().collect();
+    all.by_total.sort_by_key(|class| class.lower_ns);
     all
 }
 

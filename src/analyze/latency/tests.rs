@@ -275,3 +275,49 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     assert!(dm["ops"]["read"].get("operations").is_none(), "they are not followed");
     assert_eq!(dm["kernel_classes"]["none"], json!(["flush", "empty_flush", "discard", "passthrough"]));
 }
+
+/// Two intervals are the window of both; where each read the kernel's counters itself its bounds are wider.
+#[test]
+fn intervals_are_merged_to_their_window() {
+    let [a, b, c] = [(&[100][..], 10), (&[100, 200, 300], 12), (&[100, 200, 300, 900], 13)]
+        .map(|(times, kernel)| sample(times, kernel, kernel));
+    let of = |from: &DeviceSample, to: &DeviceSample, at| {
+        summarize(&Host::default(), &reading(at, from.clone()), &reading(at + 1_000, to.clone()))
+    };
+    let mut merged = of(&a, &b, 0);
+    merged.merge_with(&of(&b, &c, 1_000));
+    merged.settle();
+    let whole = summarize(&Host::default(), &reading(0, a), &reading(2_000, c));
+    assert_eq!(json(&merged), json(&whole));
+    assert_eq!(merged.devices[0].ios, 3);
+    merged.name_host("web1");
+    assert_eq!(merged.devices[0].name, "web1:sda");
+}
+
+/// Sums are over operations with the same stages: those of an interval that shows others are counted.
+#[test]
+fn operations_with_other_stages_are_not_covered() {
+    let of = |stages: &[Stage], n: u64| {
+        let each: Histogram = (0..n).map(|_| 10).collect();
+        let total: Histogram = (0..n).map(|_| 10 * stages.len() as u64).collect();
+        OperationLatency {
+            operations: n,
+            stages: stages.iter().map(|stage| (*stage, each.clone())).collect(),
+            total,
+            sums_ns: stages.iter().map(|stage| (*stage, 10 * n)).collect(),
+            ..OperationLatency::default()
+        }
+    };
+    let merged = |mut first: OperationLatency, second: &OperationLatency| {
+        first.merge_with(second);
+        let sum: u64 = first.stages.values().map(Histogram::sum).sum();
+        assert_eq!(sum, first.total.sum());
+        (first.operations, first.total.count(), first.sums_ns[&Stage::Device], first.not_covered)
+    };
+    let (all, no_reap) = (of(&[Stage::Device, Stage::Reap], 2), of(&[Stage::Device], 3));
+    let more = BTreeMap::from([(NotCovered::MoreStages, 2)]);
+    assert_eq!(merged(all.clone(), &no_reap), (5, 3, 50, more));
+    let less = BTreeMap::from([(NotCovered::Reap, 3)]);
+    assert_eq!(merged(no_reap, &of(&[Stage::Device, Stage::Reap], 4)), (7, 4, 70, less));
+    assert_eq!(merged(all.clone(), &OperationLatency::default()), (2, 2, 20, BTreeMap::new()));
+}

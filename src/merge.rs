@@ -1,0 +1,238 @@
+//! Adds up measurements of the same thing: the intervals of a run, or the runs of several machines.
+
+use std::collections::BTreeMap;
+
+use crate::hist::Histogram;
+
+/// What can be added up.
+pub trait Merge {
+    /// Adds what was measured afterwards, or on another machine at the same time.
+    fn merge_with(&mut self, later: &Self);
+}
+
+/// A row of a list, which is that of the row with the same key in another one.
+pub trait Row: Merge + Clone {
+    type Key: PartialEq;
+
+    fn key(&self) -> Self::Key;
+}
+
+/// The result of a view.
+pub trait Summary: Merge {
+    /// Computes what follows from other fields, and sorts rows, once all are merged.
+    fn settle(&mut self);
+
+    /// Names the machine before those things that other machines have by the same name.
+    fn name_host(&mut self, host: &str);
+}
+
+/// Puts the host's name before that of one of its things: `web1:nvme0n1`.
+pub fn on_host(host: &str, name: &mut String) {
+    *name = format!("{host}:{name}");
+}
+
+/// Says of each field of a struct how it is merged, by the functions of [`how`]. A field that is forgotten does not
+/// compile.
+macro_rules! merge {
+    ($type:ty { $($fields:tt)* }) => {
+        impl $crate::merge::Merge for $type {
+            fn merge_with(&mut self, later: &Self) {
+                self.merge_fields(later);
+            }
+        }
+
+        $crate::merge::merge_fields!($type { $($fields)* });
+    };
+}
+
+/// The same for a type that does more than that in its [`Merge`].
+macro_rules! merge_fields {
+    ($type:ty { $($how:ident: $($field:ident)*;)* }) => {
+        impl $type {
+            fn merge_fields(&mut self, later: &Self) {
+                let Self { $($($field,)*)* } = self;
+                $($($crate::merge::how::$how($field, &later.$field);)*)*
+            }
+        }
+    };
+}
+
+/// A row with a key, an expression of its fields.
+macro_rules! row {
+    ($type:ty, $key:ty, $of:expr) => {
+        impl $crate::merge::Row for $type {
+            type Key = $key;
+
+            fn key(&self) -> $key {
+                let of: fn(&Self) -> $key = $of;
+                of(self)
+            }
+        }
+    };
+}
+
+pub(crate) use {merge, merge_fields, row};
+
+impl Merge for u64 {
+    fn merge_with(&mut self, later: &Self) {
+        *self = self.saturating_add(*later);
+    }
+}
+
+impl Merge for Histogram {
+    fn merge_with(&mut self, later: &Self) {
+        self.merge(later);
+    }
+}
+
+/// In pairs.
+impl<A: Merge, B: Merge> Merge for (A, B) {
+    fn merge_with(&mut self, later: &Self) {
+        self.0.merge_with(&later.0);
+        self.1.merge_with(&later.1);
+    }
+}
+
+/// What one of them lacks is that of the other: nothing of it occurred there. See [`how::both`] for what was not measured.
+impl<T: Merge + Clone> Merge for Option<T> {
+    fn merge_with(&mut self, later: &Self) {
+        match (self.as_mut(), later) {
+            (Some(mine), Some(later)) => mine.merge_with(later),
+            (None, Some(later)) => *self = Some(later.clone()),
+            (_, None) => {}
+        }
+    }
+}
+
+impl<K: Ord + Clone, V: Merge + Clone> Merge for BTreeMap<K, V> {
+    fn merge_with(&mut self, later: &Self) {
+        for (key, value) in later {
+            match self.get_mut(key) {
+                Some(mine) => mine.merge_with(value),
+                None => {
+                    self.insert(key.clone(), value.clone());
+                }
+            }
+        }
+    }
+}
+
+impl<T: Merge, const N: usize> Merge for [T; N] {
+    fn merge_with(&mut self, later: &Self) {
+        self.iter_mut().zip(later).for_each(|(mine, later)| mine.merge_with(later));
+    }
+}
+
+/// The ways in which a field is merged.
+pub mod how {
+    use std::collections::BTreeMap;
+
+    use super::{Merge, Row};
+
+    /// Both together: counts, sums, histograms, and maps of them.
+    pub fn add<T: Merge>(mine: &mut T, later: &T) {
+        mine.merge_with(later);
+    }
+
+    /// The same of a list: rows with the same key are one, in the order in which they came.
+    pub fn rows<T: Row>(mine: &mut Vec<T>, later: &[T]) {
+        for row in later {
+            let key = row.key();
+            match mine.iter_mut().find(|known| known.key() == key) {
+                Some(known) => known.merge_with(row),
+                None => mine.push(row.clone()),
+            }
+        }
+    }
+
+    /// Both together where both were measured: a part of a count is no count.
+    pub fn both<T: Merge>(mine: &mut Option<T>, later: &Option<T>) {
+        match (mine.as_mut(), later) {
+            (Some(known), Some(later)) => known.merge_with(later),
+            _ => *mine = None,
+        }
+    }
+
+    /// The same of a list.
+    pub fn both_rows<T: Row>(mine: &mut Option<Vec<T>>, later: &Option<Vec<T>>) {
+        match (mine.as_mut(), later) {
+            (Some(known), Some(later)) => rows(known, later),
+            _ => *mine = None,
+        }
+    }
+
+    /// What is the same all the time, or was so at the begin.
+    pub fn first<T>(_: &mut T, _: &T) {}
+
+    /// The same, once it is known.
+    pub fn known<T: Clone>(mine: &mut Option<T>, later: &Option<T>) {
+        if mine.is_none() {
+            mine.clone_from(later);
+        }
+    }
+
+    /// What it is at the end.
+    pub fn last<T: Clone>(mine: &mut T, later: &T) {
+        mine.clone_from(later);
+    }
+
+    /// The largest.
+    pub fn most<T: PartialOrd + Copy>(mine: &mut T, later: &T) {
+        if *later > *mine {
+            *mine = *later;
+        }
+    }
+
+    /// Whether it was so at any time.
+    pub fn any(mine: &mut bool, later: &bool) {
+        *mine |= *later;
+    }
+
+    /// What follows from others is computed anew.
+    pub fn derived<T: Default>(mine: &mut T, _: &T) {
+        *mine = T::default();
+    }
+
+    /// What each of a map is the same all the time.
+    pub fn union<K: Ord + Clone, V: Clone>(mine: &mut BTreeMap<K, V>, later: &BTreeMap<K, V>) {
+        for (key, value) in later {
+            mine.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Clone, Default, PartialEq)]
+    struct Disk {
+        name: &'static str,
+        ios: u64,
+        depth: u64,
+        counted: Option<u64>,
+        seen: Option<u64>,
+    }
+
+    merge!(Disk { first: name; add: ios seen; most: depth; both: counted; });
+    row!(Disk, &'static str, |disk| disk.name);
+
+    fn disk(name: &'static str, ios: u64, counted: Option<u64>, seen: Option<u64>) -> Disk {
+        Disk { name, ios, depth: ios, counted, seen }
+    }
+
+    #[test]
+    fn each_field_is_merged_in_its_way_and_rows_by_their_key() {
+        let mut disks = vec![disk("a", 1, Some(1), None)];
+        how::rows(&mut disks, &[disk("b", 5, None, None), disk("a", 2, None, Some(3))]);
+        let a = Disk { depth: 2, ..disk("a", 3, None, Some(3)) };
+        assert_eq!(disks, [a, disk("b", 5, None, None)]);
+    }
+
+    #[test]
+    fn maps_have_the_keys_of_both() {
+        let mut map = BTreeMap::from([("a", 1u64)]);
+        map.merge_with(&BTreeMap::from([("a", 2), ("b", 3)]));
+        assert_eq!(map, BTreeMap::from([("a", 3), ("b", 3)]));
+    }
+}
