@@ -14,6 +14,8 @@ use serde_json::{Map, Value, json};
 
 pub use reason::Reason;
 
+use crate::merge::{Merge, how, merge, row, weighted, weighted_known};
+
 /// What a view's JSON object has beside the envelope. Both are read back from the same object, so a key that both have
 /// is one.
 pub trait View: Serialize + DeserializeOwned + JsonSchema {
@@ -99,6 +101,41 @@ pub struct Envelope {
     pub missing: Vec<Missing>,
 }
 
+impl Envelope {
+    /// With the next interval of the same run.
+    pub fn follow(&mut self, next: &Self) {
+        // What a probe cost is counted from its begin on: the later figures are of both.
+        let cost = match next.cost.ios.is_some() || self.cost.ios.is_none() {
+            true => next.cost.clone(),
+            false => self.cost.clone(),
+        };
+        let cpu_percent = self.cpu_percent_with(next);
+        self.join(next);
+        self.cost = Cost { cpu_percent, ..cost };
+    }
+
+    /// With that of another run, of the same machine or of another one.
+    pub fn join(&mut self, other: &Self) {
+        let cpu_percent = self.cpu_percent_with(other);
+        let Self { version: _, kernel: _, start: _, duration_ns, lost, cost, missing } = self;
+        cost.join(&other.cost);
+        cost.cpu_percent = cpu_percent;
+        *duration_ns += other.duration_ns;
+        lost.add(&other.lost);
+        for gap in &other.missing {
+            if !missing.contains(gap) {
+                missing.push(gap.clone());
+            }
+        }
+    }
+
+    /// The share of a CPU over both windows; where one of them was too short to tell, that of the other.
+    fn cpu_percent_with(&self, other: &Self) -> Option<f64> {
+        let (mine, theirs) = (self.cost.cpu_percent, other.cost.cpu_percent);
+        weighted_known(mine, self.duration_ns, theirs, other.duration_ns)
+    }
+}
+
 /// Loss by kind. Every number is exact unless `probes` says otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -111,6 +148,12 @@ pub struct Lost {
     pub samples: u64,
     /// Per probe, per kind.
     pub probes: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+impl Merge for Lost {
+    fn merge_with(&mut self, later: &Self) {
+        self.add(later);
+    }
 }
 
 impl Lost {
@@ -178,6 +221,26 @@ pub struct Cost {
 impl Cost {
     /// Below this many I/Os with the statistics on the cost is that of cold caches and says nothing about a load.
     pub const LEAST_IOS: u64 = 200;
+
+    /// Of the same probes in another run. A figure that one of them lacks is that of neither.
+    fn join(&mut self, other: &Self) {
+        let (a, b) = (self.ios.unwrap_or(0), other.ios.unwrap_or(0));
+        let each = |of: fn(&Self) -> Option<f64>| weighted(of(self), a, of(other), b);
+        let mut programs = self.programs.clone();
+        how::rows(&mut programs, &other.programs);
+        *self = Self {
+            ns_per_io: each(|cost| cost.ns_per_io),
+            ns_per_interrupt: each(|cost| cost.ns_per_interrupt),
+            ns_per_contention: each(|cost| cost.ns_per_contention),
+            attach_ns_per_contention: each(|cost| cost.attach_ns_per_contention),
+            attach_ns_per_io: each(|cost| cost.attach_ns_per_io),
+            cpu_percent: None,
+            map_bytes: self.map_bytes.max(other.map_bytes),
+            ios: self.ios.zip(other.ios).map(|(a, b)| a + b),
+            baseline_ns_per_run: each(|cost| cost.baseline_ns_per_run),
+            programs,
+        };
+    }
 
     /// Of two probes that were attached at once. A figure that one of them lacks is nobody's: half of a cost is no
     /// cost.
@@ -247,6 +310,9 @@ pub struct ProgramCost {
     /// Includes the statistics' own clock reads; the baseline is not subtracted here.
     pub ns: u64,
 }
+
+merge!(ProgramCost { first: name; add: runs ns; });
+row!(ProgramCost, String, |program| program.name.clone());
 
 /// A stage or part that has no key in this result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -22,8 +22,24 @@ pub trait Summary: Merge {
     /// Computes what follows from other fields, and sorts rows, once all are merged.
     fn settle(&mut self);
 
-    /// Names the machine before those things that other machines have by the same name.
+    /// Names the machine before those things that other machines have by the same name, so that those of several stand
+    /// side by side.
     fn name_host(&mut self, host: &str);
+
+    /// The length of the window where all else is told apart by [`Self::name_host`]; None: there are figures of a whole
+    /// machine, which those of several machines together are not.
+    fn window(&mut self) -> Option<&mut u64>;
+}
+
+/// The mean of two figures by their weights; None where one is not known.
+pub fn weighted(a: Option<f64>, of_a: u64, b: Option<f64>, of_b: u64) -> Option<f64> {
+    let (of_a, of_b) = (of_a as f64, of_b as f64);
+    Some((a? * of_a + b? * of_b) / (of_a + of_b).max(1.0))
+}
+
+/// The same of what one of the two may not have: then it is that of the other.
+pub fn weighted_known(a: Option<f64>, of_a: u64, b: Option<f64>, of_b: u64) -> Option<f64> {
+    weighted(a, of_a, b, of_b).or(a).or(b)
 }
 
 /// Puts the host's name before that of one of its things: `web1:nvme0n1`.
@@ -153,6 +169,13 @@ pub mod how {
         }
     }
 
+    /// The same of each value of a map.
+    pub fn both_each<K: Ord, T: Merge>(mine: &mut BTreeMap<K, Option<T>>, later: &BTreeMap<K, Option<T>>) {
+        for (key, known) in mine {
+            both(known, later.get(key).unwrap_or(&None));
+        }
+    }
+
     /// The same of a list.
     pub fn both_rows<T: Row>(mine: &mut Option<Vec<T>>, later: &Option<Vec<T>>) {
         match (mine.as_mut(), later) {
@@ -164,10 +187,12 @@ pub mod how {
     /// What is the same all the time, or was so at the begin.
     pub fn first<T>(_: &mut T, _: &T) {}
 
-    /// The same, once it is known.
-    pub fn known<T: Clone>(mine: &mut Option<T>, later: &Option<T>) {
-        if mine.is_none() {
-            mine.clone_from(later);
+    /// Each thing once.
+    pub fn each<T: Clone + PartialEq>(mine: &mut Vec<T>, later: &[T]) {
+        for one in later {
+            if !mine.contains(one) {
+                mine.push(one.clone());
+            }
         }
     }
 
@@ -191,13 +216,6 @@ pub mod how {
     /// What follows from others is computed anew.
     pub fn derived<T: Default>(mine: &mut T, _: &T) {
         *mine = T::default();
-    }
-
-    /// What each of a map is the same all the time.
-    pub fn union<K: Ord + Clone, V: Clone>(mine: &mut BTreeMap<K, V>, later: &BTreeMap<K, V>) {
-        for (key, value) in later {
-            mine.entry(key.clone()).or_insert_with(|| value.clone());
-        }
     }
 }
 

@@ -12,6 +12,7 @@ pub mod source;
 mod span;
 pub mod stacks;
 pub mod tape;
+pub mod together;
 
 use std::io::{BufRead, Read};
 

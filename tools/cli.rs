@@ -16,7 +16,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use self::flame::{Flame, FoldedUnit};
 pub use self::input::Input;
-use self::input::{replaces, replaces_live};
+use self::input::{Within, replaces, replaces_live};
 pub use self::record::{Pack, Record, Recordable};
 pub use self::values::At;
 use self::values::{column, comm, cost, dimension, duration, interval, op, percent, size};
@@ -87,6 +87,8 @@ pub enum Verb {
     Errors(Errors),
     /// What the machine does: tasks, CPU time, memory, disks, one line per second.
     Top(Top),
+    /// What is the bottleneck in a recording, as one HTML file.
+    Report(Report),
     /// Several views at once, kept in a folder that they read with -i.
     Record(Record),
     /// A recording as one file, which every view reads as well.
@@ -620,6 +622,13 @@ pub struct Diagnose {
     /// Run this command and diagnose the I/O while it runs.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "target", conflicts_with_all = OF_THE_LOAD)]
     pub command: Vec<String>,
+    /// Measure nothing, and diagnose what `biopsy record` recorded: a folder, or a packed one. Needs no rights.
+    #[arg(short, long, value_name = "RECORDING", conflicts_with_all = OF_THE_LOAD,
+        conflicts_with_all = ["target", "pids", "comms", "cgroups", "devices", "length", "no_cost", "no_load",
+            "detail", "freq", "command"])]
+    pub input: Option<PathBuf>,
+    #[command(flatten)]
+    pub within: Within,
     /// An option of the load is given, with whichever value; see [`parse`].
     #[arg(skip)]
     pub describes_load: bool,
@@ -636,6 +645,27 @@ impl Diagnose {
     pub fn has_unused_load_options(&self) -> bool {
         !self.drives() && self.describes_load
     }
+}
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// What `biopsy record` recorded: a folder, or a packed one. Needs no rights.
+    #[arg(short, long, value_name = "RECORDING")]
+    pub input: PathBuf,
+    #[command(flatten)]
+    pub within: Within,
+    /// The HTML file (`-` is stdout). Without it: the recording's name with .html behind it, here.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print JSON, and nothing else, on stdout.
+    #[arg(long)]
+    pub json: bool,
+    /// Print every finding and measurement after the summary.
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Loss in percent of the I/Os above which the exit code is 4.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]
+    pub max_loss: f64,
 }
 
 /// Reads a command line.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::Result;
-use biopsy::analyze::devices::summarize;
+use biopsy::analyze::devices::{HostSummary, summarize};
 use biopsy::envelope::{Envelope, Missing, Reason};
 use biopsy::host::nvme::identity;
 use biopsy::host::select::Selection;
@@ -30,21 +30,27 @@ pub fn run(args: &Devices) -> Result<()> {
     sink.write(text::devices::devices(&host, &selection, &warnings, &missing).as_bytes())
 }
 
-/// All devices, as a line of JSON.
-pub fn line(root: &Path) -> Result<Vec<u8>> {
+/// All devices, and all that the rules want to know of the machine, each as a line of JSON.
+pub fn lines(root: &Path) -> Result<Vec<u8>> {
     let start = wall_clock::now_rfc3339();
     let (host, missing) = read(root, &[], false)?;
-    Ok(line_of(&host, &select::selection(&host, root, &[], false)?, start, missing))
+    let devices = line_of(&host, &select::selection(&host, root, &[], false)?, start.clone(), missing);
+    let machine = HostSummary { machine: host };
+    Ok([devices, json::view(&envelope(&machine.machine, start, Vec::new()), &machine, None)].concat())
 }
 
-fn line_of(host: &Host, selection: &Selection<'_>, start: String, missing: Vec<Missing>) -> Vec<u8> {
-    let envelope = Envelope {
+fn envelope(host: &Host, start: String, missing: Vec<Missing>) -> Envelope {
+    Envelope {
         version: env!("CARGO_PKG_VERSION").to_string(),
         kernel: host.kernel.clone(),
         start,
         missing,
         ..Envelope::default()
-    };
+    }
+}
+
+fn line_of(host: &Host, selection: &Selection<'_>, start: String, missing: Vec<Missing>) -> Vec<u8> {
+    let envelope = envelope(host, start, missing);
     let warnings = warnings::warnings(host, &selection.devices);
     json::view(&envelope, &summarize(host, selection, warnings), None)
 }

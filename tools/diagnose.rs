@@ -1,18 +1,17 @@
 //! `biopsy diagnose`: a load (or what is there), the probes around it, and a verdict.
 
+mod answer;
+mod pictures;
+pub mod recorded;
+
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use biopsy::analyze::load::LoadResult;
-use biopsy::analyze::locks::trust;
-use biopsy::analyze::locks::waits::Waited;
 use biopsy::analyze::loss;
-use biopsy::analyze::profile::{Profile, Unit, folded};
-use biopsy::envelope::{Envelope, Framed, Missing, Reason};
+use biopsy::envelope::{Missing, Reason};
 use biopsy::experiment::{self, Curve};
-use biopsy::findings::{Diagnosis, Severity};
 use biopsy::host::cpu_quota::CpuQuota;
 use biopsy::host::{Host, kernel, select};
 use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, ScratchFiles, Target};
@@ -21,10 +20,9 @@ use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::probe::permit;
 use biopsy::refusal::{Refusal, plain};
-use biopsy::render::{self, flame, html, text};
-use biopsy::rules::summary::DiagnosisSummary;
+use biopsy::render;
 use biopsy::rules::{self, Summaries, observed};
-use biopsy::session::beside::{self, Prepared as Others, Probes, Seen};
+use biopsy::session::beside::{self, Prepared as Others, Probes};
 use biopsy::session::command::Running;
 use biopsy::session::diagnosis::Run;
 use biopsy::session::rates::RateSampler;
@@ -33,8 +31,10 @@ use biopsy::session::window::{Until, Window};
 use biopsy::session::{service, stop, wall_clock};
 use biopsy::units;
 
-use crate::cli::{Color, Diagnose, FailOn};
-use crate::output::{Sink, warn};
+use self::answer::{Answer, Found};
+use self::pictures::Pictures;
+use crate::cli::{Color, Diagnose};
+use crate::output::warn;
 use crate::progress::Line;
 use crate::{live, output, window};
 
@@ -64,11 +64,8 @@ struct Outcome<'a> {
 }
 
 pub fn run(args: &Diagnose, color: Color) -> Result<()> {
-    let to_stdout = args.output.as_deref() == Some(Path::new("-"));
-    if to_stdout && args.json {
-        return Err(
-            Refusal::Usage("-o - and --json both want stdout: name a file with -o".to_string()).into()
-        );
+    if let Some(recording) = &args.input {
+        return recorded::run(&recorded::Asked::of(args, recording), color);
     }
     if args.has_unused_load_options() {
         let why = "without a TARGET -d, -p, --comm and --cgroup only watch: name what to drive, or leave out the \
@@ -82,7 +79,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let mut disks = window::disks_of(&host, &devices, "tags, queues, interrupts and locks")?;
     let chosen = live::chosen(&args.submitters)?;
     let path = args.output.clone().or_else(|| (!args.json).then(|| report_name(args, &devices)));
-    let mut sink = path.as_deref().map(|p| Sink::open(Some(p))).transpose()?;
+    let mut answer = Answer::open(path, args.json, args.verbose, args.fail_on, color)?;
     stop::install();
 
     // Before a scratch file is made for nothing.
@@ -202,83 +199,29 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     };
     let diagnosis = rules::diagnose(&summaries);
     let doubt = loss::distrust(&latency, &envelope.lost, args.window.max_loss);
-    let pressure = &seen.pressure;
-    let summary = DiagnosisSummary {
-        latency: Some(Framed { envelope: envelope.clone(), view: latency.clone() }),
-        interrupts: seen.interrupts.clone(),
-        locks: (pressure.locks.is_some() || pressure.pagecache.is_some()).then(|| pressure.clone()),
-        threads: seen.threads.clone(),
-        experiment: experiment.clone(),
-        scaling: scaling.clone(),
-        load: outcome.load.as_ref().map(|load| LoadResult::of(std::slice::from_ref(load))),
-        timeline: Some(timeline.summary(&latency)),
-        ..DiagnosisSummary::of(&summaries, &diagnosis)
+    let place = kernel::hostname(root).unwrap_or_default();
+    let mut pictures = Pictures::new(&place, &envelope);
+    if answer.wants_page() {
+        seen.profile.iter().for_each(|profile| pictures.profile(profile));
+        seen.threads.iter().for_each(|threads| pictures.threads(threads));
+        seen.pressure.locks.iter().for_each(|locks| pictures.locks(locks));
+    }
+    let found = Found {
+        summaries,
+        diagnosis: &diagnosis,
+        doubt: doubt.as_deref(),
+        command_status,
+        interrupts: seen.interrupts.as_ref(),
+        pressure: &seen.pressure,
+        threads: seen.threads.as_ref(),
+        timeline: &timeline,
+        flames: &pictures.all,
     };
-    let json = render::json::view_object(&envelope, &summary, command_status);
-    if let Some(sink) = &mut sink {
-        let flames = pictures(&seen, &envelope);
-        let report = html::Report {
-            summaries,
-            diagnosis: &diagnosis,
-            doubt: doubt.as_deref(),
-            command: &command_line(),
-            command_status,
-            flames: &flames,
-            locks: seen.pressure.locks.as_ref(),
-            pagecache: seen.pressure.pagecache.as_ref(),
-            threads: seen.threads.as_ref(),
-            timeline: Some(&timeline),
-            json: &json,
-        };
-        sink.write(html::render(&report).as_bytes())?;
-    }
-    // A report on stdout is no file.
-    let path = path.filter(|_| !to_stdout);
-    if args.json {
-        Sink::Stdout.write(&render::json::line(json))?;
-    } else {
-        let report = path.as_deref().map(Path::to_string_lossy);
-        let page = text::diagnose::Page {
-            summaries,
-            diagnosis: &diagnosis,
-            doubt: doubt.as_deref(),
-            command_status,
-            report: report.as_deref(),
-            color: output::colored(color) && !to_stdout,
-        };
-        let text = if args.verbose { text::diagnose::render(&page) } else { text::brief::render(&page) };
-        if to_stdout {
-            output::note(&text);
-        } else {
-            Sink::Stdout.write(text.as_bytes())?;
-        }
-    }
-    if let Some(path) = path.filter(|_| args.json || args.verbose) {
-        let whole = path.canonicalize().unwrap_or(path);
-        let text = format!("report: {}", text::clean(&whole.to_string_lossy()));
-        if args.json { warn(&text) } else { Sink::Stdout.write(format!("{text}\n").as_bytes())? }
-    }
+    answer.write(&found)?;
     if let Some(refusal) = outcome.load.as_ref().and_then(LoadSummary::untrusted) {
         return Err(refusal.into());
     }
-    if let Some(why) = doubt {
-        return Err(Refusal::Untrusted(why).into());
-    }
-    match args.fail_on.and_then(|least| worst(&diagnosis, least)) {
-        Some(why) => Err(Refusal::Found(why).into()),
-        None => Ok(()),
-    }
-}
-
-/// The finding that `--fail-on` asks for: they are in the order of their severity.
-fn worst(diagnosis: &Diagnosis, least: FailOn) -> Option<String> {
-    let (least, word) = match least {
-        FailOn::Warning => (Severity::Warning, "warning"),
-        FailOn::Critical => (Severity::Critical, "critical"),
-    };
-    let worst = diagnosis.findings.first().filter(|finding| finding.severity >= least)?;
-    let subject = text::clean(&worst.subject);
-    Some(format!("{} on {subject} is what --fail-on {word} asks for: biopsy explain {}", worst.id, worst.id))
+    answer.exit(&found)
 }
 
 /// `biopsy-vda-20261125-221207.html`, which no other file has: a report is overwritten only where it is named.
@@ -366,8 +309,8 @@ fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
         if let Some((_, other)) = drives.iter().find(|(known, _)| *known == disk) {
             let why = format!(
                 "{} and {} are one drive, {disk}, which would compete with itself: name different drives with --beside",
-                text::clean(&other.to_string_lossy()),
-                text::clean(&target.to_string_lossy())
+                render::text::clean(&other.to_string_lossy()),
+                render::text::clean(&target.to_string_lossy())
             );
             return Err(Refusal::Usage(why).into());
         }
@@ -416,61 +359,4 @@ fn measure<'a>(
         std::thread::sleep(window.left(probe.nap()));
     }
     Ok(Outcome { load: None, window: Some(window) })
-}
-
-/// The flame graphs for the page: of what was measured and has something to show. Each says by itself where and when it was
-/// measured, for it may be cut out of the page.
-fn pictures(seen: &Seen, envelope: &Envelope) -> Vec<(&'static str, String)> {
-    let place = kernel::hostname(Path::new("/")).unwrap_or_default();
-    let inline = |what: &str, unit: String, (lost, all): (u64, u64), profile: &Profile| {
-        let caption = flame::Caption::new(what, unit).measured(place.clone(), envelope, lost, all);
-        flame::inline(profile, &caption, &flame::Options::default()).ok()
-    };
-    let mut all = Vec::new();
-    if let Some(profile) = &seen.profile {
-        let samples = folded::profile(&profile.folded, Unit::Samples);
-        let unit = format!(
-            "{} of {} not idle; {} at {} Hz on {} for {}",
-            samples.total(),
-            text::counted(profile.samples, "sample"),
-            profile.sampler,
-            profile.frequency,
-            text::counted(profile.cpus.into(), "CPU"),
-            text::time(profile.duration_ns),
-        );
-        let picture = inline("on-CPU time", unit, (profile.lost, profile.samples + profile.lost), &samples);
-        all.extend(picture.map(|svg| ("on the CPU", svg)));
-    }
-    if let Some(threads) = &seen.threads {
-        let samples = folded::profile(&threads.folded, Unit::Samples);
-        let unit = format!("{} in {} rounds", samples.total(), threads.rounds);
-        let lost = threads.loss.samples();
-        let lost = (lost, threads.samples + lost);
-        let picture = inline("threads that ran or waited", unit, lost, &samples);
-        all.extend(picture.map(|svg| ("threads", svg)));
-    }
-    if let Some(locks) = &seen.pressure.locks {
-        let Waited { times, .. } = Waited::of(locks);
-        let unit =
-            format!("{} of {}", text::time(times.total()), text::counted(locks.events.contentions, "wait"));
-        let lost = trust::lost(locks).events;
-        let lost = (lost, locks.events.contentions + lost);
-        let picture = inline("time waited for locks", unit, lost, &times);
-        all.extend(picture.map(|svg| ("waits for locks", svg)));
-    }
-    all
-}
-
-/// The command line as a shell would take it again.
-fn command_line() -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    let words = std::env::args_os().enumerate().map(|(i, word)| {
-        let word = word.to_string_lossy().into_owned();
-        match i {
-            0 => "biopsy".to_string(),
-            _ if !word.is_empty() && word.chars().all(plain) => word,
-            _ => format!("'{}'", word.replace('\'', "'\\''")),
-        }
-    });
-    words.collect::<Vec<_>>().join(" ")
 }

@@ -1,7 +1,7 @@
 //! `biopsy flame`: the stacks of a window as a picture, or in a form for other tools.
 
 mod difference;
-mod recording;
+pub mod recording;
 
 use std::path::{Path, PathBuf};
 

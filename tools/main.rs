@@ -62,6 +62,9 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Trace(args) => trace::run(args),
         cli::Verb::Errors(args) => errors::run(args),
         cli::Verb::Top(args) => top::run(args),
+        cli::Verb::Report(args) => {
+            diagnose::recorded::run(&diagnose::recorded::Asked::of_report(args), cli.color)
+        }
         cli::Verb::Record(args) => record::run(args),
         cli::Verb::Pack(args) => pack::run(args),
         cli::Verb::Load(args) => load::run(args),

@@ -34,7 +34,7 @@ pub fn run(args: &Record) -> Result<()> {
     let root = Path::new("/");
     let host = Host::read(root)?;
     let named = Named::new(&host, &args.window.devices)?;
-    let machine = [devices::line(root)?, check::line(root)?].concat();
+    let machine = [devices::lines(root)?, check::line(root)?].concat();
     match args.keep_last {
         Some(length) => flight::run(args, length, &host, &named, &machine),
         None => to_folder(args, &host, &named, &machine),

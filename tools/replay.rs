@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use biopsy::envelope::View;
-use biopsy::recording::{Pieces, Span, name_of, source};
+use biopsy::merge::{Merge, Summary};
+use biopsy::recording::together::{Run, Together};
+use biopsy::recording::{Piece, Pieces, Span, name_of, source};
 use biopsy::refusal::{Refusal, reason};
 use biopsy::session::watch::Shown;
 
@@ -13,13 +15,18 @@ use crate::cli::{Input, Output};
 use crate::output::Sink;
 
 /// Writes what `show` makes of each kept result of the view; None: the view is to be measured.
-pub fn run<V: View>(
+pub fn run<V: View + Summary>(
     input: &Input,
     output: &Output,
     show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
 ) -> Option<Result<()>> {
-    let path = input.input.as_deref()?;
-    Some(Sink::open(output.output.as_deref()).and_then(|sink| write(path, input.span(), sink, show)))
+    if input.input.is_empty() {
+        return None;
+    }
+    Some(Sink::open(output.output.as_deref()).and_then(|sink| match &input.input[..] {
+        [path] if !input.merge => write(path, input.within.span(), sink, show),
+        _ => write_merged(input, sink, show),
+    }))
 }
 
 /// `-` is stdin.
@@ -32,25 +39,69 @@ fn write<V: View>(
     mut sink: Sink,
     mut show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
 ) -> Result<()> {
+    let mut is_further = false;
+    each(path, span, |piece| {
+        let is_further = std::mem::replace(&mut is_further, true);
+        sink.write(&show(&shown(&piece, is_further))?)
+    })
+}
+
+/// Calls `with` with each result of a recording.
+fn each<V: View>(path: &Path, span: Span, mut with: impl FnMut(Piece<V>) -> Result<()>) -> Result<()> {
     let name = if path == Path::new("-") { "stdin".into() } else { path.to_string_lossy() };
     let lines = source::open(path, name_of(V::SCHEMA)).map_err(|error| unreadable(error, &name))?;
     let mut pieces = Pieces::new(lines, span);
-    let mut is_further = false;
     while let Some(piece) = pieces.read::<V>().with_context(|| name.clone().into_owned())? {
-        let shown = Shown {
-            envelope: &piece.envelope,
-            summary: &piece.view,
-            status: piece.command_status,
-            is_further: std::mem::replace(&mut is_further, true),
-            end_ns: 0,
-        };
-        sink.write(&show(&shown)?)?;
+        with(piece)?;
     }
     Ok(())
 }
 
+fn shown<V>(piece: &Piece<V>, is_further: bool) -> Shown<'_, V> {
+    let Piece { envelope, view, command_status } = piece;
+    Shown { envelope, summary: view, status: *command_status, is_further, end_ns: 0 }
+}
+
+/// The same as one result.
+///
+/// # Errors
+/// Nothing is shown of several recordings where one of them is damaged: a part of a sum is no sum.
+fn write_merged<V: View + Summary>(
+    input: &Input,
+    mut sink: Sink,
+    mut show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
+) -> Result<()> {
+    let mut all = Together::default();
+    for path in &input.input {
+        all.add(read(path, input.within.span())?);
+    }
+    let merged = all.merge().map_err(|why| Refusal::Usage(why.to_string()))?;
+    sink.write(&show(&shown(&merged, false))?)
+}
+
+/// All intervals of a recording.
+fn read<V: View + Merge>(path: &Path, span: Span) -> Result<Run<V>> {
+    let mut run = intervals(path, span, |_| {})?;
+    run.host = source::manifest(path).with_context(|| path.display().to_string())?.and_then(|of| of.host);
+    Ok(run)
+}
+
+/// The same, with a look at each.
+pub fn intervals<V: View + Merge>(path: &Path, span: Span, mut look: impl FnMut(&V)) -> Result<Run<V>> {
+    let mut run: Option<Run<V>> = None;
+    each(path, span, |piece| {
+        look(&piece.view);
+        match &mut run {
+            Some(run) => run.add(piece),
+            None => run = Some(Run::new(path.display().to_string(), piece)),
+        }
+        Ok(())
+    })?;
+    run.context("it has no result")
+}
+
 /// Of what cannot be opened the user may have meant another.
-fn unreadable(error: anyhow::Error, name: &str) -> anyhow::Error {
+pub fn unreadable(error: anyhow::Error, name: &str) -> anyhow::Error {
     match error.downcast_ref::<io::Error>() {
         Some(cause) => {
             let why = format!(

@@ -37,6 +37,17 @@ impl View for DevicesSummary {
     const SCHEMA: &'static str = "biopsy.devices/1";
 }
 
+/// All that is known of a machine, for the rules: a line of a recording's `host.json`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HostSummary {
+    pub machine: Host,
+}
+
+impl View for HostSummary {
+    const SCHEMA: &'static str = "biopsy.host/1";
+}
+
 /// The machine as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

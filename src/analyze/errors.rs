@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::op::Op;
 use crate::envelope::{Lost, View};
 use crate::host::Host;
+use crate::merge::{Row, Summary, merge, on_host};
 use crate::names::names;
 use crate::wire::Count;
 use crate::wire::errors::{FAILED, RETRIED, Reading};
@@ -92,6 +93,38 @@ pub struct ErrorSummary {
     pub lost: Lost,
 }
 
+merge!(ErrorRow { first: device op event cause status; add: events bytes; });
+
+impl Row for ErrorRow {
+    type Key = (Option<String>, Op, Event, Option<i32>);
+
+    fn key(&self) -> Self::Key {
+        (self.device.clone(), self.op, self.event, self.status)
+    }
+}
+
+// What was lost is in the envelope where it was read back.
+merge!(ErrorSummary { add: duration_ns ios lost; rows: rows; });
+
+impl Summary for ErrorSummary {
+    fn settle(&mut self) {
+        sort(&mut self.rows);
+    }
+
+    fn name_host(&mut self, host: &str) {
+        self.rows.iter_mut().filter_map(|row| row.device.as_mut()).for_each(|name| on_host(host, name));
+    }
+
+    fn window(&mut self) -> Option<&mut u64> {
+        Some(&mut self.duration_ns)
+    }
+}
+
+/// Errors first, then the most events.
+fn sort(rows: &mut [ErrorRow]) {
+    rows.sort_by(|a, b| a.event.cmp(&b.event).then(b.events.cmp(&a.events)));
+}
+
 impl View for ErrorSummary {
     const SCHEMA: &'static str = "biopsy.errors/1";
 }
@@ -120,7 +153,7 @@ pub fn summarize(host: &Host, named: &[String], from: &Reading, to: &Reading) ->
     let mut rows: Vec<ErrorRow> =
         grown.filter(|(_, row)| row.events > 0).map(|(key, row)| error_row(host, key, &row)).collect();
     rows.retain(|row| named.is_empty() || row.device.as_ref().is_some_and(|device| named.contains(device)));
-    rows.sort_by(|a, b| a.event.cmp(&b.event).then(b.events.cmp(&a.events)));
+    sort(&mut rows);
     let (unkept, missed) = (to.unkept.saturating_sub(from.unkept), to.missed.saturating_sub(from.missed));
     let kinds = [("unkept", unkept), ("missed", missed)].map(|(kind, n)| (kind.to_string(), n));
     ErrorSummary {

@@ -18,6 +18,7 @@ use crate::host::counters::Counters;
 use crate::host::interrupts::Interrupts;
 use crate::host::nvme::identity::Coalescing;
 use crate::host::{BlockDevice, Host, Vector};
+use crate::merge::{Merge, Summary, merge, merge_fields, row, weighted_known};
 use crate::names::names;
 use crate::wire::Count as _;
 use crate::wire::interrupts::{
@@ -53,6 +54,99 @@ pub struct InterruptSummary {
 impl View for InterruptSummary {
     const SCHEMA: &'static str = "biopsy.interrupts/1";
 }
+
+merge_fields!(InterruptSummary {
+    first: timed_one_of tasks_one_of;
+    add: duration_ns softirq ipi posted;
+    rows: vectors polled devices tasks;
+});
+
+impl Merge for InterruptSummary {
+    fn merge_with(&mut self, later: &Self) {
+        // Estimates from samples that are not known any more: each is weighted by its time.
+        let known = |softirq: &Softirq, percent: Option<f64>| percent.or((softirq.runs == 0).then_some(0.0));
+        let (ns, later_ns) = (self.duration_ns, later.duration_ns);
+        let together = |mine: Option<f64>, theirs: Option<f64>| {
+            weighted_known(known(&self.softirq, mine), ns, known(&later.softirq, theirs), later_ns)
+        };
+        let cpu_percent = together(self.softirq.cpu_percent, later.softirq.cpu_percent);
+        let of = |all: &Self, name: &str| {
+            all.devices.iter().find(|device| device.name == name).and_then(|device| device.soft_percent)
+        };
+        let names = self.devices.iter().chain(&later.devices).map(|device| &device.name);
+        let soft: BTreeMap<String, Option<f64>> =
+            names.map(|name| (name.clone(), together(of(self, name), of(later, name)))).collect();
+        self.merge_fields(later);
+        self.softirq.cpu_percent = cpu_percent.filter(|_| self.softirq.runs > 0);
+        for device in &mut self.devices {
+            device.soft_percent = soft.get(&device.name).copied().flatten().filter(|_| self.softirq.runs > 0);
+        }
+    }
+}
+
+impl Summary for InterruptSummary {
+    fn settle(&mut self) {
+        let (ns, ios, seconds) = (self.duration_ns, self.ios(), self.seconds());
+        self.vectors =
+            std::mem::take(&mut self.vectors).into_iter().map(|vector| vector.derived(ns)).collect();
+        self.vectors.sort_by_key(|vector| vector.irq);
+        for vector in &mut self.vectors {
+            vector.by_cpu.sort_by_key(|of| of.cpu);
+        }
+        let vectors = &self.vectors;
+        self.devices.iter_mut().for_each(|device| device.derive(vectors));
+        sort(&mut self.devices, &mut self.tasks);
+        self.posted =
+            self.posted.and_then(|posted| PostedMsi::new(posted.notifications, posted.msis, ios, seconds));
+    }
+
+    /// Nothing has a machine's name: vectors and CPUs are numbers of a whole machine.
+    fn name_host(&mut self, _: &str) {}
+
+    fn window(&mut self) -> Option<&mut u64> {
+        None
+    }
+}
+
+merge!(Task { first: comm; add: samples; });
+row!(Task, String, |task| task.comm.clone());
+merge!(Ipi { add: completions; });
+merge!(VectorSummary {
+    first: irq name device devices queue qid queue_known_by;
+    last: cpus allowed;
+    add: interrupts unhandled threaded carried handler apart interrupted;
+    both: kernel;
+    rows: by_cpu;
+    derived: per_second cpu_percent;
+});
+row!(VectorSummary, u32, |vector| vector.irq);
+merge!(CpuInterrupts { first: cpu; add: interrupts; });
+row!(CpuInterrupts, u32, |of| of.cpu);
+merge!(Interrupted { add: idle kernel user; });
+merge!(Carried { add: completions empty per_interrupt; });
+merge!(PollSummary { first: device devices queue; add: polls completions per_poll; });
+row!(PollSummary, (Option<String>, u32), |polled| (polled.device.clone(), polled.queue));
+// Figures from its sample are weighted by those who have the length of the window.
+merge_fields!(Softirq { first: mean_ns cpu_percent; add: runs deferred completions; });
+
+impl Merge for Softirq {
+    fn merge_with(&mut self, later: &Self) {
+        let mean_ns = weighted_known(self.mean_ns, self.runs, later.mean_ns, later.runs);
+        self.merge_fields(later);
+        self.mean_ns = mean_ns;
+    }
+}
+
+merge!(DeviceInterrupts {
+    first: name shares_vectors_with;
+    last: coalescing;
+    any: vanished;
+    add: ios passthrough completed elsewhere;
+    both: kernel_ios;
+    derived: interrupts ios_per_interrupt hard_percent soft_percent busiest;
+});
+row!(DeviceInterrupts, String, |device| device.name.clone());
+merge!(Completed { add: interrupt softirq remote_softirq task; });
 
 /// A task that interrupts came into.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -313,7 +407,6 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
         let identity = host.device(&device.name).and_then(|facts| facts.identity.as_ref());
         device.coalescing = identity.and_then(|identity| identity.coalescing);
     }
-    devices.sort_by(|a, b| b.ios.cmp(&a.ios).then_with(|| a.name.cmp(&b.name)));
     let ios = devices.iter().map(|device| device.ios).sum();
     let mut tasks: Vec<Task> = end
         .tasks
@@ -325,7 +418,7 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
         })
         .filter(|task| task.samples > 0)
         .collect();
-    tasks.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.comm.cmp(&b.comm)));
+    sort(&mut devices, &mut tasks);
     let sum = |of: fn(&Completed) -> u64| devices.iter().map(|device| of(&device.completed)).sum();
     softirq.completions = sum(|completed| completed.softirq);
     InterruptSummary {
@@ -339,6 +432,11 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
         tasks,
         ..InterruptSummary::default()
     }
+}
+
+fn sort(devices: &mut [DeviceInterrupts], tasks: &mut [Task]) {
+    devices.sort_by(|a, b| b.ios.cmp(&a.ios).then_with(|| a.name.cmp(&b.name)));
+    tasks.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.comm.cmp(&b.comm)));
 }
 
 fn vector(host: &Host, start: &Reading, end: &Reading, irq: u32, delta: &VectorSample) -> VectorSummary {
@@ -482,28 +580,12 @@ fn device(start: &Reading, last: &DeviceSample, vectors: &[VectorSummary]) -> De
     let ios: u64 = sum.ios.iter().sum();
     let passthrough = sum.ios[COUNTED_NONE];
     let elsewhere = |of: &DeviceSample| of.queues.iter().map(|queue| queue.elsewhere).sum::<u64>();
-    let mine = || vectors.iter().filter(|vector| vector.devices.contains(&last.name));
-    let by_queue = mine().any(|vector| vector.queue.is_some());
-    // Where queues have vectors of their own, others are the admin queue's or the configuration's.
-    let of_queues: Vec<&VectorSummary> =
-        mine().filter(|vector| vector.queue.is_some() || !by_queue).collect();
-    let interrupts: u64 = of_queues.iter().map(|vector| vector.interrupts).sum();
-    // One of which none was timed makes the sum unknown.
-    let busy = of_queues.iter().filter(|vector| vector.interrupts > 0);
-    let hard_percent: Option<f64> = busy.map(|vector| vector.cpu_percent).sum();
     let in_task = ios.saturating_sub(sum.contexts.iter().sum());
-    let mut others: Vec<String> = mine().flat_map(|vector| vector.devices.clone()).collect();
-    others.sort();
-    others.dedup();
-    others.retain(|name| *name != last.name);
-    DeviceInterrupts {
+    let mut device = DeviceInterrupts {
         name: last.name.clone(),
         ios,
         kernel_ios: first.and_then(|first| counted_ios(first, last, passthrough)),
         passthrough,
-        interrupts: (!of_queues.is_empty()).then_some(interrupts),
-        ios_per_interrupt: per_interrupt(&of_queues, interrupts, ios, in_task),
-        shares_vectors_with: others,
         completed: Completed {
             interrupt: sum.contexts[0],
             softirq: sum.contexts[1],
@@ -511,11 +593,34 @@ fn device(start: &Reading, last: &DeviceSample, vectors: &[VectorSummary]) -> De
             task: in_task,
         },
         elsewhere: elsewhere(last).saturating_sub(first.map_or(0, elsewhere)),
-        hard_percent: hard_percent.filter(|_| interrupts > 0),
-        soft_percent: None,
-        busiest: busiest(&of_queues, interrupts),
-        coalescing: None,
         vanished: last.vanished,
+        ..DeviceInterrupts::default()
+    };
+    device.derive(vectors);
+    device
+}
+
+impl DeviceInterrupts {
+    /// Fills what follows from the vectors of all devices.
+    fn derive(&mut self, vectors: &[VectorSummary]) {
+        let mine = || vectors.iter().filter(|vector| vector.devices.contains(&self.name));
+        let by_queue = mine().any(|vector| vector.queue.is_some());
+        // Where queues have vectors of their own, others are the admin queue's or the configuration's.
+        let of_queues: Vec<&VectorSummary> =
+            mine().filter(|vector| vector.queue.is_some() || !by_queue).collect();
+        let interrupts: u64 = of_queues.iter().map(|vector| vector.interrupts).sum();
+        // One of which none was timed makes the sum unknown.
+        let busy = of_queues.iter().filter(|vector| vector.interrupts > 0);
+        let hard_percent: Option<f64> = busy.map(|vector| vector.cpu_percent).sum();
+        let mut others: Vec<String> = mine().flat_map(|vector| vector.devices.clone()).collect();
+        others.sort();
+        others.dedup();
+        others.retain(|name| *name != self.name);
+        self.interrupts = (!of_queues.is_empty()).then_some(interrupts);
+        self.ios_per_interrupt = per_interrupt(&of_queues, interrupts, self.ios, self.completed.task);
+        self.hard_percent = hard_percent.filter(|_| interrupts > 0);
+        self.busiest = busiest(&of_queues, interrupts);
+        self.shares_vectors_with = others;
     }
 }
 

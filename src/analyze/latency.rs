@@ -182,6 +182,12 @@ impl Summary for LatencySummary {
         let grouped = self.groups.groups.iter_mut().filter_map(|group| group.by.device.as_mut());
         grouped.for_each(|name| on_host(host, name));
     }
+
+    fn window(&mut self) -> Option<&mut u64> {
+        // CPUs and nodes have no name of their machine.
+        let is_by_cpu = self.groups.cpus.is_some();
+        (!is_by_cpu).then_some(&mut self.duration_ns)
+    }
 }
 
 merge!(DeviceLatency {

@@ -19,6 +19,7 @@ use super::stacks::addresses_of;
 use crate::envelope::Missing;
 use crate::hist::Histogram;
 use crate::host::Host;
+use crate::merge::{Merge, merge, merge_fields, row, weighted_known};
 use crate::names::names;
 use crate::symbols::{Addresses, Names};
 use crate::wire::Count as _;
@@ -58,6 +59,49 @@ pub struct LockSummary {
     pub lost_releases: Option<u64>,
 }
 
+merge_fields!(LockSummary {
+    first: source;
+    last: waiting;
+    add: duration_ns events other_processes left_out stacks spin slow_path;
+    rows: locks processes by_cpu by_node;
+    both: lost_releases;
+});
+
+impl Merge for LockSummary {
+    fn merge_with(&mut self, later: &Self) {
+        let (ns, later_ns) = (self.duration_ns, later.duration_ns);
+        let percent = |of: fn(&SpinShare) -> f64| {
+            weighted_known(self.spin.as_ref().map(of), ns, later.spin.as_ref().map(of), later_ns)
+        };
+        let percents =
+            [percent(|spin| spin.cpu_percent), percent(|spin| spin.low), percent(|spin| spin.high)];
+        self.merge_fields(later);
+        if let (Some(spin), [Some(cpu_percent), Some(low), Some(high)]) = (&mut self.spin, percents) {
+            *spin = SpinShare { cpu_percent, low, high, ..*spin };
+        }
+    }
+}
+
+impl LockSummary {
+    /// See [`crate::merge::Summary::settle`].
+    pub fn settle(&mut self) {
+        self.events.settle();
+        self.stacks.estimated = self.stacks.is_estimated();
+        if let Some(slow) = &mut self.slow_path {
+            slow.pending_bit_waiters = slow.calls.saturating_sub(slow.events);
+        }
+        for row in &mut self.locks {
+            row.max_wait_ns = row.wait.max();
+            row.stacks.sort_by_key(|stack| std::cmp::Reverse(stack.wait_ns));
+        }
+        // Those of a kind are at the end.
+        self.locks.sort_by_key(|row| (row.address.is_none(), std::cmp::Reverse(row.wait_ns)));
+        sort(&mut self.processes);
+        self.by_cpu.sort_by_key(|of| of.cpu);
+        self.by_node.sort_by_key(|of| of.node);
+    }
+}
+
 /// Number of waits, and their time together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -88,6 +132,14 @@ pub struct LeftOut {
     pub locks: u64,
     pub wait_ns: u64,
 }
+
+merge!(Waits { add: contentions wait_ns; });
+merge!(CpuWaits { first: cpu; add: waits; });
+row!(CpuWaits, u32, |of| of.cpu);
+merge!(NodeWaits { first: node; add: waits; });
+row!(NodeWaits, u32, |of| of.node);
+// Whether those of two intervals are the same locks is not known: at least so many.
+merge!(LeftOut { most: locks; add: wait_ns; });
 
 /// The kernel's events, which its own trigger counts as well.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -124,7 +176,20 @@ pub struct Begins {
     pub missed_ends: u64,
 }
 
+merge!(Events { add: begins contentions wait_ns spin_contentions spin_wait_ns; });
+merge!(Begins {
+    add: total by_kind repeats filtered unmatched_ends abandoned unkept missed missed_ends;
+    derived: unended;
+});
+
 impl Events {
+    /// Waits that had begun and had not ended.
+    fn settle(&mut self) {
+        let begins = &mut self.begins;
+        let over = self.contentions + begins.repeats + begins.filtered + begins.abandoned + begins.unkept;
+        begins.unended = begins.total.saturating_sub(over);
+    }
+
     /// Begins of waits for plain spinlocks.
     pub fn spins(&self) -> u64 {
         self.begins.by_kind.get(&Kind::Spin).copied().unwrap_or(0)
@@ -186,6 +251,32 @@ pub struct LockRow {
     pub stacks: Vec<Stack>,
 }
 
+merge_fields!(LockRow {
+    first: name by kind address device node cgroup pid;
+    add: contentions wait_ns reads failed wait holder;
+    rows: stacks;
+    derived: max_wait_ns;
+});
+
+impl Merge for LockRow {
+    fn merge_with(&mut self, later: &Self) {
+        self.merge_fields(later);
+        // One interval may have shown what another one did not.
+        if later.by < self.by {
+            self.name.clone_from(&later.name);
+            self.by = later.by;
+        }
+    }
+}
+
+/// Address and kind; of locks without one their name.
+type LockKey = (Option<String>, Kind, Option<String>);
+
+row!(LockRow, LockKey, |row| {
+    let name = row.address.is_none().then(|| row.name.clone());
+    (row.address.clone(), row.kind, name)
+});
+
 /// Stacks of one lock in JSON, those that waited longest.
 const MOST_STACKS: usize = 16;
 
@@ -216,6 +307,9 @@ pub struct Stack {
     pub samples: u64,
 }
 
+merge!(Stack { first: who frames; add: contentions wait_ns samples; });
+row!(Stack, (Option<Who>, Vec<String>), |stack| (stack.who.clone(), stack.frames.clone()));
+
 /// Who waits in a stack. All of it is written by strangers, and not escaped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -241,6 +335,10 @@ pub struct ProcessRow {
     pub max_wait_ns: Option<u64>,
 }
 
+// The longest since the probe began is that of the interval in which it rose.
+merge!(ProcessRow { first: pid comm; add: waits; most: max_wait_ns; });
+row!(ProcessRow, (u32, String), |row| (row.pid, row.comm.clone()));
+
 /// How the stacks were chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -260,6 +358,12 @@ pub struct StackSampling {
     /// Shorter waits were left to chance, in proportion to their length: the highest that it came to on any CPU.
     pub threshold_ns: u64,
 }
+
+merge!(StackSampling {
+    add: taken of failed full without_who over_budget ns;
+    most: threshold_ns;
+    derived: estimated;
+});
 
 impl StackSampling {
     /// Whether the numbers of stacks are estimates.
@@ -282,6 +386,9 @@ pub struct SpinShare {
     pub high: f64,
 }
 
+// Percentages are weighted by the windows' lengths.
+merge!(SpinShare { first: cpu_percent sampler low high; add: samples lost; });
+
 /// Entries into the slow path of spinlocks against the events of waits for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -292,6 +399,8 @@ pub struct SlowPath {
     /// Of those: without an event, who spun on the pending bit (or by test-and-set).
     pub pending_bit_waiters: u64,
 }
+
+merge!(SlowPath { add: calls events; derived: pending_bit_waiters; });
 
 /// The addresses of a reading that need names.
 pub fn addresses(reading: &Reading) -> Addresses {
@@ -386,7 +495,7 @@ fn events(rows: &[WireLockCpu], start: &Reading, end: &Reading) -> Events {
     };
     let of_kind = |kind: Kind| rows.iter().map(|row| row.begins[kind as usize]).sum::<u64>();
     let by_kind = Kind::ALL.map(|kind| (kind, of_kind(kind))).into_iter().filter(|(_, n)| *n > 0);
-    let mut begins = Begins {
+    let begins = Begins {
         total: Kind::ALL.map(of_kind).iter().sum(),
         by_kind: by_kind.collect(),
         repeats: sum(|row| row.repeats),
@@ -398,16 +507,15 @@ fn events(rows: &[WireLockCpu], start: &Reading, end: &Reading) -> Events {
         missed: missed(["lock_begin", "slow_begin"]),
         missed_ends: missed(["lock_end", "slow_end"]),
     };
-    let contentions = sum(|row| row.contentions);
-    let over = contentions + begins.repeats + begins.filtered + begins.abandoned + begins.unkept;
-    begins.unended = begins.total.saturating_sub(over);
-    Events {
+    let mut events = Events {
         begins,
-        contentions,
+        contentions: sum(|row| row.contentions),
         wait_ns: sum(|row| row.wait_ns),
         spin_contentions: sum(|row| row.spin_contentions),
         spin_wait_ns: sum(|row| row.spin_wait_ns),
-    }
+    };
+    events.settle();
+    events
 }
 
 fn sampling(rows: &[WireLockCpu]) -> StackSampling {
@@ -470,8 +578,12 @@ fn processes(start: &Reading, end: &Reading) -> Vec<ProcessRow> {
         })
     };
     let mut all: Vec<ProcessRow> = end.processes.iter().filter_map(row).collect();
-    all.sort_by_key(|row| (std::cmp::Reverse(row.waits.wait_ns), row.pid));
+    sort(&mut all);
     all
+}
+
+fn sort(processes: &mut [ProcessRow]) {
+    processes.sort_by_key(|row| (std::cmp::Reverse(row.waits.wait_ns), row.pid));
 }
 
 fn locks(start: &Reading, end: &Reading, names: &Names) -> Vec<LockRow> {

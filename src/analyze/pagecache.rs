@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use self::paths::PathSummary;
 use super::counting::Bracket;
 use super::moment::Moment;
-use super::onset::{Onset, onset};
+use super::onset::{NoOnset, Onset, onset};
 use crate::hist::Histogram;
 use crate::host::absence::Absence;
 use crate::host::meminfo::Meminfo;
@@ -22,6 +22,7 @@ use crate::host::memory_surroundings::Surroundings;
 use crate::host::pressure::Pressure;
 use crate::host::vmstat::{Counter, NAMES};
 use crate::host::zones::Zone;
+use crate::merge::{Merge, merge, merge_fields, row, weighted_known};
 use crate::names::names;
 use crate::wire::Count;
 pub use crate::wire::pagecache::{Kind, ReadaheadSource};
@@ -83,6 +84,29 @@ fn first<S: Serializer>(reclaimers: &[ReclaimerSummary], serializer: S) -> Resul
     reclaimers[..reclaimers.len().min(MOST_RECLAIMERS)].serialize(serializer)
 }
 
+merge!(Pressure { both: some_ns full_ns; });
+merge_fields!(PagecacheSummary {
+    first: lru series series_cpu_percent;
+    last: memory;
+    add: duration_ns pressure reclaims scanned lost;
+    both: scanned_pages stolen_pages refault_pages ios readahead;
+    both_each: counters;
+    rows: checks reclaimers nodes paths;
+    most: more_reclaimers;
+    each: absent;
+    derived: onset;
+});
+
+impl Merge for PagecacheSummary {
+    fn merge_with(&mut self, later: &Self) {
+        let (ns, later_ns) = (self.duration_ns, later.duration_ns);
+        self.series.extend(later.series.iter().map(|moment| Moment { at_ns: moment.at_ns + ns, ..*moment }));
+        self.series_cpu_percent =
+            weighted_known(self.series_cpu_percent, ns, later.series_cpu_percent, later_ns);
+        self.merge_fields(later);
+    }
+}
+
 names! {
     /// How the kernel chooses the pages that it takes away.
     #[derive(Default)]
@@ -115,6 +139,11 @@ pub struct ReclaimSummary {
     pub throttled_ns: u64,
 }
 
+merge!(ReclaimSummary {
+    add: count time ended ns batches scanned_pages stolen_pages scanned_file_pages stolen_file_pages throttled
+        throttled_ns;
+});
+
 /// Pages of files, counted twice by different events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -129,6 +158,8 @@ pub struct Scanned {
     #[serde(rename = "taken_file_pages")]
     pub taken: u64,
 }
+
+merge!(Scanned { add: in_batches looked_at taken; });
 
 /// Whose reclaim it was.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -145,6 +176,12 @@ pub struct ReclaimerSummary {
     pub max_ns: Option<u64>,
     pub stolen_pages: u64,
 }
+
+// The longest since the probe began is that of the interval in which it rose.
+merge!(ReclaimerSummary { first: kind pid comm cgroup; add: count ns stolen_pages; most: max_ns; });
+row!(ReclaimerSummary, (Option<Kind>, u32, String, Option<String>), |one| {
+    (one.kind, one.pid, one.comm.clone(), one.cgroup.clone())
+});
 
 /// Pages that the kernel read before somebody asked for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -165,6 +202,9 @@ pub struct Readahead {
     /// any.
     pub unused_pages: Option<u64>,
 }
+
+// What was read in one interval may be wanted in the next one, so that those which nobody wanted do not add up.
+merge!(Readahead { first: by; add: calls asked_pages; both: wanted_pages mapped_pages; derived: unused_pages; });
 
 impl Readahead {
     /// Reads were followed, and how many pages were read for nobody is not known all the same: see `mapped_pages`.
@@ -187,7 +227,22 @@ pub struct NodeSummary {
     pub reclaims: BTreeMap<Kind, u64>,
 }
 
+merge!(NodeSummary { first: node; last: memory zones; add: scanned_pages stolen_pages reclaims; });
+row!(NodeSummary, u32, |node| node.node);
+
 impl PagecacheSummary {
+    /// See [`crate::merge::Summary::settle`].
+    pub fn settle(&mut self) {
+        self.checks.iter_mut().for_each(Check::settle);
+        sort(&mut self.reclaimers);
+        self.nodes.sort_by_key(|node| node.node);
+        paths::settle(&mut self.paths, self.duration_ns);
+        self.absent.retain(|absence| absence.what != ONSET);
+        let onset = onset(&self.series);
+        self.absent.extend(onset.as_ref().err().map(no_onset));
+        self.onset = onset.ok();
+    }
+
     pub fn seconds(&self) -> f64 {
         self.duration_ns as f64 / 1e9
     }
@@ -217,17 +272,20 @@ pub struct Check {
     pub holds: bool,
 }
 
+merge!(Check { first: what exact; add: seen kernel_min kernel_max; derived: holds; });
+row!(Check, String, |check| check.what.clone());
+
 impl Check {
+    fn settle(&mut self) {
+        let kernel = Bracket { min: self.kernel_min, max: self.kernel_max };
+        self.holds = !self.exact || kernel.holds(self.seen);
+    }
+
     fn new(what: &str, seen: u64, kernel: Bracket, exact: bool) -> Self {
         let Bracket { min: kernel_min, max: kernel_max } = kernel;
-        Self {
-            what: what.to_string(),
-            seen,
-            kernel_min,
-            kernel_max,
-            exact,
-            holds: !exact || kernel.holds(seen),
-        }
+        let mut check = Self { what: what.to_string(), seen, kernel_min, kernel_max, exact, holds: false };
+        check.settle();
+        check
     }
 }
 
@@ -267,8 +325,7 @@ pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) ->
         .map(|kernel| Check::new("runs of kswapd", reclaims[&Kind::Kswapd].count, kernel, true));
     let series = moments::moments(start, end);
     let onset = onset(&series);
-    let why = onset.as_ref().err().map(|none| Absence { what: "onset".into(), why: none.why().to_string() });
-    absent.extend(why);
+    absent.extend(onset.as_ref().err().map(no_onset));
     let reclaimers = reclaimers(surroundings, start, end);
     let lost = end
         .lost
@@ -306,6 +363,13 @@ pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) ->
         lost,
         series_cpu_percent: moments::cpu_percent(start, end),
     }
+}
+
+/// The part of a summary that is absent where no trouble began.
+const ONSET: &str = "onset";
+
+fn no_onset(none: &NoOnset) -> Absence {
+    Absence { what: ONSET.into(), why: none.why().to_string() }
 }
 
 fn reclaims(deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> BTreeMap<Kind, ReclaimSummary> {
@@ -360,8 +424,12 @@ fn reclaimers(surroundings: &Surroundings, start: &Reading, end: &Reading) -> Ve
         })
         .filter(|one| one.count > 0)
         .collect();
-    all.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (a.pid, &a.comm).cmp(&(b.pid, &b.comm))));
+    sort(&mut all);
     all
+}
+
+fn sort(reclaimers: &mut [ReclaimerSummary]) {
+    reclaimers.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (a.pid, &a.comm).cmp(&(b.pid, &b.comm))));
 }
 
 fn readahead(start: &Reading, end: &Reading) -> Option<Readahead> {

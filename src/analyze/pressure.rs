@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::locks::{LockSummary, trust};
 use super::pagecache::PagecacheSummary;
 use crate::envelope::{Lost, View};
+use crate::merge::{Summary, merge};
 
 /// The view of `biopsy locks`. None: not measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,6 +19,22 @@ pub struct PressureSummary {
 
 impl View for PressureSummary {
     const SCHEMA: &'static str = "biopsy.locks/1";
+}
+
+merge!(PressureSummary { both: locks pagecache; });
+
+impl Summary for PressureSummary {
+    fn settle(&mut self) {
+        self.locks.iter_mut().for_each(LockSummary::settle);
+        self.pagecache.iter_mut().for_each(PagecacheSummary::settle);
+    }
+
+    /// Nothing has a machine's name: memory is that of a whole machine.
+    fn name_host(&mut self, _: &str) {}
+
+    fn window(&mut self) -> Option<&mut u64> {
+        None
+    }
 }
 
 impl PressureSummary {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::analyze::stacks;
 use crate::envelope::View;
 use crate::host::syscalls;
+use crate::merge::{Merge, Summary, merge, merge_fields, row, weighted};
 use crate::names::names;
 use crate::symbols::{Addresses, Names, Scheduler, UNKNOWN};
 use crate::wire::threads::{Call, Loss, MAX_FRAMES, Sampled, Sighting, fold_numbers};
@@ -67,6 +68,15 @@ pub struct Share {
     pub error: Option<f64>,
 }
 
+// Intervals are too short to tell how sure they are, and so is their sum.
+merge!(Share { add: samples; derived: average_threads error; });
+
+impl Share {
+    fn settle(&mut self, rounds: u64) {
+        self.average_threads = self.samples as f64 / rounds.max(1) as f64;
+    }
+}
+
 /// Threads that are alike. A column that was not asked for, or that nobody knows, is None.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -84,6 +94,50 @@ pub struct Row {
     pub stack_samples: u64,
     #[serde(flatten)]
     pub share: Share,
+}
+
+row!(
+    Row,
+    (
+        Option<String>,
+        Option<char>,
+        Option<String>,
+        Option<String>,
+        Option<String>,
+        Option<u32>,
+        Option<String>
+    ),
+    |row| {
+        let Row { comm, state, syscall, wchan, cgroup, pid, device, .. } = row.clone();
+        (comm, state, syscall, wchan, cgroup, pid, device)
+    }
+);
+
+impl Merge for Row {
+    fn merge_with(&mut self, later: &Self) {
+        let Self {
+            comm: _,
+            state: _,
+            syscall: _,
+            wchan: _,
+            cgroup: _,
+            pid: _,
+            device: _,
+            stack,
+            stack_samples,
+            share,
+        } = self;
+        // Of the other stacks of an interval it is not known how many there were.
+        match *stack == later.stack {
+            true => *stack_samples += later.stack_samples,
+            false if later.stack_samples > *stack_samples => {
+                stack.clone_from(&later.stack);
+                *stack_samples = later.stack_samples;
+            }
+            false => {}
+        }
+        share.merge_with(&later.share);
+    }
 }
 
 /// What threads do that do not simply sleep, each in one of these.
@@ -106,6 +160,15 @@ pub struct Classes {
     pub other: Share,
 }
 
+merge!(Classes { add: on_cpu run_queue runnable io_wait uninterruptible other; });
+
+impl Classes {
+    fn shares(&mut self) -> impl Iterator<Item = &mut Share> {
+        let Self { on_cpu, run_queue, runnable, io_wait, uninterruptible, other } = self;
+        on_cpu.iter_mut().chain(run_queue).chain(io_wait).chain([runnable, uninterruptible, other])
+    }
+}
+
 /// A place where threads wait for I/O.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -118,6 +181,9 @@ pub struct Wait {
     #[serde(flatten)]
     pub share: Share,
 }
+
+merge!(Wait { first: stack wchan; add: devices share; });
+row!(Wait, (Vec<String>, Option<String>), |wait| (wait.stack.clone(), wait.wchan.clone()));
 
 /// A window of rounds, grouped.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -148,6 +214,42 @@ pub struct ThreadSummary {
     /// None: not recorded.
     pub source: Option<Source>,
 }
+
+merge_fields!(ThreadSummary {
+    first: columns hz source looked_at;
+    add: duration_ns rounds samples classes loss folded;
+    rows: rows waits;
+    derived: average_threads;
+});
+
+impl Merge for ThreadSummary {
+    fn merge_with(&mut self, later: &Self) {
+        let threads = weighted(Some(self.looked_at), self.rounds, Some(later.looked_at), later.rounds);
+        self.merge_fields(later);
+        self.looked_at = threads.unwrap_or_default();
+    }
+}
+
+impl Summary for ThreadSummary {
+    fn settle(&mut self) {
+        let rounds = self.rounds;
+        self.average_threads = self.samples as f64 / rounds.max(1) as f64;
+        let rows = self.rows.iter_mut().map(|row| &mut row.share);
+        let waits = self.waits.iter_mut().map(|wait| &mut wait.share);
+        rows.chain(waits).chain(self.classes.shares()).for_each(|share| share.settle(rounds));
+        self.rows.sort_by_key(|row| std::cmp::Reverse(row.share.samples));
+        self.waits.sort_by_key(|wait| std::cmp::Reverse(wait.share.samples));
+    }
+
+    /// Nothing has a machine's name: threads are those of a whole machine.
+    fn name_host(&mut self, _: &str) {}
+
+    fn window(&mut self) -> Option<&mut u64> {
+        None
+    }
+}
+
+merge!(Loss { add: late missed cut damaged unkept no_stack unread; });
 
 impl View for ThreadSummary {
     const SCHEMA: &'static str = "biopsy.threads/1";

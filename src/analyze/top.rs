@@ -9,6 +9,7 @@ use crate::envelope::{Missing, Reason, View};
 use crate::host::activity::{Activity, Memory};
 use crate::host::counters::Counters;
 use crate::host::cpu_time::{CpuTime, TICK_NS};
+use crate::merge::{Merge, Summary, merge, merge_fields, row};
 
 /// Where the kernel's columns belong: user, nice, system, idle, iowait, irq, softirq, steal.
 const BELONGS: [usize; 8] = [0, 0, 1, 2, 3, 4, 5, 6];
@@ -30,6 +31,37 @@ pub struct Shares {
     pub unaccounted_share: f64,
     /// Of that, what whole ticks explain.
     pub error_share: f64,
+}
+
+impl Shares {
+    /// Of two intervals with their lengths.
+    fn with(&self, ns: u64, later: &Self, later_ns: u64) -> Self {
+        let wall = |of: &Self, ns: u64| ns as f64 * of.cpus as f64;
+        // What the kernel accounts for is what the shares are of.
+        let all = |of: &Self, ns: u64| wall(of, ns) * (1.0 - of.unaccounted_share);
+        let mean = |a: f64, of_a: f64, b: f64, of_b: f64| {
+            (a * of_a + b * of_b) / (of_a + of_b).max(f64::MIN_POSITIVE)
+        };
+        let by_wall = |a: f64, b: f64| mean(a, wall(self, ns), b, wall(later, later_ns));
+        let share = |of: fn(&Share) -> f64| {
+            mean(of(&self.share), all(self, ns), of(&later.share), all(later, later_ns))
+        };
+        Self {
+            cpus: self.cpus.min(later.cpus),
+            share: Share {
+                user: share(|of| of.user),
+                system: share(|of| of.system),
+                idle: share(|of| of.idle),
+                iowait: share(|of| of.iowait),
+                irq: share(|of| of.irq),
+                softirq: share(|of| of.softirq),
+                steal: share(|of| of.steal),
+            },
+            unaccounted_share: by_wall(self.unaccounted_share, later.unaccounted_share),
+            // At most: the ends of intervals that follow are the same readings.
+            error_share: by_wall(self.error_share, later.error_share),
+        }
+    }
 }
 
 /// What CPU time is split into, in the order of the view. All of it is in one of them.
@@ -143,6 +175,52 @@ pub struct Line {
     pub total: Moved,
     /// CPUs and disks that were not there all the time, and what else is not in the line.
     pub missing: Vec<Missing>,
+}
+
+merge!(Moved {
+    add: reads writes read_bytes written_bytes;
+    derived: reads_per_second writes_per_second read_bytes_per_second written_bytes_per_second;
+});
+merge!(Disk { first: name; add: moved; });
+row!(Disk, String, |disk| disk.name.clone());
+merge!(Tasks { last: running blocked; both: new; });
+merge!(Paging { add: in_bytes out_bytes; });
+merge_fields!(Line {
+    first: cpu;
+    last: memory;
+    add: duration_ns suspended_ns tasks total;
+    both: paging interrupts context_switches;
+    rows: devices;
+    each: missing;
+    derived: interrupts_per_second context_switches_per_second;
+});
+
+impl Merge for Line {
+    fn merge_with(&mut self, later: &Self) {
+        let cpu = self.cpu.as_ref().zip(later.cpu.as_ref());
+        let cpu = cpu.map(|(mine, theirs)| mine.with(self.duration_ns, theirs, later.duration_ns));
+        self.merge_fields(later);
+        self.cpu = cpu;
+    }
+}
+
+impl Summary for Line {
+    fn settle(&mut self) {
+        let ns = self.duration_ns;
+        let rate = |n: Option<u64>| n.map(|n| per_second(n, ns));
+        self.interrupts_per_second = rate(self.interrupts);
+        self.context_switches_per_second = rate(self.context_switches);
+        self.devices.iter_mut().for_each(|disk| disk.moved = disk.moved.rated(ns));
+        self.devices.sort_by(|a, b| a.name.cmp(&b.name));
+        self.total = self.total.rated(ns);
+    }
+
+    /// Nothing has a machine's name: CPUs and memory are those of a whole machine.
+    fn name_host(&mut self, _: &str) {}
+
+    fn window(&mut self) -> Option<&mut u64> {
+        None
+    }
 }
 
 impl View for Line {

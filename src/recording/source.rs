@@ -1,5 +1,7 @@
 //! Where the lines of a view are: in a recording's folder, in one that was packed, in a file, or on stdin.
 
+use std::error::Error;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek};
 use std::path::Path;
@@ -8,6 +10,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use tar::Header;
 
 use super::folder;
+use super::manifest::Manifest;
 
 /// Begin of a frame of zstd.
 const FRAME: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
@@ -20,6 +23,9 @@ pub(super) const MOST_NAMED: usize = 10_000;
 
 /// Memory that a frame may ask for, as a power of two: 32 MiB. Ours have 2 MiB.
 const WINDOW_LOG: u32 = 25;
+
+/// Bytes of a manifest: labels and arguments are a user's.
+const MOST_MANIFEST: u64 = 1 << 20;
 
 /// Lines that can be read.
 pub type Lines = Box<dyn BufRead>;
@@ -38,6 +44,52 @@ pub fn open(path: &Path, view: &str) -> Result<Lines> {
     of_stream(BufReader::new(File::open(path)?), view)
 }
 
+/// The manifest of the recording that lies at `path`; None: it is none, or stdin.
+///
+/// # Errors
+/// Where it cannot be opened (an [`io::Error`] is the cause) or is damaged.
+pub fn manifest(path: &Path) -> Result<Option<Manifest>> {
+    let Some(file) = plain(path, folder::MANIFEST)? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    let read = file.take(MOST_MANIFEST).read_to_end(&mut bytes).context(folder::MANIFEST)?;
+    ensure!((read as u64) < MOST_MANIFEST, "{} is longer than {} bytes", folder::MANIFEST, MOST_MANIFEST);
+    serde_json::from_slice(&bytes).map(Some).context(folder::MANIFEST)
+}
+
+/// A file of the recording that is not compressed: [`folder::MANIFEST`] or [`folder::HOST`]. None: it is no recording, or
+/// stdin, of which the bytes would be gone.
+pub fn plain(path: &Path, name: &str) -> Result<Option<Lines>> {
+    let found = if path == Path::new("-") { return Ok(None) } else { fs::metadata(path)? };
+    if found.is_dir() {
+        return match folder::open(&path.join(name)) {
+            Ok(file) => Ok(Some(Box::new(BufReader::new(file)))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                bail!(Absent(format!("it is no recording: {name} is not in it")))
+            }
+            Err(error) => Err(error).context(name.to_string()),
+        };
+    }
+    let mut head = [0; BLOCK];
+    // Anything else could keep us waiting.
+    if !found.is_file() || File::open(path)?.read_exact(&mut head).is_err() || !is_archive(&head) {
+        return Ok(None);
+    }
+    let archive = Counted::new(BufReader::new(File::open(path)?));
+    Ok(Some(Box::new(member(archive, name, name)?)))
+}
+
+/// It has no such view: why, and what it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absent(String);
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Absent {}
+
 fn of_folder(path: &Path, view: &str) -> Result<Lines> {
     ensure!(path.join(folder::MANIFEST).is_file(), "it is no recording: {} is not in it", folder::MANIFEST);
     match folder::open(&path.join(folder::table(view))) {
@@ -51,7 +103,7 @@ fn of_folder(path: &Path, view: &str) -> Result<Lines> {
 }
 
 /// What to say of a recording with these files.
-pub(super) fn without(view: &str, names: impl Iterator<Item = Vec<u8>>) -> String {
+pub(super) fn without(view: &str, names: impl Iterator<Item = Vec<u8>>) -> Absent {
     let is_stacks = |name: &[u8]| name == folder::STACKS.as_bytes() || folder::interval(name).is_some();
     let mut views: Vec<String> = names
         .filter_map(|name| match is_stacks(&name) {
@@ -62,10 +114,10 @@ pub(super) fn without(view: &str, names: impl Iterator<Item = Vec<u8>>) -> Strin
         .collect();
     views.sort();
     views.dedup();
-    match views.is_empty() {
+    Absent(match views.is_empty() {
         true => format!("it has no {view}: it is empty"),
         false => format!("it has no {view}, but {}", views.join(", ")),
-    }
+    })
 }
 
 /// Whether a file with this first block is an archive of tar.

@@ -24,6 +24,7 @@ const SCHEMAS: &[Schema] = &[
     ("devices", schema_of::<devices::DevicesSummary>),
     ("diagnose", schema_of::<DiagnosisSummary>),
     ("errors", schema_of::<errors::ErrorSummary>),
+    ("host", schema_of::<devices::HostSummary>),
     ("interrupts", schema_of::<interrupts::InterruptSummary>),
     ("latency", schema_of::<latency::LatencySummary>),
     ("load", schema_of::<LoadResult>),

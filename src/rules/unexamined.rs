@@ -41,7 +41,11 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
         }
     }
     match (s.profile, cpu::profile(s)) {
-        (None, _) => add("what the CPUs did", "no profile could be taken"),
+        (None, _) => {
+            let refused = s.envelope.missing.iter().find(|m| m.part.as_deref() == Some("profile"));
+            let why = refused.map_or("no profile could be taken", |missing| missing.why.as_str());
+            add("what the CPUs did", why);
+        }
         (Some(_), None) => add("what the CPUs did", "the profile has too few samples or lost too many"),
         (_, Some(profile)) => {
             if let Some(note) = &profile.sampler_note {

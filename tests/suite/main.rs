@@ -22,6 +22,7 @@ mod load;
 mod load_jobs;
 mod load_rates;
 mod load_verify;
+mod merged;
 mod precondition;
 mod recordings;
 mod records;

@@ -17,7 +17,7 @@ use biopsy::render::{json, text};
 use proptest::prelude::*;
 
 /// A second of so many reads.
-fn second(ios: u64) -> (Envelope, LatencySummary) {
+pub fn second(ios: u64) -> (Envelope, LatencySummary) {
     let bio: Histogram = (1..=ios).map(|at| at * 1_000).collect();
     let op = OpLatency { ios, bytes: ios * 4096, bio: Some(bio), ..OpLatency::default() };
     let device = DeviceLatency {

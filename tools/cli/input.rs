@@ -10,18 +10,28 @@ use super::values::moment;
 /// What was kept, in place of a measurement.
 #[derive(Debug, Clone, Args)]
 pub struct Input {
-    /// Measure nothing, and show what --json printed: a file, or - for stdin. Needs no rights.
+    /// Measure nothing, and show what --json printed: a file, or - for stdin. Needs no rights. Several make one result.
     #[arg(short, long, value_name = "FILE")]
-    pub input: Option<PathBuf>,
-    /// Show what began at this time or later: 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s after the first.
-    #[arg(long, value_name = "TIME", requires = "input", value_parser = moment)]
-    pub from: Option<Moment>,
-    /// Show what began before this time.
-    #[arg(long, value_name = "TIME", requires = "input", value_parser = moment)]
-    pub to: Option<Moment>,
+    pub input: Vec<PathBuf>,
+    /// Show one result of all intervals.
+    #[arg(long, requires = "input")]
+    pub merge: bool,
+    #[command(flatten)]
+    pub within: Within,
 }
 
-impl Input {
+/// Which of the results that were kept.
+#[derive(Debug, Clone, Args)]
+pub struct Within {
+    /// Take what began at this time or later: 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s after the first.
+    #[arg(long, value_name = "TIME", requires = "input", value_parser = moment)]
+    from: Option<Moment>,
+    /// Take what began before this time.
+    #[arg(long, value_name = "TIME", requires = "input", value_parser = moment)]
+    to: Option<Moment>,
+}
+
+impl Within {
     pub fn span(&self) -> Span {
         Span { from: self.from, to: self.to }
     }

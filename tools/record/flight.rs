@@ -218,9 +218,8 @@ impl Writer<'_> {
     }
 
     fn write(&self, due: &Due) -> Result<()> {
-        let until = |ring: &Mutex<Ring>| {
-            ring.lock().unwrap_or_else(PoisonError::into_inner).take_until(due.at_ns)
-        };
+        let until =
+            |ring: &Mutex<Ring>| ring.lock().unwrap_or_else(PoisonError::into_inner).take_until(due.at_ns);
         let all: Vec<(&str, Vec<Held>)> =
             self.rings.iter().map(|(view, ring)| (*view, until(ring))).collect();
         let mut folder = self.folder()?;

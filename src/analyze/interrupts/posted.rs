@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::merge::merge;
+
 /// Notifications and messages of one window. Since 6.10 (`intremap=posted_msi`); counted in the row `PMN` of
 /// `/proc/interrupts`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,6 +23,12 @@ pub struct PostedMsi {
     pub ios_per_msi: f64,
     pub ios_per_notification: f64,
 }
+
+merge!(PostedMsi {
+    add: notifications msis;
+    derived: notifications_per_second notifications_per_msi msis_per_notification avoided_fraction ios_per_msi
+        ios_per_notification;
+});
 
 impl PostedMsi {
     /// None where no notification came: it is off, or nothing happened.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Kind, longest, name_of};
+use crate::merge::merge;
 use crate::wire::locks::{HolderSample, Reading};
 
 /// Who let go of a lock that others slept for.
@@ -25,6 +26,12 @@ pub struct Holder {
     pub comm: String,
     pub last_hold_ns: Option<u64>,
 }
+
+merge!(Holder {
+    add: releases holds at_least hold_ns;
+    most: max_hold_ns;
+    last: pid comm last_hold_ns;
+});
 
 impl Holder {
     /// None where no hold was timed.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::merge::{merge, row};
 use crate::names::names;
 use crate::symbols::Names;
 use crate::wire::Count;
@@ -44,6 +45,27 @@ pub struct PathSummary {
     pub cpu_percent: Option<f64>,
     /// The samples that it comes from.
     pub samples: Option<u64>,
+}
+
+merge!(PathSummary {
+    first: function source;
+    add: ns spin_ns;
+    both: calls spins samples;
+    derived: spin_ratio cpu_percent;
+});
+row!(PathSummary, (String, Source), |path| (path.function.clone(), path.source));
+
+/// What follows from merged counts, and the order.
+pub fn settle(all: &mut [PathSummary], duration_ns: u64) {
+    for path in all.iter_mut() {
+        path.spin_ratio = spin_ratio(path.ns, path.spin_ns);
+        path.cpu_percent = (duration_ns > 0).then(|| 100.0 * path.ns as f64 / duration_ns as f64);
+    }
+    sort(all);
+}
+
+fn sort(all: &mut [PathSummary]) {
+    all.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.function.cmp(&b.function)));
 }
 
 /// Of the time within a function: waiting to the rest.
@@ -93,7 +115,7 @@ const INTERRUPTS_ON: [&str; 4] = [
 /// By programs on the functions.
 pub fn followed(start: &Reading, end: &Reading, duration_ns: u64) -> Vec<PathSummary> {
     let mut all: Vec<PathSummary> = end.paths.iter().map(|last| path(start, last, duration_ns)).collect();
-    all.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.function.cmp(&b.function)));
+    sort(&mut all);
     all
 }
 

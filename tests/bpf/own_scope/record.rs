@@ -98,11 +98,38 @@ fn a_recording_counts_what_the_kernel_counts() {
     let packed = scratch.path().join("run.biopsy.tar");
     let by_root = run(&["latency", "-i", text(&folder), "--json"]);
     let child =
-        without_rights(&["latency", "-i", "-", "--json"]).stdin(fs::File::open(packed).unwrap()).spawn();
+        without_rights(&["latency", "-i", "-", "--json"]).stdin(fs::File::open(&packed).unwrap()).spawn();
     let by_nobody = finish(child.unwrap());
     forget_copy();
     quiet(&by_nobody);
     assert_eq!(by_nobody.stdout, by_root.stdout);
+    is_diagnosed(&folder, &packed, &disk.name, ios);
+}
+
+/// The same rules over what was kept, in a folder or packed, and the page.
+fn is_diagnosed(folder: &Path, packed: &Path, disk: &str, ios: u64) {
+    let page = folder.with_extension("html");
+    let report = run(&["report", "-i", text(folder), "-o", text(&page), "--json"]);
+    assert!(report.status.success() && stderr(&report).contains("report: "), "{}", stderr(&report));
+    let found: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let devices = found["latency"]["devices"].as_array().unwrap();
+    let of_disk = devices.iter().find(|device| device["name"] == disk).unwrap();
+    assert_eq!((&of_disk["ios"], &of_disk["kernel_check"]), (&ios.into(), &"ok".into()));
+    assert!(found["verdict"]["id"].is_string() && found["interrupts"].is_object(), "{}", found["verdict"]);
+    assert_eq!(
+        found["host"]["cpus_online"].as_u64(),
+        std::thread::available_parallelism().ok().map(|n| n.get() as u64)
+    );
+    let html = fs::read_to_string(page).unwrap();
+    assert!(html.contains("<svg") && html.contains(disk) && html.contains(r#"on the CPU"#));
+    let again = run(&["diagnose", "-i", text(packed), "--json"]);
+    quiet(&again);
+    let again: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(again["verdict"], found["verdict"]);
+    let brief = run(&["diagnose", "-i", text(packed)]);
+    quiet(&brief);
+    let lines = String::from_utf8_lossy(&brief.stdout).lines().filter(|line| !line.is_empty()).count();
+    assert!((3..=14).contains(&lines), "{lines}");
 }
 
 /// When an interval ended, in ms of the day.

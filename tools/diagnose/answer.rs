@@ -1,0 +1,164 @@
+//! What comes of a diagnosis: the page, the text or the JSON, and the exit code.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use biopsy::analyze::interrupts::InterruptSummary;
+use biopsy::analyze::load::LoadResult;
+use biopsy::analyze::pressure::PressureSummary;
+use biopsy::analyze::threads::ThreadSummary;
+use biopsy::analyze::timeline::Timeline;
+use biopsy::envelope::Framed;
+use biopsy::findings::{Diagnosis, Severity};
+use biopsy::refusal::Refusal;
+use biopsy::render::{self, html, text};
+use biopsy::rules::Summaries;
+use biopsy::rules::summary::DiagnosisSummary;
+
+use crate::cli::{Color, FailOn};
+use crate::output::{self, Sink, warn};
+
+/// What was found, and in what.
+pub struct Found<'a> {
+    pub summaries: Summaries<'a>,
+    pub diagnosis: &'a Diagnosis,
+    /// Why it is not to be trusted; None: it is.
+    pub doubt: Option<&'a str>,
+    pub command_status: Option<i32>,
+    pub interrupts: Option<&'a InterruptSummary>,
+    pub pressure: &'a PressureSummary,
+    pub threads: Option<&'a ThreadSummary>,
+    pub timeline: &'a Timeline,
+    /// Each with its name.
+    pub flames: &'a [(&'a str, String)],
+}
+
+/// Where it goes.
+pub struct Answer {
+    path: Option<PathBuf>,
+    page: Option<Sink>,
+    json: bool,
+    verbose: bool,
+    fail_on: Option<FailOn>,
+    color: Color,
+}
+
+impl Answer {
+    /// Opens the page at `path`, before anything is measured.
+    pub fn open(
+        path: Option<PathBuf>,
+        json: bool,
+        verbose: bool,
+        fail_on: Option<FailOn>,
+        color: Color,
+    ) -> Result<Self> {
+        if json && path.as_deref() == Some(Path::new("-")) {
+            let why = "-o - and --json both want stdout: name a file with -o";
+            return Err(Refusal::Usage(why.to_string()).into());
+        }
+        let page = path.as_deref().map(|path| Sink::open(Some(path))).transpose()?;
+        Ok(Self { path, page, json, verbose, fail_on, color })
+    }
+
+    /// Whether anybody reads pictures.
+    pub fn wants_page(&self) -> bool {
+        self.page.is_some()
+    }
+
+    /// Writes the page, and what stdout shows.
+    pub fn write(&mut self, found: &Found<'_>) -> Result<()> {
+        let Found { summaries, diagnosis, doubt, command_status, pressure, threads, timeline, .. } = *found;
+        let summary = DiagnosisSummary {
+            latency: Some(Framed { envelope: summaries.envelope.clone(), view: summaries.latency.clone() }),
+            interrupts: found.interrupts.cloned(),
+            locks: (pressure.locks.is_some() || pressure.pagecache.is_some()).then(|| pressure.clone()),
+            threads: threads.cloned(),
+            experiment: summaries.experiment.cloned(),
+            scaling: summaries.scaling.cloned(),
+            load: summaries.load.map(|load| LoadResult::of(std::slice::from_ref(load))),
+            timeline: Some(timeline.summary(summaries.latency)),
+            ..DiagnosisSummary::of(&summaries, diagnosis)
+        };
+        let json = render::json::view_object(summaries.envelope, &summary, command_status);
+        if let Some(page) = &mut self.page {
+            let report = html::Report {
+                summaries,
+                diagnosis,
+                doubt,
+                command: &command_line(),
+                command_status,
+                flames: found.flames,
+                locks: pressure.locks.as_ref(),
+                pagecache: pressure.pagecache.as_ref(),
+                threads,
+                timeline: Some(timeline),
+                json: &json,
+            };
+            page.write(html::render(&report).as_bytes())?;
+        }
+        let to_stdout = self.path.as_deref() == Some(Path::new("-"));
+        // A report on stdout is no file.
+        let path = self.path.as_deref().filter(|_| !to_stdout);
+        if self.json {
+            Sink::Stdout.write(&render::json::line(json))?;
+        } else {
+            let report = path.map(Path::to_string_lossy);
+            let page = text::diagnose::Page {
+                summaries,
+                diagnosis,
+                doubt,
+                command_status,
+                report: report.as_deref(),
+                color: output::colored(self.color) && !to_stdout,
+            };
+            let text = if self.verbose { text::diagnose::render(&page) } else { text::brief::render(&page) };
+            if to_stdout {
+                output::note(&text);
+            } else {
+                Sink::Stdout.write(text.as_bytes())?;
+            }
+        }
+        if let Some(path) = path.filter(|_| self.json || self.verbose) {
+            let whole = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+            let text = format!("report: {}", text::clean(&whole.to_string_lossy()));
+            if self.json { warn(&text) } else { Sink::Stdout.write(format!("{text}\n").as_bytes())? }
+        }
+        Ok(())
+    }
+
+    /// The exit code that the findings have.
+    pub fn exit(&self, found: &Found<'_>) -> Result<()> {
+        if let Some(why) = found.doubt {
+            return Err(Refusal::Untrusted(why.to_string()).into());
+        }
+        match self.fail_on.and_then(|least| worst(found.diagnosis, least)) {
+            Some(why) => Err(Refusal::Found(why).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The finding that `--fail-on` asks for: they are in the order of their severity.
+fn worst(diagnosis: &Diagnosis, least: FailOn) -> Option<String> {
+    let (least, word) = match least {
+        FailOn::Warning => (Severity::Warning, "warning"),
+        FailOn::Critical => (Severity::Critical, "critical"),
+    };
+    let worst = diagnosis.findings.first().filter(|finding| finding.severity >= least)?;
+    let subject = text::clean(&worst.subject);
+    Some(format!("{} on {subject} is what --fail-on {word} asks for: biopsy explain {}", worst.id, worst.id))
+}
+
+/// The command line as a shell would take it again.
+fn command_line() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    let words = std::env::args_os().enumerate().map(|(i, word)| {
+        let word = word.to_string_lossy().into_owned();
+        match i {
+            0 => "biopsy".to_string(),
+            _ if !word.is_empty() && word.chars().all(plain) => word,
+            _ => format!("'{}'", word.replace('\'', "'\\''")),
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
