@@ -657,9 +657,6 @@ pub struct Report {
     /// The HTML file (`-` is stdout). Without it: the recording's name with .html behind it, here.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Print JSON, and nothing else, on stdout.
-    #[arg(long)]
-    pub json: bool,
     /// Print every finding and measurement after the summary.
     #[arg(short, long)]
     pub verbose: bool,

@@ -197,6 +197,7 @@ mod tests {
 
     use super::*;
     use crate::host::BlockDevice;
+    use crate::merge::Merge;
 
     fn host() -> Host {
         let disk = BlockDevice { name: "sda".into(), major: 8, minor: 16, ..BlockDevice::default() };
@@ -238,6 +239,18 @@ mod tests {
         let text = serde_json::to_value(&seen).unwrap();
         let back: ErrorSummary = serde_json::from_value(text).unwrap();
         assert_eq!(back, ErrorSummary { lost: Lost::default(), ..seen });
+    }
+
+    #[test]
+    fn intervals_are_merged_and_machines_named() {
+        let sda = 8 << 20 | 16;
+        let [a, b, c] = [1, 3, 9].map(|n| reading(&[(sda, FAILED, 3, n), (sda, RETRIED, 0, 2 * n)]));
+        let mut merged = summarize(&host(), &[], &a, &b);
+        merged.merge_with(&summarize(&host(), &[], &b, &c));
+        merged.settle();
+        assert_eq!(merged, summarize(&host(), &[], &a, &c));
+        merged.name_host("web1");
+        assert_eq!(merged.rows[0].device.as_deref(), Some("web1:sda"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::host::counters::Counters;
+use crate::merge::Summary;
 use crate::wire::reading::{DeviceSample, Reading};
 use crate::wire::rows::Row;
 use crate::wire::{OPS, OPS_SHARDED};
@@ -41,4 +42,43 @@ pub fn sample(reads: &[u64], before: u64, after: u64) -> DeviceSample {
 
 pub fn reading(at_ns: u64, device: DeviceSample) -> Reading {
     Reading { at_ns, devices: vec![device], ..Reading::default() }
+}
+
+/// Merges a summary with itself, as the interval that follows and is just like it: then all counts and times are twice as
+/// large. What is not, by key, and the keys of `same`, which have to be as they were.
+pub fn not_doubled<S: Summary + Clone + Serialize>(one: &S, same: &[&str]) -> Vec<String> {
+    let mut twice = one.clone();
+    twice.merge_with(one);
+    twice.settle();
+    let mut wrong = Vec::new();
+    let [one, twice] = [one, &twice].map(|all| serde_json::to_value(all).unwrap());
+    compare("", &one, &twice, same, &mut wrong);
+    wrong
+}
+
+/// Keys of a histogram that stay, and its buckets, of which the third number is a count.
+const OF_HISTOGRAM: [&str; 7] = ["min_ns", "max_ns", "p50_ns", "p90_ns", "p99_ns", "p50", "buckets"];
+
+fn compare(key: &str, one: &Value, twice: &Value, same: &[&str], wrong: &mut Vec<String>) {
+    match (one, twice) {
+        (Value::Object(one), Value::Object(twice)) => {
+            for (key, value) in one {
+                compare(key, value, twice.get(key).unwrap_or(&Value::Null), same, wrong);
+            }
+        }
+        (Value::Array(one), Value::Array(twice)) if one.len() == twice.len() => {
+            one.iter().zip(twice).for_each(|(one, twice)| compare(key, one, twice, same, wrong));
+        }
+        (Value::Number(one), Value::Number(twice)) if !OF_HISTOGRAM.contains(&key) => {
+            let [one, twice] = [one, twice].map(|n| n.as_f64().unwrap());
+            let expected = if same.contains(&key) { one } else { 2.0 * one };
+            if (twice - expected).abs() > 1e-9 * expected.abs() {
+                wrong.push(format!("{key}: {one}, {twice}"));
+            }
+        }
+        (one, twice) if one != twice && !OF_HISTOGRAM.contains(&key) => {
+            wrong.push(format!("{key}: {one}, {twice}"))
+        }
+        _ => {}
+    }
 }

@@ -403,6 +403,28 @@ mod tests {
         assert_eq!(share.percent(), [34, 33, 33, 0, 0, 0, 0]);
     }
 
+    /// Two intervals are their window, whatever their lengths.
+    #[test]
+    fn intervals_are_merged() {
+        let with = |second, ticks, reads| {
+            let mut at = at(second, &[(0, ticks)]);
+            at.disks.insert("sda".into(), disk(reads, 8 * reads));
+            at
+        };
+        let a = with(1, [0; 8], 0);
+        let b = with(2, [10, 0, 40, 50, 0, 0, 0, 0], 7);
+        let c = with(5, [40, 0, 60, 250, 40, 5, 5, 0], 100);
+        let total = ["sda".to_string()];
+        let mut merged = line(&a, &b, &total);
+        merged.merge_with(&line(&b, &c, &total));
+        merged.settle();
+        let whole = line(&a, &c, &total);
+        let [mine, theirs] = [&merged, &whole].map(|line| line.cpu.clone().unwrap());
+        assert!((mine.share.idle - theirs.share.idle).abs() < 1e-12, "{mine:?} {theirs:?}");
+        assert!((mine.unaccounted_share - theirs.unaccounted_share).abs() < 1e-12);
+        assert_eq!(Line { cpu: None, ..merged }, Line { cpu: None, ..whole });
+    }
+
     #[test]
     fn a_cpu_that_comes_or_goes_is_left_out_and_named() {
         let hundred = [100, 0, 0, 0, 0, 0, 0, 0];

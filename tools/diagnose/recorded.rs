@@ -54,7 +54,7 @@ impl<'a> Asked<'a> {
             recording: &args.input,
             span: args.within.span(),
             page: Some(args.output.clone().unwrap_or_else(|| page_name(&args.input))),
-            json: args.json,
+            json: false,
             verbose: args.verbose,
             fail_on: None,
             max_loss: args.max_loss,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::analyze::literal::json;
+use crate::analyze::literal::{json, not_doubled};
 use crate::host::interrupts::Line;
 use crate::wire::interrupts::{QUEUE_UNKNOWN, WireQueue};
 
@@ -337,4 +337,41 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     for key in ["kernel_ios_max", "interrupts", "coalescing"] {
         assert!(other.get(key).is_none(), "{key}");
     }
+}
+
+/// Two intervals of the same are twice as much in twice the time.
+#[test]
+fn intervals_are_merged() {
+    let mut window = Window::new();
+    window.end.places[1].1 = VectorSample { by_cpu: vec![0, 2], ..carried(&[3, 0]) };
+    window.end.places[1].1.handler.record(900);
+    window.end.places[2].1 = VectorSample { queue: Some(1), by_cpu: vec![0, 0, 1], ..carried(&[5]) };
+    window.end.softirqs[1] =
+        SoftirqSample { runs: 4, deferred: 1, timed: 2, timed_ns: 500, ..SoftirqSample::default() };
+    window.kernel(&[(40, 0), (41, 2), (42, 1)]);
+    window.ios(8);
+    let same = [
+        "irq",
+        "queue",
+        "qid",
+        "cpus",
+        "allowed_cpus",
+        "cpu",
+        "per_second",
+        "cpu_percent",
+        "mean_ns",
+        "share",
+        "ios_per_interrupt",
+        "hard_cpu_percent",
+        "soft_cpu_percent",
+        "timed_one_of",
+        "interrupted_tasks_one_of",
+        "min",
+        "max",
+        "p90",
+        "p99",
+        "p999",
+        "p9999",
+    ];
+    assert_eq!(not_doubled(&window.summary(), &same), Vec::<String>::new());
 }

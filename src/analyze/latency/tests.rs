@@ -319,5 +319,5 @@ fn operations_with_other_stages_are_not_covered() {
     assert_eq!(merged(all.clone(), &no_reap), (5, 3, 50, more));
     let less = BTreeMap::from([(NotCovered::Reap, 3)]);
     assert_eq!(merged(no_reap, &of(&[Stage::Device, Stage::Reap], 4)), (7, 4, 70, less));
-    assert_eq!(merged(all.clone(), &OperationLatency::default()), (2, 2, 20, BTreeMap::new()));
+    assert_eq!(merged(all, &OperationLatency::default()), (2, 2, 20, BTreeMap::new()));
 }

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::trust;
 use super::*;
-use crate::analyze::literal::json;
+use crate::analyze::literal::{json, not_doubled};
+use crate::analyze::pressure::PressureSummary;
 use crate::wire::locks::stacks::{StackKey, StackSample};
 use crate::wire::locks::{KINDS, LockName, ProcessSample};
 use crate::wire::stacks::Sample;
@@ -286,4 +287,16 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     assert_eq!((&lock["wait"]["sum_ns"], &lock["holder"]["max_hold_ns"]), (&json!(30), &json!(9)));
     assert_eq!(lock["stacks"][1], json!({"frames": ["f"], "contentions": 1, "wait_ns": 7, "samples": 1}));
     assert_eq!((&all["waiting"][0]["wait_ns"], &all["waiting"][0]["kind"]), (&json!(6), &json!("spin")));
+}
+
+/// Two intervals of the same are twice as much in twice the time.
+#[test]
+fn intervals_are_merged() {
+    let mut locks = summary(&[]);
+    let spin =
+        SpinShare { cpu_percent: 3.0, sampler: Sampler::Cycles, samples: 5, lost: 1, low: 3.0, high: 4.0 };
+    locks.spin = Some(spin);
+    let both = PressureSummary { locks: Some(locks), pagecache: None };
+    let same = ["cpu", "pid", "max_wait_ns", "cpu_percent", "low", "high", "threshold_ns", "locks"];
+    assert_eq!(not_doubled(&both, &same), Vec::<String>::new());
 }

@@ -340,3 +340,33 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     assert_eq!(all["nodes"][0]["zones"][0]["zone"], "");
     assert_eq!(all["series"][0]["spin_percent"], json!([0.5, 1.5]));
 }
+
+/// What of two intervals is the same as of their window.
+#[test]
+fn intervals_are_merged() {
+    let around = Surroundings::default();
+    let [a, b, c] = [(0, 100), (1_000_000, 400), (2_000_000, 900)].map(|(at_ns, scanned)| {
+        let mut reading = reading(at_ns, scanned);
+        let who = Reclaimer { kind: Some(Kind::Direct), cgroup: 40, pid: 7, comm: b"dd".to_vec() };
+        let (count, ns) = (scanned / 100, scanned);
+        reading.reclaimers.insert(who, WireReclaimer { count, ns, max_ns: ns, ..WireReclaimer::default() });
+        reading.reclaims.insert((Kind::Memcg, 0), sample(scanned, &[10], scanned));
+        reading
+    });
+    let mut merged = summarize(&around, &a, &b);
+    merged.merge_with(&summarize(&around, &b, &c));
+    merged.settle();
+    let whole = summarize(&around, &a, &c);
+    assert_eq!(merged.reclaimers, whole.reclaimers);
+    assert_eq!((merged.checks, merged.counters), (whole.checks, whole.counters));
+    assert_eq!((merged.scanned_pages, merged.absent), (Some(800), whole.absent));
+    assert_eq!(merged.reclaims[&Kind::Memcg].count, whole.reclaims[&Kind::Memcg].count);
+    let moment = |at_ns| PagecacheSummary {
+        duration_ns: 10,
+        series: vec![Moment { at_ns, ..Moment::default() }],
+        ..PagecacheSummary::default()
+    };
+    let mut both = moment(7);
+    both.merge_with(&moment(3));
+    assert_eq!(both.series.iter().map(|moment| moment.at_ns).collect::<Vec<_>>(), [7, 13]);
+}

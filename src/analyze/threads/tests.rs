@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::analyze::literal::json;
+use crate::analyze::literal::{json, not_doubled};
 use crate::wire::threads::Tally;
 
 const WAIT: u64 = 0xffff_0001;
@@ -257,4 +257,14 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
         ["io_wait", "other", "runnable", "uninterruptible"],
         "what is not told apart has no key"
     );
+}
+
+/// Two intervals of the same have the same averages.
+#[test]
+fn intervals_are_merged() {
+    let one = summary(&storm(), &Column::USUAL);
+    // How sure the average of two is cannot be told any more.
+    let same = ["average_threads", "looked_at", "hz", "error"];
+    let wrong = not_doubled(&one, &same);
+    assert!(!wrong.is_empty() && wrong.iter().all(|key| key.starts_with("error: ")), "{wrong:?}");
 }

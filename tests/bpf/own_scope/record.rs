@@ -109,9 +109,14 @@ fn a_recording_counts_what_the_kernel_counts() {
 /// The same rules over what was kept, in a folder or packed, and the page.
 fn is_diagnosed(folder: &Path, packed: &Path, disk: &str, ios: u64) {
     let page = folder.with_extension("html");
-    let report = run(&["report", "-i", text(folder), "-o", text(&page), "--json"]);
-    assert!(report.status.success() && stderr(&report).contains("report: "), "{}", stderr(&report));
-    let found: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let report = run(&["report", "-i", text(folder), "-o", text(&page)]);
+    quiet(&report);
+    let json = |path| {
+        let output = run(&["diagnose", "-i", text(path), "--json"]);
+        quiet(&output);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let found = json(folder);
     let devices = found["latency"]["devices"].as_array().unwrap();
     let of_disk = devices.iter().find(|device| device["name"] == disk).unwrap();
     assert_eq!((&of_disk["ios"], &of_disk["kernel_check"]), (&ios.into(), &"ok".into()));
@@ -122,10 +127,7 @@ fn is_diagnosed(folder: &Path, packed: &Path, disk: &str, ios: u64) {
     );
     let html = fs::read_to_string(page).unwrap();
     assert!(html.contains("<svg") && html.contains(disk) && html.contains(r#"on the CPU"#));
-    let again = run(&["diagnose", "-i", text(packed), "--json"]);
-    quiet(&again);
-    let again: Value = serde_json::from_slice(&again.stdout).unwrap();
-    assert_eq!(again["verdict"], found["verdict"]);
+    assert_eq!(json(packed)["verdict"], found["verdict"]);
     let brief = run(&["diagnose", "-i", text(packed)]);
     quiet(&brief);
     let lines = String::from_utf8_lossy(&brief.stdout).lines().filter(|line| !line.is_empty()).count();
