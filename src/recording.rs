@@ -7,6 +7,7 @@ mod frame;
 pub mod io;
 pub mod manifest;
 pub mod pack;
+pub mod redact;
 pub mod ring;
 pub mod source;
 mod span;

@@ -15,6 +15,7 @@ use biopsy::envelope::{Envelope, Missing};
 use biopsy::host::{Host, kernel};
 use biopsy::recording::folder::{self, Folder};
 use biopsy::recording::manifest::{self, Ended, Manifest, Recorded};
+use biopsy::recording::redact::Redactor;
 use biopsy::recording::tape::Tape;
 use biopsy::refusal::{Refusal, plain, reason};
 use biopsy::render::{json, text};
@@ -34,14 +35,29 @@ pub fn run(args: &Record) -> Result<()> {
     let root = Path::new("/");
     let host = Host::read(root)?;
     let named = Named::new(&host, &args.window.devices)?;
-    let machine = [devices::lines(root)?, check::line(root)?].concat();
+    let redactor = args.redact.then(Arc::<Redactor>::default);
+    let machine = redacted(&redactor, [devices::lines(root)?, check::line(root)?].concat())?;
     match args.keep_last {
-        Some(length) => flight::run(args, length, &host, &named, &machine),
-        None => to_folder(args, &host, &named, &machine),
+        Some(length) => flight::run(args, length, &host, &named, &machine, &redactor),
+        None => to_folder(args, &host, &named, &machine, &redactor),
     }
 }
 
-fn to_folder(args: &Record, host: &Host, named: &Named, machine: &[u8]) -> Result<()> {
+/// Without names, if that was asked for.
+fn redacted(redactor: &Option<Arc<Redactor>>, lines: Vec<u8>) -> Result<Vec<u8>> {
+    match redactor {
+        Some(redactor) => redactor.lines(&lines),
+        None => Ok(lines),
+    }
+}
+
+fn to_folder(
+    args: &Record,
+    host: &Host,
+    named: &Named,
+    machine: &[u8],
+    redactor: &Option<Arc<Redactor>>,
+) -> Result<()> {
     let path =
         args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.biopsy", wall_clock::stamp())));
     let mut folder = create(&path)?;
@@ -52,12 +68,14 @@ fn to_folder(args: &Record, host: &Host, named: &Named, machine: &[u8]) -> Resul
     std::thread::scope(|scope| {
         let mut views = Views::new(scope, args.window.max_loss);
         let asked = Asked { args, host, named, trigger: None, folder: Some((&path, &total)) };
-        let tape = |view: Recordable| Tape::create(folder.path(), view.name(), &total);
+        let tape = |view: Recordable| {
+            Ok(Tape::create(folder.path(), view.name(), &total)?.redacted(redactor.clone()))
+        };
         let drop = |view: Recordable| folder::discard(folder.path(), view.name());
         let missing = views::add_all(&mut views, &asked, tape, drop)?;
         let at = await_begin(args, due)?;
         let (mut envelope, mut manifest) = begin(args, missing)?;
-        write(&folder, &envelope, &manifest, None)?;
+        write(&folder, &envelope, &manifest, None, redactor)?;
         views.begin(Opening { at, interval: args.interval, length: args.window.length });
         let is_full = || args.max_size.is_some_and(|most| total.load(Ordering::Relaxed) >= most);
         let (ended, window) = follow(args, named, &views, at, || Ok(is_full().then_some(Ended::Size)))?;
@@ -70,7 +88,7 @@ fn to_folder(args: &Record, host: &Host, named: &Named, machine: &[u8]) -> Resul
         envelope.duration_ns = end.monotonic_ns.saturating_sub(manifest.clocks.start.monotonic_ns);
         manifest.clocks.end = Some(end);
         manifest.views.values().for_each(|view| envelope.lost.overlay(&view.lost));
-        let told = write(&folder, &envelope, &manifest, status);
+        let told = write(&folder, &envelope, &manifest, status, redactor);
         // What stopped it is said before what could not be written in consequence.
         if let Some(error) = failed {
             return Err(error);
@@ -241,8 +259,14 @@ fn say(path: &Path, manifest: &Manifest, envelope: &Envelope) {
     ));
 }
 
-fn write(folder: &Folder, envelope: &Envelope, manifest: &Manifest, status: Option<i32>) -> Result<()> {
-    put(folder, folder::MANIFEST, &json::view(envelope, manifest, status))
+fn write(
+    folder: &Folder,
+    envelope: &Envelope,
+    manifest: &Manifest,
+    status: Option<i32>,
+    redactor: &Option<Arc<Redactor>>,
+) -> Result<()> {
+    put(folder, folder::MANIFEST, &redacted(redactor, json::view(envelope, manifest, status))?)
 }
 
 fn put(folder: &Folder, name: &str, bytes: &[u8]) -> Result<()> {

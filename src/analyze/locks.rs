@@ -62,9 +62,9 @@ pub struct LockSummary {
 merge_fields!(LockSummary {
     first: source;
     last: waiting;
-    add: duration_ns events other_processes left_out stacks spin slow_path;
+    add: duration_ns events other_processes left_out stacks spin;
     rows: locks processes by_cpu by_node;
-    both: lost_releases;
+    both: slow_path lost_releases;
 });
 
 impl Merge for LockSummary {
@@ -93,9 +93,18 @@ impl LockSummary {
         for row in &mut self.locks {
             row.max_wait_ns = row.wait.max();
             row.stacks.sort_by_key(|stack| std::cmp::Reverse(stack.wait_ns));
+            if row.by == By::Caller
+                && let Some(frame) = row.caller()
+            {
+                row.name = taken_in(frame);
+            }
         }
         // Those of a kind are at the end.
-        self.locks.sort_by_key(|row| (row.address.is_none(), std::cmp::Reverse(row.wait_ns)));
+        let order = |row: &LockRow| {
+            let wait = row.address.is_some().then_some(std::cmp::Reverse(row.wait_ns));
+            (wait.is_none(), wait, row.address.clone(), row.kind)
+        };
+        self.locks.sort_by_cached_key(order);
         sort(&mut self.processes);
         self.by_cpu.sort_by_key(|of| of.cpu);
         self.by_node.sort_by_key(|of| of.node);
@@ -263,8 +272,9 @@ impl Merge for LockRow {
         self.merge_fields(later);
         // One interval may have shown what another one did not.
         if later.by < self.by {
-            self.name.clone_from(&later.name);
-            self.by = later.by;
+            let LockRow { name, by, device, node, cgroup, pid, .. } = later.clone();
+            (self.name, self.by, self.device, self.node) = (name, by, device, node);
+            (self.cgroup, self.pid) = (cgroup, pid);
         }
     }
 }
@@ -634,6 +644,10 @@ fn row(address: u64, sample: LockSample, stacks: Vec<Stack>, start: &Reading, en
     }
 }
 
+fn taken_in(caller: &str) -> String {
+    format!("lock taken in {caller}")
+}
+
 /// What a lock is called, and how that is known.
 fn name_of(address: u64, stacks: &[Stack], end: &Reading) -> (String, By) {
     match (end.names.get(&address), caller(stacks)) {
@@ -644,7 +658,7 @@ fn name_of(address: u64, stacks: &[Stack], end: &Reading) -> (String, By) {
         },
         (Some(known), _) if known.by == RecognisedBy::Symbol => (known.name.clone(), By::Symbol),
         (Some(known), _) => (known.name.clone(), By::Structure),
-        (None, Some(frame)) => (format!("lock taken in {frame}"), By::Caller),
+        (None, Some(frame)) => (taken_in(frame), By::Caller),
         (None, None) => (format!("lock at {address:#x}"), By::Nothing),
     }
 }

@@ -22,7 +22,7 @@ use crate::host::memory_surroundings::Surroundings;
 use crate::host::pressure::Pressure;
 use crate::host::vmstat::{Counter, NAMES};
 use crate::host::zones::Zone;
-use crate::merge::{Merge, merge, merge_fields, row, weighted_known};
+use crate::merge::{Merge, Row, merge, merge_fields, row, weighted_known};
 use crate::names::names;
 use crate::wire::Count;
 pub use crate::wire::pagecache::{Kind, ReadaheadSource};
@@ -92,6 +92,7 @@ merge_fields!(PagecacheSummary {
     both: scanned_pages stolen_pages refault_pages ios readahead;
     both_each: counters;
     rows: checks reclaimers nodes paths;
+    // JSON has left these out of each; see settle.
     most: more_reclaimers;
     each: absent;
     derived: onset;
@@ -99,11 +100,18 @@ merge_fields!(PagecacheSummary {
 
 impl Merge for PagecacheSummary {
     fn merge_with(&mut self, later: &Self) {
-        let (ns, later_ns) = (self.duration_ns, later.duration_ns);
-        self.series.extend(later.series.iter().map(|moment| Moment { at_ns: moment.at_ns + ns, ..*moment }));
+        let steps = |of: &Self| of.series.iter().map(|moment| moment.duration_ns).sum();
         self.series_cpu_percent =
-            weighted_known(self.series_cpu_percent, ns, later.series_cpu_percent, later_ns);
+            weighted_known(self.series_cpu_percent, steps(self), later.series_cpu_percent, steps(later));
+        let begin_ns = self.duration_ns;
+        let shifted = |moment: &Moment| Moment { at_ns: moment.at_ns.saturating_add(begin_ns), ..*moment };
+        self.series.extend(later.series.iter().map(shifted));
+        // A count of one of them cannot be compared with the kernel's of both.
+        let of_both = |check: &Check| later.checks.iter().any(|other| other.what == check.what);
+        self.checks.retain(of_both);
+        let checked: Vec<String> = self.checks.iter().map(Row::key).collect();
         self.merge_fields(later);
+        self.checks.retain(|check| checked.contains(&check.what));
     }
 }
 
@@ -234,6 +242,7 @@ impl PagecacheSummary {
     /// See [`crate::merge::Summary::settle`].
     pub fn settle(&mut self) {
         self.checks.iter_mut().for_each(Check::settle);
+        self.more_reclaimers += self.reclaimers.len().saturating_sub(MOST_RECLAIMERS);
         sort(&mut self.reclaimers);
         self.nodes.sort_by_key(|node| node.node);
         paths::settle(&mut self.paths, self.duration_ns);

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use super::folder;
 use super::frame::{Frames, Packer};
 use super::manifest::Recorded;
+use super::redact::Redactor;
 use super::ring::{Held, Ring};
 use crate::envelope::{Envelope, Lost};
 
@@ -19,6 +20,7 @@ pub struct Tape {
     /// None: of stacks.
     packer: Option<Packer>,
     to: To,
+    redactor: Option<Arc<Redactor>>,
     pub recorded: Recorded,
 }
 
@@ -42,11 +44,18 @@ impl Tape {
     fn new(view: &str, to: To) -> Result<Self> {
         let is_compressed = view == folder::STACKS;
         let packer = (!is_compressed).then(Packer::new).transpose().context("cannot compress")?;
-        Ok(Self { packer, to, recorded: Recorded::default() })
+        Ok(Self { packer, to, redactor: None, recorded: Recorded::default() })
+    }
+
+    /// Takes names out of the lines, if told so.
+    pub fn redacted(self, redactor: Option<Arc<Redactor>>) -> Self {
+        Self { redactor, ..self }
     }
 
     /// Appends the line, or the file, of an interval that has ended at `end_ns`.
     pub fn add(&mut self, bytes: &[u8], envelope: &Envelope, end_ns: u64) -> Result<()> {
+        let lines = self.redactor.as_ref().map(|redactor| redactor.lines(bytes)).transpose()?;
+        let bytes = lines.as_deref().unwrap_or(bytes);
         let frame = match &mut self.packer {
             Some(packer) => packer.frame(bytes).context("cannot compress a line")?,
             None => bytes.to_vec(),

@@ -37,6 +37,9 @@ if pathlib.Path("run.biopsy/io").exists():
     print(json.dumps([table.num_rows, table.column_names, table.column("queue").null_count, str(table.schema.field("ended").type)]))
 "#;
 
+/// Recordings of a fleet, one of three with the newer firmware.
+const FLEET: usize = 1_000;
+
 /// Where setup/python puts its packages; None, and the test is skipped, where it could not.
 fn packages() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python");
@@ -132,7 +135,7 @@ fn the_statements_of_the_page_give_what_was_recorded() {
     assert_eq!(parts.ios, 300_000);
     let bytes = fs::metadata(run.join("io/part-000000.parquet")).unwrap().len();
     assert_eq!(parts.bytes, bytes);
-    for number in 0..30 {
+    for number in 0..FLEET {
         let at = scratch.path().join(format!("fleet/host{number}"));
         fs::create_dir_all(at.parent().unwrap()).unwrap();
         let (firmware, us) = if number % 3 == 0 { ("2.0", 900) } else { ("1.0", 100) };
@@ -150,7 +153,7 @@ fn the_statements_of_the_page_give_what_was_recorded() {
         json!([["sda", 2, 100_000, 9.0], ["sda", 1, 100_000, 1.0], ["sda", null, 100_000, 1.0]])
     );
     assert_eq!(found[2], json!([["dd", 300, 1.0]]));
-    assert_eq!(found[3], json!([["2.0", 10, 100, 900.0], ["1.0", 20, 200, 100.0]]));
+    assert_eq!(found[3], json!([["2.0", 334, 3_340, 900.0], ["1.0", 666, 6_660, 100.0]]));
     let columns = json!([
         "ended",
         "device",

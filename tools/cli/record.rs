@@ -31,6 +31,10 @@ pub struct Record {
     /// Keep NAME=VALUE with the recording. Can be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
+    /// Put others in the stead of the names of processes, files, cgroups, volumes and of the host, and leave serial
+    /// numbers out. Stacks and each I/O are not recorded then.
+    #[arg(long)]
+    pub redact: bool,
     /// End when the files have so many bytes (100m, 2g).
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_size: Option<u64>,

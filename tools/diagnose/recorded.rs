@@ -134,12 +134,16 @@ pub fn run(asked: &Asked<'_>, color: Color) -> Result<()> {
 }
 
 /// What a live diagnosis has and a recording has not.
-const NOT_KEPT: [(&str, &str); 3] = [
+const NOT_KEPT: [(&str, &str); 4] = [
     (
         "profile",
         "a recording has stacks, but not how many of the samples were idle, in interrupts or in io-wq",
     ),
     ("cpu", "a recording has no CPU time by CPU, and no cycles"),
+    (
+        "readahead",
+        "what was read ahead in one interval may be wanted in the next one, so that it is not known of several",
+    ),
     ("rates", "a recording has no rates of each tenth of a second, and no CPU quotas of cgroups"),
 ];
 

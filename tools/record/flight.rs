@@ -13,6 +13,7 @@ use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::recording::folder::{self, Folder};
 use biopsy::recording::manifest::{Ended, Manifest};
+use biopsy::recording::redact::Redactor;
 use biopsy::recording::ring::{Held, Ring};
 use biopsy::recording::tape::{Tape, dump};
 use biopsy::refusal::{Refusal, plain, reason};
@@ -81,7 +82,14 @@ impl Trigger {
 /// The intervals of each view.
 type Rings = Vec<(&'static str, Arc<Mutex<Ring>>)>;
 
-pub fn run(args: &Record, length: Duration, host: &Host, named: &Named, machine: &[u8]) -> Result<()> {
+pub fn run(
+    args: &Record,
+    length: Duration,
+    host: &Host,
+    named: &Named,
+    machine: &[u8],
+    redactor: &Option<Arc<Redactor>>,
+) -> Result<()> {
     let into = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
     if args.when.is_some() && !args.with.is_empty() && !args.with.contains(&Recordable::Latency) {
         let why = "--when looks at latency, which --with leaves out: add it, or leave --when out";
@@ -102,7 +110,7 @@ pub fn run(args: &Record, length: Duration, host: &Host, named: &Named, machine:
         let tape = |view: Recordable| {
             let ring = Arc::new(Mutex::new(Ring::new(keep_ns)));
             rings.lock().unwrap_or_else(PoisonError::into_inner).push((view.name(), Arc::clone(&ring)));
-            Tape::hold(view.name(), &ring)
+            Ok(Tape::hold(view.name(), &ring)?.redacted(redactor.clone()))
         };
         let drop = |view: Recordable| {
             let mut rings = rings.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +121,8 @@ pub fn run(args: &Record, length: Duration, host: &Host, named: &Named, machine:
         let (envelope, manifest) = begin(args, missing)?;
         let rings = std::mem::take(&mut *rings.lock().unwrap_or_else(PoisonError::into_inner));
         views.begin(Opening { at, interval: args.interval, length: args.window.length });
-        let writer = Writer { into: &into, machine, envelope: &envelope, manifest: &manifest, rings };
+        let writer =
+            Writer { into: &into, machine, envelope: &envelope, manifest: &manifest, rings, redactor };
         let mut dumps =
             Dumps { most: args.max_dumps, times: VecDeque::new(), is_told: false, written: 0, failed: None };
         let mut due: Option<(Due, Instant)> = None;
@@ -202,6 +211,7 @@ struct Writer<'a> {
     envelope: &'a Envelope,
     manifest: &'a Manifest,
     rings: Rings,
+    redactor: &'a Option<Arc<Redactor>>,
 }
 
 impl Writer<'_> {
@@ -249,7 +259,7 @@ impl Writer<'_> {
             envelope.lost.overlay(&recorded.lost);
             manifest.views.insert((*view).to_string(), recorded);
         }
-        write(&folder, &envelope, &manifest, None)?;
+        write(&folder, &envelope, &manifest, None, self.redactor)?;
         folder.keep();
         output::warn(&format!("{}: wrote {}", due.why, folder.path().display()));
         Ok(())

@@ -98,6 +98,20 @@ pub fn add_all<'scope>(
         if !is_wanted {
             continue;
         }
+        if asked.args.redact && matches!(view, Recordable::Stacks | Recordable::Trace) {
+            let why = format!("--redact leaves no names in lines, and {} have them elsewhere", view.name());
+            if !with.is_empty() {
+                let why = format!("{why}: leave {} out of --with, or --redact out", view.name());
+                return Err(Refusal::Usage(why).into());
+            }
+            missing.push(Missing {
+                part: Some(view.name().to_string()),
+                reason: Reason::NotAskedFor,
+                why: format!("{} are not recorded: {why}", view.name()),
+                ..Missing::default()
+            });
+            continue;
+        }
         if let Err(error) = add(views, view, tape(view)?, asked) {
             if !with.is_empty() || view == Recordable::Latency {
                 return Err(error);

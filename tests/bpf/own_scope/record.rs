@@ -346,6 +346,39 @@ fn a_full_disk_leaves_what_was_recorded() {
     assert!([&Value::Null, &"error".into()].contains(&&manifest(&folder)["ended"]));
 }
 
+/// Neither the process, nor its file, nor the host.
+#[test]
+fn redacted_names_are_in_no_file() {
+    let Some(disk) = Disk::new(16) else { return };
+    let scratch = Scratch::new("record-redact");
+    let (folder, secret) = (scratch.path().join("run"), scratch.path().join("customer-db"));
+    fs::copy("/bin/dd", &secret).unwrap();
+    let input = format!("if={}", disk.path);
+    let dd = [text(&secret), &input, "of=/dev/null", "bs=4k", "count=2000", "iflag=direct", "status=none"];
+    let words = ["record", "-d", &disk.name, "--redact", "-o", text(&folder), "0.1", "--"];
+    let output = finish(biopsy(&[&words[..], &dd].concat()).spawn().unwrap());
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));
+    assert!(stderr(&output).contains("stacks are not recorded: --redact"), "{}", stderr(&output));
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let mut redacted = 0;
+    for entry in fs::read_dir(&folder).unwrap().flatten() {
+        let bytes = fs::read(entry.path()).unwrap();
+        let is_packed = entry.path().extension().is_some_and(|kind| kind == "zst");
+        let bytes = if is_packed { zstd::decode_all(&bytes[..]).unwrap() } else { bytes };
+        let all = String::from_utf8(bytes).unwrap();
+        for name in ["customer-db", text(scratch.path()), &format!("\"{}\"", host.trim())] {
+            assert!(!all.contains(name), "{name} in {}", entry.path().display());
+        }
+        redacted += usize::from(all.contains("process-") || all.contains("host-"));
+    }
+    assert!(redacted >= 3, "{redacted}");
+    assert!(manifest(&folder)["host"].as_str().unwrap().starts_with("host-"));
+    assert!(read("latency", &folder).len() > 1 && !folder.join("stacks").exists());
+    let refused =
+        run(&["record", "--redact", "--with", "latency,trace", "-o", text(&folder.with_extension("2"))]);
+    one_error(&refused, 2, &["leave trace out of --with, or --redact out"]);
+}
+
 #[test]
 fn a_command_that_is_not_there_ends_it() {
     let Some(disk) = Disk::new(16) else { return };
