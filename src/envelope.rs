@@ -120,7 +120,7 @@ impl Envelope {
         let Self { version: _, kernel: _, start: _, duration_ns, lost, cost, missing } = self;
         cost.join(&other.cost);
         cost.cpu_percent = cpu_percent;
-        *duration_ns += other.duration_ns;
+        *duration_ns = duration_ns.saturating_add(other.duration_ns);
         lost.add(&other.lost);
         for gap in &other.missing {
             if !missing.contains(gap) {
@@ -159,7 +159,7 @@ impl Merge for Lost {
 impl Lost {
     /// Adds that of another interval.
     pub fn add(&mut self, other: &Self) {
-        self.combine(other, |a, b| a + b);
+        self.combine(other, u64::saturating_add);
     }
 
     /// Adds that of another view of the same interval: what both lost is counted once.
@@ -236,7 +236,7 @@ impl Cost {
             attach_ns_per_io: each(|cost| cost.attach_ns_per_io),
             cpu_percent: None,
             map_bytes: self.map_bytes.max(other.map_bytes),
-            ios: self.ios.zip(other.ios).map(|(a, b)| a + b),
+            ios: self.ios.zip(other.ios).map(|(a, b)| a.saturating_add(b)),
             baseline_ns_per_run: each(|cost| cost.baseline_ns_per_run),
             programs,
         };

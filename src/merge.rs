@@ -152,16 +152,21 @@ pub mod how {
 
     /// The same of a list: rows with the same key are one, in the order in which they came.
     pub fn rows<T: Row>(mine: &mut Vec<T>, later: &[T]) {
-        let mut keys: Vec<T::Key> = mine.iter().map(Row::key).collect();
+        rows_by(mine, later, T::key);
+    }
+
+    /// The same with another key than theirs.
+    pub fn rows_by<T: Merge + Clone, K: PartialEq>(mine: &mut Vec<T>, later: &[T], key: impl Fn(&T) -> K) {
+        let mut keys: Vec<K> = mine.iter().map(&key).collect();
         for (at, row) in later.iter().enumerate() {
-            let key = row.key();
+            let wanted = key(row);
             // Most lists have the same rows in the same order.
-            let is_there = keys.get(at) == Some(&key);
-            match if is_there { Some(at) } else { keys.iter().position(|known| *known == key) } {
+            let is_there = keys.get(at) == Some(&wanted);
+            match if is_there { Some(at) } else { keys.iter().position(|known| *known == wanted) } {
                 Some(known) => mine[known].merge_with(row),
                 None => {
                     mine.push(row.clone());
-                    keys.push(key);
+                    keys.push(wanted);
                 }
             }
         }

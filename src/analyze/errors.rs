@@ -120,9 +120,9 @@ impl Summary for ErrorSummary {
     }
 }
 
-/// Errors first, then the most events.
+/// Errors first, then the most events; the same order whatever they were merged from.
 fn sort(rows: &mut [ErrorRow]) {
-    rows.sort_by(|a, b| a.event.cmp(&b.event).then(b.events.cmp(&a.events)));
+    rows.sort_by_cached_key(|row| (row.event, std::cmp::Reverse(row.events), row.key()));
 }
 
 impl View for ErrorSummary {
@@ -251,6 +251,17 @@ mod tests {
         assert_eq!(merged, summarize(&host(), &[], &a, &c));
         merged.name_host("web1");
         assert_eq!(merged.rows[0].device.as_deref(), Some("web1:sda"));
+    }
+
+    #[test]
+    fn merged_rows_stand_in_the_order_of_their_window() {
+        let sda = 8 << 20 | 16;
+        let [a, b, c] =
+            [[0, 0], [0, 4], [4, 4]].map(|n| reading(&[(sda, FAILED, 3, n[0]), (sda, FAILED, 7, n[1])]));
+        let mut merged = summarize(&host(), &[], &a, &b);
+        merged.merge_with(&summarize(&host(), &[], &b, &c));
+        merged.settle();
+        assert_eq!(merged, summarize(&host(), &[], &a, &c));
     }
 
     #[test]

@@ -121,7 +121,8 @@ pub fn by_file(samples: &[FileSample]) -> Vec<FileIos> {
 
 /// Their shares, and their order.
 pub fn settle(rows: &mut [FileIos]) {
-    let (bytes, bios) = rows.iter().fold((0, 0), |(bytes, bios), row| (bytes + row.bytes, bios + row.bios));
+    let sum = |of: fn(&FileIos) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
+    let (bytes, bios) = (sum(|row| row.bytes), sum(|row| row.bios));
     for row in rows.iter_mut() {
         row.share = if bytes > 0 { part(row.bytes, bytes) } else { part(row.bios, bios) };
     }

@@ -111,7 +111,7 @@ impl Summary for InterruptSummary {
 merge!(Task { first: comm; add: samples; });
 row!(Task, String, |task| task.comm.clone());
 merge!(Ipi { add: completions; });
-merge!(VectorSummary {
+merge_fields!(VectorSummary {
     first: irq name device devices queue qid queue_known_by;
     last: cpus allowed;
     add: interrupts unhandled threaded carried handler apart interrupted;
@@ -119,6 +119,18 @@ merge!(VectorSummary {
     rows: by_cpu;
     derived: per_second cpu_percent;
 });
+
+impl Merge for VectorSummary {
+    fn merge_with(&mut self, later: &Self) {
+        // The driver's pointer is known from the first completion on.
+        if self.queue_known_by != Some(KnownBy::Pointer) && later.queue.is_some() {
+            self.queue = later.queue;
+            self.queue_known_by = later.queue_known_by;
+        }
+        self.merge_fields(later);
+    }
+}
+
 row!(VectorSummary, u32, |vector| vector.irq);
 merge!(CpuInterrupts { first: cpu; add: interrupts; });
 row!(CpuInterrupts, u32, |of| of.cpu);

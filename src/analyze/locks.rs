@@ -195,8 +195,8 @@ impl Events {
     /// Waits that had begun and had not ended.
     fn settle(&mut self) {
         let begins = &mut self.begins;
-        let over = self.contentions + begins.repeats + begins.filtered + begins.abandoned + begins.unkept;
-        begins.unended = begins.total.saturating_sub(over);
+        let over = [self.contentions, begins.repeats, begins.filtered, begins.abandoned, begins.unkept];
+        begins.unended = over.iter().fold(begins.total, |left, n| left.saturating_sub(*n));
     }
 
     /// Begins of waits for plain spinlocks.

@@ -242,7 +242,8 @@ impl PagecacheSummary {
     /// See [`crate::merge::Summary::settle`].
     pub fn settle(&mut self) {
         self.checks.iter_mut().for_each(Check::settle);
-        self.more_reclaimers += self.reclaimers.len().saturating_sub(MOST_RECLAIMERS);
+        let more = self.reclaimers.len().saturating_sub(MOST_RECLAIMERS);
+        self.more_reclaimers = self.more_reclaimers.saturating_add(more);
         sort(&mut self.reclaimers);
         self.nodes.sort_by_key(|node| node.node);
         paths::settle(&mut self.paths, self.duration_ns);

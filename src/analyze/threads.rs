@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::analyze::stacks;
 use crate::envelope::View;
 use crate::host::syscalls;
-use crate::merge::{Merge, Summary, merge, merge_fields, row, weighted};
+use crate::merge::{Merge, Row as _, Summary, how, merge, merge_fields, row, weighted};
 use crate::names::names;
 use crate::symbols::{Addresses, Names, Scheduler, UNKNOWN};
 use crate::wire::threads::{Call, Loss, MAX_FRAMES, Sampled, Sighting, fold_numbers};
@@ -96,22 +96,23 @@ pub struct Row {
     pub share: Share,
 }
 
-row!(
-    Row,
-    (
-        Option<String>,
-        Option<char>,
-        Option<String>,
-        Option<String>,
-        Option<String>,
-        Option<u32>,
-        Option<String>
-    ),
-    |row| {
-        let Row { comm, state, syscall, wchan, cgroup, pid, device, .. } = row.clone();
+/// What its threads have in common, but for the stack.
+type RowKey = (
+    Option<String>,
+    Option<char>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<u32>,
+    Option<String>,
+);
+
+impl Row {
+    fn key(&self) -> RowKey {
+        let Self { comm, state, syscall, wchan, cgroup, pid, device, .. } = self.clone();
         (comm, state, syscall, wchan, cgroup, pid, device)
     }
-);
+}
 
 impl Merge for Row {
     fn merge_with(&mut self, later: &Self) {
@@ -129,7 +130,7 @@ impl Merge for Row {
         } = self;
         // Of the other stacks of an interval it is not known how many there were.
         match *stack == later.stack {
-            true => *stack_samples += later.stack_samples,
+            true => stack_samples.merge_with(&later.stack_samples),
             false if later.stack_samples > *stack_samples => {
                 stack.clone_from(&later.stack);
                 *stack_samples = later.stack_samples;
@@ -160,7 +161,8 @@ pub struct Classes {
     pub other: Share,
 }
 
-merge!(Classes { add: on_cpu run_queue runnable io_wait uninterruptible other; });
+// An interval without threads tells all of them apart.
+merge!(Classes { add: runnable uninterruptible other; both: on_cpu run_queue io_wait; });
 
 impl Classes {
     fn shares(&mut self) -> impl Iterator<Item = &mut Share> {
@@ -216,9 +218,9 @@ pub struct ThreadSummary {
 }
 
 merge_fields!(ThreadSummary {
-    first: columns hz source looked_at;
+    first: columns hz source looked_at rows;
     add: duration_ns rounds samples classes loss folded;
-    rows: rows waits;
+    rows: waits;
     derived: average_threads;
 });
 
@@ -227,6 +229,10 @@ impl Merge for ThreadSummary {
         let threads = weighted(Some(self.looked_at), self.rounds, Some(later.looked_at), later.rounds);
         self.merge_fields(later);
         self.looked_at = threads.unwrap_or_default();
+        // Where rows are told apart by their stacks one is not those of several.
+        let by_stack = self.columns.contains(&Column::Kstack);
+        let key = |row: &Row| (row.key(), by_stack.then(|| row.stack.clone()));
+        how::rows_by(&mut self.rows, &later.rows, key);
     }
 }
 
@@ -237,8 +243,7 @@ impl Summary for ThreadSummary {
         let rows = self.rows.iter_mut().map(|row| &mut row.share);
         let waits = self.waits.iter_mut().map(|wait| &mut wait.share);
         rows.chain(waits).chain(self.classes.shares()).for_each(|share| share.settle(rounds));
-        self.rows.sort_by_key(|row| std::cmp::Reverse(row.share.samples));
-        self.waits.sort_by_key(|wait| std::cmp::Reverse(wait.share.samples));
+        sort(&mut self.rows, &mut self.waits);
     }
 
     /// Nothing has a machine's name: threads are those of a whole machine.
@@ -325,7 +330,6 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
         }
     };
     let mut rows: Vec<Row> = rows.into_iter().map(row).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.share.samples));
     let wait = |((place, wchan), (counted, devices)): (Place, (Counted, ByDevice))| Wait {
         stack: frames(place),
         wchan,
@@ -333,7 +337,7 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
         share: counted.share(sampled),
     };
     let mut waits: Vec<Wait> = waits.into_iter().map(wait).collect();
-    waits.sort_by_key(|wait| std::cmp::Reverse(wait.share.samples));
+    sort(&mut rows, &mut waits);
     let on_average = |n: u64| if sampled.rounds == 0 { 0.0 } else { n as f64 / sampled.rounds as f64 };
     ThreadSummary {
         duration_ns: sampled.to_ns.saturating_sub(sampled.from_ns),
@@ -349,6 +353,12 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
         loss: sampled.loss,
         ..ThreadSummary::default()
     }
+}
+
+/// The most samples first.
+fn sort(rows: &mut [Row], waits: &mut [Wait]) {
+    rows.sort_by_cached_key(|row| (std::cmp::Reverse(row.share.samples), row.key()));
+    waits.sort_by_cached_key(|wait| (std::cmp::Reverse(wait.share.samples), wait.key()));
 }
 
 /// The stack + 1 and the name of the place that threads wait in.

@@ -375,3 +375,32 @@ fn intervals_are_merged() {
     ];
     assert_eq!(not_doubled(&window.summary(), &same), Vec::<String>::new());
 }
+
+/// A queue that the driver's pointer tells only in the second interval is that of the window.
+#[test]
+fn intervals_are_merged_to_their_window() {
+    for (by_name, first) in [(true, [3, 2]), (true, [3, 0]), (false, [3, 0])] {
+        let mut window = Window::new();
+        if !by_name {
+            window.host.devices[0].vectors.iter_mut().for_each(|vector| vector.queue = None);
+        }
+        let mut reading = |at_ns, [one, two]: [u32; 2]| {
+            for (place, n) in [(1, one), (2, two)] {
+                let mut sample = carried(&vec![1; n as usize]);
+                sample.queue = (n > 0).then_some(place as u32 - 1);
+                sample.by_cpu = vec![u64::from(n), 0, 0, 0];
+                (0..n).for_each(|_| sample.handler.record(1_000));
+                window.end.places[place].1 = sample;
+            }
+            window.kernel(&[(40, 0), (41, one), (42, two)]);
+            window.ios(u64::from(one + two));
+            window.end.at_ns = at_ns;
+            window.end.clone()
+        };
+        let [mid, end] = [reading(1_000_000_000, first), reading(4_000_000_000, [8, 6])];
+        let mut merged = summarize(&window.host, &window.start, &mid);
+        merged.merge_with(&summarize(&window.host, &mid, &end));
+        merged.settle();
+        assert_eq!(json(&merged), json(&summarize(&window.host, &window.start, &end)), "{by_name} {first:?}");
+    }
+}

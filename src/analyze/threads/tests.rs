@@ -268,3 +268,69 @@ fn intervals_are_merged() {
     let wrong = not_doubled(&one, &same);
     assert!(!wrong.is_empty() && wrong.iter().all(|key| key.starts_with("error: ")), "{wrong:?}");
 }
+
+fn merged(a: &ThreadSummary, b: &ThreadSummary) -> ThreadSummary {
+    let mut all = a.clone();
+    all.merge_with(b);
+    all.settle();
+    all
+}
+
+/// Files tell neither who runs nor who waits for I/O, which an interval without threads must not hide.
+#[test]
+fn classes_that_one_interval_does_not_tell_are_told_of_none() {
+    let of_files = |ns: u64, rounds: &[&[char]]| {
+        let mut tally = Tally::new(ns);
+        for round in rounds {
+            tally.begin_round();
+            for state in *round {
+                tally.add(Sighting { on_cpu: None, in_iowait: None, ..thread("a", *state) }, &[]);
+            }
+        }
+        summary(&tally.finish(ns + 10), &Column::USUAL)
+    };
+    let all = merged(&of_files(0, &[&[]]), &of_files(10, &[&['R', 'D']]));
+    let whole = of_files(0, &[&[], &['R', 'D']]);
+    assert_eq!(all.classes, whole.classes);
+}
+
+#[test]
+fn merged_rows_stand_in_the_order_of_their_window() {
+    let of = |rounds: &[&[&str]]| {
+        let mut tally = Tally::new(0);
+        for round in rounds {
+            tally.begin_round();
+            round.iter().for_each(|n| {
+                tally.add(thread(n, 'D'), &[]);
+            });
+        }
+        summary(&tally.finish(10), &Column::USUAL)
+    };
+    let short =
+        |s: &ThreadSummary| s.rows.iter().map(|r| (r.comm.clone(), r.share.samples)).collect::<Vec<_>>();
+    assert_eq!(short(&merged(&of(&[&["b"]]), &of(&[&["a"]]))), short(&of(&[&["b"], &["a"]])));
+}
+
+/// Rows that only their stacks tell apart stay apart.
+#[test]
+fn rows_by_stack_are_merged_by_stack() {
+    let row = |frame: &str, samples| Row {
+        stack: vec![frame.to_string()],
+        stack_samples: samples,
+        share: Share { samples, ..Share::default() },
+        ..Row::default()
+    };
+    let of = |columns: &[Column], rows: Vec<Row>| ThreadSummary {
+        columns: columns.to_vec(),
+        rounds: 1,
+        rows,
+        ..ThreadSummary::default()
+    };
+    let merged = |columns: &[Column]| {
+        let mut first = of(columns, vec![row("a", 3), row("b", 2)]);
+        first.merge_with(&of(columns, vec![row("b", 5), row("a", 1)]));
+        first.settle();
+        first.rows.iter().map(|row| (row.stack[0].clone(), row.share.samples)).collect::<Vec<_>>()
+    };
+    assert_eq!(merged(&[Column::Kstack]), [("b".to_string(), 7), ("a".to_string(), 4)]);
+}
