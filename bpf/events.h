@@ -15,7 +15,10 @@
 #include "submitter.h"
 #include "wire.h"
 
-/* I/Os that took less are not among the slowest: user space raises it as it finds slower ones. */
+/*
+ * I/Os that took less are not among the slowest: user space raises it as it finds slower ones, and
+ * lowers it where an interval of the flight recorder begins.
+ */
 volatile __u64 event_floor_ns = 0;
 
 /* Whether an I/O is among those that have an event. */

@@ -39,6 +39,7 @@ pub mod stacks;
 pub mod stage;
 pub mod submits;
 pub mod sweep;
+pub mod system;
 pub mod threads;
 pub mod timeline;
 pub mod top;

@@ -95,6 +95,12 @@ impl Merge for u64 {
     }
 }
 
+impl Merge for i64 {
+    fn merge_with(&mut self, later: &Self) {
+        *self = self.saturating_add(*later);
+    }
+}
+
 impl Merge for Histogram {
     fn merge_with(&mut self, later: &Self) {
         self.merge(later);
@@ -216,6 +222,13 @@ pub mod how {
     pub fn most<T: PartialOrd + Copy>(mine: &mut T, later: &T) {
         if *later > *mine {
             *mine = *later;
+        }
+    }
+
+    /// The smallest that is known.
+    pub fn least<T: PartialOrd + Copy>(mine: &mut Option<T>, later: &Option<T>) {
+        if mine.is_none_or(|known| later.is_some_and(|later| later < known)) {
+            *mine = later.or(*mine);
         }
     }
 

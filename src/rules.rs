@@ -30,6 +30,7 @@ mod links;
 #[cfg(test)]
 pub(crate) mod literal;
 mod lock_contention;
+pub mod measured;
 mod neighbours;
 mod not_enough_io;
 mod noticed;

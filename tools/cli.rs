@@ -7,6 +7,7 @@ use std::time::Duration;
 use biopsy::analyze::groups::Dimension;
 use biopsy::analyze::op::Op;
 use biopsy::analyze::threads::Column;
+use biopsy::findings::Severity;
 use biopsy::load::options::Section;
 use biopsy::probe::interrupts::TIME_EVERY;
 use clap::builder::NonEmptyStringValueParser;
@@ -679,10 +680,21 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Err
     Ok(cli)
 }
 
+/// How severe a finding has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
     Warning,
     Critical,
+}
+
+impl FailOn {
+    /// With its word.
+    pub fn least(self) -> (Severity, &'static str) {
+        match self {
+            Self::Warning => (Severity::Warning, "warning"),
+            Self::Critical => (Severity::Critical, "critical"),
+        }
+    }
 }
 
 #[derive(Debug, Args)]

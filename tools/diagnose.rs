@@ -1,6 +1,7 @@
 //! `biopsy diagnose`: a load (or what is there), the probes around it, and a verdict.
 
 mod answer;
+pub mod kept;
 mod pictures;
 pub mod recorded;
 

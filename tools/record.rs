@@ -3,6 +3,7 @@
 mod flight;
 mod trace;
 mod views;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -67,7 +68,7 @@ fn to_folder(
     let total = Arc::new(AtomicU64::new(0));
     std::thread::scope(|scope| {
         let mut views = Views::new(scope, args.window.max_loss);
-        let asked = Asked { args, host, named, trigger: None, folder: Some((&path, &total)) };
+        let asked = Asked { args, host, named, trigger: None, ios: None, folder: Some((&path, &total)) };
         let tape = |view: Recordable| {
             Ok(Tape::create(folder.path(), view.name(), &total)?.redacted(redactor.clone()))
         };

@@ -6,8 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use biopsy::envelope::View;
 use biopsy::merge::{Merge, Summary};
+use biopsy::recording::source::{self, Lines};
 use biopsy::recording::together::{Run, Together};
-use biopsy::recording::{Piece, Pieces, Span, name_of, source};
+use biopsy::recording::{Piece, Pieces, Span, name_of};
 use biopsy::refusal::{Refusal, reason};
 use biopsy::session::watch::Shown;
 
@@ -48,13 +49,21 @@ fn write<V: View>(
 
 /// Calls `with` with each result of a recording.
 fn each<V: View>(path: &Path, span: Span, mut with: impl FnMut(Piece<V>) -> Result<()>) -> Result<()> {
-    let name = if path == Path::new("-") { "stdin".into() } else { path.to_string_lossy() };
-    let lines = source::open(path, name_of(V::SCHEMA)).map_err(|error| unreadable(error, &name))?;
-    let mut pieces = Pieces::new(lines, span);
-    while let Some(piece) = pieces.read::<V>().with_context(|| name.clone().into_owned())? {
+    let name = name(path);
+    let mut pieces = Pieces::new(open::<V>(path)?, span);
+    while let Some(piece) = pieces.read::<V>().with_context(|| name.clone())? {
         with(piece)?;
     }
     Ok(())
+}
+
+fn name(path: &Path) -> String {
+    if path == Path::new("-") { "stdin".to_string() } else { path.display().to_string() }
+}
+
+/// The lines of a view.
+pub fn open<V: View>(path: &Path) -> Result<Lines> {
+    source::open(path, name_of(V::SCHEMA)).map_err(|error| unreadable(error, &name(path)))
 }
 
 fn shown<V>(piece: &Piece<V>, is_further: bool) -> Shown<'_, V> {
@@ -81,22 +90,27 @@ fn write_merged<V: View + Summary>(
 
 /// All intervals of a recording.
 fn read<V: View + Merge>(path: &Path, span: Span) -> Result<Run<V>> {
-    let mut run = intervals(path, span, |_| {})?;
+    let mut run = intervals(open::<V>(path)?, &name(path), span, |_| {})?;
     run.host = source::manifest(path).with_context(|| path.display().to_string())?.and_then(|of| of.host);
     Ok(run)
 }
 
-/// The same, with a look at each.
-pub fn intervals<V: View + Merge>(path: &Path, span: Span, mut look: impl FnMut(&V)) -> Result<Run<V>> {
+/// All intervals of `lines`, which are those of `name`, with a look at each.
+pub fn intervals<V: View + Merge>(
+    lines: Lines,
+    name: &str,
+    span: Span,
+    mut look: impl FnMut(&V),
+) -> Result<Run<V>> {
+    let mut pieces = Pieces::new(lines, span);
     let mut run: Option<Run<V>> = None;
-    each(path, span, |piece| {
+    while let Some(piece) = pieces.read::<V>().with_context(|| name.to_string())? {
         look(&piece.view);
         match &mut run {
             Some(run) => run.add(piece),
-            None => run = Some(Run::new(path.display().to_string(), piece)),
+            None => run = Some(Run::new(name.to_string(), piece)),
         }
-        Ok(())
-    })?;
+    }
     run.context("it has no result")
 }
 

@@ -78,7 +78,7 @@ pub fn run(args: &Trace) -> Result<()> {
             std::thread::sleep(left);
         } else {
             page.add(tracer.next(&mut probe, left)?);
-            probe.raise_floor(page.floor_ns());
+            probe.set_floor(page.floor_ns());
         }
         page.offer(&stream);
     }

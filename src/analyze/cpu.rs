@@ -11,6 +11,7 @@ use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::envelope::{Missing, Reason};
 use crate::host::cpu_counters::{Counters, CpuWindow, Event, Side};
 use crate::host::cpu_time::{COLUMNS, CpuTime, NoWakeups, TICK_NS};
+use crate::merge::{merge, row};
 use crate::wire::stacks::Sampler;
 
 /// What a CPU's time is split into. Waiting for I/O is idle time, and guests' is user time: both are named beside.
@@ -123,13 +124,10 @@ pub struct Counted {
     pub kernel_cycles: Option<u64>,
     pub user_instructions: Option<u64>,
     pub kernel_instructions: Option<u64>,
-    #[serde(skip)]
     pub frontend_stalls: Option<u64>,
-    #[serde(skip)]
     pub backend_stalls: Option<u64>,
     /// Cycles of physical cores, at least and at most: threads of one core run at the same time or not. Equal where
     /// a core has one thread.
-    #[serde(skip)]
     pub core_cycles: Option<(u64, u64)>,
     /// Time by `cpu-clock`, of all CPUs.
     pub clock_ns: Option<u64>,
@@ -139,6 +137,44 @@ pub struct Counted {
     /// Events that are not known, and why.
     #[serde(skip)]
     pub refused: Vec<(Event, String)>,
+}
+
+merge!(CpuRow {
+    first: cpus;
+    last: socket;
+    add: wall_ns times;
+    both: iowait_ns guest_ns cycles instructions;
+    add: unaccounted_ns;
+    most: error_ns;
+});
+
+row!(CpuRow, Vec<u32>, |row| row.cpus.clone());
+
+merge!(Counted {
+    first: counter;
+    both: user_cycles kernel_cycles user_instructions kernel_instructions frontend_stalls backend_stalls;
+    both: core_cycles clock_ns;
+    least: counted_share;
+    each: refused;
+});
+
+merge!(CpuSummary {
+    add: duration_ns;
+    first: interrupts_timed;
+    rows: cpus cores sockets;
+    both: all;
+    each: left_out;
+    both: context_switches processes wakeups;
+    first: no_wakeups;
+    add: counted;
+});
+
+impl CpuSummary {
+    /// A CPU that was not there all the time has no row, as where the window is one.
+    pub(crate) fn settle(&mut self) {
+        let left_out = &self.left_out;
+        self.cpus.retain(|row| left_out.iter().all(|gone| !row.cpus.contains(&gone.cpu)));
+    }
 }
 
 impl Counted {

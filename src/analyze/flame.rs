@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use self::note::Note;
 use super::locks::is_locking;
 use super::profile::{Area, Frame, Place, Profile, Unit};
+use super::stacks::ProfileSummary;
 use super::submits::Part;
 use crate::wire;
 use crate::wire::stacks::Sampler;
@@ -125,6 +126,8 @@ pub struct FlameSummary {
     pub lost: u64,
     /// What a sample stands for, ns; None: values are no samples.
     pub period_ns: Option<u64>,
+    /// Of samples of the CPUs: their classes and threads, without the stacks.
+    pub samples: Option<ProfileSummary>,
     /// What qualifies the values.
     pub notes: Vec<Note>,
     /// Frames of user mode that have no name, by what stands in its stead: who has the file can name them.
@@ -183,6 +186,7 @@ impl FlameSummary {
             measured: 0,
             lost: 0,
             period_ns: None,
+            samples: None,
             notes: Vec::new(),
             unnamed: BTreeMap::new(),
             recorded: None,

@@ -204,6 +204,8 @@ pub struct Readahead {
     /// Of those: pages of mapped files that were in the cache, and were mapped because a neighbour was touched. Whether
     /// anybody touched them no event tells.
     pub mapped_pages: Option<u64>,
+    /// What all disks read; None where the kernel does not count it.
+    pub read_pages: Option<u64>,
     /// About so many were read and nobody had wanted them by the end: of the pages that were asked for no more than the
     /// disks read, less those that were wanted. What was wanted twice counts twice, and what others read past the cache
     /// can hide an overlap. None where one of the three is not known, or what was mapped alone decides whether there are
@@ -212,9 +214,23 @@ pub struct Readahead {
 }
 
 // What was read in one interval may be wanted in the next one, so that those which nobody wanted do not add up.
-merge!(Readahead { first: by; add: calls asked_pages; both: wanted_pages mapped_pages; derived: unused_pages; });
+merge!(Readahead {
+    first: by;
+    add: calls asked_pages;
+    both: wanted_pages mapped_pages read_pages;
+    derived: unused_pages;
+});
 
 impl Readahead {
+    /// See `unused_pages`.
+    fn unused(&self) -> Option<u64> {
+        let (wanted, mapped) = (self.wanted_pages?, self.mapped_pages?);
+        let most = self.asked_pages.min(self.read_pages?);
+        // Where all that was mapped was wanted, and where none of it was.
+        let (least, most) = (most.saturating_sub(wanted), most.saturating_sub(wanted.saturating_sub(mapped)));
+        (least > 0 || most == 0).then_some(least)
+    }
+
     /// Reads were followed, and how many pages were read for nobody is not known all the same: see `mapped_pages`.
     pub fn is_hidden_by_mapping(&self) -> bool {
         self.unused_pages.is_none() && self.mapped_pages.is_some_and(|mapped| mapped > 0)
@@ -247,6 +263,9 @@ impl PagecacheSummary {
         sort(&mut self.reclaimers);
         self.nodes.sort_by_key(|node| node.node);
         paths::settle(&mut self.paths, self.duration_ns);
+        if let Some(ahead) = self.readahead.as_mut().filter(|ahead| ahead.read_pages.is_some()) {
+            ahead.unused_pages = ahead.unused();
+        }
         self.absent.retain(|absence| absence.what != ONSET);
         let onset = onset(&self.series);
         self.absent.extend(onset.as_ref().err().map(no_onset));
@@ -447,20 +466,17 @@ fn readahead(start: &Reading, end: &Reading) -> Option<Readahead> {
     let wanted = end.sees_reads.then_some(delta.wanted + delta.faulted + delta.mapped);
     let read = start.read_bytes.zip(end.read_bytes);
     let read_pages = read.and_then(|(before, now)| Some(now.checked_sub(before)? / PAGE_BYTES));
-    let unused = |(wanted, read): (u64, u64)| {
-        let most = delta.asked.min(read);
-        // Where all that was mapped was wanted, and where none of it was.
-        let (least, most) = (most.saturating_sub(wanted), most.saturating_sub(wanted - delta.mapped));
-        (least > 0 || most == 0).then_some(least)
-    };
-    Some(Readahead {
+    let mut ahead = Readahead {
         by: end.readahead_by,
         calls: delta.calls,
         asked_pages: delta.asked,
         wanted_pages: wanted,
         mapped_pages: wanted.map(|_| delta.mapped),
-        unused_pages: wanted.zip(read_pages).and_then(unused),
-    })
+        read_pages,
+        unused_pages: None,
+    };
+    ahead.unused_pages = ahead.unused();
+    Some(ahead)
 }
 
 fn nodes(surroundings: &Surroundings, deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> Vec<NodeSummary> {

@@ -1,7 +1,11 @@
 //! How steady a device's rate was, and how it followed the I/Os in flight: from samples of the kernel's own counters.
 //! They count the I/O of all processes.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::host::counters::Counters;
+use crate::merge::{Merge, row};
 
 /// A shorter run says nothing of how steady it was.
 const LEAST_WINDOWS: usize = 20;
@@ -10,7 +14,8 @@ const LEAST_WINDOWS: usize = 20;
 const LEAST_IOS: u64 = 50;
 
 /// What a device did between two samples.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Window {
     pub seconds: f64,
     pub ios: u64,
@@ -38,7 +43,30 @@ impl Window {
     }
 }
 
-/// The windows of one device, in the order of time.
+/// All windows of one device, in the order of time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DeviceWindows {
+    pub name: String,
+    pub windows: Vec<Window>,
+}
+
+row!(DeviceWindows, String, |device| device.name.clone());
+
+impl DeviceWindows {
+    /// Of a longer run the last: 10 minutes of windows of 100 ms.
+    pub const MOST: usize = 6_000;
+}
+
+impl Merge for DeviceWindows {
+    fn merge_with(&mut self, later: &Self) {
+        self.windows.extend_from_slice(&later.windows);
+        let over = self.windows.len().saturating_sub(Self::MOST);
+        self.windows.drain(..over);
+    }
+}
+
+/// The windows of one device in which it was busy, in the order of time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceRates {
     pub device: String,
@@ -75,6 +103,12 @@ impl Following {
 }
 
 impl DeviceRates {
+    /// Of the devices that did something.
+    pub fn of_all(devices: impl IntoIterator<Item = DeviceWindows>) -> Vec<Self> {
+        let rates = devices.into_iter().map(|device| Self::new(device.name, &device.windows));
+        rates.filter(|rates| rates.busy > 0.0).collect()
+    }
+
     /// Without what comes before and after the I/O: a command takes a while to begin and to end.
     pub fn new(device: String, windows: &[Window]) -> Self {
         let is_busy = |window: &Window| window.ios >= LEAST_IOS;

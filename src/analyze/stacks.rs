@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::merge::{Merge, merge_fields};
 use crate::symbols::{Addresses, Mapped, Names, UNKNOWN};
 use crate::wire::blocked::NO_USER;
 use crate::wire::stacks::{
@@ -12,7 +13,7 @@ use crate::wire::stacks::{
 };
 
 /// Where a sample was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CpuClass {
     /// A task in user mode.
@@ -32,8 +33,9 @@ pub enum CpuClass {
     Idle,
 }
 
-/// An on-CPU profile.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// An on-CPU profile. Its JSON has no stacks: those are beside it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ProfileSummary {
     /// `cycles` or `cpu-clock`.
     pub sampler: String,
@@ -52,9 +54,34 @@ pub struct ProfileSummary {
     /// Of the idle samples: those that were taken. A `cycles` sampler takes them where a CPU polls while idle.
     pub idle_seen: u64,
     /// `comm;frame;...;leaf` → samples, without the idle ones. Kernel frames end in `_[k]`.
+    #[serde(skip)]
     pub folded: BTreeMap<String, u64>,
     /// CPU time in ns per thread name and pid, from the samples, most first.
     pub top: Vec<(String, u32, u64)>,
+}
+
+merge_fields!(ProfileSummary {
+    first: sampler sampler_note frequency cpus;
+    add: duration_ns samples lost classes idle_seen folded;
+    first: top;
+});
+
+impl Merge for ProfileSummary {
+    fn merge_with(&mut self, later: &Self) {
+        self.merge_fields(later);
+        let mut by_thread = BTreeMap::new();
+        for (comm, pid, ns) in std::mem::take(&mut self.top).into_iter().chain(later.top.iter().cloned()) {
+            u64::merge_with(by_thread.entry((comm, pid)).or_default(), &ns);
+        }
+        self.top = most_first(by_thread);
+    }
+}
+
+/// Threads with the time of each.
+fn most_first(by_thread: BTreeMap<(String, u32), u64>) -> Vec<(String, u32, u64)> {
+    let mut all: Vec<_> = by_thread.into_iter().map(|((comm, pid), ns)| (comm, pid, ns)).collect();
+    all.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (&a.0, a.1).cmp(&(&b.0, b.1))));
+    all
 }
 
 impl ProfileSummary {
@@ -132,9 +159,8 @@ pub fn summarize(raw: &RawProfile, names: &Names) -> ProfileSummary {
     }
     summary.samples = summary.classes.values().sum();
     let unit_ns = if summary.samples == 0 { 0.0 } else { wall / summary.samples as f64 };
-    let ns = |units: u64| (units as f64 * unit_ns) as u64;
-    summary.top = by_thread.into_iter().map(|((comm, pid), units)| (comm, pid, ns(units))).collect();
-    summary.top.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (&a.0, a.1).cmp(&(&b.0, b.1))));
+    by_thread.values_mut().for_each(|units| *units = (*units as f64 * unit_ns) as u64);
+    summary.top = most_first(by_thread);
     summary
 }
 

@@ -2,11 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::attribute::{file, number, text};
 use super::cgroups::Hierarchy;
 
 /// A cgroup with a CPU quota, and what the scheduler counted in an interval.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct CpuQuota {
     /// Its path from the root of the hierarchy on.
     pub cgroup: String,

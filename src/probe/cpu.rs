@@ -33,35 +33,45 @@ const CYCLES_ALONE: [&[Wanted]; 3] =
 /// What every machine has. The kernel's clock counts the same in every mode.
 const SOFTWARE: [&[Wanted]; 1] = [&[(Event::CpuClock, Side::Both, false)]];
 
-/// One open counter and what it showed when the window began.
+/// One open counter.
 #[derive(Debug)]
 struct Open {
     cpu: u32,
     event: Event,
     side: Side,
     counter: Counter,
-    start: [u64; 3],
 }
 
-/// Watches all CPUs from `attach` until `finish`. It needs no BPF, and nothing of it runs per I/O.
+/// The accounts of all CPUs at one moment, and what each counter showed, or why it did not.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    accounts: CpuReading,
+    counters: Vec<Result<[u64; 3], String>>,
+}
+
+/// Watches all CPUs. It needs no BPF, and nothing of it runs per I/O.
 #[derive(Debug)]
 pub struct CpuProbe {
     root: PathBuf,
-    start: CpuReading,
+    start: Reading,
     cpus: Vec<u32>,
     counters: Vec<Open>,
     refused: Vec<(Event, String)>,
+    /// See [`interrupts_timed`]: of the kernel, and its configuration is long.
+    interrupts_timed: Option<bool>,
 }
 
 impl CpuProbe {
     /// Opens what this machine has. What it has not is named in the result; it is no failure.
     pub fn attach(root: &Path) -> Self {
+        let accounts = CpuReading::read(root, clock::now_ns);
         let mut probe = Self {
             root: root.to_path_buf(),
-            start: CpuReading::read(root, clock::now_ns),
+            start: Reading { accounts, counters: Vec::new() },
             cpus: Vec::new(),
             counters: Vec::new(),
             refused: Vec::new(),
+            interrupts_timed: interrupts_timed(root),
         };
         match perf_event::online() {
             Err(error) => probe.refused.push((Event::Cycles, format!("{error:#}"))),
@@ -71,12 +81,25 @@ impl CpuProbe {
                 let _ = sets.iter().any(|sets| probe.open(sets));
             }
         }
-        // Opening takes time on a large machine: what is begun here is the window of both.
-        for open in &mut probe.counters {
-            open.start = open.counter.read().unwrap_or_default();
-        }
-        probe.start = CpuReading::read(root, clock::now_ns);
+        probe.begin();
         probe
+    }
+
+    /// Opens the window again. Opening counters takes time on a large machine: what is begun here is the window of both.
+    pub fn begin(&mut self) {
+        self.start = self.read();
+    }
+
+    pub fn start(&self) -> &Reading {
+        &self.start
+    }
+
+    pub fn read(&self) -> Reading {
+        let counters =
+            self.counters.iter().map(|open| open.counter.read().map_err(|error| error.to_string()));
+        // First the counters, as at the end: the window of both has one length.
+        let counters = counters.collect();
+        Reading { accounts: CpuReading::read(&self.root, clock::now_ns), counters }
     }
 
     /// Opens the first of the sets, and of the others what can be had; false where the first cannot be.
@@ -99,36 +122,33 @@ impl CpuProbe {
 
     /// Ends the window. The counters are closed with it.
     pub fn finish(self) -> CpuWindow {
-        let end = CpuReading::read(&self.root, clock::now_ns);
-        let mut refused = self.refused;
+        self.window(&self.start, &self.read())
+    }
+
+    /// What happened between two readings.
+    pub fn window(&self, from: &Reading, to: &Reading) -> CpuWindow {
+        let mut refused = self.refused.clone();
         let mut unread = BTreeMap::new();
-        let counts = self.counters.iter().filter_map(|open| match open.counter.read() {
-            Ok(end) => {
-                let [value, enabled_ns, running_ns] =
-                    [0, 1, 2].map(|i: usize| end[i].saturating_sub(open.start[i]));
-                Some(Count {
-                    cpu: open.cpu,
-                    event: open.event,
-                    side: open.side,
-                    value,
-                    enabled_ns,
-                    running_ns,
-                })
+        let mut counts = Vec::with_capacity(self.counters.len());
+        for ((open, end), start) in self.counters.iter().zip(&to.counters).zip(&from.counters) {
+            match (end, start) {
+                (Ok(end), Ok(start)) => {
+                    let [value, enabled_ns, running_ns] =
+                        [0, 1, 2].map(|i: usize| end[i].saturating_sub(start[i]));
+                    let Open { cpu, event, side, .. } = *open;
+                    counts.push(Count { cpu, event, side, value, enabled_ns, running_ns });
+                }
+                (Err(error), _) | (_, Err(error)) => _ = unread.insert(open.event, error.clone()),
             }
-            Err(error) => {
-                unread.insert(open.event, error.to_string());
-                None
-            }
-        });
-        let counts = counts.collect();
+        }
         refused.extend(unread);
-        let topology = Topology::read(&self.root, &end.cpus.keys().copied().collect::<Vec<_>>());
+        let topology = Topology::read(&self.root, &to.accounts.cpus.keys().copied().collect::<Vec<_>>());
         CpuWindow {
-            start: self.start,
-            end,
+            start: from.accounts.clone(),
+            end: to.accounts.clone(),
             topology,
-            interrupts_timed: interrupts_timed(&self.root),
-            counters: Counters { cpus: self.cpus, counts, refused },
+            interrupts_timed: self.interrupts_timed,
+            counters: Counters { cpus: self.cpus.clone(), counts, refused },
         }
     }
 }
@@ -156,7 +176,7 @@ fn open_set(set: &[Wanted], cpus: &[u32], have: usize) -> Result<Vec<Open>, (Eve
                 other => other,
             };
             let counter = counter.map_err(|error| (event, explain(&error)))?;
-            opened.push(Open { cpu, event, side, counter, start: [0; 3] });
+            opened.push(Open { cpu, event, side, counter });
         }
     }
     Ok(opened)
@@ -196,18 +216,20 @@ mod tests {
     fn a_software_clock_counts_the_time_that_passed() {
         let Ok(cpus) = perf_event::online() else { return };
         let before = Instant::now();
+        let accounts = CpuReading::read(Path::new("/"), clock::now_ns);
         let mut probe = CpuProbe {
             root: "/".into(),
-            start: CpuReading::read(Path::new("/"), clock::now_ns),
+            start: Reading { accounts, counters: Vec::new() },
             cpus,
             counters: Vec::new(),
             refused: Vec::new(),
+            interrupts_timed: None,
         };
         if !probe.open(&SOFTWARE) {
             println!("skipped: {:?}", probe.refused);
             return;
         }
-        probe.counters.iter_mut().for_each(|open| open.start = open.counter.read().unwrap());
+        probe.begin();
         let inside = Instant::now();
         while inside.elapsed() < Duration::from_millis(200) {
             std::hint::black_box(0u64.wrapping_mul(3));

@@ -334,7 +334,7 @@ impl LatencyProbe {
     }
 
     /// From now on only I/Os that took at least as long have an event.
-    pub fn raise_floor(&mut self, ns: u64) {
+    pub fn set_floor(&mut self, ns: u64) {
         if let Some(data) = self.skel.maps.bss_data.as_mut() {
             data.event_floor_ns = ns;
         }

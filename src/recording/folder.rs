@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 /// What the recording says of itself.
 pub const MANIFEST: &str = "manifest.json";
+/// What the flight recorder found, where it wrote a recording for that.
+pub const FINDINGS: &str = "findings.json";
+
 /// The machine.
 pub const HOST: &str = "host.json";
 

@@ -49,6 +49,11 @@ impl Ring {
         self.pinned_ns = Some(at_ns.saturating_sub(self.keep_ns));
     }
 
+    /// The intervals that ended after `from_ns` and not after `to_ns`.
+    pub fn between(&self, from_ns: u64, to_ns: u64) -> Vec<Held> {
+        self.held.iter().filter(|held| held.end_ns > from_ns && held.end_ns <= to_ns).cloned().collect()
+    }
+
     /// The intervals up to the one of this moment; from the next [`Ring::add`] on they are dropped as before.
     pub fn take_until(&mut self, at_ns: u64) -> Vec<Held> {
         self.pinned_ns = None;

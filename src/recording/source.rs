@@ -11,6 +11,7 @@ use tar::Header;
 
 use super::folder;
 use super::manifest::Manifest;
+use super::ring::Held;
 
 /// Begin of a frame of zstd.
 const FRAME: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
@@ -42,6 +43,15 @@ pub fn open(path: &Path, view: &str) -> Result<Lines> {
         return of_folder(path, view);
     }
     of_stream(BufReader::new(File::open(path)?), view)
+}
+
+/// The lines of intervals that are held in memory.
+///
+/// # Errors
+/// Where there is no memory to unpack them.
+pub fn held(intervals: &[Held]) -> Result<Lines> {
+    let frames: Vec<u8> = intervals.iter().flat_map(|held| &held.frame).copied().collect();
+    unpacked(Counted::new(Cursor::new(frames)))
 }
 
 /// The manifest of the recording that lies at `path`; None: it is none, or stdin.
@@ -81,6 +91,12 @@ pub fn plain(path: &Path, name: &str) -> Result<Option<Lines>> {
 /// It has no such view: why, and what it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent(String);
+
+impl Absent {
+    pub fn new(view: &str) -> Self {
+        Self(format!("it has no {view}"))
+    }
+}
 
 impl fmt::Display for Absent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

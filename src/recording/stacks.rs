@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::folder;
+use super::ring::Held;
 use super::source::{self, Counted};
 
 /// At one a second: 48 days. Each takes 24 bytes.
@@ -23,6 +24,7 @@ pub struct Profiles {
 enum Place {
     Folder(PathBuf),
     Archive(File),
+    Memory(Vec<Held>),
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +58,15 @@ impl Profiles {
         }
         file.rewind()?;
         Self::of_archive(file, found.len()).map(Some)
+    }
+
+    /// Of intervals that are held in memory.
+    ///
+    /// # Errors
+    /// Where there are none.
+    pub fn held(intervals: Vec<Held>) -> Result<Self> {
+        let all = (0..).take(intervals.len()).map(|number| (number, Extent::default())).collect();
+        Self::new(Place::Memory(intervals), all, std::iter::empty())
     }
 
     fn of_folder(path: &Path) -> Result<Self> {
@@ -134,6 +145,10 @@ impl Profiles {
             Place::Folder(stacks) => {
                 let file = folder::open(&stacks.join(folder::profile(number)))?;
                 file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+            }
+            Place::Memory(intervals) => {
+                let held = usize::try_from(number).ok().and_then(|number| intervals.get(number));
+                held.iter().for_each(|held| bytes.extend_from_slice(&held.frame));
             }
             Place::Archive(file) => {
                 file.seek(SeekFrom::Start(extent.at))?;

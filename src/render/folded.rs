@@ -13,6 +13,14 @@ const NAMELESS: &str = "\\u{}";
 
 /// The profile as folded text, in the order of its names.
 pub fn render(profile: &Profile) -> String {
+    lines(profile).fold(String::new(), |mut out, (stack, value)| {
+        _ = writeln!(out, "{stack} {value}");
+        out
+    })
+}
+
+/// Each stack as it stands in a line, with its value.
+pub fn lines(profile: &Profile) -> impl Iterator<Item = (String, u64)> {
     let mut frames: Vec<String> = profile.frames().iter().map(|f| frame(&f.name, f.area)).collect();
     // In all lines as in those that end in it, else it would be two frames to other tools.
     for leaf in profile.stacks().iter().filter_map(|stack| stack.frames.last()) {
@@ -21,17 +29,10 @@ pub fn render(profile: &Profile) -> String {
             *text = escaped;
         }
     }
-    let mut out = String::new();
-    for stack in profile.sorted() {
-        for (i, id) in stack.frames.iter().enumerate() {
-            if i > 0 {
-                out.push(';');
-            }
-            out.push_str(&frames[*id as usize]);
-        }
-        _ = writeln!(out, " {}", stack.value);
-    }
-    out
+    profile.sorted().into_iter().map(move |stack| {
+        let texts: Vec<&str> = stack.frames.iter().map(|id| frames[*id as usize].as_str()).collect();
+        (texts.join(";"), stack.value)
+    })
 }
 
 /// One frame as it stands in a line.

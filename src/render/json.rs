@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::analyze::load::LoadResult;
-use crate::analyze::{check, devices, errors, interrupts, latency, pressure, threads, top};
+use crate::analyze::{check, devices, errors, interrupts, latency, pressure, system, threads, top};
 use crate::envelope::{Envelope, Framed, View};
 use crate::recording::manifest::Manifest;
 use crate::rules::summary::DiagnosisSummary;
@@ -30,6 +30,7 @@ const SCHEMAS: &[Schema] = &[
     ("load", schema_of::<LoadResult>),
     ("locks", schema_of::<pressure::PressureSummary>),
     ("record", schema_of::<Manifest>),
+    ("system", schema_of::<system::SystemSummary>),
     ("threads", schema_of::<threads::ThreadSummary>),
     ("top", schema_of::<top::Line>),
 ];

@@ -4,18 +4,16 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::analyze::rates::{DeviceRates, Window};
+use crate::analyze::rates::{DeviceRates, DeviceWindows, Window};
 use crate::host::counters::Counters;
 
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Of a longer run the last: 10 minutes.
-const MOST: usize = 6_000;
-
 struct Device {
     name: String,
     last: Option<(Instant, Counters)>,
-    windows: VecDeque<Window>,
+    /// Each with its end.
+    windows: VecDeque<(Instant, Window)>,
 }
 
 /// All devices.
@@ -42,13 +40,25 @@ impl RateSampler {
         self.due = Instant::now() + EVERY;
     }
 
+    /// The windows that ended after `from` and not after `to`, of the devices that ever did something.
+    pub fn between(&self, from: Instant, to: Instant) -> Vec<DeviceWindows> {
+        let used = |device: &&Device| device.last.is_some_and(|(_, counters)| counters.ios() > 0);
+        let windows = |device: &Device| DeviceWindows {
+            name: device.name.clone(),
+            windows: (device.windows.iter().filter(|(end, _)| *end > from && *end <= to))
+                .map(|(_, window)| *window)
+                .collect(),
+        };
+        self.devices.iter().filter(used).map(windows).collect()
+    }
+
     /// The devices that did something.
     pub fn end(self) -> Vec<DeviceRates> {
-        let rates = self.devices.into_iter().map(|device| {
-            let windows: Vec<Window> = device.windows.into();
-            DeviceRates::new(device.name, &windows)
+        let all = self.devices.into_iter().map(|device| {
+            let windows = device.windows.into_iter().map(|(_, window)| window).collect();
+            DeviceWindows { name: device.name, windows }
         });
-        rates.filter(|rates| rates.busy > 0.0).collect()
+        DeviceRates::of_all(all)
     }
 }
 
@@ -61,8 +71,8 @@ impl Device {
         let now = Instant::now();
         if let Some((then, last)) = self.last.replace((now, counters)) {
             let ns = now.duration_since(then).as_nanos() as u64;
-            self.windows.extend(Window::between(&last, &counters, ns));
-            if self.windows.len() > MOST {
+            self.windows.extend(Window::between(&last, &counters, ns).map(|window| (now, window)));
+            if self.windows.len() > DeviceWindows::MOST {
                 self.windows.pop_front();
             }
         }

@@ -36,6 +36,7 @@ mod whole_machine {
     mod locks;
     mod pagecache;
     mod perf;
+    mod recorded_diagnosis;
     mod self_test;
     mod stacks;
     mod threads;

@@ -123,6 +123,12 @@ fn what_a_recording_does_not_have_is_named() {
     for words in [&["--when", "p99>2ms", "--with", "top"][..], &["--when", "p99>2"], &["--when", "p98>2ms"]] {
         refused(&run(&[&["record", "--keep-last", "10s"], words].concat()), 2, &["--when"]);
     }
+    for (words, told) in [
+        (&["--on-finding", "--with", "top"][..], "--on-finding looks at latency"),
+        (&["--with", "top,trace"], "trace has the slowest I/Os of latency"),
+    ] {
+        refused(&run(&[&["record", "--keep-last", "10s"], words].concat()), 2, &[told, "add it to --with"]);
+    }
     // A link leads out of it, and is not followed.
     let secret = scratch.path().join("secret");
     fs::write(&secret, "of somebody else").unwrap();

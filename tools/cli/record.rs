@@ -6,8 +6,8 @@ use std::time::Duration;
 use biopsy::analyze::condition::Condition;
 use clap::{Args, ValueEnum};
 
-use super::Window;
 use super::values::{At, at, condition, duration, interval, label, size};
+use super::{FailOn, Window};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -38,7 +38,7 @@ pub struct Record {
     /// End when the files have so many bytes (100m, 2g).
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_size: Option<u64>,
-    /// Hold this much in memory, and write it into a new folder in DIR on SIGUSR1, or when --when says so.
+    /// Hold this much in memory, and write it into a new folder in DIR on SIGUSR1, or when --when or --on-finding says so.
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "max_size")]
     pub keep_last: Option<Duration>,
     /// Write it when, within an interval, the bound is crossed: 'p99>2ms', 'iops<1000', 'stage:queue.p99>1ms';
@@ -46,6 +46,18 @@ pub struct Record {
     /// by a tenth.
     #[arg(long, value_name = "BOUND", value_parser = condition, requires = "keep_last")]
     pub when: Option<(Condition, String)>,
+    /// Write it when a finding appears that is at least as severe: the rules of diagnose look at the last 5 s again and
+    /// again. Again only when the finding was gone in between.
+    #[arg(
+        long,
+        value_name = "SEVERITY",
+        value_enum,
+        num_args = 0..=1,
+        default_missing_value = "warning",
+        require_equals = true,
+        requires = "keep_last"
+    )]
+    pub on_finding: Option<FailOn>,
     /// Write at most so often within an hour.
     #[arg(long, value_name = "N", default_value_t = 10, requires = "keep_last")]
     pub max_dumps: u64,
@@ -72,6 +84,8 @@ pub enum Recordable {
     Stacks,
     Errors,
     Top,
+    /// CPU time, CPU quotas, and rates each 100 ms: what `diagnose -i` wants beside the others.
+    System,
     /// Each I/O, as a table of Parquet.
     Trace,
 }

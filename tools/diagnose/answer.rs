@@ -9,7 +9,7 @@ use biopsy::analyze::pressure::PressureSummary;
 use biopsy::analyze::threads::ThreadSummary;
 use biopsy::analyze::timeline::Timeline;
 use biopsy::envelope::Framed;
-use biopsy::findings::{Diagnosis, Severity};
+use biopsy::findings::Diagnosis;
 use biopsy::refusal::Refusal;
 use biopsy::render::{self, html, text};
 use biopsy::rules::Summaries;
@@ -140,10 +140,7 @@ impl Answer {
 
 /// The finding that `--fail-on` asks for: they are in the order of their severity.
 fn worst(diagnosis: &Diagnosis, least: FailOn) -> Option<String> {
-    let (least, word) = match least {
-        FailOn::Warning => (Severity::Warning, "warning"),
-        FailOn::Critical => (Severity::Critical, "critical"),
-    };
+    let (least, word) = least.least();
     let worst = diagnosis.findings.first().filter(|finding| finding.severity >= least)?;
     let subject = text::clean(&worst.subject);
     Some(format!("{} on {subject} is what --fail-on {word} asks for: biopsy explain {}", worst.id, worst.id))

@@ -101,7 +101,13 @@ pub fn read_as(path: &Path, unit: Option<FoldedUnit>, span: Span) -> Result<Reco
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let whole = || path.display().to_string();
     if let Some(profiles) = Profiles::open(path).with_context(whole)? {
-        return intervals(profiles, name, unit, span).with_context(whole);
+        let read = intervals(profiles, name, unit, span).with_context(whole)?;
+        if read.measurement.summary.profile.is_empty() {
+            let length = text::time(read.measurement.summary.duration_ns);
+            let why = format!("there is nothing to draw: the CPUs were idle in {length}");
+            return Err(anyhow::Error::from(Refusal::Untrusted(why)).context(whole()));
+        }
+        return Ok(read);
     }
     if span != Span::default() {
         let why = "it is one profile, and --from and --to choose intervals of a recording: leave them out";
@@ -117,6 +123,16 @@ pub fn read_as(path: &Path, unit: Option<FoldedUnit>, span: Span) -> Result<Reco
         Ok(read)
     });
     read.map_err(|error| refused(path, &format!("{error:#}")))
+}
+
+/// The stacks of a recording, added up; none where the CPUs were idle.
+///
+/// # Errors
+/// Where it is damaged, or has no stacks ([`Absent`](biopsy::recording::source::Absent)).
+pub fn of_recording(path: &Path, span: Span) -> Result<Recording> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let profiles = Profiles::open(path)?.context("it is no recording")?;
+    intervals(profiles, name, None, span)
 }
 
 fn refused(path: &Path, why: &str) -> anyhow::Error {
@@ -163,8 +179,8 @@ fn profile(bytes: &[u8], name: String, unit: Option<Unit>) -> Result<Recording> 
     Ok(part.recording(name, naming))
 }
 
-/// The stacks of the intervals that begin within a span, added up.
-fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span: Span) -> Result<Recording> {
+/// The stacks of the intervals that begin within a span, added up; `name` is that of the recording.
+pub fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span: Span) -> Result<Recording> {
     let mut naming = Naming::new();
     let mut sum: Option<Sum> = None;
     let mut begin = None;
@@ -189,12 +205,6 @@ fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span: Spa
     let began = begin.unwrap_or_default();
     let sum =
         sum.with_context(|| format!("it has no stacks within --from and --to: it begins at {began}"))?;
-    if sum.all.stacks.is_empty() {
-        let length = text::time(sum.all.duration_ns);
-        return Err(
-            Refusal::Untrusted(format!("there is nothing to draw: the CPUs were idle in {length}")).into()
-        );
-    }
     Ok(sum.whole().recording(name, naming))
 }
 
@@ -256,6 +266,7 @@ impl Part {
             measured: origin.measured,
             lost: origin.lost,
             period_ns: self.period_ns,
+            samples: origin.samples,
             notes: origin.notes.into_iter().map(Note::Recorded).collect(),
             unnamed,
             recorded: Some(recorded),

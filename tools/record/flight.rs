@@ -1,4 +1,4 @@
-//! The flight recorder: the last intervals in memory, written when a bound is crossed or on SIGUSR1.
+//! The flight recorder: the last intervals in memory, written when a bound is crossed, on a finding, or on SIGUSR1.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -9,22 +9,28 @@ use anyhow::{Context, Result};
 use biopsy::analyze::condition::{Condition, Metric};
 use biopsy::analyze::latency::LatencySummary;
 use biopsy::clock::now_ns;
-use biopsy::envelope::Envelope;
+use biopsy::envelope::{Envelope, Missing, Reason};
 use biopsy::host::Host;
 use biopsy::recording::folder::{self, Folder};
-use biopsy::recording::manifest::{Ended, Manifest};
+use biopsy::recording::io::Parts;
+use biopsy::recording::manifest::{Ended, Manifest, Recorded};
 use biopsy::recording::redact::Redactor;
 use biopsy::recording::ring::{Held, Ring};
 use biopsy::recording::tape::{Tape, dump};
 use biopsy::refusal::{Refusal, plain, reason};
 use biopsy::render::text;
 use biopsy::session::record::{Opening, Views};
+use biopsy::session::slowest::{HeldIos, MOST, WindowIos};
 use biopsy::session::{stop, wall_clock};
 
 use super::views::{self, Asked, Named};
-use super::{await_begin, begin, clocks, collect, create, doubts, due, follow, put, write};
+use super::watch::Watch;
+use super::{await_begin, begin, clocks, collect, create, doubts, due, follow, put, trace, write};
 use crate::cli::{Record, Recordable};
 use crate::output;
+
+/// The slowest I/Os are held for so much longer: a view may be so late.
+const SLACK_NS: u64 = 10_000_000_000;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -45,9 +51,11 @@ struct State {
 
 /// Why what is held is to be written, and up to when it has to reach.
 #[derive(Debug, Clone)]
-struct Due {
-    why: String,
-    at_ns: u64,
+pub struct Due {
+    pub why: String,
+    pub at_ns: u64,
+    /// The line of the diagnosis that it is for.
+    pub findings: Option<Vec<u8>>,
 }
 
 impl Trigger {
@@ -67,13 +75,13 @@ impl Trigger {
             let why = format!("{words}: {value} of {}{op}", text::clean(&crossed.device));
             // Each view reads its interval a moment before or after.
             let at_ns = end_ns.saturating_sub(summary.duration_ns / 2);
-            state.asked = Some(Due { why, at_ns });
+            state.asked = Some(Due { why, at_ns, findings: None });
         }
     }
 
     /// What was asked for since the last call.
     fn take(&self) -> Option<Due> {
-        let by_signal = || Due { why: "SIGUSR1".to_string(), at_ns: now_ns() };
+        let by_signal = || Due { why: "SIGUSR1".to_string(), at_ns: now_ns(), findings: None };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.asked.take().or_else(|| stop::dump_requested().then(by_signal))
     }
@@ -91,9 +99,17 @@ pub fn run(
     redactor: &Option<Arc<Redactor>>,
 ) -> Result<()> {
     let into = args.output.clone().unwrap_or_else(|| PathBuf::from("."));
-    if args.when.is_some() && !args.with.is_empty() && !args.with.contains(&Recordable::Latency) {
-        let why = "--when looks at latency, which --with leaves out: add it, or leave --when out";
-        return Err(Refusal::Usage(why.to_string()).into());
+    let is_wanted = |view| args.with.is_empty() || args.with.contains(&view);
+    if !is_wanted(Recordable::Latency) {
+        let wants_latency = [
+            (args.when.is_some(), "--when looks at latency"),
+            (args.on_finding.is_some(), "--on-finding looks at latency"),
+            (is_wanted(Recordable::Trace), "trace has the slowest I/Os of latency"),
+        ];
+        if let Some((_, what)) = wants_latency.iter().find(|(is_asked, _)| *is_asked) {
+            let why = format!("{what}, which --with leaves out: add it to --with");
+            return Err(Refusal::Usage(why).into());
+        }
     }
     let mut made = if into.is_dir() { None } else { Some(create(&into)?) };
     stop::install();
@@ -103,10 +119,12 @@ pub fn run(
     let keep = length.saturating_add(args.interval);
     let keep_ns = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
     let rings: Mutex<Rings> = Mutex::default();
+    let ios = (is_wanted(Recordable::Trace) && !args.redact)
+        .then(|| Arc::new(Mutex::new(HeldIos::new(keep_ns.saturating_add(SLACK_NS)))));
     let trigger = Trigger { when: args.when.clone(), state: Mutex::default() };
     std::thread::scope(|scope| {
         let mut views = Views::new(scope, args.window.max_loss);
-        let asked = Asked { args, host, named, trigger: Some(&trigger), folder: None };
+        let asked = Asked { args, host, named, trigger: Some(&trigger), ios: ios.as_ref(), folder: None };
         let tape = |view: Recordable| {
             let ring = Arc::new(Mutex::new(Ring::new(keep_ns)));
             rings.lock().unwrap_or_else(PoisonError::into_inner).push((view.name(), Arc::clone(&ring)));
@@ -121,16 +139,29 @@ pub fn run(
         let (envelope, manifest) = begin(args, missing)?;
         let rings = std::mem::take(&mut *rings.lock().unwrap_or_else(PoisonError::into_inner));
         views.begin(Opening { at, interval: args.interval, length: args.window.length });
-        let writer =
-            Writer { into: &into, machine, envelope: &envelope, manifest: &manifest, rings, redactor };
+        let writer = Writer {
+            into: &into,
+            machine,
+            envelope: &envelope,
+            manifest: &manifest,
+            rings,
+            ios: ios.as_ref(),
+            redactor,
+        };
+        let mut watch = match args.on_finding {
+            Some(least) => Some(Watch::new(args, length, least.least().0, machine, at)?),
+            None => None,
+        };
         let mut dumps =
             Dumps { most: args.max_dumps, times: VecDeque::new(), is_told: false, written: 0, failed: None };
         let mut due: Option<(Due, Instant)> = None;
         // One that a view does not finish is not waited for.
         let patience = 2 * args.interval + Duration::from_secs(1);
         let (_, window) = follow(args, named, &views, at, || {
+            let found = watch.as_mut().and_then(|watch| watch.look(&writer, patience));
             if due.is_none() {
-                due = trigger.take().filter(|_| dumps.is_allowed()).map(|due| (due, Instant::now()));
+                due =
+                    trigger.take().or(found).filter(|_| dumps.is_allowed()).map(|due| (due, Instant::now()));
                 due.iter().for_each(|(due, _)| writer.pin(due.at_ns));
             }
             let is_ready =
@@ -146,7 +177,9 @@ pub fn run(
         // What it still does is not recorded.
         let _status = window.status();
         // The last interval may have crossed the bound.
-        let due = due.map(|(due, _)| due).or_else(|| trigger.take().filter(|_| dumps.is_allowed()));
+        let found = || watch.and_then(|mut watch| watch.look(&writer, Duration::ZERO));
+        let new = || trigger.take().or_else(found).filter(|_| dumps.is_allowed());
+        let due = due.map(|(due, _)| due).or_else(new);
         if let Some(due) = due {
             dumps.write(&writer, &due);
         }
@@ -205,18 +238,26 @@ impl Dumps {
 }
 
 /// Writes what is held as a recording.
-struct Writer<'a> {
+pub struct Writer<'a> {
     into: &'a Path,
     machine: &'a [u8],
     envelope: &'a Envelope,
     manifest: &'a Manifest,
     rings: Rings,
+    ios: Option<&'a Arc<Mutex<HeldIos>>>,
     redactor: &'a Option<Arc<Redactor>>,
 }
 
 impl Writer<'_> {
+    /// The intervals of each view that ended after `from_ns` and not after `to_ns`.
+    pub fn between(&self, from_ns: u64, to_ns: u64) -> Vec<(&'static str, Vec<Held>)> {
+        let held =
+            |ring: &Mutex<Ring>| ring.lock().unwrap_or_else(PoisonError::into_inner).between(from_ns, to_ns);
+        self.rings.iter().map(|(view, ring)| (*view, held(ring))).collect()
+    }
+
     /// Whether all views have an interval that ended then or later.
-    fn reaches(&self, at_ns: u64) -> bool {
+    pub fn reaches(&self, at_ns: u64) -> bool {
         let end = |ring: &Mutex<Ring>| ring.lock().unwrap_or_else(PoisonError::into_inner).end_ns();
         self.rings.iter().all(|(_, ring)| end(ring).is_some_and(|end| end >= at_ns))
     }
@@ -234,6 +275,9 @@ impl Writer<'_> {
             self.rings.iter().map(|(view, ring)| (*view, until(ring))).collect();
         let mut folder = self.folder()?;
         put(&folder, folder::HOST, self.machine)?;
+        if let Some(findings) = &due.findings {
+            put(&folder, folder::FINDINGS, findings)?;
+        }
         let mut manifest = Manifest {
             run_id: super::run_id()?,
             ended: Some(Ended::Dump),
@@ -259,6 +303,18 @@ impl Writer<'_> {
             envelope.lost.overlay(&recorded.lost);
             manifest.views.insert((*view).to_string(), recorded);
         }
+        if let Some(ios) = self.ios {
+            let to_ns = last_ns.unwrap_or(now.monotonic_ns);
+            let from_ns = to_ns.saturating_sub(envelope.duration_ns);
+            let window = ios.lock().unwrap_or_else(PoisonError::into_inner).between(from_ns, to_ns);
+            manifest.views.insert("trace".to_string(), slowest(&folder, &window)?);
+            envelope.missing.push(Missing {
+                part: Some("trace".to_string()),
+                reason: Reason::NotAskedFor,
+                why: format!("{} has the slowest I/Os of each interval, {MOST} at most", folder::IOS),
+                ..Missing::default()
+            });
+        }
         write(&folder, &envelope, &manifest, None, self.redactor)?;
         folder.keep();
         output::warn(&format!("{}: wrote {}", due.why, folder.path().display()));
@@ -283,4 +339,18 @@ impl Writer<'_> {
         }
         anyhow::bail!("{} has 99 recordings of this second", self.into.display())
     }
+}
+
+/// Writes the slowest I/Os as a table.
+fn slowest(folder: &Folder, window: &WindowIos) -> Result<Recorded> {
+    let mut parts = Parts::create(folder.path(), &Arc::default())?;
+    let offset = wall_clock::unix_ns_now().saturating_sub(now_ns());
+    for io in &window.ios {
+        let ended = i64::try_from(io.ended_ns.saturating_add(offset)).unwrap_or(i64::MAX);
+        parts.add(&trace::row(&window.scene, io, ended))?;
+    }
+    parts.finish()?;
+    let mut recorded = Recorded { bytes: parts.bytes, ..Recorded::default() };
+    recorded.lost.events = window.lost;
+    Ok(recorded)
 }

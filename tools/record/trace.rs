@@ -157,7 +157,8 @@ fn record(
     Ok(doubt.or_else(|| trace::distrust(&emitted, max_loss, FEWER)))
 }
 
-fn row<'a>(scene: &'a Scene, io: &'a TracedIo, ended: i64) -> Io<'a> {
+/// An I/O that ended at `ended`, ns since 1970.
+pub fn row<'a>(scene: &'a Scene, io: &'a TracedIo, ended: i64) -> Io<'a> {
     let operation = io.operation.and_then(|operation| operation.end).filter(|end| end.last);
     let of_operation = |stage| operation.and_then(|end| end.stages?.get(stage));
     Io {

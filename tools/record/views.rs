@@ -1,10 +1,10 @@
 //! The views of a recording, with the options that their verbs have by default.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use biopsy::analyze::flame::FlameSummary;
 use biopsy::analyze::latency::LatencySummary;
 use biopsy::analyze::threads::Column;
@@ -12,6 +12,7 @@ use biopsy::envelope::{Missing, Reason, View};
 use biopsy::host::{Host, kernel};
 use biopsy::probe;
 use biopsy::probe::errors::ErrorProbe;
+use biopsy::probe::events::EventOptions;
 use biopsy::probe::interrupts::{InterruptProbe, TIME_EVERY};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
@@ -28,6 +29,8 @@ use biopsy::session::interrupts::InterruptView;
 use biopsy::session::latency::LatencyView;
 use biopsy::session::pressure::{self, PressureView, Probes};
 use biopsy::session::record::Views;
+use biopsy::session::slowest::{HeldIos, SlowestProbe, SlowestView};
+use biopsy::session::system::{SystemProbe, SystemView};
 use biopsy::session::threads::{self, ThreadView};
 use biopsy::session::top::{Disks, TopView};
 use biopsy::session::watch::Shown;
@@ -43,6 +46,9 @@ const MAX_COST: f64 = 1.0;
 
 /// Samples of stacks per second and CPU, as of `flame`.
 const FREQUENCY: u64 = 99;
+
+/// Bytes of each CPU's ring of events, where only the slowest I/Os have one: all of 20 ms have, at the begin of an interval.
+const SLOWEST_RING: u32 = 1 << 20;
 
 /// What `-d` names, for views that see layers and for those of disks.
 pub struct Named {
@@ -78,6 +84,7 @@ impl Recordable {
             Self::Stacks => folder::STACKS,
             Self::Errors => "errors",
             Self::Top => "top",
+            Self::System => "system",
             Self::Trace => "trace",
         }
     }
@@ -112,7 +119,19 @@ pub fn add_all<'scope>(
             });
             continue;
         }
-        if let Err(error) = add(views, view, tape(view)?, asked) {
+        // The slowest are taken with latency.
+        if view == Recordable::Trace && asked.ios.is_some() {
+            continue;
+        }
+        let mut added = add(views, view, tape(view)?, asked);
+        if let (Recordable::Latency, Err(error), true) =
+            (view, &added, asked.ios.is_some() && with.is_empty())
+        {
+            missing.push(refused(Recordable::Trace, error));
+            drop(view);
+            added = add(views, view, tape(view)?, &Asked { ios: None, ..*asked });
+        }
+        if let Err(error) = added {
             if !with.is_empty() || view == Recordable::Latency {
                 return Err(error);
             }
@@ -139,6 +158,8 @@ pub struct Asked<'a> {
     pub host: &'a Host,
     pub named: &'a Named,
     pub trigger: Option<&'a Trigger>,
+    /// Holds the slowest I/Os of each interval, where they are asked for.
+    pub ios: Option<&'a Arc<Mutex<HeldIos>>>,
     /// Of the recording, and the bytes of all views; None: it is held in memory.
     pub folder: Option<(&'a Path, &'a Arc<AtomicU64>)>,
 }
@@ -150,19 +171,29 @@ fn add<'scope>(
     tape: Tape,
     asked: &Asked<'scope>,
 ) -> Result<()> {
-    let Asked { args, host, named, trigger, folder } = *asked;
+    let Asked { args, host, named, trigger, ios, folder } = *asked;
     let root = Path::new("/");
     let cost = !args.window.no_cost;
     match view {
         Recordable::Latency => {
             let options = Options { layers: true, ..window::options(named.layers.clone(), &args.window) };
-            let prepare =
-                move || Ok((LatencyView::new(host, &[])?, LatencyProbe::prepare(host, root, &options)?));
             let keep = move |tape: &mut Tape, shown: &Shown<'_, LatencySummary>| {
                 if let Some(trigger) = trigger {
                     trigger.look(shown.summary, shown.end_ns);
                 }
                 keep(tape, shown)
+            };
+            let Some(ios) = ios else {
+                let prepare =
+                    move || Ok((LatencyView::new(host, &[])?, LatencyProbe::prepare(host, root, &options)?));
+                return views.add(view.name(), tape, prepare, keep);
+            };
+            let events = EventOptions { ring_bytes: Some(SLOWEST_RING), ..EventOptions::default() };
+            let options = Options { events: Some(events), ..options };
+            let prepare = move || {
+                let probe = LatencyProbe::prepare(host, root, &options)?;
+                let probe = SlowestProbe::new(host, probe, Arc::clone(ios));
+                Ok((SlowestView(LatencyView::new(host, &[])?), probe))
             };
             views.add(view.name(), tape, prepare, keep)
         }
@@ -229,13 +260,14 @@ fn add<'scope>(
                 move || Ok((ErrorView { host, named: disks }, ErrorProbe::prepare(host, root, cost)?));
             views.add(view.name(), tape, prepare, keep)
         }
-        Recordable::Trace => match folder {
-            Some((folder, total)) => trace::add(views, tape, asked, folder, total),
-            None => {
-                let why = "--keep-last does not hold trace: leave it out of --with, or --keep-last out";
-                Err(Refusal::Usage(why.to_string()).into())
-            }
-        },
+        Recordable::Trace => {
+            let (folder, total) = folder.context("each I/O is recorded in a folder")?;
+            trace::add(views, tape, asked, folder, total)
+        }
+        Recordable::System => {
+            let prepare = move || Ok((SystemView, SystemProbe::prepare(root, host, &named.layers)));
+            views.add(view.name(), tape, prepare, keep)
+        }
         Recordable::Top => {
             let prepare = move || {
                 let disks = Disks::new(root, &args.window.devices)?;

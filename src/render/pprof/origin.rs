@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::analyze::flame::{FlameSummary, Note, What};
+use crate::analyze::stacks::ProfileSummary;
 use crate::analyze::unwinding::Ending;
 use crate::envelope::{Cost, Envelope, Lost, Missing};
+use crate::merge::how;
 use crate::render::text;
 
 /// What begins the comment; the rest of it is JSON.
@@ -47,6 +49,9 @@ pub struct Origin {
     pub user_stacks: BTreeMap<Ending, u64>,
     /// Why it must not be trusted, where that is more than a matter of how much was lost.
     pub doubt: Option<String>,
+    /// Of samples of the CPUs: their classes and threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<ProfileSummary>,
     pub envelope: Envelope,
 }
 
@@ -67,6 +72,7 @@ impl Origin {
                 })
                 .unwrap_or_default(),
             doubt: doubt.map(str::to_string),
+            samples: summary.samples.clone(),
             envelope: envelope.clone(),
         }
     }
@@ -91,6 +97,11 @@ impl Origin {
         self.notes.truncate(MOST_NOTES);
         self.user_stacks.values_mut().for_each(|samples| *samples = (*samples).min(MOST_SAMPLES));
         self.devices.truncate(MOST_LISTED);
+        if let Some(samples) = &mut self.samples {
+            samples.top.truncate(MOST_LISTED);
+            samples.top.iter_mut().for_each(|(comm, ..)| cut(comm));
+            samples.sampler_note.iter_mut().chain([&mut samples.sampler]).for_each(cut);
+        }
         let envelope = &mut self.envelope;
         envelope.missing.truncate(MOST_MISSING);
         envelope.cost.programs.truncate(MOST_LISTED);
@@ -141,6 +152,7 @@ impl Origin {
         self.measured = self.measured.saturating_add(other.measured);
         self.lost = self.lost.saturating_add(other.lost);
         self.doubt = self.doubt.or(other.doubt);
+        how::both(&mut self.samples, &other.samples);
         either(&mut self.envelope.kernel, other.envelope.kernel);
         self.envelope.lost = plus(self.envelope.lost, other.envelope.lost);
         // Of each window its own.

@@ -230,6 +230,7 @@ mod tests {
                 asked_pages: 64,
                 wanted_pages: Some(16),
                 mapped_pages: Some(0),
+                read_pages: Some(64),
                 unused_pages: Some(48),
             }),
             paths: vec![PathSummary {

@@ -73,6 +73,7 @@ fn memory_keeps_what_is_known_and_nothing_else() {
         asked_pages: 100,
         wanted_pages: unused_pages.map(|unused| 100 - unused),
         mapped_pages: None,
+        read_pages: None,
         unused_pages,
     };
     let summary = PagecacheSummary {

@@ -39,7 +39,8 @@ pub fn measure(options: &Options, interval: Interval<'_>) -> Result<Stacks> {
 /// The samples by stack, and what could not be named.
 fn named(raw: &RawProfile, symbolizer: &Symbolizer) -> (FlameSummary, Vec<Missing>) {
     let names = symbolizer.names(&stacks::addresses(raw));
-    let profile = folded::profile(&stacks::summarize(raw, &names).folded, Unit::Samples);
+    let mut samples = stacks::summarize(raw, &names);
+    let profile = folded::profile(&std::mem::take(&mut samples.folded), Unit::Samples);
     let summary = FlameSummary {
         duration_ns: raw.duration_ns,
         source: Source::Sampler { sampler: raw.sampler, hz: raw.frequency, cpus: raw.cpus },
@@ -47,6 +48,7 @@ fn named(raw: &RawProfile, symbolizer: &Symbolizer) -> (FlameSummary, Vec<Missin
         measured: profile.total(),
         lost: raw.lost,
         period_ns: 1_000_000_000u64.checked_div(raw.frequency),
+        samples: Some(samples),
         notes: Note::of_samples(raw.sampler, unwinding(raw, &names)),
         unnamed: names.unnamed(),
         ..FlameSummary::new(Some(What::OnCpu), profile)

@@ -88,6 +88,7 @@ fn a_recording_counts_what_the_kernel_counts() {
         let bytes = fs::metadata(folder.join(format!("{view}.ndjson.zst"))).unwrap().len();
         assert_eq!((&recorded["bytes"], &recorded["error"]), (&bytes.into(), &Value::Null), "{view}");
     }
+    assert_eq!(written["views"]["system"]["intervals"], written["views"]["top"]["intervals"]);
     // Intervals end at the same moments.
     let ends = |view| -> Vec<i64> { read(view, &folder).iter().map(end_ms).collect() };
     for (one, other) in ends("latency").iter().zip(ends("errors")) {
@@ -125,6 +126,9 @@ fn is_diagnosed(folder: &Path, packed: &Path, disk: &str, ios: u64) {
         found["host"]["cpus_online"].as_u64(),
         std::thread::available_parallelism().ok().map(|n| n.get() as u64)
     );
+    // What it takes for a verdict beside the views.
+    assert!(found["cpu"]["samples"].as_u64() > Some(0) && found["cpu"]["forks"].as_u64() > Some(0));
+    assert!(found["cpu"]["time"]["cpus"].as_array().is_some_and(|cpus| !cpus.is_empty()));
     let html = fs::read_to_string(page).unwrap();
     assert!(html.contains("<svg") && html.contains(disk) && html.contains(r#"on the CPU"#));
     assert_eq!(json(packed)["verdict"], found["verdict"]);
@@ -441,7 +445,7 @@ fn the_flight_recorder_writes_what_it_holds() {
         "-d",
         &disk.name,
         "--with",
-        "latency,stacks,top",
+        "latency,stacks,top,trace",
         "--keep-last",
         "500ms",
         "--when",
@@ -496,6 +500,16 @@ fn the_flight_recorder_writes_what_it_holds() {
         read("top", &second).len() as u64,
         manifest(&second)["views"]["top"]["intervals"].as_u64().unwrap()
     );
+    // Of so few each is among the slowest.
+    let trace = &manifest(&second)["views"]["trace"];
+    assert_eq!((column(&second, "device_ns").len(), &trace["lost"]["events"]), (100, &0.into()));
+    assert!(column(&second, "comm").iter().all(|comm| comm == "\"dd\""));
+    let slowest = column(&second, "device_ns").iter().map(|ns| ns.parse::<u64>().unwrap()).max().unwrap();
+    let max_ns = lines.iter().flat_map(|line| line["devices"].as_array().unwrap()).map(|device| {
+        let ops = device["ops"].as_object().unwrap().values();
+        ops.map(|op| op["request_stages"]["device"]["max_ns"].as_u64().unwrap_or(0)).max().unwrap_or(0)
+    });
+    assert_eq!(max_ns.max(), Some(slowest), "as the histogram of the same interval has it");
     let held = profiles(&second);
     assert_eq!(manifest(&second)["views"]["stacks"]["intervals"].as_u64(), Some(held.len() as u64));
     assert!((1..=7).contains(&held.len()) && held[0].ends_with("stacks/000000.pb.gz"), "{held:?}");

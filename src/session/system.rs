@@ -1,0 +1,106 @@
+//! The view `system`: CPU time, CPU quotas, and the rate of each device every 100 ms.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::rates::RateSampler;
+use super::watch::{Live, Piece};
+use crate::analyze::cpu;
+use crate::analyze::system::SystemSummary;
+use crate::envelope::Envelope;
+use crate::host::Host;
+use crate::host::cpu_quota::CpuQuota;
+use crate::probe::Probe;
+use crate::probe::cpu::{self as cpu_probe, CpuProbe};
+
+/// Two of these are shorter than what a sample of the rates is for.
+const NAP: Duration = Duration::from_millis(50);
+
+/// The kernel's accounts at one moment.
+#[derive(Clone)]
+pub struct Reading {
+    cpu: cpu_probe::Reading,
+    quotas: Vec<CpuQuota>,
+    at: Instant,
+}
+
+/// Reads the kernel's accounts, and samples the counters of devices in between.
+pub struct SystemProbe {
+    root: PathBuf,
+    cpu: CpuProbe,
+    rates: RateSampler,
+    start: Reading,
+}
+
+impl SystemProbe {
+    /// `devices`: whose rates are sampled; empty: all.
+    pub fn prepare(root: &Path, host: &Host, devices: &[String]) -> Self {
+        let all = || host.devices.iter().map(|device| device.name.as_str());
+        let rates = match devices {
+            [] => RateSampler::new(all()),
+            named => RateSampler::new(named.iter().map(String::as_str)),
+        };
+        let cpu = CpuProbe::attach(root);
+        let start = Reading { cpu: cpu.start().clone(), quotas: Vec::new(), at: Instant::now() };
+        Self { root: root.to_path_buf(), cpu, rates, start }
+    }
+}
+
+impl Probe for SystemProbe {
+    type Reading = Reading;
+
+    fn begin(&mut self) -> Result<()> {
+        self.rates.tick();
+        self.start = self.read()?;
+        Ok(())
+    }
+
+    fn start(&self) -> &Reading {
+        &self.start
+    }
+
+    fn tick(&mut self) {
+        self.rates.tick();
+    }
+
+    fn nap(&self) -> Duration {
+        NAP
+    }
+
+    fn read(&self) -> Result<Reading> {
+        let (cpu, at) = (self.cpu.read(), Instant::now());
+        Ok(Reading { cpu, quotas: CpuQuota::read(&self.root), at })
+    }
+
+    fn detach(&mut self) -> Result<Reading> {
+        self.read()
+    }
+}
+
+/// What the machine did beside its I/O.
+pub struct SystemView;
+
+impl Live for SystemView {
+    type Probe = SystemProbe;
+    type Summary = SystemSummary;
+
+    fn summary(
+        &mut self,
+        probe: &SystemProbe,
+        piece: &Piece<'_, Reading>,
+        envelope: Envelope,
+    ) -> (Envelope, SystemSummary) {
+        let Piece { from, to, .. } = piece;
+        let cpu = cpu::summarize(&probe.cpu.window(&from.cpu, &to.cpu));
+        let missing = cpu.missing();
+        let quotas = CpuQuota::between(&from.quotas, to.quotas.clone());
+        let summary = SystemSummary::new(cpu, quotas, probe.rates.between(from.at, to.at));
+        (Envelope { duration_ns: summary.duration_ns, missing, ..envelope }, summary)
+    }
+
+    fn distrust(&mut self, _: &Reading, _: &Reading, _: f64) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,153 @@
+//! The views of one window, as a recording or the flight recorder has them.
+
+use std::path::Path;
+
+use anyhow::Result;
+use biopsy::analyze::devices::HostSummary;
+use biopsy::analyze::flame::FlameSummary;
+use biopsy::analyze::interrupts::InterruptSummary;
+use biopsy::analyze::latency::LatencySummary;
+use biopsy::analyze::pressure::PressureSummary;
+use biopsy::analyze::stacks::ProfileSummary;
+use biopsy::analyze::system::SystemSummary;
+use biopsy::analyze::threads::ThreadSummary;
+use biopsy::analyze::timeline::Timeline;
+use biopsy::envelope::{Envelope, Missing, Reason, View};
+use biopsy::merge::Summary;
+use biopsy::recording::ring::Held;
+use biopsy::recording::source::{self, Absent, Lines};
+use biopsy::recording::stacks::Profiles;
+use biopsy::recording::{Piece, Pieces, Span, folder, name_of};
+use biopsy::render::folded;
+use biopsy::rules::measured::Measured;
+
+use crate::flame::recording as stacks;
+use crate::{output, replay};
+
+/// Intervals of each view.
+#[derive(Clone, Copy)]
+pub enum Kept<'a> {
+    /// A recording.
+    At(&'a Path),
+    /// Of the views by name.
+    Held(&'a [(&'static str, Vec<Held>)]),
+}
+
+/// All intervals as one.
+pub struct Window {
+    pub measured: Measured,
+    pub timeline: Timeline,
+    /// Of the CPUs; None: there are none.
+    pub stacks: Option<FlameSummary>,
+    pub command_status: Option<i32>,
+}
+
+impl Kept<'_> {
+    /// What began within `span`.
+    ///
+    /// # Errors
+    /// Where there is no latency, or a view is damaged.
+    pub fn window(self, span: Span) -> Result<Window> {
+        let mut timeline = Timeline::default();
+        let lines = self.lines::<LatencySummary>()?;
+        let latency =
+            replay::intervals(lines, &self.name(), span, |interval: &LatencySummary| timeline.add(interval))?;
+        timeline.finish();
+        let Piece { mut envelope, view: latency, command_status } = latency.whole();
+        let interrupts = self.beside::<InterruptSummary>(span, "interrupts", &mut envelope)?;
+        let pressure = self.beside::<PressureSummary>(span, "locks", &mut envelope)?.unwrap_or_default();
+        let threads = self.beside::<ThreadSummary>(span, "threads", &mut envelope)?;
+        let system =
+            self.beside::<SystemSummary>(span, "CPU time, CPU quotas and rates of devices", &mut envelope)?;
+        let stacks = self.stacks(span, &mut envelope);
+        let profile = stacks.as_ref().and_then(profile);
+        let measured = Measured { envelope, latency, interrupts, pressure, threads, profile, system };
+        Ok(Window { measured, timeline, stacks, command_status })
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::At(path) => path.display().to_string(),
+            Self::Held(_) => "what is held in memory".to_string(),
+        }
+    }
+
+    fn held(views: &[(&str, Vec<Held>)], view: &str) -> Result<Vec<Held>> {
+        let found = views.iter().find(|(name, held)| *name == view && !held.is_empty());
+        Ok(found.ok_or_else(|| Absent::new(view))?.1.clone())
+    }
+
+    fn lines<V: View>(self) -> Result<Lines> {
+        match self {
+            Self::At(path) => replay::open::<V>(path),
+            Self::Held(views) => source::held(&Self::held(views, name_of(V::SCHEMA))?),
+        }
+    }
+
+    /// What another view saw in the same time; None: it was not recorded.
+    fn beside<V: View + Summary>(self, span: Span, what: &str, envelope: &mut Envelope) -> Result<Option<V>> {
+        let read = self.lines::<V>().and_then(|lines| replay::intervals(lines, &self.name(), span, |_| {}));
+        match read {
+            Ok(run) => {
+                let piece = run.whole();
+                for gap in piece.envelope.missing {
+                    if !envelope.missing.contains(&gap) {
+                        envelope.missing.push(gap);
+                    }
+                }
+                let samples = &mut envelope.lost.samples;
+                *samples = samples.saturating_add(piece.envelope.lost.samples);
+                envelope.lost.probes.extend(piece.envelope.lost.probes);
+                Ok(Some(piece.view))
+            }
+            Err(error) if error.downcast_ref::<Absent>().is_some() => {
+                envelope.missing.push(not_recorded(name_of(V::SCHEMA), what));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn stacks(self, span: Span, envelope: &mut Envelope) -> Option<FlameSummary> {
+        let read = match self {
+            Self::At(path) => stacks::of_recording(path, span),
+            Self::Held(views) => Self::held(views, folder::STACKS)
+                .and_then(Profiles::held)
+                .and_then(|profiles| stacks::intervals(profiles, self.name(), None, span)),
+        };
+        let read = match read {
+            Ok(read) => read.measurement,
+            Err(error) => {
+                // The other views are whole.
+                if error.downcast_ref::<Absent>().is_none() {
+                    output::warn(&format!("there is no profile of the CPUs: {error:#}"));
+                }
+                envelope.missing.push(not_recorded("profile", "stacks of the CPUs"));
+                return None;
+            }
+        };
+        if read.summary.samples.is_none() {
+            envelope.missing.push(not_recorded("profile", "the classes of the samples of the CPUs"));
+        }
+        envelope.missing.extend(read.envelope.missing);
+        envelope.lost.samples = envelope.lost.samples.saturating_add(read.envelope.lost.samples);
+        Some(read.summary)
+    }
+}
+
+fn not_recorded(part: &str, what: &str) -> Missing {
+    let why = format!("{what} were not recorded");
+    Missing { part: Some(part.to_string()), reason: Reason::NotAvailable, why, ..Missing::default() }
+}
+
+/// As a live diagnosis has them.
+fn profile(stacks: &FlameSummary) -> Option<ProfileSummary> {
+    let samples = stacks.samples.clone()?;
+    Some(ProfileSummary { folded: folded::lines(&stacks.profile).collect(), ..samples })
+}
+
+/// The machine in the lines of [`folder::HOST`].
+pub fn machine(lines: Lines) -> Result<Option<HostSummary>> {
+    let host = Pieces::new(lines, Span::default()).read::<HostSummary>()?;
+    Ok(host.map(|piece| piece.view))
+}

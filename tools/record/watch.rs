@@ -1,0 +1,114 @@
+//! Looks for findings in what the flight recorder holds.
+
+use std::collections::BTreeSet;
+use std::io::Cursor;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use biopsy::analyze::loss;
+use biopsy::clock::now_ns;
+use biopsy::findings::{Finding, Severity};
+use biopsy::host::Host;
+use biopsy::recording::Span;
+use biopsy::recording::source::Absent;
+use biopsy::render::{json, text};
+use biopsy::rules::summary::DiagnosisSummary;
+
+use super::flight::{Due, Writer};
+use crate::cli::Record;
+use crate::diagnose::kept::{self, Kept};
+use crate::output;
+
+/// What is diagnosed at once. Several rules want the rates of two seconds or more.
+const WINDOW: Duration = Duration::from_secs(5);
+
+/// Diagnoses one window after the other.
+pub struct Watch {
+    host: Host,
+    least: Severity,
+    max_loss: f64,
+    /// Of an interval, and of a window, which is several of them.
+    interval_ns: u64,
+    window_ns: u64,
+    /// The next window begins.
+    from_ns: u64,
+    /// The findings of the last window, with what each is about.
+    known: BTreeSet<(&'static str, String)>,
+    is_told: bool,
+}
+
+impl Watch {
+    /// `machine`: the lines of the machine in a recording; `begin`: of the first interval; `length`: what is held.
+    pub fn new(
+        args: &Record,
+        length: Duration,
+        least: Severity,
+        machine: &[u8],
+        begin: Instant,
+    ) -> Result<Self> {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let machine = kept::machine(Box::new(Cursor::new(machine.to_vec())))?;
+        let interval_ns = ns(args.interval).max(1);
+        Ok(Self {
+            host: machine.context("the machine is not known")?.machine,
+            least,
+            max_loss: args.window.max_loss,
+            interval_ns,
+            window_ns: ns(WINDOW.min(length)).div_ceil(interval_ns).saturating_mul(interval_ns),
+            from_ns: now_ns().saturating_sub(ns(begin.elapsed())),
+            known: BTreeSet::new(),
+            is_told: false,
+        })
+    }
+
+    /// What is new in the next window, once that is over and all views have reached its end, or were waited for.
+    pub fn look(&mut self, writer: &Writer<'_>, patience: Duration) -> Option<Due> {
+        let to_ns = self.from_ns.saturating_add(self.window_ns);
+        let late = now_ns().checked_sub(to_ns)?;
+        if !writer.reaches(to_ns) && u128::from(late) <= patience.as_nanos() {
+            return None;
+        }
+        // Each view reads the end of its interval a moment later.
+        let late_ns = self.interval_ns / 2;
+        let views = writer.between(self.from_ns + late_ns, to_ns + late_ns);
+        // Windows that were slept through hold nothing.
+        self.from_ns = to_ns.saturating_add(late / self.window_ns * self.window_ns);
+        let found = self.diagnose(Kept::Held(&views)).unwrap_or_else(|error| {
+            let is_empty = error.downcast_ref::<Absent>().is_some();
+            if !is_empty && !std::mem::replace(&mut self.is_told, true) {
+                output::warn(&format!("what is held cannot be diagnosed: {error:#}"));
+            }
+            None
+        })?;
+        Some(Due { at_ns: to_ns.saturating_sub(late_ns), ..found })
+    }
+
+    /// The first finding that the last window did not have.
+    fn diagnose(&mut self, kept: Kept<'_>) -> Result<Option<Due>> {
+        let measured = kept.window(Span::default())?.measured;
+        if loss::distrust(&measured.latency, &measured.envelope.lost, self.max_loss).is_some() {
+            return Ok(None);
+        }
+        let known = &self.known;
+        let (now, due) = measured.diagnose(&self.host, false, |summaries, diagnosis| {
+            let severe = || diagnosis.findings.iter().filter(|finding| finding.severity >= self.least);
+            let new = severe().find(|finding| !known.contains(&key(finding)));
+            let due = new.map(|finding| Due {
+                why: text::clean(&format!("{} on {}: {}", finding.id, finding.subject, finding.sentence)),
+                at_ns: 0,
+                findings: Some(json::view(
+                    summaries.envelope,
+                    &DiagnosisSummary::of(summaries, diagnosis),
+                    None,
+                )),
+            });
+            (severe().map(key).collect(), due)
+        });
+        self.known = now;
+        Ok(due)
+    }
+}
+
+fn key(finding: &Finding) -> (&'static str, String) {
+    (finding.id, finding.subject.clone())
+}
