@@ -1,16 +1,16 @@
 //! What stands around every result: when, on which kernel, what was lost, what it cost, and what
 //! could not be seen. The JSON keys are the contract's.
 
+pub mod reading;
 mod reason;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::{DeserializeOwned, Error as _};
-use serde::ser::Error as _;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 pub use reason::Reason;
 
@@ -18,9 +18,12 @@ use crate::merge::{Merge, how, merge, row, weighted, weighted_known};
 
 /// What a view's JSON object has beside the envelope. Both are read back from the same object, so a key that both have
 /// is one.
-pub trait View: Serialize + DeserializeOwned + JsonSchema {
+pub trait View: Serialize + DeserializeOwned + JsonSchema + Send {
     /// `biopsy.NAME/VERSION`.
     const SCHEMA: &'static str;
+
+    /// Whether it has `duration_ns` itself, the only key of the envelope that a view may have.
+    const HAS_DURATION: bool = false;
 }
 
 /// A view with its envelope, as one object.
@@ -30,30 +33,44 @@ pub struct Framed<V> {
     pub view: V,
 }
 
-impl<V: View> Framed<V> {
-    /// Where both have a key, it is the view's.
-    pub fn object(envelope: &Envelope, view: &V) -> serde_json::Result<Map<String, Value>> {
-        let mut all = Map::from_iter([("schema".to_string(), json!(V::SCHEMA))]);
-        for part in [serde_json::to_value(envelope)?, serde_json::to_value(view)?] {
-            if let Value::Object(keys) = part {
-                all.extend(keys);
-            }
-        }
-        Ok(all)
+impl<V: View> Serialize for Framed<V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Line::new(&self.envelope, &self.view, None).serialize(serializer)
     }
 }
 
-impl<V: View> Serialize for Framed<V> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Self::object(&self.envelope, &self.view).map_err(S::Error::custom)?.serialize(serializer)
+/// A view with its envelope, as it is written.
+#[derive(Serialize)]
+pub struct Line<'a, V> {
+    /// First, so that a reader knows at once what it reads.
+    schema: &'static str,
+    version: &'a str,
+    kernel: &'a str,
+    start: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ns: Option<u64>,
+    lost: &'a Lost,
+    cost: &'a Cost,
+    missing: &'a [Missing],
+    #[serde(flatten)]
+    view: &'a V,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command_status: Option<i32>,
+}
+
+impl<'a, V: View> Line<'a, V> {
+    /// `command_status` is there when a command was measured.
+    pub fn new(envelope: &'a Envelope, view: &'a V, command_status: Option<i32>) -> Self {
+        let Envelope { version, kernel, start, duration_ns, lost, cost, missing } = envelope;
+        let duration_ns = (!V::HAS_DURATION).then_some(*duration_ns);
+        let schema = V::SCHEMA;
+        Self { schema, version, kernel, start, duration_ns, lost, cost, missing, view, command_status }
     }
 }
 
 impl<'de, V: View> Deserialize<'de> for Framed<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let object = Value::deserialize(deserializer)?;
-        let envelope = Envelope::deserialize(&object).map_err(D::Error::custom)?;
-        Ok(Self { envelope, view: serde_json::from_value(object).map_err(D::Error::custom)? })
+        deserializer.deserialize_map(reading::Whole::default())
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Who wrote them is not known: a line of any bytes costs bounded memory, and is shown or named, never half of it.
 
+mod ahead;
 pub mod folder;
 mod frame;
 pub mod io;
@@ -20,7 +21,8 @@ use std::io::{BufRead, Read};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::envelope::{Envelope, View};
+use crate::envelope::reading::Line;
+use crate::envelope::{Envelope, Framed, View};
 pub use span::{Moment, Span};
 
 /// A line of a device with one class of I/O takes 8 KiB.
@@ -30,6 +32,9 @@ const MOST_BYTES: u64 = 8 << 20;
 /// object in 100 bytes or more.
 const MOST_OBJECTS: usize = 30_000;
 const MOST_LISTS: usize = 200_000;
+
+/// How a line begins whose first key is its schema.
+const SCHEMA_FIRST: &[u8] = b"{\"schema\":";
 
 /// A result in its envelope.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,21 +55,53 @@ struct Head {
 
 /// The results of one view within a span, a line each; lines of other views are left out.
 pub struct Pieces<R> {
-    lines: R,
+    lines: Lines<R>,
     span: Span,
+    notes: Notes,
+}
+
+/// Lines with their numbers, from 1 on.
+struct Lines<R> {
+    lines: R,
     number: u64,
+}
+
+/// What came so far.
+#[derive(Default)]
+struct Notes {
     /// Of the view, within the span.
     found: u64,
-    /// When the first result of the view began, and the last one, also outside the span.
+    /// When the first result of the view began, and the last one that is outside the span.
     began: Option<String>,
     last: String,
     /// The first schema of another view.
     other: Option<String>,
 }
 
+/// What a line is.
+enum Found<V> {
+    /// Of the view, within the span.
+    Within(Piece<V>),
+    /// Of the view, outside the span: when it began.
+    Outside(String),
+    /// Of another view: its schema.
+    Other(String),
+    Blank,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// False at the end.
+    fn next(&mut self, line: &mut Vec<u8>) -> Result<bool> {
+        self.number += 1;
+        line.clear();
+        let read = self.lines.by_ref().take(MOST_BYTES + 1).read_until(b'\n', line);
+        Ok(read.with_context(|| format!("line {}", self.number))? > 0)
+    }
+}
+
 impl<R: BufRead> Pieces<R> {
     pub fn new(lines: R, span: Span) -> Self {
-        Self { lines, span, number: 0, found: 0, began: None, last: String::new(), other: None }
+        Self { lines: Lines { lines, number: 0 }, span, notes: Notes::default() }
     }
 
     /// The next one; None at the end.
@@ -74,61 +111,86 @@ impl<R: BufRead> Pieces<R> {
     /// Every line before it was whole.
     pub fn read<V: View>(&mut self) -> Result<Option<Piece<V>>> {
         let mut line = Vec::new();
-        loop {
-            self.number += 1;
-            line.clear();
-            let at = self.number;
-            let read = self.lines.by_ref().take(MOST_BYTES + 1).read_until(b'\n', &mut line);
-            if read.with_context(|| format!("line {at}"))? == 0 {
-                ensure!(self.found > 0, self.nothing(V::SCHEMA));
-                return Ok(None);
-            }
-            if line.iter().all(u8::is_ascii_whitespace) {
-                continue;
-            }
-            if let Some(piece) = self.piece(&line).with_context(|| format!("line {at}"))? {
-                self.found += 1;
+        while self.lines.next(&mut line)? {
+            let found = find(&line, self.span, self.notes.began.as_deref());
+            let found = found.with_context(|| format!("line {}", self.lines.number))?;
+            if let Some(piece) = self.notes.take(found) {
                 return Ok(Some(piece));
             }
         }
+        self.notes.end(V::SCHEMA).map(|()| None)
     }
+}
 
-    /// None: of another view, or outside the span.
-    fn piece<V: View>(&mut self, line: &[u8]) -> Result<Option<Piece<V>>> {
-        let bytes = line.len();
-        ensure!(bytes as u64 <= MOST_BYTES, "it is longer than {} MiB", MOST_BYTES >> 20);
-        let count = |byte: u8| line.iter().filter(|one| **one == byte).count();
-        ensure!(count(b'{') <= MOST_OBJECTS && count(b'[') <= MOST_LISTS, "it has too many objects or lists");
-        let Head { schema, command_status } = parse(line)?;
-        if schema != V::SCHEMA {
-            let (name, version) = split(&schema)?;
-            let (known, our_version) = split(V::SCHEMA)?;
-            ensure!(
-                name != known || version <= our_version,
-                "{schema} is of a later version than {}: read it with the biopsy that wrote it",
-                V::SCHEMA
-            );
-            self.other.get_or_insert(schema);
-            return Ok(None);
-        }
-        let envelope: Envelope = parse(line)?;
-        let began = self.began.get_or_insert_with(|| envelope.start.clone());
-        if !self.span.holds(began, &envelope.start)? {
-            self.last.clone_from(&envelope.start);
-            return Ok(None);
-        }
-        Ok(Some(Piece { envelope, view: parse(line)?, command_status }))
-    }
-
-    fn nothing(&self, wanted: &str) -> String {
-        match (&self.began, &self.other) {
-            (Some(began), _) => {
-                format!("it has no {wanted} within --from and --to, but from {began} to {}", self.last)
+impl Notes {
+    fn take<V>(&mut self, found: Found<V>) -> Option<Piece<V>> {
+        match found {
+            Found::Within(piece) => {
+                self.began.get_or_insert_with(|| piece.envelope.start.clone());
+                self.found += 1;
+                return Some(piece);
             }
-            (None, Some(other)) => format!("it has no {wanted}, but {other}"),
-            (None, None) => format!("it has no {wanted}: it is empty"),
+            Found::Outside(start) => {
+                self.began.get_or_insert_with(|| start.clone());
+                self.last = start;
+            }
+            Found::Other(schema) => _ = self.other.get_or_insert(schema),
+            Found::Blank => {}
+        }
+        None
+    }
+
+    /// There is no more.
+    fn end(&self, wanted: &str) -> Result<()> {
+        match (self.found, &self.began, &self.other) {
+            (0, Some(began), _) => {
+                bail!("it has no {wanted} within --from and --to, but from {began} to {}", self.last)
+            }
+            (0, None, Some(other)) => bail!("it has no {wanted}, but {other}"),
+            (0, None, None) => bail!("it has no {wanted}: it is empty"),
+            _ => Ok(()),
         }
     }
+}
+
+/// Reads a line; `began` is when the first result began, None: this is it.
+fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V>> {
+    let bytes = line.len();
+    ensure!(bytes as u64 <= MOST_BYTES, "it is longer than {} MiB", MOST_BYTES >> 20);
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Found::Blank);
+    }
+    let count = |byte: u8| line.iter().filter(|one| **one == byte).count();
+    ensure!(count(b'{') <= MOST_OBJECTS && count(b'[') <= MOST_LISTS, "it has too many objects or lists");
+    // What we write begins with it; elsewhere the schema may be anywhere.
+    if span == Span::default() && line.starts_with(SCHEMA_FIRST) {
+        return match parse(line)? {
+            Line::Of { framed: Framed { envelope, view }, command_status } => {
+                Ok(Found::Within(Piece { envelope, view, command_status }))
+            }
+            Line::Other(schema) => other::<V>(schema),
+        };
+    }
+    let Head { schema, command_status } = parse(line)?;
+    if schema != V::SCHEMA {
+        return other::<V>(schema);
+    }
+    let envelope: Envelope = parse(line)?;
+    if !span.holds(began.unwrap_or(&envelope.start), &envelope.start)? {
+        return Ok(Found::Outside(envelope.start));
+    }
+    Ok(Found::Within(Piece { envelope, view: parse(line)?, command_status }))
+}
+
+fn other<V: View>(schema: String) -> Result<Found<V>> {
+    let (name, version) = split(&schema)?;
+    let (known, our_version) = split(V::SCHEMA)?;
+    ensure!(
+        name != known || version <= our_version,
+        "{schema} is of a later version than {}: read it with the biopsy that wrote it",
+        V::SCHEMA
+    );
+    Ok(Found::Other(schema))
 }
 
 /// The name of a view, by its schema.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use biopsy::analyze::check::CheckSummary;
+use biopsy::analyze::devices::HostSummary;
 use biopsy::host::Host;
 use biopsy::host::abilities::Abilities;
 use biopsy::host::rights::Rights;
@@ -12,7 +13,7 @@ use biopsy::{probe, render};
 
 use crate::cli::{Check, Color};
 use crate::output::Sink;
-use crate::{output, self_test};
+use crate::{output, replay, self_test};
 
 pub fn run(args: &Check, color: Color) -> Result<()> {
     if let Some(directory) = &args.objects {
@@ -21,6 +22,9 @@ pub fn run(args: &Check, color: Color) -> Result<()> {
             std::fs::write(&path, bytes).with_context(|| format!("{} cannot be written", path.display()))?;
         }
         return Ok(());
+    }
+    if let Some(recording) = &args.input {
+        return recorded(args, recording, color);
     }
     let root = Path::new("/");
     let mut sink = Sink::open(args.output.output.as_deref())?;
@@ -37,6 +41,20 @@ pub fn run(args: &Check, color: Color) -> Result<()> {
         line_of(rights, abilities)
     } else {
         render::text::check::render(&host, &rights, &abilities, output::colored(color)).into_bytes()
+    };
+    sink.write(&bytes)
+}
+
+/// The machine that was recorded.
+fn recorded(args: &Check, recording: &Path, color: Color) -> Result<()> {
+    let kept = replay::machine::<CheckSummary>(recording)?;
+    let host = replay::machine::<HostSummary>(recording)?.view.machine;
+    let CheckSummary { abilities, rights, .. } = &kept.view;
+    let mut sink = Sink::open(args.output.output.as_deref())?;
+    let bytes = if args.output.json {
+        render::json::view(&kept.envelope, &kept.view, None)
+    } else {
+        render::text::check::render(&host, rights, abilities, output::colored(color)).into_bytes()
     };
     sink.write(&bytes)
 }

@@ -547,10 +547,16 @@ pub struct Devices {
     /// Show empty loop, ram and zram devices as well.
     #[arg(long)]
     pub all: bool,
+    /// Show the machine of a recording, as it was then.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["devices", "all"])]
+    pub input: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub struct Check {
+    /// Show what could be measured on the machine of a recording.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "self_test")]
+    pub input: Option<PathBuf>,
     /// Measure a device for a moment, and test the result against what must hold of every measurement.
     #[arg(long, requires = "device")]
     pub self_test: bool,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::Result;
-use biopsy::analyze::devices::{HostSummary, summarize};
+use biopsy::analyze::devices::{DevicesSummary, HostSummary, summarize};
 use biopsy::envelope::{Envelope, Missing, Reason};
 use biopsy::host::nvme::identity;
 use biopsy::host::select::Selection;
@@ -15,8 +15,12 @@ use biopsy::session::wall_clock;
 
 use crate::cli::Devices;
 use crate::output::Sink;
+use crate::replay;
 
 pub fn run(args: &Devices) -> Result<()> {
+    if let Some(recording) = &args.input {
+        return recorded(args, recording);
+    }
     let root = Path::new("/");
     let start = wall_clock::now_rfc3339();
     // Read before the output is opened: an unknown device leaves no file behind.
@@ -28,6 +32,20 @@ pub fn run(args: &Devices) -> Result<()> {
     }
     let warnings = warnings::warnings(&host, &selection.devices);
     sink.write(text::devices::devices(&host, &selection, &warnings, &missing).as_bytes())
+}
+
+/// The machine that was recorded.
+fn recorded(args: &Devices, recording: &Path) -> Result<()> {
+    let kept = replay::machine::<DevicesSummary>(recording)?;
+    let mut sink = Sink::open(args.output.output.as_deref())?;
+    if args.output.json {
+        return sink.write(&json::view(&kept.envelope, &kept.view, None));
+    }
+    let host = replay::machine::<HostSummary>(recording)?.view.machine;
+    // Of all devices: nothing has to be looked up on this machine.
+    let selection = select::selection(&host, Path::new("/"), &[], false)?;
+    let missing = &kept.envelope.missing;
+    sink.write(text::devices::devices(&host, &selection, &kept.view.warnings, missing).as_bytes())
 }
 
 /// All devices, and all that the rules want to know of the machine, each as a line of JSON.

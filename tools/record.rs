@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use biopsy::clock::{now_ns, process_ns};
 use biopsy::envelope::{Envelope, Missing};
 use biopsy::host::{Host, kernel};
 use biopsy::recording::folder::{self, Folder};
@@ -75,6 +76,7 @@ fn to_folder(
         let drop = |view: Recordable| folder::discard(folder.path(), view.name());
         let missing = views::add_all(&mut views, &asked, tape, drop)?;
         let at = await_begin(args, due)?;
+        let usage = Usage::begin();
         let (mut envelope, mut manifest) = begin(args, missing)?;
         write(&folder, &envelope, &manifest, None, redactor)?;
         views.begin(Opening { at, interval: args.interval, length: args.window.length });
@@ -83,6 +85,7 @@ fn to_folder(
         folder.keep();
         let end = clocks();
         manifest.ended = Some(ended);
+        manifest.recorder_cpu_percent = usage.cpu_percent();
         let failed = collect(views.finish(), &mut manifest);
         // What the command still does is not recorded.
         let status = window.status();
@@ -128,8 +131,29 @@ fn begin(args: &Record, missing: Vec<Missing>) -> Result<(Envelope, Manifest)> {
         clocks: manifest::Span { start: clocks(), end: None },
         ended: None,
         trigger: None,
+        recorder_cpu_percent: None,
     };
     Ok((Envelope { missing, ..wall_clock::envelope() }, manifest))
+}
+
+/// What the recorder takes.
+#[derive(Clone, Copy)]
+struct Usage {
+    cpu_ns: u64,
+    at_ns: u64,
+}
+
+impl Usage {
+    fn begin() -> Self {
+        Self { cpu_ns: process_ns(), at_ns: now_ns() }
+    }
+
+    /// Of one CPU, since the begin.
+    fn cpu_percent(self) -> Option<f64> {
+        let now = Self::begin();
+        let wall_ns = now.at_ns.checked_sub(self.at_ns).filter(|ns| *ns > 0)?;
+        Some(100.0 * now.cpu_ns.saturating_sub(self.cpu_ns) as f64 / wall_ns as f64)
+    }
 }
 
 /// When `--at` is; None: at once.
@@ -250,12 +274,14 @@ fn say(path: &Path, manifest: &Manifest, envelope: &Envelope) {
         let verb = if *view == folder::STACKS { "flame" } else { view };
         format!(": read it with biopsy {verb} -i {}", path.display())
     });
+    let cpu = manifest.recorder_cpu_percent.map(|percent| format!(", {percent:.1} % of a CPU"));
     output::warn(&format!(
-        "recorded {} of {} in {} ({}){}",
+        "recorded {} of {} in {} ({}{}){}",
         text::time(envelope.duration_ns),
         views.join(", "),
         path.display(),
         units::bytes(bytes as f64),
+        cpu.unwrap_or_default(),
         how.unwrap_or_default()
     ));
 }

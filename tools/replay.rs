@@ -3,12 +3,12 @@
 use std::io;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use biopsy::envelope::View;
 use biopsy::merge::{Merge, Summary};
 use biopsy::recording::source::{self, Lines};
 use biopsy::recording::together::{Run, Together};
-use biopsy::recording::{Piece, Pieces, Span, name_of};
+use biopsy::recording::{Piece, Pieces, Span, folder, name_of};
 use biopsy::refusal::{Refusal, reason};
 use biopsy::session::watch::Shown;
 
@@ -49,12 +49,16 @@ fn write<V: View>(
 
 /// Calls `with` with each result of a recording.
 fn each<V: View>(path: &Path, span: Span, mut with: impl FnMut(Piece<V>) -> Result<()>) -> Result<()> {
-    let name = name(path);
-    let mut pieces = Pieces::new(open::<V>(path)?, span);
-    while let Some(piece) = pieces.read::<V>().with_context(|| name.clone())? {
-        with(piece)?;
-    }
-    Ok(())
+    // Whether it was read or shown: the name is for what could not be read.
+    let mut shown = Ok(());
+    let read = Pieces::new(open::<V>(path)?, span).each(|piece| {
+        with(piece).map_err(|error| {
+            shown = Err(error);
+            anyhow!("it could not be shown")
+        })
+    });
+    shown?;
+    read.with_context(|| name(path))
 }
 
 fn name(path: &Path) -> String {
@@ -102,16 +106,35 @@ pub fn intervals<V: View + Merge>(
     span: Span,
     mut look: impl FnMut(&V),
 ) -> Result<Run<V>> {
-    let mut pieces = Pieces::new(lines, span);
     let mut run: Option<Run<V>> = None;
-    while let Some(piece) = pieces.read::<V>().with_context(|| name.to_string())? {
+    let add = |piece: Piece<V>| {
         look(&piece.view);
         match &mut run {
             Some(run) => run.add(piece),
             None => run = Some(Run::new(name.to_string(), piece)),
         }
-    }
+        Ok(())
+    };
+    Pieces::new(lines, span).each(add).with_context(|| name.to_string())?;
     run.context("it has no result")
+}
+
+/// What a recording says of its machine: one of the lines of [`folder::HOST`].
+///
+/// # Errors
+/// Where it is none, or damaged.
+pub fn machine<V: View>(path: &Path) -> Result<Piece<V>> {
+    let refused = || {
+        let why = format!(
+            "{} is no recording of biopsy record, which alone says what the machine is: name one with -i",
+            path.display()
+        );
+        Refusal::Usage(why)
+    };
+    let lines = source::plain(path, folder::HOST).map_err(|error| unreadable(error, &name(path)))?;
+    let piece = Pieces::new(lines.ok_or_else(refused)?, Span::default()).read::<V>();
+    let piece = piece.with_context(|| path.join(folder::HOST).display().to_string())?;
+    piece.with_context(|| format!("{} has no machine", path.display()))
 }
 
 /// Of what cannot be opened the user may have meant another.

@@ -127,6 +127,7 @@ fn sort(rows: &mut [ErrorRow]) {
 
 impl View for ErrorSummary {
     const SCHEMA: &'static str = "biopsy.errors/1";
+    const HAS_DURATION: bool = true;
 }
 
 impl ErrorSummary {

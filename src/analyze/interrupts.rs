@@ -53,6 +53,7 @@ pub struct InterruptSummary {
 
 impl View for InterruptSummary {
     const SCHEMA: &'static str = "biopsy.interrupts/1";
+    const HAS_DURATION: bool = true;
 }
 
 merge_fields!(InterruptSummary {

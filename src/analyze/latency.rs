@@ -43,6 +43,7 @@ pub struct LatencySummary {
 
 impl View for LatencySummary {
     const SCHEMA: &'static str = "biopsy.latency/1";
+    const HAS_DURATION: bool = true;
 }
 
 merge!(LatencySummary {

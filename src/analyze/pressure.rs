@@ -19,6 +19,7 @@ pub struct PressureSummary {
 
 impl View for PressureSummary {
     const SCHEMA: &'static str = "biopsy.locks/1";
+    const HAS_DURATION: bool = true;
 }
 
 merge!(PressureSummary { both: locks pagecache; });

@@ -30,6 +30,7 @@ pub struct SystemSummary {
 
 impl View for SystemSummary {
     const SCHEMA: &'static str = "biopsy.system/1";
+    const HAS_DURATION: bool = true;
 }
 
 impl SystemSummary {

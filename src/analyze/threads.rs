@@ -258,6 +258,7 @@ merge!(Loss { add: late missed cut damaged unkept no_stack unread; });
 
 impl View for ThreadSummary {
     const SCHEMA: &'static str = "biopsy.threads/1";
+    const HAS_DURATION: bool = true;
 }
 
 /// The addresses of a window that need names.

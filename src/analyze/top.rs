@@ -225,6 +225,7 @@ impl Summary for Line {
 
 impl View for Line {
     const SCHEMA: &'static str = "biopsy.top/1";
+    const HAS_DURATION: bool = true;
 }
 
 /// Per second of the time that the machine ran.

@@ -56,12 +56,79 @@ pub fn array<T>(map: &impl MapCore, mut each: impl FnMut(u32, &[u8]) -> Result<T
     Ok(all)
 }
 
+/// Keys and values of a hash table.
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Entries of a hash table that one system call reads at first: tables hold far fewer than they have room for.
+const FEW: u32 = 256;
+
 /// All keys and values of a hash table from which nothing is removed meanwhile: after a key that is
 /// gone the kernel starts over.
 ///
 /// # Errors
 /// When the kernel does not read all.
-pub fn entries(map: &impl MapCore) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+pub fn entries(map: &impl MapCore) -> Result<Entries> {
+    match batches(map)? {
+        Some(all) => Ok(all),
+        None => one_by_one(map),
+    }
+}
+
+/// Many with one system call; None: this kernel cannot (before 5.6, 057996380a42).
+fn batches(map: &impl MapCore) -> Result<Option<Entries>> {
+    let (key_size, value_size) = (map.key_size() as usize, map.value_size() as usize);
+    let mut all = Vec::new();
+    let mut most = FEW.min(map.max_entries()).max(1);
+    let (mut keys, mut values) = (Vec::new(), Vec::new());
+    // The kernel's place in a hash table has four bytes.
+    let mut place: Option<u32> = None;
+    let options = libbpf_sys::bpf_map_batch_opts {
+        sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as _,
+        ..Default::default()
+    };
+    loop {
+        keys.resize(most as usize * key_size, 0u8);
+        values.resize(most as usize * value_size, 0u8);
+        let (mut next, mut count) = (0u32, most);
+        let from = place.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
+        // SAFETY: `keys` and `values` have room for `count` of them, and with the places they live across the call, in
+        // which the kernel writes no more than that.
+        let done = unsafe {
+            libbpf_sys::bpf_map_lookup_batch(
+                map.as_fd().as_raw_fd(),
+                from.cast(),
+                std::ptr::from_mut(&mut next).cast(),
+                keys.as_mut_ptr().cast(),
+                values.as_mut_ptr().cast(),
+                &raw mut count,
+                &raw const options,
+            )
+        };
+        match -done {
+            0 | libc::ENOENT => {
+                let found = keys.chunks_exact(key_size).zip(values.chunks_exact(value_size));
+                all.extend(found.take(count as usize).map(|(key, value)| (key.to_vec(), value.to_vec())));
+                if done != 0 {
+                    return Ok(Some(all));
+                }
+                place = Some(next);
+            }
+            // A bucket has more than there is room for: from the same place again.
+            libc::ENOSPC => {
+                most = most.saturating_mul(2);
+                ensure!(most <= map.max_entries().saturating_mul(2), "{}: a bucket without end", name(map));
+            }
+            libc::EINTR => {}
+            libc::EINVAL | libc::EOPNOTSUPP | ENOTSUPP if place.is_none() => return Ok(None),
+            error => bail!("{}: {}", name(map), std::io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+/// What the kernel says of a map that has no batches; it is no number of POSIX.
+const ENOTSUPP: i32 = 524;
+
+fn one_by_one(map: &impl MapCore) -> Result<Entries> {
     let mut all = Vec::new();
     let mut last: Option<Vec<u8>> = None;
     loop {

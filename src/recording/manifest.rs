@@ -28,6 +28,9 @@ pub struct Manifest {
     pub ended: Option<Ended>,
     /// What the flight recorder wrote it for.
     pub trigger: Option<String>,
+    /// CPU time of the recorder itself since it began, in percent of one CPU. What its programs take of others is in the
+    /// `cost` of each line.
+    pub recorder_cpu_percent: Option<f64>,
 }
 
 impl View for Manifest {

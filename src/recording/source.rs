@@ -29,7 +29,7 @@ const WINDOW_LOG: u32 = 25;
 const MOST_MANIFEST: u64 = 1 << 20;
 
 /// Lines that can be read.
-pub type Lines = Box<dyn BufRead>;
+pub type Lines = Box<dyn BufRead + Send>;
 
 /// The lines of `view` in what lies at `path`; `-` is stdin.
 ///
@@ -37,7 +37,7 @@ pub type Lines = Box<dyn BufRead>;
 /// Where it cannot be opened (an [`io::Error`] is the cause), is damaged, or is a recording without the view.
 pub fn open(path: &Path, view: &str) -> Result<Lines> {
     if path == Path::new("-") {
-        return of_stream(io::stdin().lock(), view);
+        return of_stream(BufReader::new(io::stdin()), view);
     }
     if fs::metadata(path)?.is_dir() {
         return of_folder(path, view);
@@ -142,7 +142,7 @@ pub(super) fn is_archive(head: &[u8]) -> bool {
     head.len() == BLOCK && (header().as_ustar().is_some() || header().as_gnu().is_some())
 }
 
-fn of_stream(mut stream: impl BufRead + 'static, view: &str) -> Result<Lines> {
+fn of_stream(mut stream: impl BufRead + Send + 'static, view: &str) -> Result<Lines> {
     // A pipe gives what there is.
     let mut head = Vec::with_capacity(BLOCK);
     stream.by_ref().take(BLOCK as u64).read_to_end(&mut head)?;
@@ -156,7 +156,7 @@ fn of_stream(mut stream: impl BufRead + 'static, view: &str) -> Result<Lines> {
     }
 }
 
-fn unpacked<R: BufRead + 'static>(frames: Counted<R>) -> Result<Lines> {
+fn unpacked<R: BufRead + Send + 'static>(frames: Counted<R>) -> Result<Lines> {
     let mut decoder = zstd::Decoder::with_buffer(frames)?;
     decoder.window_log_max(WINDOW_LOG)?;
     Ok(Box::new(BufReader::new(Unpacked { decoder })))

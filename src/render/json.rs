@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::analyze::load::LoadResult;
 use crate::analyze::{check, devices, errors, interrupts, latency, pressure, system, threads, top};
-use crate::envelope::{Envelope, Framed, View};
+use crate::envelope::{Envelope, Framed, Line, View};
 use crate::recording::manifest::Manifest;
 use crate::rules::summary::DiagnosisSummary;
 
@@ -55,7 +55,10 @@ fn schema_of<V: View>() -> Value {
 
 /// A view as one line of JSON. `command_status` is there when a command was measured.
 pub fn view<V: View>(envelope: &Envelope, view: &V, command_status: Option<i32>) -> Vec<u8> {
-    line(view_object(envelope, view, command_status))
+    // A map's keys are text, and memory does not fail: nothing does.
+    let mut bytes = serde_json::to_vec(&Line::new(envelope, view, command_status)).unwrap_or_default();
+    bytes.push(b'\n');
+    bytes
 }
 
 /// The same as an object.
@@ -64,9 +67,10 @@ pub fn view_object<V: View>(
     view: &V,
     command_status: Option<i32>,
 ) -> Map<String, Value> {
-    let mut all = Framed::object(envelope, view).unwrap_or_default();
-    all.extend(command_status.map(|status| ("command_status".to_string(), json!(status))));
-    all
+    match serde_json::to_value(Line::new(envelope, view, command_status)) {
+        Ok(Value::Object(all)) => all,
+        _ => Map::new(),
+    }
 }
 
 /// An object of `schema` with the envelope's keys; the view adds its own.
@@ -115,6 +119,37 @@ mod tests {
         assert_eq!((&object["tasks"]["running"], &object["command_status"]), (&Value::Null, &json!(7)));
         assert_eq!(serde_json::from_value::<top::Line>(object.clone()).unwrap(), seen);
         assert_eq!(serde_json::from_value::<Envelope>(object).unwrap(), envelope);
+    }
+
+    fn keys<T: schemars::JsonSchema>() -> Vec<String> {
+        let schema = SchemaGenerator::default().into_root_schema_for::<T>().to_value();
+        schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
+    }
+
+    /// What [`Line`] and its reader take for granted.
+    fn keys_are_told_apart<V: View>() {
+        let envelope = keys::<Envelope>();
+        let both: Vec<String> = keys::<V>().into_iter().filter(|key| envelope.contains(key)).collect();
+        let wanted: &[&str] = if V::HAS_DURATION { &["duration_ns"] } else { &[] };
+        assert_eq!(both, wanted, "{}", V::SCHEMA);
+    }
+
+    #[test]
+    fn a_view_has_no_key_of_the_envelope_but_its_duration() {
+        keys_are_told_apart::<check::CheckSummary>();
+        keys_are_told_apart::<devices::DevicesSummary>();
+        keys_are_told_apart::<devices::HostSummary>();
+        keys_are_told_apart::<DiagnosisSummary>();
+        keys_are_told_apart::<errors::ErrorSummary>();
+        keys_are_told_apart::<interrupts::InterruptSummary>();
+        keys_are_told_apart::<latency::LatencySummary>();
+        keys_are_told_apart::<LoadResult>();
+        keys_are_told_apart::<pressure::PressureSummary>();
+        keys_are_told_apart::<Manifest>();
+        keys_are_told_apart::<system::SystemSummary>();
+        keys_are_told_apart::<threads::ThreadSummary>();
+        keys_are_told_apart::<top::Line>();
+        keys_are_told_apart::<crate::analyze::trace::TraceSummary>();
     }
 
     #[test]

@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use biopsy::analyze::devices::HostSummary;
 use biopsy::analyze::loss;
-use biopsy::recording::{Span, folder, source};
-use biopsy::refusal::Refusal;
+use biopsy::recording::Span;
 
 use super::answer::{Answer, Found};
-use super::kept::{self, Kept, Window};
+use super::kept::{Kept, Window};
 use super::pictures::Pictures;
 use crate::cli::{Color, Diagnose, FailOn, Report};
 use crate::replay;
@@ -66,7 +65,7 @@ fn page_name(recording: &Path) -> PathBuf {
 
 pub fn run(asked: &Asked<'_>, color: Color) -> Result<()> {
     let kept = Kept::At(asked.recording);
-    let machine = machine(asked.recording)?;
+    let machine = replay::machine::<HostSummary>(asked.recording)?.view;
     let mut answer = Answer::open(asked.page.clone(), asked.json, asked.verbose, asked.fail_on, color)?;
     let Window { measured, timeline, stacks, command_status } = kept.window(asked.span)?;
     let host = &machine.machine;
@@ -92,20 +91,4 @@ pub fn run(asked: &Asked<'_>, color: Color) -> Result<()> {
         answer.write(&found)?;
         answer.exit(&found)
     })
-}
-
-/// The machine that it was recorded on.
-fn machine(path: &Path) -> Result<HostSummary> {
-    let refused = || {
-        let why = format!(
-            "{} is no recording of biopsy record, which alone says what the machine is: name one with -i",
-            path.display()
-        );
-        Refusal::Usage(why)
-    };
-    let lines = source::plain(path, folder::HOST)
-        .map_err(|error| replay::unreadable(error, &path.to_string_lossy()))?
-        .ok_or_else(refused)?;
-    let host = kept::machine(lines).with_context(|| path.join(folder::HOST).display().to_string())?;
-    host.with_context(|| format!("{} has no machine", path.display()))
 }

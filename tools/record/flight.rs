@@ -25,7 +25,7 @@ use biopsy::session::{stop, wall_clock};
 
 use super::views::{self, Asked, Named};
 use super::watch::Watch;
-use super::{await_begin, begin, clocks, collect, create, doubts, due, follow, put, trace, write};
+use super::{Usage, await_begin, begin, clocks, collect, create, doubts, due, follow, put, trace, write};
 use crate::cli::{Record, Recordable};
 use crate::output;
 
@@ -147,6 +147,7 @@ pub fn run(
             rings,
             ios: ios.as_ref(),
             redactor,
+            usage: Usage::begin(),
         };
         let mut watch = match args.on_finding {
             Some(least) => Some(Watch::new(args, length, least.least().0, machine, at)?),
@@ -183,7 +184,9 @@ pub fn run(
         if let Some(due) = due {
             dumps.write(&writer, &due);
         }
-        output::warn(&format!("wrote {} to {}", text::counted(dumps.written, "recording"), into.display()));
+        let cpu = writer.usage.cpu_percent().map(|percent| format!(", at {percent:.1} % of a CPU"));
+        let (wrote, cpu) = (text::counted(dumps.written, "recording"), cpu.unwrap_or_default());
+        output::warn(&format!("wrote {wrote} to {}{cpu}", into.display()));
         match (failed.or(dumps.failed), doubts(&manifest)) {
             (Some(error), _) => Err(error),
             (None, Some(why)) => Err(Refusal::Untrusted(why).into()),
@@ -246,6 +249,7 @@ pub struct Writer<'a> {
     rings: Rings,
     ios: Option<&'a Arc<Mutex<HeldIos>>>,
     redactor: &'a Option<Arc<Redactor>>,
+    usage: Usage,
 }
 
 impl Writer<'_> {
@@ -282,6 +286,7 @@ impl Writer<'_> {
             run_id: super::run_id()?,
             ended: Some(Ended::Dump),
             trigger: Some(due.why.clone()),
+            recorder_cpu_percent: self.usage.cpu_percent(),
             ..self.manifest.clone()
         };
         // The dump may have waited for a view; the recording ends with its last interval.

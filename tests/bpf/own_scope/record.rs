@@ -105,6 +105,23 @@ fn a_recording_counts_what_the_kernel_counts() {
     quiet(&by_nobody);
     assert_eq!(by_nobody.stdout, by_root.stdout);
     is_diagnosed(&folder, &packed, &disk.name, ios);
+    shows_the_machine(&folder, &packed, &disk.name);
+}
+
+/// As it was, byte for byte, and in words.
+fn shows_the_machine(folder: &Path, packed: &Path, disk: &str) {
+    let host = fs::read_to_string(folder.join("host.json")).unwrap();
+    for verb in ["devices", "check"] {
+        let line = host.lines().find(|line| line.contains(&format!("\"biopsy.{verb}/1\""))).unwrap();
+        let json = run(&[verb, "-i", text(packed), "--json"]);
+        quiet(&json);
+        assert_eq!(String::from_utf8_lossy(&json.stdout).trim_end(), line);
+        let words = run(&[verb, "-i", text(folder)]);
+        quiet(&words);
+        let named = if verb == "devices" { disk } else { "latency" };
+        assert!(String::from_utf8_lossy(&words.stdout).contains(named), "{verb}");
+    }
+    one_error(&run(&["devices", "-i", "/dev/null"]), 2, &["is no recording of biopsy record"]);
 }
 
 /// The same rules over what was kept, in a folder or packed, and the page.
