@@ -200,7 +200,7 @@ fn command_lines_parse() {
         verbs().into_iter().map(|verb| (verb.clone(), options(&verb))).collect();
     let mut checked = 0;
     // The pages of `explain` are prose in a fenced block.
-    for page in pages().iter().filter(|page| *page != "docs/findings.md") {
+    for page in pages().iter().filter(|page| !["docs/findings.md", "docs/json-keys.md"].contains(page)) {
         for words in command_lines(&code(page)) {
             let shown = format!("{page}: biopsy {}", words.join(" "));
             let verb = words.first().unwrap_or_else(|| panic!("{shown}: no verb"));
@@ -278,20 +278,31 @@ fn the_sample_of_check_is_what_it_prints() {
     }
 }
 
-/// docs/findings.md is the output of docs/generate, with every id of `explain` in its order.
-#[test]
-fn findings_are_those_of_explain() {
-    let output =
-        Command::new(tree().join("docs/generate")).arg(env!("CARGO_BIN_EXE_biopsy")).output().unwrap();
+/// What docs/generate writes of the executable, and what is there.
+fn generated(page: &str) -> String {
+    let generate = [page, env!("CARGO_BIN_EXE_biopsy")];
+    let output = Command::new(tree().join("docs/generate")).args(generate).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let generated = String::from_utf8(output.stdout).unwrap();
-    let written = file("docs/findings.md");
+    let written = file(&format!("docs/{page}.md"));
     let differs = written.lines().zip(generated.lines()).find(|(old, new)| old != new);
     assert!(
         written == generated,
-        "docs/findings.md is not what `biopsy explain` prints: run `docs/generate >docs/findings.md` \
-         with a fresh build. The first difference: {differs:?}"
+        "docs/{page}.md is not what the executable says: run `docs/generate {page} >docs/{page}.md` with a fresh build. \
+         The first difference: {differs:?}"
     );
+    written
+}
+
+#[test]
+fn keys_are_those_of_the_schemas() {
+    assert!(generated("json-keys").contains("| `p99_ns`"));
+}
+
+/// With every id of `explain` in its order.
+#[test]
+fn findings_are_those_of_explain() {
+    let written = generated("findings");
     let list = biopsy(&["explain"]);
     let ids: Vec<String> = list
         .lines()
