@@ -150,8 +150,9 @@ impl Histogram {
         if times == 0 {
             return;
         }
-        self.room()[index(value)] += times;
-        self.count += times;
+        let bucket = &mut self.room()[index(value)];
+        *bucket = bucket.saturating_add(times);
+        self.count = self.count.saturating_add(times);
         self.sum = self.sum.saturating_add(value.saturating_mul(times));
         self.min = self.min.min(value);
         self.max = self.max.max(value);

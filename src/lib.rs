@@ -10,7 +10,7 @@
 //!  experiment -> load, refusal, units, names         a load in several arms
 //!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names), merge, names
 //!  symbols --> host, envelope, refusal                the only room that knows blazesym
-//!  rules ----> findings, analyze, hist, host, load (its results), experiment (likewise), envelope, units
+//!  rules ----> findings, analyze, hist, host, load (its results), experiment (likewise), envelope, merge, units
 //!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), recording, merge, envelope, units
 //!  wire -----> hist, host (the kernel's counters), names
 //!  host -----> refusal

@@ -1,5 +1,6 @@
 //! Adds up measurements of the same thing: the intervals of a run, or the runs of several machines.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use crate::hist::Histogram;
@@ -32,9 +33,26 @@ pub trait Summary: Merge {
 }
 
 /// The mean of two figures by their weights; None where one is not known.
+/// Sums of figures that were read back, which may be any: they stay at the most where they would overflow.
+pub trait SaturatingSum: Iterator<Item: Borrow<u64>> + Sized {
+    fn saturating_sum(self) -> u64 {
+        self.fold(0, |all: u64, n| all.saturating_add(*n.borrow()))
+    }
+}
+
+impl<I: Iterator<Item: Borrow<u64>>> SaturatingSum for I {}
+
+/// The same of figures of which each has to be known.
+pub fn sum_if_known(mut figures: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    figures.try_fold(0u64, |all, n| Some(all.saturating_add(n?)))
+}
+
 pub fn weighted(a: Option<f64>, of_a: u64, b: Option<f64>, of_b: u64) -> Option<f64> {
     let (of_a, of_b) = (of_a as f64, of_b as f64);
-    Some((a? * of_a + b? * of_b) / (of_a + of_b).max(1.0))
+    let (a, b, all) = (a?, b?, (of_a + of_b).max(1.0));
+    let mean = (a * of_a + b * of_b) / all;
+    // It lies between the two, and JSON has no infinity.
+    Some(if mean.is_finite() { mean } else { a * (of_a / all) + b * (of_b / all) })
 }
 
 /// The same of what one of the two may not have: then it is that of the other.

@@ -5,6 +5,8 @@ mod files;
 pub mod flame;
 pub mod flame_diff;
 pub mod folded;
+#[cfg(test)]
+mod hostile_tests;
 pub mod html;
 pub mod json;
 pub mod numbers;

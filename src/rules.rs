@@ -79,6 +79,7 @@ use crate::findings::{Diagnosis, Finding, Severity};
 use crate::host::Host;
 use crate::host::cpu_quota::CpuQuota;
 use crate::load::{LoadSummary, Scaling};
+use crate::merge::SaturatingSum as _;
 use crate::rules::observed::{Locks, PageCache, Threads};
 
 /// Everything that a rule may look at.
@@ -167,7 +168,7 @@ pub fn diagnose(s: &Summaries<'_>) -> Diagnosis {
 
 /// I/Os that costs are divided by: those of the devices that the run is about.
 pub fn ios(s: &Summaries<'_>) -> u64 {
-    facts::pictures(s).iter().map(|p| p.ios).sum()
+    facts::pictures(s).iter().map(|p| p.ios).saturating_sum()
 }
 
 /// CPU time of one class per I/O; None where no I/O was seen. Everything that ran on the machine is

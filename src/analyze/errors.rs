@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::op::Op;
 use crate::envelope::{Lost, View};
 use crate::host::Host;
-use crate::merge::{Row, Summary, merge, on_host};
+use crate::merge::{Row, SaturatingSum as _, Summary, merge, on_host};
 use crate::names::names;
 use crate::wire::Count;
 use crate::wire::errors::{FAILED, RETRIED, Reading};
@@ -138,7 +138,7 @@ impl ErrorSummary {
     /// Why it is not to be trusted: `max_loss` in percent of the events.
     pub fn distrust(&self, max_loss: f64) -> Option<String> {
         let lost = self.lost.events;
-        let all = lost + self.rows.iter().map(|row| row.events).sum::<u64>();
+        let all = self.rows.iter().map(|row| row.events).chain([lost]).saturating_sum();
         (lost as f64 * 100.0 > max_loss * all as f64).then(|| {
             format!(
                 "{lost} of {all} events are in no row, more than --max-loss {max_loss} % allows: run shorter"

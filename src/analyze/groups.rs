@@ -12,7 +12,7 @@ use super::operations;
 use super::stage::Stage;
 use crate::hist::Histogram;
 use crate::host::Host;
-use crate::merge::{Row, merge, row};
+use crate::merge::{Row, SaturatingSum as _, merge, row};
 use crate::names::names;
 use crate::wire::groups::{
     BY_CGROUP, BY_CPU, BY_DEVICE, BY_FILE, BY_OP, BY_PROCESS, BY_QUEUE, BY_SIZE, GROUP_SUBMITTER,
@@ -115,7 +115,8 @@ impl Group {
     /// What its I/Os waited for the device and in it.
     pub fn time_ns(&self) -> u64 {
         let of = |stage| self.latency.request_stages.get(&stage).map_or(0, |times| times.sum());
-        of(Stage::Queue) + of(Stage::Device) + self.latency.bio.as_ref().map_or(0, Histogram::sum)
+        let bio = self.latency.bio.as_ref().map_or(0, Histogram::sum);
+        [of(Stage::Queue), of(Stage::Device), bio].iter().saturating_sum()
     }
 
     /// A row for each stage of the group, which keeps the times of that stage and the total of all; the group itself if it has none.

@@ -18,7 +18,9 @@ use crate::host::counters::Counters;
 use crate::host::interrupts::Interrupts;
 use crate::host::nvme::identity::Coalescing;
 use crate::host::{BlockDevice, Host, Vector};
-use crate::merge::{Merge, Summary, merge, merge_fields, row, weighted_known};
+use crate::merge::{
+    Merge, SaturatingSum as _, Summary, merge, merge_fields, row, sum_if_known, weighted_known,
+};
 use crate::names::names;
 use crate::wire::Count as _;
 use crate::wire::interrupts::{
@@ -374,7 +376,7 @@ impl InterruptSummary {
     }
 
     pub fn ios(&self) -> u64 {
-        self.devices.iter().map(|device| device.ios).sum()
+        self.devices.iter().map(|device| device.ios).saturating_sum()
     }
 
     /// Records how many interrupts one timed interrupt is taken of.
@@ -420,7 +422,7 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
         let identity = host.device(&device.name).and_then(|facts| facts.identity.as_ref());
         device.coalescing = identity.and_then(|identity| identity.coalescing);
     }
-    let ios = devices.iter().map(|device| device.ios).sum();
+    let ios = devices.iter().map(|device| device.ios).saturating_sum();
     let mut tasks: Vec<Task> = end
         .tasks
         .iter()
@@ -432,7 +434,7 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
         .filter(|task| task.samples > 0)
         .collect();
     sort(&mut devices, &mut tasks);
-    let sum = |of: fn(&Completed) -> u64| devices.iter().map(|device| of(&device.completed)).sum();
+    let sum = |of: fn(&Completed) -> u64| devices.iter().map(|device| of(&device.completed)).saturating_sum();
     softirq.completions = sum(|completed| completed.softirq);
     InterruptSummary {
         duration_ns,
@@ -590,10 +592,10 @@ fn device(start: &Reading, last: &DeviceSample, vectors: &[VectorSummary]) -> De
             sum.contexts[context] += n.saturating_sub(then.contexts[context]);
         }
     }
-    let ios: u64 = sum.ios.iter().sum();
+    let ios: u64 = sum.ios.iter().saturating_sum();
     let passthrough = sum.ios[COUNTED_NONE];
-    let elsewhere = |of: &DeviceSample| of.queues.iter().map(|queue| queue.elsewhere).sum::<u64>();
-    let in_task = ios.saturating_sub(sum.contexts.iter().sum());
+    let elsewhere = |of: &DeviceSample| of.queues.iter().map(|queue| queue.elsewhere).saturating_sum();
+    let in_task = ios.saturating_sub(sum.contexts.iter().saturating_sum());
     let mut device = DeviceInterrupts {
         name: last.name.clone(),
         ios,
@@ -621,7 +623,7 @@ impl DeviceInterrupts {
         // Where queues have vectors of their own, others are the admin queue's or the configuration's.
         let of_queues: Vec<&VectorSummary> =
             mine().filter(|vector| vector.queue.is_some() || !by_queue).collect();
-        let interrupts: u64 = of_queues.iter().map(|vector| vector.interrupts).sum();
+        let interrupts: u64 = of_queues.iter().map(|vector| vector.interrupts).saturating_sum();
         // One of which none was timed makes the sum unknown.
         let busy = of_queues.iter().filter(|vector| vector.interrupts > 0);
         let hard_percent: Option<f64> = busy.map(|vector| vector.cpu_percent).sum();
@@ -640,7 +642,8 @@ impl DeviceInterrupts {
 fn busiest(vectors: &[&VectorSummary], interrupts: u64) -> Option<Busiest> {
     let mut by_cpu: BTreeMap<u32, u64> = BTreeMap::new();
     for of in vectors.iter().flat_map(|vector| &vector.by_cpu) {
-        *by_cpu.entry(of.cpu).or_default() += of.interrupts;
+        let all = by_cpu.entry(of.cpu).or_default();
+        *all = all.saturating_add(of.interrupts);
     }
     let (cpu, most) = by_cpu.iter().max_by_key(|(cpu, n)| (**n, std::cmp::Reverse(**cpu)))?;
     let mut reached: Vec<u32> =
@@ -668,7 +671,7 @@ fn share(devices: &mut [DeviceInterrupts], softirq: &Softirq, others: u64) {
 /// What the vectors of a device's queues carried, per interrupt.
 fn per_interrupt(vectors: &[&VectorSummary], interrupts: u64, ios: u64, in_task: u64) -> Option<f64> {
     let carried: Option<u64> =
-        vectors.iter().map(|vector| vector.carried.as_ref().map(|carried| carried.completions)).sum();
+        sum_if_known(vectors.iter().map(|vector| vector.carried.as_ref().map(|carried| carried.completions)));
     let brought = carried.unwrap_or(ios.saturating_sub(in_task));
     (interrupts > 0).then(|| brought as f64 / interrupts as f64)
 }

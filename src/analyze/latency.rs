@@ -20,7 +20,7 @@ use crate::envelope::View;
 use crate::hist::Histogram;
 use crate::host::select::is_head;
 use crate::host::{BlockDevice, Host};
-use crate::merge::{Merge, Summary, merge, merge_fields, on_host, row};
+use crate::merge::{Merge, SaturatingSum as _, Summary, merge, merge_fields, on_host, row};
 use crate::names::names;
 use crate::wire::COVERS;
 use crate::wire::parts::PartRow;
@@ -78,7 +78,7 @@ impl LatencySummary {
 
     /// Of all devices, each layer's own included.
     pub fn ios(&self) -> u64 {
-        self.devices.iter().map(|device| device.ios).sum()
+        self.devices.iter().map(|device| device.ios).saturating_sum()
     }
 
     pub fn ios_per_second(&self) -> f64 {
@@ -298,8 +298,8 @@ impl OpLatency {
     pub fn stages(&self) -> (Unit, &BTreeMap<Stage, Histogram>) {
         // Of flushes it is not known which belong to one: then two operations do not speak for thousands of I/Os.
         let are_most = |operations: u64| match self.unowned {
-            Some(unowned) => 2 * unowned < self.ios,
-            None => 2 * operations >= self.ios,
+            Some(unowned) => unowned < self.ios.saturating_sub(unowned),
+            None => operations >= self.ios.saturating_sub(operations),
         };
         match &self.operations {
             Some(all) if !all.total.is_empty() && are_most(all.total.count()) => {
@@ -388,12 +388,17 @@ impl DeviceLatency {
         if self.counting != Counting::Requests {
             self.kernel_classes = self.counting.classes();
         }
-        self.ios_without_queue = self.ios.saturating_sub(self.queues.iter().map(|queue| queue.ios).sum());
+        self.ios_without_queue =
+            self.ios.saturating_sub(self.queues.iter().map(|queue| queue.ios).saturating_sum());
     }
 
     /// I/Os of the operations that one kernel counter counts.
     pub fn counted(&self, class: KernelClass) -> u64 {
-        self.ops.iter().filter(|(op, _)| self.counting.class(**op) == Some(class)).map(|(_, l)| l.ios).sum()
+        self.ops
+            .iter()
+            .filter(|(op, _)| self.counting.class(**op) == Some(class))
+            .map(|(_, l)| l.ios)
+            .saturating_sum()
     }
 
     /// Whether the kernel's counters agree, class by class; None where they cannot be read.
@@ -413,7 +418,7 @@ impl DeviceLatency {
     /// on devices with requests.
     pub fn comparable(&self) -> u64 {
         let uncounted = self.ops.iter().filter(|(op, _)| self.counting.class(**op).is_none());
-        (self.ios + self.lost_ios).saturating_sub(uncounted.map(|(_, l)| l.ios).sum())
+        self.ios.saturating_add(self.lost_ios).saturating_sub(uncounted.map(|(_, l)| l.ios).saturating_sum())
     }
 
     /// I/Os that the kernel certainly counted in the window and of which no event came at all.
@@ -425,7 +430,7 @@ impl DeviceLatency {
     pub fn excess(&self) -> u64 {
         let classes = self.kernel.iter().flatten();
         let by_class =
-            classes.map(|(class, of)| self.counted(*class).saturating_sub(of.kernel.max)).sum::<u64>();
+            classes.map(|(class, of)| self.counted(*class).saturating_sub(of.kernel.max)).saturating_sum();
         let whole = self.kernel_total().map_or(0, |b| self.comparable().saturating_sub(b.max));
         by_class.max(whole)
     }
@@ -440,12 +445,9 @@ impl DeviceLatency {
 
     /// Sum of the kernel's brackets over its classes.
     pub fn kernel_total(&self) -> Option<Bracket> {
-        self.kernel.as_ref().map(|classes| {
-            classes
-                .values()
-                .map(|of| of.kernel)
-                .fold(Bracket::default(), |sum, b| Bracket { min: sum.min + b.min, max: sum.max + b.max })
-        })
+        let all = || self.kernel.iter().flat_map(|classes| classes.values());
+        let sum = |of: fn(&KernelCount) -> u64| all().map(of).saturating_sum();
+        self.kernel.is_some().then(|| Bracket { min: sum(|of| of.kernel.min), max: sum(|of| of.kernel.max) })
     }
 }
 
@@ -569,12 +571,15 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
             let shown = of_op.operations.as_ref().and_then(|all| of_cover(all.cover));
             of_op.parts = shown.map(parts::summarize).unwrap_or_default();
             let unknown = |parts: Option<&PartRow>| parts.map_or(0, |parts| parts.unknown);
-            of_op.undivided =
-                [unknown(delta.parts.get(number)), (0..COVERS).map(|cover| unknown(of_cover(cover))).sum()];
+            of_op.undivided = [
+                unknown(delta.parts.get(number)),
+                (0..COVERS).map(|cover| unknown(of_cover(cover))).saturating_sum(),
+            ];
         }
     }
-    out.operations = followed
-        .then(|| out.ops.values().filter_map(|op| op.operations.as_ref()).map(|all| all.operations).sum());
+    out.operations = followed.then(|| {
+        out.ops.values().filter_map(|op| op.operations.as_ref()).map(|all| all.operations).saturating_sum()
+    });
     out
 }
 

@@ -7,6 +7,7 @@ use super::latency::{DeviceLatency, LatencySummary, OpLatency};
 use super::op::Op;
 use super::stage::Stage;
 use crate::envelope::{Missing, Reason};
+use crate::merge::SaturatingSum as _;
 
 /// A device below another one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -68,8 +69,11 @@ pub fn lower(summary: &LatencySummary, device: &DeviceLatency) -> Vec<Layer> {
 }
 
 fn traced(device: &DeviceLatency) -> Layer {
-    let (count, sum) =
-        device.ops.values().map(time).fold((0, 0), |(count, all), (n, sum)| (count + n, all + sum));
+    let (count, sum) = device
+        .ops
+        .values()
+        .map(time)
+        .fold((0u64, 0u64), |(count, all), (n, sum)| (count.saturating_add(n), all.saturating_add(sum)));
     Layer {
         name: device.name.clone(),
         ios: Some(device.ios),
@@ -83,7 +87,7 @@ fn time(latency: &OpLatency) -> (u64, u64) {
     match (&latency.bio, latency.request_stages.get(&Stage::Device)) {
         (Some(bio), _) => (bio.count(), bio.sum()),
         (None, Some(device)) => {
-            (device.count(), latency.request_stages.values().map(|stage| stage.sum()).sum())
+            (device.count(), latency.request_stages.values().map(|stage| stage.sum()).saturating_sum())
         }
         (None, None) => (0, 0),
     }
@@ -117,10 +121,10 @@ pub fn inside(summary: &LatencySummary, device: &DeviceLatency, op: Op) -> Optio
         }
     }
     let Some(whole) = whole_time(upper) else { return Some(Err(Unsaid::NotTimed)) };
-    let mut sums = (0, 0, 0);
+    let mut sums = (0u64, 0u64, 0u64);
     for lower in of_lower {
         let Some((ios, ns)) = whole_time(lower) else { return Some(Err(Unsaid::NotTimed)) };
-        sums = (sums.0 + ios, sums.1 + lower.bytes, sums.2 + ns);
+        sums = (sums.0.saturating_add(ios), sums.1.saturating_add(lower.bytes), sums.2.saturating_add(ns));
     }
     if (sums.0, sums.1) != (upper.ios, upper.bytes) {
         let lower = (sums.0, sums.1);
@@ -175,7 +179,7 @@ fn gap(device: &DeviceLatency, op: Op, unsaid: &Unsaid) -> Missing {
 pub fn ios_once(summary: &LatencySummary) -> u64 {
     let own = || summary.devices.iter().filter(|device| device.added_for.is_empty());
     let stands_on_another = |device: &&DeviceLatency| own().any(|lower| device.stands_on(&lower.name));
-    own().filter(|device| !stands_on_another(device)).map(|device| device.ios).sum()
+    own().filter(|device| !stands_on_another(device)).map(|device| device.ios).saturating_sum()
 }
 
 #[cfg(test)]

@@ -206,7 +206,7 @@ impl Events {
 
     /// Begins that are in no wait here, and are known of.
     pub fn lost(&self) -> u64 {
-        self.begins.missed + self.begins.unkept
+        self.begins.missed.saturating_add(self.begins.unkept)
     }
 }
 

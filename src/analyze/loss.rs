@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::counting::{Counting, in_flight};
 use super::latency::{DeviceLatency, LatencySummary};
 use crate::envelope::Lost;
+use crate::merge::SaturatingSum as _;
 use crate::wire::reading::{DeviceSample, Reading};
 
 /// What was lost in the window on the devices of the summary, by kind.
@@ -17,20 +18,20 @@ pub fn lost(summary: &LatencySummary, start: &Reading, end: &Reading) -> Lost {
     let mut add = |kind: &str, n: u64| *kinds.entry(kind.to_string()).or_insert(0) += n;
     let summarized = |device: &DeviceSample| summary.device(&device.name).is_some();
     for (last, delta) in end.since(start).filter(|(last, _)| summarized(last)) {
-        add("no_start", delta.each().map(|(_, _, row)| row.no_start).sum());
+        add("no_start", delta.each().map(|(_, _, row)| row.no_start).saturating_sum());
         add("slot", delta.counters.out_of_range);
         add("unseen_completion", summary.device(&last.name).map_or(0, |device| device.unseen));
         add("no_queue_start", delta.counters.no_queue_start);
         add("too_many_bios", delta.counters.too_many_bios);
-        add("started_before", delta.each().map(|(_, _, row)| row.untimed).sum());
+        add("started_before", delta.each().map(|(_, _, row)| row.untimed).saturating_sum());
     }
-    let missed = |reading: &Reading| -> u64 { reading.missed.values().sum() };
+    let missed = |reading: &Reading| -> u64 { reading.missed.values().saturating_sum() };
     add("missed", missed(end).saturating_sub(missed(start)));
     add("unfollowed_operations", end.unfollowed.saturating_sub(start.unfollowed));
-    let uncounted: u64 = summary.devices.iter().map(DeviceLatency::uncounted).sum();
+    let uncounted: u64 = summary.devices.iter().map(DeviceLatency::uncounted).saturating_sum();
     add("uncounted", uncounted);
     // A completion that the kernel skipped leaves its slot behind, so it is in `unseen_completion`.
-    let ios = LOSSES.iter().filter_map(|kind| kinds.get(*kind)).sum();
+    let ios = LOSSES.iter().filter_map(|kind| kinds.get(*kind)).saturating_sum();
     Lost { ios, probes: BTreeMap::from([("latency".to_string(), kinds)]), ..Lost::default() }
 }
 
@@ -60,14 +61,14 @@ pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<
             gone.join(", ")
         ));
     }
-    let negative: u64 = summary.devices.iter().map(|d| d.negative).sum();
+    let negative: u64 = summary.devices.iter().map(|d| d.negative).saturating_sum();
     if negative > 0 {
         return Some(format!(
             "{negative} I/Os ended before they began: the clocks of this machine's CPUs disagree, \
              so no stage can be trusted (see `dmesg | grep -i tsc`)"
         ));
     }
-    let all = ios + lost.ios;
+    let all = ios.saturating_add(lost.ios);
     let percent = if all == 0 { 0.0 } else { lost.ios as f64 * 100.0 / all as f64 };
     if percent > max_loss {
         // Other probes lose the same I/Os, and count them once more.
@@ -77,7 +78,7 @@ pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<
             .map(|(kind, n)| format!("{} {n}", kind.replace('_', " ")))
             .collect();
         let slots = of_latency().find(|(kind, _)| *kind == "slot").map_or(0, |(_, n)| *n);
-        let remedy = if 2 * slots > lost.ios {
+        let remedy = if slots > lost.ios / 2 {
             "a queue became deeper during the run (nr_requests, or a scheduler that was switched), and its new requests \
              have no place in the tables: start again"
         } else {

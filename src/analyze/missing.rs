@@ -6,6 +6,7 @@ use super::operations::OperationLatency;
 use super::stage::Stage;
 use crate::envelope::{Missing, Reason};
 use crate::hist::Histogram;
+use crate::merge::SaturatingSum as _;
 
 /// Stages that the devices of this run could have had and did not show, with the reason.
 pub fn stages(summary: &LatencySummary) -> Vec<Missing> {
@@ -73,7 +74,7 @@ fn missing_submit(device: &DeviceLatency) -> Option<Missing> {
     let without = |all: &OperationLatency| {
         all.total.count() - all.stages.get(&Stage::Submit).map_or(0, Histogram::count).min(all.total.count())
     };
-    let held: u64 = device.ops.values().filter_map(|op| op.operations.as_ref()).map(without).sum();
+    let held: u64 = device.ops.values().filter_map(|op| op.operations.as_ref()).map(without).saturating_sum();
     (held > 0).then(|| Missing {
         device: Some(device.name.clone()),
         stage: Some(Stage::Submit.name().to_string()),
@@ -121,9 +122,11 @@ fn missing_queue(device: &DeviceLatency) -> Option<Missing> {
 
 /// Queue stages without parts.
 fn missing_parts(device: &DeviceLatency) -> Option<Missing> {
-    let [ios, operations] =
-        device.ops.values().fold([0, 0], |sum, op| [sum[0] + op.undivided[0], sum[1] + op.undivided[1]]);
-    (ios + operations > 0).then(|| Missing {
+    let [ios, operations] = device
+        .ops
+        .values()
+        .fold([0u64, 0], |sum, op| [0, 1].map(|unit: usize| sum[unit].saturating_add(op.undivided[unit])));
+    (ios > 0 || operations > 0).then(|| Missing {
         device: Some(device.name.clone()),
         stage: Some(Stage::Queue.name().to_string()),
         part: Some("detail".to_string()),

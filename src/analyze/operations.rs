@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::stage::Stage;
 use crate::hist::Histogram;
-use crate::merge::{Merge, how, merge, row};
+use crate::merge::{Merge, SaturatingSum as _, how, merge, row};
 use crate::names::names;
 use crate::wire::rows::OperationRow;
 use crate::wire::{COVERS, OPERATION_STAGES};
@@ -62,15 +62,16 @@ impl OperationLatency {
         let mut slowest = Slowest { from_ns: 0, operations: 0, sums_ns: BTreeMap::new() };
         for class in self.by_total.iter().rev() {
             slowest.from_ns = class.lower_ns;
-            slowest.operations += class.operations;
+            slowest.operations = slowest.operations.saturating_add(class.operations);
             for (stage, sum) in &class.sums_ns {
-                *slowest.sums_ns.entry(*stage).or_insert(0) += sum;
+                let all = slowest.sums_ns.entry(*stage).or_insert(0u64);
+                *all = all.saturating_add(*sum);
             }
             if slowest.operations as f64 >= all as f64 * share {
                 break;
             }
         }
-        (slowest.operations > 0 && slowest.operations * 2 <= all).then_some(slowest)
+        (slowest.operations > 0 && slowest.operations <= all / 2).then_some(slowest)
     }
 }
 
@@ -196,7 +197,7 @@ pub fn summarize<'a>(rows: impl Iterator<Item = (usize, &'a OperationRow)>) -> O
         }
     }
     let counts = covers.each_ref().map(Cover::count);
-    let operations = counts.iter().sum::<u64>() + torn + bare;
+    let operations = counts.iter().saturating_sum() + torn + bare;
     if operations == 0 {
         return None;
     }

@@ -22,7 +22,7 @@ use crate::host::memory_surroundings::Surroundings;
 use crate::host::pressure::Pressure;
 use crate::host::vmstat::{Counter, NAMES};
 use crate::host::zones::Zone;
-use crate::merge::{Merge, Row, merge, merge_fields, row, weighted_known};
+use crate::merge::{Merge, Row, SaturatingSum as _, merge, merge_fields, row, weighted_known};
 use crate::names::names;
 use crate::wire::Count;
 pub use crate::wire::pagecache::{Kind, ReadaheadSource};
@@ -100,7 +100,7 @@ merge_fields!(PagecacheSummary {
 
 impl Merge for PagecacheSummary {
     fn merge_with(&mut self, later: &Self) {
-        let steps = |of: &Self| of.series.iter().map(|moment| moment.duration_ns).sum();
+        let steps = |of: &Self| of.series.iter().map(|moment| moment.duration_ns).saturating_sum();
         self.series_cpu_percent =
             weighted_known(self.series_cpu_percent, steps(self), later.series_cpu_percent, steps(later));
         let begin_ns = self.duration_ns;
@@ -278,7 +278,7 @@ impl PagecacheSummary {
 
     /// Of the disks that stand beside memory.
     pub fn ios_per_second(&self) -> f64 {
-        let of_series = || self.series.iter().filter_map(|moment| moment.ios).sum::<u64>();
+        let of_series = || self.series.iter().filter_map(|moment| moment.ios).saturating_sum();
         let ios = self.ios.unwrap_or_else(of_series);
         ios as f64 / self.seconds().max(1e-9)
     }
@@ -409,8 +409,8 @@ fn reclaims(deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> BTreeMap<Kind, Rec
         one.count += sample.begun;
         one.time.merge(&sample.time);
         one.batches += sample.batches;
-        one.scanned_pages += sample.scanned.iter().sum::<u64>();
-        one.stolen_pages += sample.reclaimed.iter().sum::<u64>();
+        one.scanned_pages += sample.scanned.iter().saturating_sum();
+        one.stolen_pages += sample.reclaimed.iter().saturating_sum();
         one.scanned_file_pages += sample.scanned[1];
         one.stolen_file_pages += sample.reclaimed[1];
         one.throttled += sample.throttled;
@@ -423,8 +423,10 @@ fn reclaims(deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> BTreeMap<Kind, Rec
 }
 
 fn scanned(start: &Reading, end: &Reading, deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> Scanned {
-    let mut all =
-        Scanned { in_batches: deltas.values().map(|sample| sample.scanned[1]).sum(), ..Scanned::default() };
+    let mut all = Scanned {
+        in_batches: deltas.values().map(|sample| sample.scanned[1]).saturating_sum(),
+        ..Scanned::default()
+    };
     for (kind, last) in &end.isolated {
         let delta = last.since(&start.isolated.get(kind).copied().unwrap_or_default());
         all.looked_at += delta.looked_at[1];
@@ -492,8 +494,8 @@ fn nodes(surroundings: &Surroundings, deltas: &BTreeMap<(Kind, u32), ReclaimSamp
     for ((kind, number), sample) in deltas {
         // A number that the kernel left out.
         let Some(node) = all.get_mut(number) else { continue };
-        node.scanned_pages += sample.scanned.iter().sum::<u64>();
-        node.stolen_pages += sample.reclaimed.iter().sum::<u64>();
+        node.scanned_pages += sample.scanned.iter().saturating_sum();
+        node.stolen_pages += sample.reclaimed.iter().saturating_sum();
         if sample.begun > 0 {
             node.reclaims.insert(*kind, sample.begun);
         }

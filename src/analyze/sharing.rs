@@ -2,7 +2,7 @@
 
 use super::latency::{DeviceLatency, LatencySummary};
 // Rules and renderers know the rows as a part of the summary, not of the wire.
-use crate::merge::{merge, row};
+use crate::merge::{SaturatingSum as _, merge, row};
 pub use crate::wire::process_ios::{ProcessIos, Relation};
 
 merge!(ProcessIos { first: pid comm relation; any: selected; add: bios bytes; });
@@ -33,8 +33,8 @@ impl Share<'_> {
 /// All processes on a device, the most bytes first; empty where none were counted.
 pub fn shares(device: &DeviceLatency) -> Vec<Share<'_>> {
     let rows = device.processes.as_deref().unwrap_or_default();
-    let bytes: u64 = rows.iter().map(|row| row.bytes).sum();
-    let bios: u64 = rows.iter().map(|row| row.bios).sum();
+    let bytes: u64 = rows.iter().map(|row| row.bytes).saturating_sum();
+    let bios: u64 = rows.iter().map(|row| row.bios).saturating_sum();
     rows.iter()
         .map(|process| Share {
             process,

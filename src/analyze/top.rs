@@ -64,6 +64,14 @@ impl Shares {
     }
 }
 
+impl Shares {
+    fn is_finite(&self) -> bool {
+        let Share { user, system, idle, iowait, irq, softirq, steal } = self.share;
+        let shares = [user, system, idle, iowait, irq, softirq, steal];
+        shares.into_iter().chain([self.unaccounted_share, self.error_share]).all(f64::is_finite)
+    }
+}
+
 /// What CPU time is split into, in the order of the view. All of it is in one of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
@@ -88,7 +96,7 @@ impl Share {
         let mut whole = exact.map(|percent| percent as u32);
         let mut order: Vec<usize> = (0..whole.len()).collect();
         order.sort_by(|a, b| exact[*b].fract().total_cmp(&exact[*a].fract()).then(a.cmp(b)));
-        let left = 100u32.saturating_sub(whole.iter().sum());
+        let left = 100u32.saturating_sub(whole.iter().fold(0, |all, percent| all.saturating_add(*percent)));
         order.into_iter().take(left as usize).for_each(|at| whole[at] += 1);
         whole
     }
@@ -199,6 +207,8 @@ impl Merge for Line {
     fn merge_with(&mut self, later: &Self) {
         let cpu = self.cpu.as_ref().zip(later.cpu.as_ref());
         let cpu = cpu.map(|(mine, theirs)| mine.with(self.duration_ns, theirs, later.duration_ns));
+        // Those of a damaged line may add up to infinity, which JSON has not.
+        let cpu = cpu.filter(Shares::is_finite);
         self.merge_fields(later);
         self.cpu = cpu;
     }
@@ -366,6 +376,24 @@ mod tests {
     use proptest::prelude::*;
 
     const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn shares_that_are_no_numbers_are_not_known() {
+        let shares = |user, unaccounted_share| Shares {
+            cpus: 2,
+            share: Share { user, ..Share::default() },
+            unaccounted_share,
+            error_share: 0.0,
+        };
+        let line = |cpu| Line { duration_ns: SECOND, cpu: Some(cpu), ..Line::default() };
+        let mut merged = line(shares(0.5, 0.0));
+        merged.merge_with(&line(shares(0.5, 0.0)));
+        assert_eq!(merged.cpu.as_ref().map(|cpu| cpu.share.user), Some(0.5));
+        merged.merge_with(&line(shares(1e300, -1e300)));
+        assert_eq!(merged.cpu, None);
+        let all = Share { user: f64::MAX, system: f64::MAX, idle: -1.0, ..Share::default() };
+        assert_eq!(all.percent()[..3], [u32::MAX, u32::MAX, 0]);
+    }
 
     /// Ticks of a CPU, in the kernel's order.
     fn cpu(ticks: [u64; 8]) -> CpuTime {

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::merge::SaturatingSum as _;
 use crate::symbols::{Names, UNKNOWN};
 pub use crate::wire::stacks::MAX_FRAMES;
 use crate::wire::stacks::{KTHREAD, RawProfile, Sample, USER_FAILED};
@@ -77,11 +78,11 @@ impl Unwinding {
 
     /// Samples of user threads.
     pub fn samples(&self) -> u64 {
-        self.endings.values().sum()
+        self.endings.values().saturating_sum()
     }
 
     fn sum(&self, which: impl Fn(Ending) -> bool) -> u64 {
-        self.endings.iter().filter(|(ending, _)| which(**ending)).map(|(_, n)| n).sum()
+        self.endings.iter().filter(|(ending, _)| which(**ending)).map(|(_, n)| n).saturating_sum()
     }
 
     pub fn cut(&self) -> u64 {

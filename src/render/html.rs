@@ -26,6 +26,7 @@ use crate::analyze::pagecache::PagecacheSummary;
 use crate::analyze::threads::ThreadSummary;
 use crate::analyze::timeline::Timeline;
 use crate::findings::{Diagnosis, Severity};
+use crate::merge::SaturatingSum as _;
 use crate::render::flame;
 use crate::render::text::clean;
 use crate::rules::Summaries;
@@ -197,7 +198,8 @@ fn figures(s: &Summaries<'_>) -> String {
             cells.push(("mean latency", mean, format!("p99 {p99}")));
         }
         None => {
-            let (ios, amount) = s.latency.devices.iter().fold((0, 0), |(n, b), d| (n + d.ios, b + d.bytes));
+            let ios = s.latency.ios();
+            let amount = s.latency.devices.iter().map(|device| device.bytes).saturating_sum();
             let seconds = s.latency.duration_ns.max(1) as f64 / 1e9;
             cells.push(("I/Os per second", short(ios as f64 / seconds), "all traced devices".into()));
             cells.push(("bandwidth", format!("{}/s", bytes(amount as f64 / seconds)), String::new()));
@@ -208,7 +210,7 @@ fn figures(s: &Summaries<'_>) -> String {
     cells.push((
         "I/Os missed",
         count(lost.ios),
-        format!("and {}", counted(lost.events + lost.samples, "other event")),
+        format!("and {}", counted(lost.events.saturating_add(lost.samples), "other event")),
     ));
     let cost = s.envelope.cost.ns_per_io.map_or("-".into(), |ns| format!("{} ns", significant(ns, 3)));
     let attach = s.envelope.cost.attach_ns_per_io;

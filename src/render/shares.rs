@@ -8,7 +8,7 @@ use crate::analyze::operations::{OperationLatency, Slowest};
 use crate::analyze::stage::Stage;
 use crate::findings::{Diagnosis, Finding};
 use crate::hist::Histogram;
-use crate::merge::how;
+use crate::merge::{SaturatingSum as _, how};
 use crate::rules::Summaries;
 use crate::units::in_percent;
 
@@ -107,7 +107,7 @@ fn operations(device: &DeviceLatency, is_ours: impl Fn(Op) -> bool) -> Option<Sh
     let ours = || device.ops.iter().filter(|(op, _)| is_ours(**op));
     let followed = || ours().filter(|(_, latency)| latency.stages().0 == Unit::Operation);
     let ios = |(_, latency): (&Op, &OpLatency)| latency.ios;
-    if 2 * followed().map(ios).sum::<u64>() < ours().map(ios).sum() {
+    if followed().map(ios).saturating_sum() < ours().map(ios).saturating_sum().div_ceil(2) {
         return None;
     }
     let stages = followed().filter_map(|(op, latency)| Some((*op, &latency.operations.as_ref()?.stages)));
@@ -131,8 +131,11 @@ fn shares<'a>(
         if of_class > 0 {
             ops.push(op);
         }
-        count += of_class;
-        stages.iter().for_each(|(stage, hist)| *sums.entry(*stage).or_default() += hist.sum());
+        count = of_class.saturating_add(count);
+        for (stage, hist) in stages {
+            let sum: &mut u64 = sums.entry(*stage).or_default();
+            *sum = sum.saturating_add(hist.sum());
+        }
     }
     let rows = rows(sums, count);
     (!rows.is_empty()).then_some(Shares { unit, count, ops, rows })
@@ -140,7 +143,7 @@ fn shares<'a>(
 
 /// The longest stage first; none of a stage that took no time.
 fn rows(sums: BTreeMap<Stage, u64>, count: u64) -> Vec<Row> {
-    let all: u64 = sums.values().sum();
+    let all: u64 = sums.values().saturating_sum();
     let row = |(stage, sum): (Stage, u64)| Row {
         stage,
         mean_ns: sum as f64 / count.max(1) as f64,

@@ -5,6 +5,7 @@ use super::numbers;
 use super::pagecache::PAGE_BYTES;
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Numbers, Severity};
+use crate::merge::sum_if_known;
 use crate::units::{bytes, in_percent};
 
 /// Of what is read, what was in the cache before.
@@ -63,7 +64,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let pagecache = s.pagecache.filter(|of| of.duration_ns > 0 && s.load.is_none())?;
     let (refaults, evicted) = (pagecache.refault_pages?, pagecache.stolen_pages?);
-    let read: u64 = pagecache.moments.iter().map(|moment| moment.read_bytes).sum::<Option<u64>>()?;
+    let read = sum_if_known(pagecache.moments.iter().map(|moment| moment.read_bytes))?;
     let again = refaults as f64 * PAGE_BYTES;
     let seconds = pagecache.duration_ns as f64 / 1e9;
     let share = again / read.max(1) as f64;

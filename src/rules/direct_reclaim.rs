@@ -7,6 +7,7 @@ use super::observed::{Reclaim, Reclaimer, Reclaims};
 use super::pagecache::{self, DIRECT, SAMPLES};
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Severity, Worth};
+use crate::merge::SaturatingSum as _;
 use crate::units::{count, figure, in_percent, time};
 
 /// Threads in direct reclaim at a time, on average.
@@ -65,7 +66,7 @@ fn counted(s: &Summaries<'_>) -> Option<Finding> {
     let Reclaims { kswapd, direct, memcg } = pagecache.reclaims?;
     let threads = |of: Reclaim| of.ns as f64 / pagecache.duration_ns as f64;
     let both = threads(direct) + threads(memcg);
-    if both < SOME || direct.count + memcg.count < LEAST {
+    if both < SOME || direct.count.saturating_add(memcg.count) < LEAST {
         return None;
     }
     let line = |what: &str, of: Reclaim| {
@@ -94,7 +95,7 @@ fn counted(s: &Summaries<'_>) -> Option<Finding> {
 /// Who did most of it.
 fn most(reclaimers: &[Reclaimer]) -> Option<String> {
     let first = reclaimers.first()?;
-    let all: u64 = reclaimers.iter().map(|one| one.reclaim.ns).sum();
+    let all: u64 = reclaimers.iter().map(|one| one.reclaim.ns).saturating_sum();
     let group = first.cgroup.as_ref().map_or(String::new(), |group| format!(" in {group}"));
     Some(format!(
         "most of it by {} ({}){group}: {} times, {} of the time in reclaim",
@@ -109,7 +110,7 @@ fn most(reclaimers: &[Reclaimer]) -> Option<String> {
 fn subject(reclaimers: &[Reclaimer]) -> Option<String> {
     let first = reclaimers.first().filter(|first| first.memcg)?;
     let ns = |of: &dyn Fn(&&Reclaimer) -> bool| -> u64 {
-        reclaimers.iter().filter(of).map(|one| one.reclaim.ns).sum()
+        reclaimers.iter().filter(of).map(|one| one.reclaim.ns).saturating_sum()
     };
     let mine = ns(&|one| one.memcg && one.cgroup == first.cgroup);
     let group = first.cgroup.as_ref().filter(|_| mine as f64 >= 0.9 * ns(&|_| true) as f64)?;

@@ -12,6 +12,7 @@ use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::host::BlockDevice;
 use crate::load::LoadSummary;
+use crate::merge::SaturatingSum as _;
 use crate::units::{count, figure, in_percent};
 
 /// Fewer I/Os than this carry no finding: below it not even the 99th percentile exists.
@@ -68,7 +69,7 @@ pub struct Picture<'a> {
 impl Picture<'_> {
     /// Σ over the stages that are there.
     pub fn stages_ns(&self) -> u64 {
-        self.stages.values().map(Histogram::sum).sum()
+        self.stages.values().map(Histogram::sum).saturating_sum()
     }
 
     /// A stage's share of the measured time; None where the stage has no key.
@@ -118,7 +119,7 @@ impl Picture<'_> {
         let used: Vec<u32> = self.device.queues.iter().filter(|q| q.ios > 0).map(|q| q.queue).collect();
         let of_queue = |tags: u32| if self.scheduler().is_some() { each } else { each.min(u64::from(tags)) };
         let all = disk.queues.iter().filter(|q| used.is_empty() || used.contains(&q.queue));
-        let sum = all.map(|q| of_queue(q.tags)).sum();
+        let sum = all.map(|q| of_queue(q.tags)).saturating_sum();
         (sum > 0).then_some(sum)
     }
 
@@ -130,7 +131,9 @@ impl Picture<'_> {
     /// The operations that were followed, and the sum of their times.
     pub fn operations(&self) -> (u64, u64) {
         let all = self.device.ops.values().filter_map(|op| op.operations.as_ref());
-        all.fold((0, 0), |(count, ns), of| (count + of.total.count(), ns + of.total.sum()))
+        all.fold((0, 0), |(count, ns), of| {
+            (of.total.count().saturating_add(count), of.total.sum().saturating_add(ns))
+        })
     }
 
     /// A stage's share of the operations' time; None where no operation has it.
@@ -138,7 +141,7 @@ impl Picture<'_> {
         let (_, total) = self.operations();
         let all = self.device.ops.values().filter_map(|op| op.operations.as_ref());
         let found: Vec<u64> = all.filter_map(|of| of.stages.get(&stage).map(Histogram::sum)).collect();
-        (!found.is_empty() && total > 0).then(|| found.iter().sum::<u64>() as f64 / total as f64)
+        (!found.is_empty() && total > 0).then(|| found.iter().saturating_sum() as f64 / total as f64)
     }
 
     /// The stages that are known with their shares of the operations' time, or of the I/Os' where operations are not
@@ -152,12 +155,10 @@ impl Picture<'_> {
         };
         let of_operations = sorted(&|stage| self.operation_share(stage));
         // A few operations say nothing of I/Os most of which belong to none.
-        let (ios, unowned) = self
-            .device
-            .ops
-            .values()
-            .fold((0, 0), |(ios, unowned), of| (ios + of.ios, unowned + of.unowned.unwrap_or(0)));
-        match of_operations.is_empty() || 2 * unowned >= ios.max(1) {
+        let ops = || self.device.ops.values();
+        let ios = ops().map(|of| of.ios).saturating_sum();
+        let unowned = ops().filter_map(|of| of.unowned).saturating_sum();
+        match of_operations.is_empty() || unowned >= ios.div_ceil(2).max(1) {
             true => (sorted(&|stage| self.share(stage)), false),
             false => (of_operations, true),
         }
@@ -170,7 +171,8 @@ impl Picture<'_> {
             self.device.ops.values().filter_map(|of| {
                 Some((of.ios - of.unowned?.min(of.ios), of.operations.as_ref()?.total.count()))
             });
-        let (ios, operations) = followed.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let (ios, operations) =
+            followed.fold((0u64, 0u64), |sum, of| (sum.0.saturating_add(of.0), sum.1.saturating_add(of.1)));
         let each = ios as f64 / operations.max(1) as f64;
         (each >= SEVERAL).then(|| {
             format!(
@@ -276,10 +278,10 @@ fn is_layer(s: &Summaries<'_>, device: &DeviceLatency) -> bool {
 pub fn picture<'a>(s: &Summaries<'a>, device: &'a DeviceLatency) -> Picture<'a> {
     let ours = |op: &Op| s.load.is_none() || *op == Op::Read;
     let mut stages: BTreeMap<Stage, Histogram> = BTreeMap::new();
-    let (mut ios, mut bytes) = (0, 0);
+    let (mut ios, mut bytes) = (0u64, 0u64);
     for (_, latency) in device.ops.iter().filter(|(op, _)| ours(op)) {
-        ios += latency.ios;
-        bytes += latency.bytes;
+        ios = ios.saturating_add(latency.ios);
+        bytes = bytes.saturating_add(latency.bytes);
         for (stage, hist) in &latency.request_stages {
             stages.entry(*stage).or_default().merge(hist);
         }
@@ -313,11 +315,12 @@ pub fn why_no_parts<'a>(s: &Summaries<'a>) -> &'a str {
 /// What the queue stage of a device's I/Os was spent on, the longest first, each as a share of that stage: of
 /// operations where those were taken apart. Empty without `--detail`.
 pub fn queue_parts(p: &Picture<'_>) -> Vec<(Part, f64)> {
-    let (mut sums, mut all) = (BTreeMap::<Part, u64>::new(), 0);
+    let (mut sums, mut all) = (BTreeMap::<Part, u64>::new(), 0u64);
     for of in p.device.ops.values() {
-        all += of.stages().1.get(&Stage::Queue).map_or(0, Histogram::sum);
+        all = all.saturating_add(of.stages().1.get(&Stage::Queue).map_or(0, Histogram::sum));
         for (part, hist) in of.parts().get(&Stage::Queue).into_iter().flatten() {
-            *sums.entry(*part).or_default() += hist.sum();
+            let sum = sums.entry(*part).or_default();
+            *sum = sum.saturating_add(hist.sum());
         }
     }
     let mut shares: Vec<(Part, f64)> =
@@ -343,20 +346,20 @@ pub fn loss(kept: u64, lost: u64) -> f64 {
 
 /// Lost I/Os that no device owns: any device may have lost them.
 pub fn homeless(s: &Summaries<'_>) -> u64 {
-    s.envelope.lost.ios.saturating_sub(s.latency.devices.iter().map(|d| d.lost_ios).sum())
+    s.envelope.lost.ios.saturating_sub(s.latency.devices.iter().map(|d| d.lost_ios).saturating_sum())
 }
 
 /// Lines of evidence that make what is said of this device less sure, and do not forbid it: I/Os are lost, but not
 /// so many that nothing holds; it vanished.
 pub fn noted(s: &Summaries<'_>, name: &str) -> Vec<String> {
     let Some(device) = s.latency.device(name) else { return Vec::new() };
-    let lost = device.lost_ios + homeless(s);
+    let lost = device.lost_ios.saturating_add(homeless(s));
     let share = loss(device.ios, lost);
     let lost = (share > NOTED_LOSS).then(|| {
         format!(
             "up to {} of {} I/Os of {name} are lost ({:.2} %): the figures are of the others",
             count(lost),
-            count(device.ios + lost),
+            count(device.ios.saturating_add(lost)),
             share * 100.0
         )
     });
@@ -375,13 +378,13 @@ fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
         };
         return Some(format!("{what}, so its times cannot be trusted"));
     }
-    let lost = device.lost_ios + homeless(s);
+    let lost = device.lost_ios.saturating_add(homeless(s));
     let share = loss(device.ios, lost);
     if share > MAX_LOSS {
         return Some(format!(
             "up to {} of {} I/Os of {name} are lost ({:.2} %, above {:.1} %)",
             count(lost),
-            count(device.ios + lost),
+            count(device.ios.saturating_add(lost)),
             share * 100.0,
             MAX_LOSS * 100.0
         ));
@@ -390,8 +393,8 @@ fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
     // Only classes that the kernel's reading has.
     let classes = device.kernel.as_ref()?;
     let read = |op: &Op| op.kernel_class().is_some_and(|class| classes.contains_key(&class));
-    let seen: u64 = device.ops.iter().filter(|(op, _)| read(op)).map(|(_, l)| l.ios).sum();
-    let off = bracket.min.saturating_sub(seen + lost).max(seen.saturating_sub(bracket.max));
+    let seen: u64 = device.ops.iter().filter(|(op, _)| read(op)).map(|(_, l)| l.ios).saturating_sum();
+    let off = bracket.min.saturating_sub(seen.saturating_add(lost)).max(seen.saturating_sub(bracket.max));
     (off as f64 > seen.max(bracket.min) as f64 * MAX_LOSS).then(|| {
         format!(
             "{} I/Os of {name} were seen where the kernel counted {} to {}, so I/Os were missed or counted twice",

@@ -9,6 +9,7 @@ use crate::analyze::op::Op;
 use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Number, Severity, Worth};
 use crate::hist::Histogram;
+use crate::merge::SaturatingSum as _;
 use crate::units::{count, figure, in_percent, time};
 
 /// Of the time, in which a flush or a forced write is out.
@@ -92,7 +93,7 @@ impl Durable {
         let of = |op: Op| {
             let latency = p.device.ops.get(&op);
             let stages = latency.into_iter().flat_map(|latency| latency.request_stages.values());
-            (latency.map_or(0, |latency| latency.ios), stages.map(Histogram::sum).sum::<u64>())
+            (latency.map_or(0, |latency| latency.ios), stages.map(Histogram::sum).saturating_sum())
         };
         let ((flushes, flush_ns), (forced, forced_ns), (writes, write_ns)) =
             (of(Op::Flush), of(Op::Fua), of(Op::Write));
@@ -101,21 +102,21 @@ impl Durable {
     }
 
     fn ios(&self) -> u64 {
-        self.flushes + self.asked + self.forced
+        [self.flushes, self.asked, self.forced].iter().saturating_sum()
     }
 
     fn ns(&self) -> u64 {
-        self.flush_ns + self.forced_ns
+        self.flush_ns.saturating_add(self.forced_ns)
     }
 
     /// A forced write is a write as well.
     fn per_write(&self) -> f64 {
-        self.ios() as f64 / (self.writes + self.forced).max(1) as f64
+        self.ios() as f64 / self.writes.saturating_add(self.forced).max(1) as f64
     }
 
     /// The mean of a flush or forced write; None: none of them was timed.
     fn mean_ns(&self) -> Option<u64> {
-        self.ns().checked_div(self.flushes + self.forced)
+        self.ns().checked_div(self.flushes.saturating_add(self.forced))
     }
 }
 
@@ -123,7 +124,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let durable = Durable::of(p);
     // The window's own length: flushes are nobody's load of ours.
     let window = s.latency.duration_ns.max(1) as f64;
-    let written_ns = durable.ns() + durable.write_ns;
+    let written_ns = durable.ns().saturating_add(durable.write_ns);
     let busy = durable.ns() as f64 / window;
     let share = durable.ns() as f64 / written_ns.max(1) as f64;
     // Where the flushes have no times, the operations that wait for them do.
@@ -133,8 +134,8 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     };
     let per_write = durable.per_write();
     let stages = p.device.ops.values().flat_map(|latency| latency.request_stages.values());
-    let all_ns: u64 = stages.map(Histogram::sum).sum();
-    let is_most = written_ns * 2 >= all_ns;
+    let all_ns: u64 = stages.map(Histogram::sum).saturating_sum();
+    let is_most = written_ns >= all_ns.div_ceil(2);
     let serial = is_most && per_write >= PER_WRITE && (SERIAL_BUSY..=SERIAL).contains(&in_flight);
     let fills_the_device = busy >= BUSY && share >= OF_WRITES;
     if durable.ios() < facts::MIN_IOS || !(fills_the_device || serial) || p.doubt(s).is_some() {
@@ -143,7 +144,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let name = &p.device.name;
     let mean = durable.mean_ns();
     let each = mean.map(|ns| format!(", {} each", time(ns))).unwrap_or_default();
-    let (flushes, forced) = (count(durable.flushes + durable.asked), count(durable.forced));
+    let (flushes, forced) = (count(durable.flushes.saturating_add(durable.asked)), count(durable.forced));
     let mut evidence = vec![match durable.asked {
         0 => format!("{flushes} flush commands and {forced} forced writes{each}"),
         _ => format!(

@@ -8,6 +8,7 @@ use super::{Rule, Summaries, neighbours};
 use crate::analyze::latency::DeviceLatency;
 use crate::analyze::sharing::Share;
 use crate::findings::{Finding, Number, Severity};
+use crate::merge::SaturatingSum as _;
 use crate::units::{bytes, count, counted, in_percent};
 
 /// From half on the device works for others more than for the load.
@@ -80,9 +81,9 @@ fn by_bios(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
         return None;
     }
     let others = neighbours::by_process(s, device);
-    let bios: u64 = others.iter().map(|share| share.process.bios).sum();
+    let bios: u64 = others.iter().map(|share| share.process.bios).saturating_sum();
     let share: f64 = others.iter().map(Share::largest_known).sum();
-    let all: u64 = device.processes.iter().flatten().map(|row| row.bios).sum();
+    let all: u64 = device.processes.iter().flatten().map(|row| row.bios).saturating_sum();
     if bios < LEAST || share < FOREIGN || device.ios < facts::MIN_IOS {
         return None;
     }
@@ -160,7 +161,7 @@ fn by_process(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let (load, device) = neighbours::told(s)?;
     let by_class = neighbours::foreign(load, device);
-    let ios: u64 = by_class.iter().map(|(_, ios)| ios).sum();
+    let ios: u64 = by_class.iter().map(|(_, ios)| ios).saturating_sum();
     let of_ios = ios as f64 / device.ios as f64;
     let beyond = neighbours::beyond(load, device);
     let of_bytes = beyond.map_or(0.0, |beyond| beyond as f64 / neighbours::moved(device).max(1) as f64);

@@ -3,6 +3,7 @@
 use super::facts;
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Numbers, Severity};
+use crate::merge::SaturatingSum as _;
 use crate::units::{counted, in_percent, time};
 
 pub const RULE: Rule = Rule { id: "inconclusive", page: PAGE, find };
@@ -51,7 +52,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 pub fn too_little(s: &Summaries<'_>) -> Option<Finding> {
     let pictures = facts::pictures(s);
     let most = pictures.iter().map(|p| p.ios).max().unwrap_or(0);
-    let held: u64 = pictures.iter().map(|p| p.device.held_unknown).sum();
+    let held: u64 = pictures.iter().map(|p| p.device.held_unknown).saturating_sum();
     let held = if s.latency.filtered { held } else { 0 };
     let why = match s.load {
         Some(load) if load.device.is_none() => {

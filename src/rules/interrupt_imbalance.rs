@@ -101,7 +101,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     } else if reach < 2 || busiest.share < SHARE || busiest.share < even * FACTOR {
         return None;
     } else {
-        let mostly = |v: &&&VectorSummary| interrupts::on(v, busiest.cpu) * 2 > v.interrupts;
+        let mostly = |v: &&&VectorSummary| interrupts::on(v, busiest.cpu) > v.interrupts / 2;
         if active.iter().filter(mostly).count() > 1 { Cause::Delivery } else { Cause::Submission }
     };
     let severity = match (cause, matters) {

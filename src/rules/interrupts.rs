@@ -8,6 +8,7 @@ use super::facts::{MAX_LOSS, Picture};
 use crate::analyze::counting::Bracket;
 use crate::analyze::interrupts::{Completed, DeviceInterrupts, InterruptSummary, VectorSummary};
 use crate::hist::Histogram;
+use crate::merge::SaturatingSum as _;
 use crate::units::{count, in_percent, short, time};
 
 /// Hard and soft interrupt time of a completing CPU from which on the host may be the one who is late.
@@ -108,19 +109,19 @@ fn close(kernel: Option<Bracket>, seen: u64) -> bool {
 impl<'a> Counted<'a> {
     /// Of its queues.
     pub fn interrupts(&self) -> u64 {
-        self.vectors.iter().map(|vector| vector.interrupts).sum()
+        self.vectors.iter().map(|vector| vector.interrupts).saturating_sum()
     }
 
     /// I/Os that an interrupt or a softirq ended.
     pub fn ended_by_interrupt(&self) -> u64 {
         let completed = &self.device.completed;
-        completed.interrupt + completed.softirq + completed.remote_softirq
+        [completed.interrupt, completed.softirq, completed.remote_softirq].iter().saturating_sum()
     }
 
     /// Completions that polls of its poll queues found.
     pub fn polled(&self) -> u64 {
         let mine = self.all.polled.iter().filter(|queue| queue.devices.contains(&self.device.name));
-        mine.map(|queue| queue.completions).sum()
+        mine.map(|queue| queue.completions).saturating_sum()
     }
 
     /// Its interrupts per second.
@@ -141,10 +142,10 @@ impl<'a> Counted<'a> {
 
     /// What interrupts take of that CPU; None where too few of them were timed.
     pub fn completer(&self, cpu: u32) -> Option<Completer> {
-        let mine: u64 = self.vectors.iter().map(|vector| on(vector, cpu)).sum();
+        let mine: u64 = self.vectors.iter().map(|vector| on(vector, cpu)).saturating_sum();
         let here: Vec<&VectorSummary> =
             self.all.vectors.iter().filter(|vector| on(vector, cpu) > 0).collect();
-        let timed = here.iter().map(|vector| vector.handler.count()).sum();
+        let timed = here.iter().map(|vector| vector.handler.count()).saturating_sum();
         if mine == 0 || timed < MIN_TIMED {
             return None;
         }
@@ -187,7 +188,7 @@ impl<'a> Counted<'a> {
     /// The part of a device's interrupts that comes to that CPU.
     fn part(&self, name: &str, cpu: u32) -> Option<f64> {
         let of = || self.all.vectors.iter().filter(|vector| vector.devices.iter().any(|of| of == name));
-        let all: u64 = of().map(|vector| vector.interrupts).sum();
+        let all: u64 = of().map(|vector| vector.interrupts).saturating_sum();
         (all > 0).then(|| of().map(|vector| on(vector, cpu)).sum::<u64>() as f64 / all as f64)
     }
 
@@ -244,7 +245,7 @@ impl<'a> Counted<'a> {
 
 /// Interrupts of a vector that came to that CPU.
 pub fn on(vector: &VectorSummary, cpu: u32) -> u64 {
-    vector.by_cpu.iter().filter(|of| of.cpu == cpu).map(|of| of.interrupts).sum()
+    vector.by_cpu.iter().filter(|of| of.cpu == cpu).map(|of| of.interrupts).saturating_sum()
 }
 
 /// `41 (nvme0q1)`

@@ -5,6 +5,7 @@ use super::facts;
 use crate::analyze::latency::DeviceLatency;
 use crate::analyze::op::Op;
 use crate::host::{Hop, Link};
+use crate::merge::SaturatingSum as _;
 
 /// Edges of the window and the clocks move a rate by less than this; what is above a ceiling by more does not fit it.
 pub const TOLERANCE: f64 = 1.01;
@@ -64,7 +65,7 @@ impl Carried<'_> {
 
     /// Its rates can be compared with what it carries: enough I/O, and nothing against it on any device.
     pub fn is_sound(&self, s: &Summaries<'_>) -> bool {
-        let ios: u64 = self.devices.iter().map(|device| device.ios).sum();
+        let ios: u64 = self.devices.iter().map(|device| device.ios).saturating_sum();
         ios >= facts::MIN_IOS
             && self.devices.iter().all(|device| facts::picture(s, device).doubt(s).is_none())
     }
@@ -102,7 +103,9 @@ pub fn slot(hop: &Hop) -> &str {
 
 /// Bytes per second of data read and written. Other classes of I/O carry none, or (passthrough) nobody says which way.
 fn rates(s: &Summaries<'_>, device: &DeviceLatency) -> [f64; 2] {
-    let of = |ops: &[Op]| -> u64 { ops.iter().filter_map(|op| device.ops.get(op)).map(|of| of.bytes).sum() };
+    let of = |ops: &[Op]| -> u64 {
+        ops.iter().filter_map(|op| device.ops.get(op)).map(|of| of.bytes).saturating_sum()
+    };
     let per_second = |bytes: u64, ns: u64| if ns == 0 { 0.0 } else { bytes as f64 * 1e9 / ns as f64 };
     // The load's reads were all within its time, and the window is longer.
     let read_ns = facts::driven(s, &device.name).map_or(s.latency.duration_ns, |load| load.duration_ns);

@@ -7,6 +7,7 @@ use crate::analyze::op::Op;
 use crate::analyze::sharing::Relation;
 use crate::analyze::sharing::{Share, shares};
 use crate::load::{Direction, LoadSummary};
+use crate::merge::SaturatingSum as _;
 use crate::units::in_percent;
 
 /// Processes that are named.
@@ -55,7 +56,7 @@ pub fn beyond(load: &LoadSummary, device: &DeviceLatency) -> Option<u64> {
 
 /// Bytes of all classes.
 pub fn moved(device: &DeviceLatency) -> u64 {
-    device.ops.values().map(|of| of.bytes).sum()
+    device.ops.values().map(|of| of.bytes).saturating_sum()
 }
 
 /// I/Os of the load's device that are not the load's, at most; None where that cannot be told.
@@ -65,7 +66,7 @@ pub fn ios(s: &Summaries<'_>) -> Option<u64> {
     // Of what size they are is not known: as that of all.
     let reckoned = |bytes: u64| (read as f64 * bytes as f64 / moved(device).max(1) as f64) as u64;
     let reads = beyond(load, device).map_or(0, reckoned);
-    Some(reads + foreign(load, device).iter().map(|(_, ios)| ios).sum::<u64>())
+    Some(reads + foreign(load, device).iter().map(|(_, ios)| ios).saturating_sum())
 }
 
 /// Processes on the device that are neither measured nor kernel threads, the most bytes first.

@@ -9,6 +9,7 @@ use crate::analyze::latency::DeviceLatency;
 use crate::findings::{Finding, NotExamined, Number, Severity};
 use crate::host::BlockDevice;
 use crate::load::Placement;
+use crate::merge::SaturatingSum as _;
 use crate::units::{count, in_percent};
 
 /// Share of the I/Os from other nodes from which on it is worth a word: below it a mean moves by less than a tenth of
@@ -91,32 +92,36 @@ fn far(s: &Summaries<'_>, device: &DeviceLatency, disk: &BlockDevice, node: u32)
     let nodes = &s.host.nodes;
     let node_of = |cpu: u32| nodes.iter().find(|node| node.cpus.contains(&cpu)).map(|node| node.node);
     let mut from: BTreeMap<u32, u64> = BTreeMap::new();
-    let (mut all, mut told) = (0, false);
+    let (mut all, mut told) = (0u64, false);
+    let add = |from: &mut BTreeMap<u32, u64>, node: u32, n: u64| {
+        let of = from.entry(node).or_default();
+        *of = of.saturating_add(n);
+    };
     let of_threads: Option<Vec<(u32, u64)>> = facts::driven(s, &device.name)
         .and_then(|load| load.jobs.iter().map(|job| Some((node_of(job.cpu?)?, job.operations()))).collect());
     let noun = if of_threads.is_some() { "operation" } else { "I/O" };
     match of_threads {
         Some(threads) => {
             for (at, operations) in threads {
-                *from.entry(at).or_default() += operations;
-                (all, told) = (all + operations, true);
+                add(&mut from, at, operations);
+                (all, told) = (all.saturating_add(operations), true);
             }
         }
         None => {
             for queue in device.queues.iter().filter(|queue| queue.ios > 0) {
-                all += queue.ios;
+                all = all.saturating_add(queue.ios);
                 let cpus = disk.queues.iter().find(|known| known.queue == queue.queue).map(|q| &q.cpus);
                 let mut of: Vec<Option<u32>> = cpus.into_iter().flatten().map(|cpu| node_of(*cpu)).collect();
                 of.sort();
                 of.dedup();
                 match of.as_slice() {
                     [Some(at)] => {
-                        *from.entry(*at).or_default() += queue.ios;
+                        add(&mut from, *at, queue.ios);
                         told = true;
                     }
                     // CPUs of several nodes, all of them others.
                     [Some(first), ..] if !of.contains(&Some(node)) => {
-                        *from.entry(*first).or_default() += queue.ios;
+                        add(&mut from, *first, queue.ios);
                         told = true;
                     }
                     _ => {}
@@ -125,7 +130,7 @@ fn far(s: &Summaries<'_>, device: &DeviceLatency, disk: &BlockDevice, node: u32)
         }
     }
     from.remove(&node);
-    told.then(|| Far { remote: from.values().sum(), all, noun, nodes: from.into_keys().collect() })
+    told.then(|| Far { remote: from.values().saturating_sum(), all, noun, nodes: from.into_keys().collect() })
 }
 
 fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {

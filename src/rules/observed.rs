@@ -156,7 +156,7 @@ impl Locks {
                 sampler: spin.sampler.name().to_string(),
             }),
             spins: summary.slow_path.map(|slow| slow.calls.max(summary.events.spins())),
-            lost: summary.events.lost() + summary.events.begins.abandoned,
+            lost: summary.events.lost().saturating_add(summary.events.begins.abandoned),
         }
     }
 }

@@ -7,6 +7,7 @@ use super::{Summaries, cpu};
 use crate::analyze::moment::Moment;
 use crate::analyze::onset::{self, Onset, Signal};
 use crate::analyze::stacks::ProfileSummary;
+use crate::merge::SaturatingSum as _;
 use crate::units::{bytes, figure, in_percent, short};
 
 /// Pages a second that reclaim looks at, from which on it can matter: 40 MB/s. It takes 32 at a time, so below it the
@@ -160,7 +161,7 @@ pub fn read_rate(moments: &[Moment]) -> Option<f64> {
 /// Threads, on average, of rows that satisfy this; None with too few samples.
 pub fn sampled(threads: &Threads, matches: impl Fn(&ThreadRow) -> bool) -> Option<f64> {
     let rows = || threads.rows.iter().filter(|row| matches(row));
-    (rows().map(|row| row.samples).sum::<u64>() >= SAMPLES)
+    (rows().map(|row| row.samples).saturating_sum() >= SAMPLES)
         .then(|| rows().map(|row| row.average_threads).sum())
 }
 
@@ -354,8 +355,8 @@ fn kernel_time(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
 /// spun for was waited for.
 pub fn part_of_waits(s: &Summaries<'_>) -> Option<f64> {
     let spun = || s.locks.into_iter().flat_map(|of| &of.locks).filter(|lock| lock.kind == LockKind::Spin);
-    let all: u64 = spun().map(|lock| lock.wait_ns).sum();
-    let mine: u64 = spun().filter(|lock| is_its_lock(&lock.name)).map(|lock| lock.wait_ns).sum();
+    let all: u64 = spun().map(|lock| lock.wait_ns).saturating_sum();
+    let mine: u64 = spun().filter(|lock| is_its_lock(&lock.name)).map(|lock| lock.wait_ns).saturating_sum();
     (all > 0).then(|| mine as f64 / all as f64)
 }
 

@@ -10,6 +10,7 @@ use super::{Rule, Summaries, neighbours};
 use crate::analyze::op::Op;
 use crate::findings::{Finding, Number, Severity};
 use crate::load::{Engine, LoadSummary};
+use crate::merge::SaturatingSum as _;
 use crate::units::{count, in_percent};
 
 /// Share of the I/Os from which on it is said: fewer move no mean by more than they are, and may be somebody
@@ -68,9 +69,13 @@ fn judge(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<Findi
     }
     let counted = interrupts::counted(s, &p.device.name)?;
     let foreign = neighbours::ios(s).filter(|_| load.device.as_ref() == Some(&p.device.name));
-    let flushes: u64 =
-        [Op::Flush, Op::EmptyFlush].iter().filter_map(|op| p.device.ops.get(op)).map(|of| of.ios).sum();
-    let by_interrupt = counted.ended_by_interrupt().saturating_sub(foreign.unwrap_or(0) + flushes);
+    let flushes: u64 = [Op::Flush, Op::EmptyFlush]
+        .iter()
+        .filter_map(|op| p.device.ops.get(op))
+        .map(|of| of.ios)
+        .saturating_sum();
+    let by_interrupt =
+        counted.ended_by_interrupt().saturating_sub(flushes.saturating_add(foreign.unwrap_or(0)));
     let all = counted.device.ios;
     let share = by_interrupt as f64 / all.max(1) as f64;
     (share >= SOME).then(|| finding(load, p, &counted, share, by_interrupt, foreign))

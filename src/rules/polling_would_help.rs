@@ -139,10 +139,11 @@ fn means(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Means> {
         let Some(operations) = &of.operations else { continue };
         total.merge(&operations.total);
         for (stage, hist) in &operations.stages {
-            *stages.entry(*stage).or_default() += hist.sum();
+            let sum = stages.entry(*stage).or_default();
+            *sum = sum.saturating_add(hist.sum());
         }
         if let Some(hist) = of.part(Stage::Reap, Part::Wake) {
-            *wake.get_or_insert(0) += hist.sum();
+            wake = Some(wake.unwrap_or(0).saturating_add(hist.sum()));
         }
     }
     if total.count() >= MIN_IOS {

@@ -236,7 +236,7 @@ fn without_load(p: &Picture<'_>) -> Option<Finding> {
 /// What to do first where buffered reads have no read-ahead.
 fn turn_read_ahead_on(p: &Picture<'_>) -> Option<String> {
     let disk = p.disk.filter(|disk| disk.read_ahead_bytes == 0 && disk.tells("read_ahead_kb"))?;
-    let mostly_reads = p.device.ops.get(&Op::Read).is_some_and(|reads| reads.ios * 2 > p.ios);
+    let mostly_reads = p.device.ops.get(&Op::Read).is_some_and(|reads| reads.ios > p.ios / 2);
     mostly_reads.then(|| {
         format!(
             "If the reads are buffered, turn read-ahead on: echo 128 > /sys/block/{}/queue/read_ahead_kb.",

@@ -6,6 +6,7 @@ use super::facts::{self, percent};
 use super::pagecache::PAGE_BYTES;
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Severity, Worth};
+use crate::merge::sum_if_known;
 use crate::units::{bytes, count, in_percent};
 
 /// Of the pages that read-ahead asked for, not wanted by the end.
@@ -73,10 +74,10 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     }
     let seen = pagecache.readahead.filter(|seen| seen.asked_pages >= LEAST)?;
     let share = seen.unused_pages as f64 / seen.asked_pages as f64;
-    let read: Option<u64> = pagecache.moments.iter().map(|moment| moment.read_bytes).sum();
+    let read = sum_if_known(pagecache.moments.iter().map(|moment| moment.read_bytes));
     let read = read.map(|read| read as f64).filter(|read| *read > 0.0);
     let of_reads = read.map(|read| seen.asked_pages as f64 * PAGE_BYTES / read);
-    let written: Option<u64> = pagecache.moments.iter().map(|moment| moment.written_bytes).sum();
+    let written = sum_if_known(pagecache.moments.iter().map(|moment| moment.written_bytes));
     let of_moved = read.zip(written).map(|(read, written)| read / (read + written as f64));
     if of_moved.is_some_and(|part| part < OF_READS) {
         return None;

@@ -9,6 +9,7 @@ use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Severity, Worth};
 use crate::host::BlockDevice;
 use crate::load::LoadSummary;
+use crate::merge::SaturatingSum as _;
 use crate::units::{bytes, count, counted, in_percent};
 
 /// I/Os per operation from which on it is worth a word. Below it fewer than half of the operations
@@ -136,7 +137,7 @@ fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<F
 
 fn without_load(p: &Picture<'_>) -> Option<Finding> {
     // Read-ahead and write-back are no operations: how large they are is nobody's choice who could change it.
-    let unowned: u64 = p.device.ops.values().filter_map(|of| of.unowned).sum();
+    let unowned: u64 = p.device.ops.values().filter_map(|of| of.unowned).saturating_sum();
     if unowned as f64 > p.ios as f64 * UNOWNED {
         return None;
     }

@@ -74,8 +74,8 @@ fn cost(s: &Summaries<'_>, device: &DeviceLatency) -> Result<Inside, Option<Unsa
     for op in device.ops.keys().copied().filter(ours) {
         match inside(s.latency, device, op) {
             Some(Ok(one)) => {
-                all =
-                    Inside::new(all.ios + one.ios, all.upper_ns + one.upper_ns, all.lower_ns + one.lower_ns);
+                let both = |of: fn(&Inside) -> u64| of(&all).saturating_add(of(&one));
+                all = Inside::new(both(|of| of.ios), both(|of| of.upper_ns), both(|of| of.lower_ns));
             }
             Some(Err(unsaid)) => why = Some(unsaid),
             None => {}

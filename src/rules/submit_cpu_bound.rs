@@ -10,6 +10,7 @@ use super::{Rule, Summaries};
 use crate::analyze::stacks::CpuClass;
 use crate::findings::{Finding, Number, Severity, Worth};
 use crate::load::USER_SHARE;
+use crate::merge::SaturatingSum as _;
 use crate::units::in_percent;
 
 /// One doubling of the workers is the most that is promised from one run.
@@ -64,7 +65,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     if saturation.workers().is_some_and(|w| w.user > USER_SHARE) || cpu::interrupts_dominate(s) {
         return Vec::new();
     }
-    let ios: u64 = facts::pictures(s).iter().map(|p| p.ios).sum();
+    let ios: u64 = facts::pictures(s).iter().map(|p| p.ios).saturating_sum();
     let operations = s.load.map_or(ios, |load| load.operations());
     if operations < facts::MIN_IOS {
         return Vec::new();

@@ -5,6 +5,7 @@ use super::facts::{self, Picture, percent};
 use super::{Rule, Summaries};
 use crate::analyze::files::{FileIos, FileKind};
 use crate::findings::{Finding, Number, Numbers, Severity};
+use crate::merge::SaturatingSum as _;
 use crate::units::{bytes, count, counted, in_percent};
 
 /// Of the bytes of all devices of the run, from which on swap is what they work for.
@@ -53,8 +54,8 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let pictures: Vec<Picture<'_>> = facts::pictures(s).into_iter().filter(|p| p.sound(s)).collect();
-    let all: u64 = pictures.iter().flat_map(rows).map(|row| row.bytes).sum();
-    let moved: u64 = pictures.iter().map(swapped).sum();
+    let all: u64 = pictures.iter().flat_map(rows).map(|row| row.bytes).saturating_sum();
+    let moved: u64 = pictures.iter().map(swapped).saturating_sum();
     let share = moved as f64 / all.max(1) as f64;
     let rate = moved as f64 * 1e9 / s.latency.duration_ns.max(1) as f64;
     if share < SOME || rate < LEAST_BYTES_PER_SECOND {
@@ -62,9 +63,9 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     }
     let most = pictures.iter().max_by_key(|p| swapped(p))?;
     let name = &most.device.name;
-    let (bios, sampled) = rows(most)
-        .filter(|row| is_swap(row))
-        .fold((0, 0), |(bios, sampled), row| (bios + row.bios, sampled + row.sampled));
+    let (bios, sampled) = rows(most).filter(|row| is_swap(row)).fold((0, 0), |(bios, sampled), row| {
+        (row.bios.saturating_add(bios), row.sampled.saturating_add(sampled))
+    });
     Some(Finding {
         id: RULE.id,
         subject: name.clone(),
@@ -98,7 +99,7 @@ fn is_swap(row: &FileIos) -> bool {
 }
 
 fn swapped(p: &Picture<'_>) -> u64 {
-    rows(p).filter(|row| is_swap(row)).map(|row| row.bytes).sum()
+    rows(p).filter(|row| is_swap(row)).map(|row| row.bytes).saturating_sum()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Number, Severity};
 use crate::hist::Histogram;
 use crate::host::Throttle;
+use crate::merge::SaturatingSum as _;
 use crate::units::{bytes, count, in_percent, time};
 
 /// A rate this near to a limit is at it: the kernel lets I/O through in slices of time, so that the mean of a
@@ -282,7 +283,10 @@ fn limits<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Vec<Reached<'a>> {
     // The window is longer than a load of our own, by what a busy machine takes to begin and end.
     let seconds = s.load.map_or(p.duration_ns, |load| load.duration_ns) as f64 / 1e9;
     let rates = |reads: bool| {
-        let (ios, all) = limited(p, reads).fold((0, 0), |(ios, bytes), of| (ios + of.ios, bytes + of.bytes));
+        let (ios, all) = (
+            limited(p, reads).map(|of| of.ios).saturating_sum(),
+            limited(p, reads).map(|of| of.bytes).saturating_sum(),
+        );
         (ios as f64 / seconds, all as f64 / seconds)
     };
     let ((read_ios, read_bytes), (write_ios, write_bytes)) = (rates(true), rates(false));
@@ -317,7 +321,7 @@ fn by_writeback(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let latency_us = p.disk?.writeback_throttle_us.filter(|us| *us > 0)?;
     let writes = p.device.ops.get(&Op::Write)?;
     let sum = |stage| writes.request_stages.get(&stage).map_or(0, Histogram::sum);
-    let all = sum(Stage::Queue) + sum(Stage::Device) + sum(Stage::Complete);
+    let all = [Stage::Queue, Stage::Device, Stage::Complete].map(sum).iter().saturating_sum();
     let share = sum(Stage::Queue) as f64 / all.max(1) as f64;
     if s.load.is_some()
         || !p.sound(s)

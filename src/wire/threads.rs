@@ -179,7 +179,7 @@ counted! {
 impl Loss {
     /// Samples that are in no row.
     pub fn samples(&self) -> u64 {
-        self.cut + self.damaged + self.unkept
+        self.cut.saturating_add(self.damaged).saturating_add(self.unkept)
     }
 
     /// In the order of their names in the result.

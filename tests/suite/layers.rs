@@ -12,7 +12,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("experiment", &["load", "refusal", "units", "names"]),
     ("analyze", &["wire", "hist", "host", "envelope", "load", "symbols", "merge", "names"]),
     ("symbols", &["host", "envelope", "refusal"]),
-    ("rules", &["findings", "analyze", "hist", "host", "load", "experiment", "envelope", "units"]),
+    ("rules", &["findings", "analyze", "hist", "host", "load", "experiment", "envelope", "merge", "units"]),
     (
         "render",
         &[

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::super::counting::Bracket;
 use super::{DeviceInterrupts, InterruptSummary, VectorSummary};
 use crate::envelope::Lost;
+use crate::merge::SaturatingSum as _;
 use crate::wire::interrupts::Reading;
 
 impl VectorSummary {
@@ -22,7 +23,7 @@ impl VectorSummary {
 impl DeviceInterrupts {
     /// Of the classes that the kernel counts: all but passthrough.
     pub fn comparable(&self) -> u64 {
-        self.ios - self.passthrough
+        self.ios.saturating_sub(self.passthrough)
     }
 
     /// I/Os that the kernel certainly counted in the window and that were not seen.
@@ -41,9 +42,9 @@ fn beyond(kernel: Option<Bracket>, seen: u64) -> u64 {
 
 /// What was lost in the window, by kind.
 pub fn lost(summary: &InterruptSummary, start: &Reading, end: &Reading) -> Lost {
-    let missed = |reading: &Reading| reading.missed.values().sum::<u64>();
-    let ios = summary.devices.iter().map(DeviceInterrupts::uncounted).sum();
-    let interrupts = summary.vectors.iter().map(VectorSummary::uncounted).sum();
+    let missed = |reading: &Reading| reading.missed.values().saturating_sum();
+    let ios = summary.devices.iter().map(DeviceInterrupts::uncounted).saturating_sum();
+    let interrupts = summary.vectors.iter().map(VectorSummary::uncounted).saturating_sum();
     let kinds = BTreeMap::from([
         ("missed".to_string(), missed(end).saturating_sub(missed(start))),
         ("uncounted".to_string(), ios),
@@ -67,9 +68,9 @@ pub fn distrust(summary: &InterruptSummary, lost: &Lost, max_loss: f64) -> Optio
             gone.join(", ")
         ));
     }
-    let interrupts: u64 = summary.vectors.iter().map(|vector| vector.interrupts).sum();
+    let interrupts: u64 = summary.vectors.iter().map(|vector| vector.interrupts).saturating_sum();
     for (noun, seen, lost) in [("I/Os", summary.ios(), lost.ios), ("interrupts", interrupts, lost.events)] {
-        let all = seen + lost;
+        let all = seen.saturating_add(lost);
         let percent = if all == 0 { 0.0 } else { lost as f64 * 100.0 / all as f64 };
         if percent > max_loss {
             return Some(format!(

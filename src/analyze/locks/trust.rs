@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::LockSummary;
 use crate::envelope::Lost;
+use crate::merge::SaturatingSum as _;
 
 /// What was lost in the window, by kind.
 pub fn lost(summary: &LockSummary) -> Lost {
@@ -21,7 +22,9 @@ pub fn lost(summary: &LockSummary) -> Lost {
     ];
     Lost {
         events: summary.events.lost(),
-        samples: stacks.failed + stacks.full + summary.spin.map_or(0, |spin| spin.lost),
+        samples: [stacks.failed, stacks.full, summary.spin.map_or(0, |spin| spin.lost)]
+            .iter()
+            .saturating_sum(),
         probes: BTreeMap::from([(
             "locks".to_string(),
             kinds.iter().map(|(kind, n)| ((*kind).to_string(), *n)).collect(),
@@ -34,8 +37,8 @@ pub fn lost(summary: &LockSummary) -> Lost {
 pub fn distrust(summary: &LockSummary, max_loss: f64) -> Option<String> {
     let events = &summary.events;
     // A wait without its end has no time, one without its begin is not there at all.
-    let lost = events.lost() + events.begins.abandoned;
-    let all = events.begins.total + events.lost();
+    let lost = events.lost().saturating_add(events.begins.abandoned);
+    let all = events.begins.total.saturating_add(events.lost());
     let percent = if all == 0 { 0.0 } else { lost as f64 * 100.0 / all as f64 };
     (percent > max_loss).then(|| {
         format!(

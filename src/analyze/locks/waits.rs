@@ -4,6 +4,7 @@ use super::{LockRow, LockSummary, Stack};
 use crate::analyze::blocked::NO_STACK;
 use crate::analyze::profile::{Area, Profile, Unit};
 use crate::analyze::stacks::{NOT_TAKEN, interrupting_frames, interrupts};
+use crate::merge::SaturatingSum as _;
 
 /// A window's waits by stack: each lock has what was counted of it exactly, which its stacks share as they were sampled.
 #[derive(Debug, Clone)]
@@ -28,7 +29,7 @@ impl Waited {
                 let Some(who) = stack.who.as_ref().filter(|_| interrupt_of(stack).is_none()) else {
                     continue;
                 };
-                all.cut_ns += if who.is_cut { ns } else { 0 };
+                all.cut_ns = all.cut_ns.saturating_add(if who.is_cut { ns } else { 0 });
                 all.no_user_ns += if who.frames.iter().any(|frame| frame == NOT_TAKEN) { ns } else { 0 };
             }
         }
@@ -44,7 +45,7 @@ fn add<'a>(
     profile: &mut Profile,
 ) -> Vec<(&'a Stack, u64)> {
     let lock = profile.frame(row.name.as_str(), Area::Label);
-    let taken: u64 = row.stacks.iter().map(&of).sum();
+    let taken: u64 = row.stacks.iter().map(&of).saturating_sum();
     if taken == 0 {
         let none = profile.frame(NO_STACK, Area::Label);
         profile.add(&[lock, none], all);
@@ -56,8 +57,8 @@ fn add<'a>(
     };
     let mut parts: Vec<(&Stack, u64)> = row.stacks.iter().map(part).collect();
     // What is lost by rounding down is less than one for each stack.
-    let left = all.saturating_sub(parts.iter().map(|(_, part)| part).sum());
-    parts.iter_mut().take(1).for_each(|(_, part)| *part += left);
+    let left = all.saturating_sub(parts.iter().map(|(_, part)| part).saturating_sum());
+    parts.iter_mut().take(1).for_each(|(_, part)| *part = part.saturating_add(left));
     for (stack, part) in &parts {
         let ids = path(lock, stack, profile);
         profile.add(&ids, *part);

@@ -28,7 +28,7 @@ pub fn distrust(end: &Reading, max_loss: f64) -> Option<String> {
             loss.missed, end.rounds
         ));
     }
-    let all = loss.samples() + end.samples;
+    let all = loss.samples().saturating_add(end.samples);
     let percent = if all == 0 { 0.0 } else { 100.0 * loss.samples() as f64 / all as f64 };
     (percent > max_loss).then(|| {
         format!(

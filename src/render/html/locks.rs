@@ -3,6 +3,7 @@
 use super::escape;
 use super::tables::{Cell, table, text};
 use crate::analyze::locks::{By, LockRow, LockSummary};
+use crate::merge::SaturatingSum as _;
 use crate::render::text::fitted;
 use crate::units::{count, range, short, significant, time};
 
@@ -24,7 +25,7 @@ pub fn locks(summary: Option<&LockSummary>) -> String {
     out.push_str(&table(&header, summary.locks.iter().take(MOST).map(|lock| row(summary, lock)).collect()));
     let rest = summary.locks.len().saturating_sub(MOST);
     if rest > 0 {
-        let wait: u64 = summary.locks[MOST..].iter().map(|lock| lock.wait.sum()).sum();
+        let wait: u64 = summary.locks[MOST..].iter().map(|lock| lock.wait.sum()).saturating_sum();
         out.push_str(&format!(
             "<p class=\"soft small\">{} more locks, {} of waiting.</p>\n",
             count(rest as u64),

@@ -4,6 +4,7 @@ use super::contents::folded;
 use super::escape;
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
+use crate::merge::SaturatingSum as _;
 use crate::rules::Summaries;
 use crate::units::{bytes, common_time, count, counted, significant, time};
 
@@ -133,7 +134,7 @@ pub fn queues(s: &Summaries<'_>) -> String {
             widen(&mut header, &mut rows, name, &column);
         }
         out.push_str(&format!("<h3>{}</h3>\n{}", escape(&device.name), table(&header, rows)));
-        let by_queue: u64 = device.queues.iter().map(|q| q.ios).sum();
+        let by_queue: u64 = device.queues.iter().map(|q| q.ios).saturating_sum();
         if let Some(rest @ 1..) = device.ios.checked_sub(by_queue) {
             out.push_str(&format!(
                 "<p class=\"soft small\">{} of rare classes (fua, flush, discard and the like) not counted by queue.</p>\n",

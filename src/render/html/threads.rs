@@ -41,7 +41,7 @@ fn merged(rows: &[Row]) -> (Vec<Row>, usize) {
         let alike = |one: &&mut Row| (&one.comm, one.state, &one.wchan) == (&row.comm, row.state, &row.wchan);
         match all.iter_mut().find(alike) {
             Some(one) => {
-                one.share.samples += row.share.samples;
+                one.share.samples = one.share.samples.saturating_add(row.share.samples);
                 one.share.average_threads += row.share.average_threads;
                 // Errors of parts do not add up to that of the sum.
                 one.share.error = None;

@@ -12,6 +12,7 @@ use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Severity};
 use crate::hist::Histogram;
 use crate::load::LoadSummary;
+use crate::merge::SaturatingSum as _;
 use crate::render::numbers;
 use crate::render::shares::{self, Row};
 use crate::units::in_percent;
@@ -276,7 +277,7 @@ fn of_others(page: &Page<'_>, device: Option<&DeviceLatency>) -> Vec<String> {
     let mut lines = vec![format!("{what}{}, {length}{one_of}", during.unwrap_or_default())];
     let classes = device.into_iter().flat_map(|device| {
         let is_some = |part: u64, all: u64| part > 0 && part as f64 >= all as f64 * LEAST_OF_CLASS;
-        let bytes: u64 = device.ops.values().map(|of| of.bytes).sum();
+        let bytes: u64 = device.ops.values().map(|of| of.bytes).saturating_sum();
         device.ops.iter().filter(move |(_, of)| is_some(of.ios, device.ios) || is_some(of.bytes, bytes))
     });
     let mut classes: Vec<(&Op, &OpLatency)> = classes.collect();
@@ -315,7 +316,7 @@ fn mean_and_p99(hist: &Histogram, of: &str) -> String {
 /// Whether more operations than the load's are in the stages of its device: one in ten.
 fn of_others_too(device: &DeviceLatency, load: &LoadSummary) -> bool {
     let operations = device.ops.values().filter_map(|of| of.operations.as_ref());
-    let all: u64 = operations.map(|all| all.total.count()).sum();
+    let all: u64 = operations.map(|all| all.total.count()).saturating_sum();
     all as f64 > load.operations() as f64 * 1.1
 }
 
@@ -398,7 +399,7 @@ fn also(findings: &[Finding]) -> Option<Note> {
 fn data(page: &Page<'_>) -> Option<Note> {
     let envelope = page.summaries.envelope;
     let lost = envelope.lost.ios;
-    let all = page.summaries.latency.ios() + lost;
+    let all = page.summaries.latency.ios().saturating_add(lost);
     let mut parts = Vec::new();
     if all > 0 {
         parts.push(match lost {

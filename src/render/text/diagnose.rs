@@ -9,6 +9,7 @@ use crate::analyze::stage::Stage;
 use crate::experiment::Curve;
 use crate::findings::{Diagnosis, Finding, NotExamined, Severity};
 use crate::hist::Histogram;
+use crate::merge::SaturatingSum as _;
 use crate::render::{experiment, files, numbers, parts, processes};
 use crate::rules::{self, Summaries};
 use crate::units::{count, in_percent};
@@ -230,7 +231,7 @@ fn stages(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
 /// `queue 66.7 µs (5 %) + device 1.27 ms (95 %)`; None where no stage was timed.
 fn stage_line(latency: &OpLatency) -> Option<String> {
     let (unit_of_count, stages) = latency.stages();
-    let all: u64 = stages.values().map(Histogram::sum).sum();
+    let all: u64 = stages.values().map(Histogram::sum).saturating_sum();
     // They are there to be added up: in one unit.
     let (scale, unit) = common_time(stages.values().filter_map(Histogram::mean));
     let parts: Vec<String> = Stage::ALL

@@ -5,6 +5,7 @@ use crate::analyze::groups::{Cgroup, Dimension, Group, Groups, Values};
 use crate::analyze::latency::{LatencySummary, Unit};
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
+use crate::merge::{SaturatingSum as _, sum_if_known};
 
 /// Groups that a text shows unless all are asked for.
 const MOST_ROWS: usize = 20;
@@ -46,10 +47,10 @@ pub fn render(groups: &Groups, all: bool) -> String {
 
 /// Why a view with a filter is empty; None where it is not, or where the kernel does not count.
 pub fn nothing_passed(summary: &LatencySummary) -> Option<String> {
-    if !summary.filtered || summary.devices.iter().any(|device| device.ios + device.lost_ios > 0) {
+    if !summary.filtered || summary.devices.iter().any(|device| device.ios > 0 || device.lost_ios > 0) {
         return None;
     }
-    let all: Option<u64> = summary.devices.iter().map(|device| Some(device.all_ios?.max)).sum();
+    let all = sum_if_known(summary.devices.iter().map(|device| Some(device.all_ios?.max)));
     Some(match all {
         None => {
             "None of the I/Os on the traced devices was handed in by those who were asked for.".to_string()
@@ -86,7 +87,7 @@ fn scale(groups: &Groups) -> (f64, &'static str) {
 fn in_columns(groups: &Groups, group: &Group, (scale, _): (f64, &str)) -> Vec<String> {
     let (unit, stages) = group.latency.stages();
     let cell = |ns: Option<f64>| ns.map_or("-".to_string(), |ns| figure(ns / scale));
-    let whole: u64 = groups.groups.iter().map(Group::time_ns).sum();
+    let whole: u64 = groups.groups.iter().map(Group::time_ns).saturating_sum();
     let share = group.time_ns() as f64 / whole.max(1) as f64 * 100.0;
     let operations = group.latency.operations.as_ref();
     let total = operations.map(|all| &all.total).filter(|_| unit == Unit::Operation);

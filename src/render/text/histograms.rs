@@ -14,7 +14,8 @@ const FEW: u64 = 10;
 fn octaves(hist: &Histogram) -> BTreeMap<u32, u64> {
     let mut rows = BTreeMap::new();
     for (lower, _, n) in hist.buckets() {
-        *rows.entry(if lower == 0 { 0 } else { 64 - lower.leading_zeros() }).or_insert(0) += n;
+        let row = rows.entry(if lower == 0 { 0 } else { 64 - lower.leading_zeros() }).or_insert(0);
+        *row = n.saturating_add(*row);
     }
     rows
 }

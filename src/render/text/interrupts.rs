@@ -5,6 +5,7 @@ use crate::analyze::counting::Bracket;
 use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary, PollSummary, VectorSummary};
 use crate::envelope::Envelope;
 use crate::host::cpu::ranges;
+use crate::merge::SaturatingSum as _;
 
 /// How the text looks.
 #[derive(Debug, Clone, Copy, Default)]
@@ -247,7 +248,7 @@ fn behind(summary: &InterruptSummary) -> String {
             significant(100.0 * softirq.deferred as f64 / softirq.runs as f64, 2)
         ));
     }
-    let threaded: u64 = summary.vectors.iter().map(|vector| vector.threaded).sum();
+    let threaded: u64 = summary.vectors.iter().map(|vector| vector.threaded).saturating_sum();
     if threaded > 0 {
         out.push_str(&format!("{} interrupts left the work to their threads\n", count(threaded)));
     }
@@ -256,18 +257,19 @@ fn behind(summary: &InterruptSummary) -> String {
 
 /// What the timed interrupts came into.
 fn into(summary: &InterruptSummary) -> String {
-    let sum = |of: fn(&VectorSummary) -> u64| summary.vectors.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&VectorSummary) -> u64| summary.vectors.iter().map(of).saturating_sum();
     let (idle, kernel, user) =
         (sum(|v| v.interrupted.idle), sum(|v| v.interrupted.kernel), sum(|v| v.interrupted.user));
-    let all = idle + kernel + user;
+    let all = [idle, kernel, user].iter().saturating_sum();
     if all == 0 {
         return String::new();
     }
     let share = |n: u64| significant(100.0 * n as f64 / all as f64, 2);
     // Names are taken of a few of those that came into a task.
-    let named: u64 = summary.tasks.iter().map(|task| task.samples).sum();
-    let of_task =
-        |n: u64| significant(100.0 * n as f64 / named as f64 * (user + kernel) as f64 / all as f64, 2);
+    let named: u64 = summary.tasks.iter().map(|task| task.samples).saturating_sum();
+    let of_task = |n: u64| {
+        significant(100.0 * n as f64 / named as f64 * user.saturating_add(kernel) as f64 / all as f64, 2)
+    };
     let tasks: Vec<String> = summary
         .tasks
         .iter()
@@ -287,7 +289,7 @@ fn into(summary: &InterruptSummary) -> String {
 /// What was seen and lost, beside the kernel's count.
 fn verdict(seen: u64, lost: u64, bracket: Bracket) -> String {
     let range = range(count(bracket.min), count(bracket.max));
-    let verdict = if bracket.holds(seen + lost) { "ok" } else { "DIFFERS" };
+    let verdict = if bracket.holds(seen.saturating_add(lost)) { "ok" } else { "DIFFERS" };
     let and_lost = if lost > 0 { format!(" and {} lost", count(lost)) } else { String::new() };
     format!("{}{and_lost}, kernel counted {range}: {verdict}", count(seen))
 }
@@ -312,7 +314,7 @@ fn checks(summary: &InterruptSummary, devices: &[&DeviceInterrupts]) -> String {
     let known: Vec<(&VectorSummary, Bracket)> =
         summary.vectors.iter().filter_map(|vector| Some((vector, vector.kernel?))).collect();
     if !known.is_empty() {
-        let sum = |of: fn(&(&VectorSummary, Bracket)) -> u64| known.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&(&VectorSummary, Bracket)) -> u64| known.iter().map(of).saturating_sum();
         let all = Bracket { min: sum(|(_, b)| b.min), max: sum(|(_, b)| b.max) };
         let seen = sum(|(vector, _)| vector.interrupts);
         let lost = sum(|(vector, _)| vector.uncounted());
@@ -322,7 +324,8 @@ fn checks(summary: &InterruptSummary, devices: &[&DeviceInterrupts]) -> String {
             verdict(seen, lost, all)
         ));
     }
-    for (vector, bracket) in known.iter().filter(|(v, bracket)| !bracket.holds(v.interrupts + v.uncounted()))
+    for (vector, bracket) in
+        known.iter().filter(|(v, bracket)| !bracket.holds(v.interrupts.saturating_add(v.uncounted())))
     {
         let verdict = verdict(vector.interrupts, vector.uncounted(), *bracket);
         out.push_str(&format!("check interrupt {}: seen {verdict}\n", vector.irq));

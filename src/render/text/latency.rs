@@ -11,6 +11,7 @@ use crate::analyze::parts::Parts;
 use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
+use crate::merge::SaturatingSum as _;
 
 /// How the text looks.
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,7 +32,7 @@ pub fn render(
 ) -> String {
     let mut out = String::new();
     let shown: Vec<&DeviceLatency> =
-        summary.devices.iter().filter(|d| style.all || d.ios + d.lost_ios > 0).collect();
+        summary.devices.iter().filter(|d| style.all || d.ios > 0 || d.lost_ios > 0).collect();
     for device in &shown {
         // The table of groups is what was asked for.
         if summary.groups.by.is_empty() {
@@ -179,7 +180,7 @@ fn operations_line(all: &OperationLatency, latency: &OpLatency) -> String {
     // Those that were timed have a table of their own.
     let unseen = latency.unowned.filter(|n| *n > 0 && latency.unowned_timed() == 0);
     // A few are under way at every end.
-    let unfetched = latency.unfetched.filter(|n| *n * 1000 > all.operations);
+    let unfetched = latency.unfetched.filter(|n| *n > all.operations / 1000);
     let left: Vec<String> = all
         .not_covered
         .iter()
@@ -218,7 +219,7 @@ fn unowned_line(op: Op, latency: &OpLatency) -> Option<String> {
 /// Where the slowest hundredth spends its time.
 fn slowest(all: &OperationLatency) -> Option<String> {
     let slowest = all.slowest(0.01)?;
-    let whole = slowest.sums_ns.values().sum::<u64>().max(1) as f64;
+    let whole = slowest.sums_ns.values().saturating_sum().max(1) as f64;
     let shares: Vec<String> = slowest
         .sums_ns
         .iter()
@@ -248,13 +249,14 @@ fn alike(latency: &OpLatency) -> bool {
     let owned = latency.ios.saturating_sub(latency.unowned.unwrap_or(0));
     let operations = latency.operations.as_ref().map_or(0, |all| all.operations);
     let apart = latency.unowned_timed() > 0 || latency.unowned == Some(0);
-    apart && operations.abs_diff(owned) * 100 <= operations
+    apart && operations.abs_diff(owned) <= operations / 100
 }
 
 /// Whether there are writes whose operation ended with an empty flush and has its stages.
 fn flushed_behind(device: &DeviceLatency) -> bool {
     device.ops.get(&Op::EmptyFlush).is_some_and(|flush| {
-        let alone = flush.operations.as_ref().map_or(0, |all| all.operations) + flush.unowned.unwrap_or(0);
+        let operations = flush.operations.as_ref().map_or(0, |all| all.operations);
+        let alone = operations.saturating_add(flush.unowned.unwrap_or(0));
         flush.unowned.is_some() && alone < flush.ios
     })
 }

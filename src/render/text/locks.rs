@@ -4,6 +4,7 @@ use super::{bytes, clean, count, fitted, footer, short, significant, table, time
 use crate::analyze::locks::holders::{Holder, Waiter};
 use crate::analyze::locks::{LockRow, LockSummary};
 use crate::envelope::Envelope;
+use crate::merge::SaturatingSum as _;
 
 /// How the text looks.
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,7 +54,7 @@ pub fn render(
         out.push_str(&locks_table(summary, most, style));
         let rest = summary.locks.len().saturating_sub(most);
         if rest > 0 {
-            let wait: u64 = summary.locks[most..].iter().map(|row| row.wait.sum()).sum();
+            let wait: u64 = summary.locks[most..].iter().map(|row| row.wait.sum()).saturating_sum();
             out.push_str(&format!("and {rest} more locks, {} of waiting: --all shows them\n", time(wait)));
         }
     }

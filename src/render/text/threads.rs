@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{bytes, clean, count, footer, significant, table};
 use crate::analyze::threads::{Column, Row, Share, ThreadSummary};
 use crate::envelope::Envelope;
+use crate::merge::SaturatingSum as _;
 
 /// How the text looks.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,7 +50,7 @@ pub fn render(
         out.push_str(&rows(summary, shown));
     }
     if summary.rows.len() > shown {
-        let rest: u64 = summary.rows.iter().skip(shown).map(|row| row.share.samples).sum();
+        let rest: u64 = summary.rows.iter().skip(shown).map(|row| row.share.samples).saturating_sum();
         out.push_str(&format!(
             "and {} more rows with {} samples (--all shows them)\n",
             count((summary.rows.len() - shown) as u64),
@@ -159,7 +160,7 @@ fn waits(summary: &ThreadSummary) -> String {
         ));
     }
     if summary.waits.len() > MOST_WAITS {
-        let rest: u64 = summary.waits.iter().skip(MOST_WAITS).map(|wait| wait.share.samples).sum();
+        let rest: u64 = summary.waits.iter().skip(MOST_WAITS).map(|wait| wait.share.samples).saturating_sum();
         out.push_str(&format!(
             "  and {} samples at {} more places\n",
             count(rest),

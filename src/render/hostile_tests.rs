@@ -1,0 +1,287 @@
+//! Recordings with hostile numbers in place of their own: whatever is read is merged, shown and diagnosed.
+
+use std::fmt::Debug;
+use std::io::BufRead as _;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use super::{html, json as json_of, text};
+use crate::analyze::devices::HostSummary;
+use crate::analyze::errors::ErrorSummary;
+use crate::analyze::interrupts::InterruptSummary;
+use crate::analyze::latency::LatencySummary;
+use crate::analyze::loss;
+use crate::analyze::pressure::PressureSummary;
+use crate::analyze::threads::ThreadSummary;
+use crate::analyze::timeline::Timeline;
+use crate::analyze::top::Line;
+use crate::envelope::{Envelope, View};
+use crate::load::random::below;
+use crate::merge::Summary;
+use crate::recording::together::{Run, Together};
+use crate::recording::{Pieces, Span, name_of, source};
+use crate::rules::literal::Case;
+use crate::rules::{self, Summaries, observed};
+
+/// Of each view.
+const CASES: u64 = 200;
+
+const HOSTILE: [u64; 5] = [0, 1, 1 << 53, 1 << 63, u64::MAX];
+
+/// Counts of a histogram, which is read only where they are the sum of its buckets.
+const COUNTS: [u64; 4] = [1, 1 << 53, 1 << 63, u64::MAX];
+
+fn recordings() -> Vec<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let mut all: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    all.retain(|path| path.extension().is_some_and(|extension| extension == "tar"));
+    all.sort();
+    assert!(all.len() >= 2);
+    all
+}
+
+/// Some lines of the view in each recording.
+fn lines(view: &str) -> Vec<Value> {
+    let of = |path: &PathBuf| {
+        let lines = source::open(path, view).unwrap().lines();
+        let all: Vec<Value> =
+            lines.take(6).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+        all
+    };
+    recordings().iter().flat_map(of).collect()
+}
+
+/// Every number, and every histogram as a whole.
+fn places<'a>(value: &'a mut Value, all: &mut Vec<&'a mut Value>) {
+    let is_whole = match &*value {
+        Value::Object(keys) => keys.contains_key("buckets"),
+        other => other.is_number(),
+    };
+    match value {
+        whole if is_whole => all.push(whole),
+        Value::Object(keys) => keys.values_mut().for_each(|value| places(value, all)),
+        Value::Array(values) => values.iter_mut().for_each(|value| places(value, all)),
+        _ => {}
+    }
+}
+
+/// One in so many of a line's numbers is another one.
+fn hostile(line: &Value, state: &mut u64) -> Value {
+    let mut line = line.clone();
+    let mut all = Vec::new();
+    places(&mut line, &mut all);
+    let one_in = [1, 3, 10, 50][below(state, 4) as usize];
+    for place in all {
+        if below(state, one_in) > 0 {
+            continue;
+        }
+        let number = HOSTILE[below(state, HOSTILE.len() as u64) as usize];
+        let count = COUNTS[below(state, COUNTS.len() as u64) as usize];
+        *place = match place {
+            Value::Object(keys) => {
+                let unit = if keys.contains_key("sum_ns") { "_ns" } else { "" };
+                let (lower, upper, value) =
+                    [(0u64, 1u64, 0), (16, 17, 16), (1_065_151_889_408, 1 << 40, u64::MAX)]
+                        [below(state, 3) as usize];
+                let mut one = json!({ "buckets": [[lower, upper, count]], "count": count });
+                for (key, value) in [("min", value), ("max", value), ("sum", number)] {
+                    one[format!("{key}{unit}")] = json!(value);
+                }
+                one
+            }
+            Value::Number(old) if old.is_f64() => json!(number as f64),
+            _ => json!(number),
+        };
+    }
+    line
+}
+
+fn read<V: View>(line: &Value) -> Option<crate::recording::Piece<V>> {
+    Pieces::new(line.to_string().as_bytes(), Span::default()).read().ok().flatten()
+}
+
+/// Reads, merges and shows lines of the view; the number of those that could be read.
+fn check<V: View + Summary + Clone + Debug>(
+    seed: u64,
+    show: impl Fn(&Envelope, &V, Option<i32>) -> String,
+) -> usize {
+    let lines = lines(name_of(V::SCHEMA));
+    let mut known = 0;
+    for case in 0..CASES {
+        let mut state = seed << 32 | case;
+        let some: Vec<_> = (0..3)
+            .map(|_| hostile(&lines[below(&mut state, lines.len() as u64) as usize], &mut state))
+            .filter_map(|line| read::<V>(&line))
+            .collect();
+        known += some.len();
+        let shown = |piece: &crate::recording::Piece<V>| {
+            show(&piece.envelope, &piece.view, piece.command_status);
+            json_of::view(&piece.envelope, &piece.view, piece.command_status);
+        };
+        some.iter().for_each(&shown);
+        let Some((first, rest)) = some.split_first() else { continue };
+        let mut run = Run::new("a".to_string(), first.clone());
+        rest.iter().chain([first, first]).for_each(|piece| run.add(piece.clone()));
+        shown(&run.clone().whole());
+        let mut together = Together::default();
+        for host in ["web1", "web2"] {
+            let mut run = run.clone();
+            run.host = Some(host.to_string());
+            together.add(run);
+        }
+        together.merge().iter().for_each(&shown);
+    }
+    known
+}
+
+#[test]
+fn hostile_numbers_of_latency_are_merged_and_shown() {
+    let style = text::latency::Style { all: true, color: true, brief: false };
+    let known = check(1, |envelope, view: &LatencySummary, status| {
+        text::latency::render(envelope, view, status, style)
+    });
+    assert!(known > CASES as usize / 4, "{known}");
+}
+
+#[test]
+fn hostile_numbers_of_interrupts_are_merged_and_shown() {
+    let style = text::interrupts::Style { all: true, color: true, brief: false };
+    let known = check(2, |envelope, view: &InterruptSummary, status| {
+        text::interrupts::render(envelope, view, status, style)
+    });
+    assert!(known > CASES as usize / 4, "{known}");
+}
+
+#[test]
+fn hostile_numbers_of_locks_are_merged_and_shown() {
+    let style = text::locks::Style { all: true, color: true, brief: false };
+    let known = check(3, |envelope, view: &PressureSummary, status| {
+        let memory = view.pagecache.as_ref().map(text::pagecache::render).unwrap_or_default();
+        match &view.locks {
+            Some(locks) => text::locks::render(envelope, locks, &memory, status, style),
+            None => text::locks::unseen(envelope, &memory, status, style),
+        }
+    });
+    assert!(known > CASES as usize / 4, "{known}");
+}
+
+#[test]
+fn hostile_numbers_of_threads_are_merged_and_shown() {
+    let style = text::threads::Style { all: true, color: true, brief: false };
+    let known = check(4, |envelope, view: &ThreadSummary, status| {
+        text::threads::render(envelope, view, status, style)
+    });
+    assert!(known > CASES as usize / 4, "{known}");
+}
+
+#[test]
+fn hostile_numbers_of_errors_and_top_are_merged_and_shown() {
+    let errors =
+        check(5, |envelope, view: &ErrorSummary, status| text::errors::render(envelope, view, status, false));
+    let top = check(6, |_, view: &Line, _| text::top::line(view));
+    assert!(errors.min(top) > CASES as usize / 4, "{errors} {top}");
+}
+
+/// Some intervals of a view, merged; None: nothing of it could be read.
+fn merged<V: View + Summary + Clone>(
+    lines: &[Value],
+    state: &mut u64,
+    mut look: impl FnMut(&V),
+) -> Option<crate::recording::Piece<V>> {
+    let mut run: Option<Run<V>> = None;
+    for _ in 0..3 {
+        let line = hostile(&lines[below(state, lines.len() as u64) as usize], state);
+        let Some(piece) = read::<V>(&line) else { continue };
+        look(&piece.view);
+        match &mut run {
+            Some(run) => run.add(piece),
+            None => run = Some(Run::new("a".to_string(), piece)),
+        }
+    }
+    run.map(Run::whole)
+}
+
+/// A line of host.json about a machine with this disk.
+fn host(disk: &str) -> Value {
+    let mut machine = Case::new(60_000, 32).host;
+    machine.devices[0].name = disk.to_string();
+    Value::Object(json_of::view_object(&Envelope::default(), &HostSummary { machine }, None))
+}
+
+/// As `diagnose -i` and `report -i` do.
+#[test]
+fn hostile_numbers_are_diagnosed() {
+    static LINES: LazyLock<[Vec<Value>; 4]> =
+        LazyLock::new(|| ["latency", "interrupts", "locks", "threads"].map(lines));
+    let [latency_lines, interrupt_lines, lock_lines, thread_lines] = &*LINES;
+    let mut known = 0;
+    for case in 0..2 * CASES {
+        let state = &mut (7 << 32 | case);
+        let mut timeline = Timeline::default();
+        let latency = merged(latency_lines, state, |interval: &LatencySummary| timeline.add(interval));
+        timeline.finish();
+        let Some(latency) = latency else { continue };
+        let host = host(latency.view.devices.first().map_or("vda", |device| &device.name));
+        let host = if below(state, 2) == 0 { hostile(&host, state) } else { host };
+        let Some(host) = read::<HostSummary>(&host) else { continue };
+        known += 1;
+        let (host, envelope) = (host.view.machine, latency.envelope);
+        let interrupts = merged::<InterruptSummary>(interrupt_lines, state, |_| {});
+        let interrupts = interrupts.map(|piece| piece.view);
+        let pressure = merged::<PressureSummary>(lock_lines, state, |_| {}).map(|piece| piece.view);
+        let threads = merged::<ThreadSummary>(thread_lines, state, |_| {}).map(|piece| piece.view);
+        let pressure = pressure.unwrap_or_default();
+        let locks = pressure.locks.as_ref().map(|locks| observed::Locks::of(locks, host.cpus_online));
+        let pagecache = pressure.pagecache.as_ref().map(observed::PageCache::from);
+        let sampled = threads.as_ref().map(observed::Threads::from);
+        let summaries = Summaries {
+            envelope: &envelope,
+            host: &host,
+            latency: &latency.view,
+            command: case % 2 == 0,
+            rates: &[],
+            interrupts: interrupts.as_ref(),
+            load: None,
+            scaling: None,
+            experiment: None,
+            cpu: None,
+            quotas: &[],
+            profile: None,
+            locks: locks.as_ref(),
+            pagecache: pagecache.as_ref(),
+            threads: sampled.as_ref(),
+        };
+        let diagnosis = rules::diagnose(&summaries);
+        let doubt = loss::distrust(&latency.view, &envelope.lost, 1.0);
+        let json = json_of::view_object(&envelope, &latency.view, None);
+        timeline.summary(&latency.view);
+        let report = html::Report {
+            summaries,
+            diagnosis: &diagnosis,
+            doubt: doubt.as_deref(),
+            command: "biopsy report",
+            command_status: latency.command_status,
+            flames: &[],
+            locks: pressure.locks.as_ref(),
+            pagecache: pressure.pagecache.as_ref(),
+            threads: threads.as_ref(),
+            timeline: Some(&timeline),
+            json: &json,
+        };
+        html::render(&report);
+        let page = text::diagnose::Page {
+            summaries,
+            diagnosis: &diagnosis,
+            doubt: doubt.as_deref(),
+            command_status: latency.command_status,
+            report: None,
+            color: false,
+        };
+        text::diagnose::render(&page);
+        text::brief::render(&page);
+    }
+    assert!(known > CASES / 2, "{known}");
+}
