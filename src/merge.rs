@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::hash::Hash;
 
 use crate::hist::Histogram;
 
@@ -13,7 +14,7 @@ pub trait Merge {
 
 /// A row of a list, which is that of the row with the same key in another one.
 pub trait Row: Merge + Clone {
-    type Key: PartialEq;
+    type Key: Eq + Hash;
 
     fn key(&self) -> Self::Key;
 }
@@ -32,7 +33,6 @@ pub trait Summary: Merge {
     fn window(&mut self) -> Option<&mut u64>;
 }
 
-/// The mean of two figures by their weights; None where one is not known.
 /// Sums of figures that were read back, which may be any: they stay at the most where they would overflow.
 pub trait SaturatingSum: Iterator<Item: Borrow<u64>> + Sized {
     fn saturating_sum(self) -> u64 {
@@ -47,6 +47,7 @@ pub fn sum_if_known(mut figures: impl Iterator<Item = Option<u64>>) -> Option<u6
     figures.try_fold(0u64, |all, n| Some(all.saturating_add(n?)))
 }
 
+/// The mean of two figures by their weights; None where one is not known.
 pub fn weighted(a: Option<f64>, of_a: u64, b: Option<f64>, of_b: u64) -> Option<f64> {
     let (of_a, of_b) = (of_a as f64, of_b as f64);
     let (a, b, all) = (a?, b?, (of_a + of_b).max(1.0));
@@ -165,7 +166,8 @@ impl<T: Merge, const N: usize> Merge for [T; N] {
 
 /// The ways in which a field is merged.
 pub mod how {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, HashMap};
+    use std::hash::Hash;
 
     use super::{Merge, Row};
 
@@ -180,18 +182,24 @@ pub mod how {
     }
 
     /// The same with another key than theirs.
-    pub fn rows_by<T: Merge + Clone, K: PartialEq>(mine: &mut Vec<T>, later: &[T], key: impl Fn(&T) -> K) {
-        let mut keys: Vec<K> = mine.iter().map(&key).collect();
-        for (at, row) in later.iter().enumerate() {
-            let wanted = key(row);
-            // Most lists have the same rows in the same order.
-            let is_there = keys.get(at) == Some(&wanted);
-            match if is_there { Some(at) } else { keys.iter().position(|known| *known == wanted) } {
-                Some(known) => mine[known].merge_with(row),
-                None => {
-                    mine.push(row.clone());
-                    keys.push(wanted);
-                }
+    pub fn rows_by<T: Merge + Clone, K: Eq + Hash>(mine: &mut Vec<T>, later: &[T], key: impl Fn(&T) -> K) {
+        let keys: Vec<K> = mine.iter().map(&key).collect();
+        // Most lists have the same rows in the same order.
+        let same = keys.iter().zip(later).take_while(|(known, row)| **known == key(row)).count();
+        mine.iter_mut().zip(&later[..same]).for_each(|(mine, row)| mine.merge_with(row));
+        if same == later.len() {
+            return;
+        }
+        // A list may have 30,000 of them: each is found without a look at all others. Of equal ones it is the first.
+        let mut places: HashMap<K, usize> = HashMap::with_capacity(keys.len());
+        for (at, known) in keys.into_iter().enumerate() {
+            places.entry(known).or_insert(at);
+        }
+        for row in &later[same..] {
+            let at = *places.entry(key(row)).or_insert(mine.len());
+            match mine.get_mut(at) {
+                Some(known) => known.merge_with(row),
+                None => mine.push(row.clone()),
             }
         }
     }
@@ -287,6 +295,41 @@ mod tests {
         how::rows(&mut disks, &[disk("b", 5, None, None), disk("a", 2, None, Some(3))]);
         let a = Disk { depth: 2, ..disk("a", 3, None, Some(3)) };
         assert_eq!(disks, [a, disk("b", 5, None, None)]);
+    }
+
+    #[test]
+    fn a_mean_of_numbers_is_a_number() {
+        assert_eq!(weighted(Some(1.0), 1, Some(4.0), 2), Some(3.0));
+        assert_eq!(
+            weighted(Some(f64::MAX), u64::MAX, Some(f64::MAX), 1 << 53).map(f64::is_finite),
+            Some(true)
+        );
+        assert_eq!(weighted(Some(f64::MAX), 2, Some(-f64::MAX), 2), Some(0.0));
+    }
+
+    #[derive(Debug, Clone, PartialEq)]
+    struct Numbered {
+        number: u64,
+        ios: u64,
+    }
+
+    merge!(Numbered { first: number; add: ios; });
+    row!(Numbered, u64, |one| one.number);
+
+    /// A look at all rows for each takes minutes for so many.
+    #[test]
+    fn many_rows_in_any_order_are_merged_at_once() {
+        let numbered = |number| Numbered { number, ios: 1 };
+        let mut rows: Vec<Numbered> = (0..200_000).map(numbered).collect();
+        let later: Vec<Numbered> = (0..200_002).rev().map(numbered).collect();
+        how::rows(&mut rows, &later);
+        assert_eq!(rows[200_000..], [numbered(200_001), numbered(200_000)]);
+        assert!(rows[..200_000].iter().all(|one| one.ios == 2));
+        // Of equal ones it is the first, also of those that came.
+        let mut equal = vec![numbered(7), numbered(7)];
+        how::rows(&mut equal, &[numbered(8), numbered(7), numbered(8)]);
+        let ios: Vec<u64> = equal.iter().map(|one| one.ios).collect();
+        assert_eq!(ios, [2, 1, 2]);
     }
 
     #[test]

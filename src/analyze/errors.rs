@@ -14,7 +14,7 @@ use crate::wire::records::{WireError, WireErrorRow};
 
 names! {
     /// What befell a request.
-    #[derive(PartialOrd, Ord)]
+    #[derive(PartialOrd, Ord, Hash)]
     pub enum Event {
         /// It ended with an error.
         Error = "error",

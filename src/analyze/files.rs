@@ -11,7 +11,7 @@ use crate::wire::files::{
 };
 
 /// What an I/O reads or writes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct File {
     pub kind: FileKind,
     /// The file system's, or of what is no file the block device's: `MAJOR:MINOR`.
@@ -26,6 +26,7 @@ pub struct File {
 
 names! {
     /// Whether it is a file.
+    #[derive(Hash)]
     pub enum FileKind {
         Regular = "regular",
         RawDevice = "raw_device",

@@ -59,7 +59,7 @@ pub fn mask(by: &[Dimension]) -> u32 {
 }
 
 /// What the I/Os of a group have in common, by dimension. None: not grouped by it, or not known.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Values {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,14 +84,14 @@ pub struct Values {
     pub stage: Option<Stage>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Process {
     pub pid: u32,
     pub comm: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Cgroup {
     Path(String),

@@ -73,12 +73,15 @@ impl Merge for InterruptSummary {
             weighted_known(known(&self.softirq, mine), ns, known(&later.softirq, theirs), later_ns)
         };
         let cpu_percent = together(self.softirq.cpu_percent, later.softirq.cpu_percent);
-        let of = |all: &Self, name: &str| {
-            all.devices.iter().find(|device| device.name == name).and_then(|device| device.soft_percent)
+        let by_name = |all: &Self| -> BTreeMap<String, Option<f64>> {
+            // Of equal names it is the first.
+            all.devices.iter().rev().map(|device| (device.name.clone(), device.soft_percent)).collect()
         };
+        let (mine, theirs) = (by_name(self), by_name(later));
+        let of = |all: &BTreeMap<String, Option<f64>>, name: &str| all.get(name).copied().flatten();
         let names = self.devices.iter().chain(&later.devices).map(|device| &device.name);
         let soft: BTreeMap<String, Option<f64>> =
-            names.map(|name| (name.clone(), together(of(self, name), of(later, name)))).collect();
+            names.map(|name| (name.clone(), together(of(&mine, name), of(&theirs, name)))).collect();
         self.merge_fields(later);
         self.softirq.cpu_percent = cpu_percent.filter(|_| self.softirq.runs > 0);
         for device in &mut self.devices {

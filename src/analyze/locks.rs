@@ -321,7 +321,7 @@ merge!(Stack { first: who frames; add: contentions wait_ns samples; });
 row!(Stack, (Option<Who>, Vec<String>), |stack| (stack.who.clone(), stack.frames.clone()));
 
 /// Who waits in a stack. All of it is written by strangers, and not escaped.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Who {
     /// Whose time it is, root first.

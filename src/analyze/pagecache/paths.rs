@@ -14,7 +14,7 @@ use crate::wire::stacks::{RawProfile, Sample};
 
 names! {
     /// Where the time of a function is known from.
-    #[derive(Default)]
+    #[derive(Default, Hash)]
     pub enum Source {
         Fentry = "fentry",
         Kprobe = "kprobe",
