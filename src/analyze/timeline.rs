@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::latency::{DeviceLatency, LatencySummary, Unit};
 use crate::hist::Histogram;
+use crate::merge::SaturatingSum as _;
 use crate::names::names;
 
 /// So many intervals at most: a run of any length has between half and all of them.
@@ -99,14 +100,14 @@ impl Activity {
         let mut activity = Self { ios: device.ios, bytes: device.bytes, ..Self::default() };
         for latency in device.ops.values() {
             if latency.stages().0 == Unit::Operation {
-                activity.owned_ios += latency.ios;
+                activity.owned_ios = activity.owned_ios.saturating_add(latency.ios);
             }
             if let Some(all) = latency.operations.as_ref().filter(|all| !all.total.is_empty()) {
                 activity.operations.get_or_insert_default().merge(&all.total);
             }
-            activity.stay_ns += latency.request_stages.values().map(Histogram::sum).sum::<u64>();
+            let sums = latency.request_stages.values().chain(&latency.bio).map(Histogram::sum);
+            activity.stay_ns = sums.chain([activity.stay_ns]).saturating_sum();
             if let Some(bio) = &latency.bio {
-                activity.stay_ns += bio.sum();
                 activity.ios_latency.merge(bio);
             }
         }
@@ -117,10 +118,14 @@ impl Activity {
     }
 
     fn add(&mut self, other: &Self) {
-        self.ios += other.ios;
-        self.bytes += other.bytes;
-        self.stay_ns += other.stay_ns;
-        self.owned_ios += other.owned_ios;
+        for (mine, theirs) in [
+            (&mut self.ios, other.ios),
+            (&mut self.bytes, other.bytes),
+            (&mut self.stay_ns, other.stay_ns),
+            (&mut self.owned_ios, other.owned_ios),
+        ] {
+            *mine = mine.saturating_add(theirs);
+        }
         if let Some(more) = &other.operations {
             self.operations.get_or_insert_default().merge(more);
         }
@@ -139,7 +144,7 @@ impl Activity {
 
 impl Interval {
     fn and(mut self, next: &Self) -> Self {
-        self.duration_ns += next.duration_ns;
+        self.duration_ns = self.duration_ns.saturating_add(next.duration_ns);
         for (name, activity) in &next.devices {
             self.devices.entry(name.clone()).or_default().add(activity);
         }
@@ -163,7 +168,7 @@ impl Interval {
     }
 
     pub fn end_ns(&self) -> u64 {
-        self.start_ns + self.duration_ns
+        self.start_ns.saturating_add(self.duration_ns)
     }
 
     fn seconds(&self) -> f64 {
@@ -192,7 +197,7 @@ impl Timeline {
     }
 
     /// Adds what was summarized since the last interval. When there is no room for one more, each two become one, and
-    /// later ones are twice as long.
+    /// later ones are twice as long: shorter ones are joined, as of a recording, which has them in one length.
     pub fn add(&mut self, summary: &LatencySummary) {
         let active = summary.devices.iter().filter(|device| device.ios > 0);
         let mut known = self.names();
@@ -205,16 +210,26 @@ impl Timeline {
                 }
             }
         }
+        let mut next = Interval { start_ns: 0, duration_ns: summary.duration_ns, devices };
+        // As they come, while there is room. A quarter is for clocks: two halves may be a little longer than the whole.
+        let longest = self.step_ns.saturating_add(self.step_ns / 4);
+        if self.step_ns > STEP_NS
+            && let Some(last) = self.intervals.last_mut()
+            && last.duration_ns.saturating_add(next.duration_ns) <= longest
+        {
+            *last = std::mem::take(last).and(&next);
+            return;
+        }
         if self.intervals.len() == MOST {
             let pairs = self.intervals.chunks(2).filter_map(|pair| {
                 let (first, rest) = pair.split_first()?;
                 Some(rest.iter().fold(first.clone(), Interval::and))
             });
             self.intervals = pairs.collect();
-            self.step_ns *= 2;
+            self.step_ns = self.step_ns.saturating_mul(2);
         }
-        let start_ns = self.intervals.last().map_or(0, Interval::end_ns);
-        self.intervals.push(Interval { start_ns, duration_ns: summary.duration_ns, devices });
+        next.start_ns = self.intervals.last().map_or(0, Interval::end_ns);
+        self.intervals.push(next);
     }
 
     /// A last interval that is too short for a rate becomes part of the one before.
@@ -246,7 +261,7 @@ impl Timeline {
     /// The devices with I/O, that with the most first, and what the latencies of each are of.
     pub fn devices(&self, run: &LatencySummary) -> Vec<(String, Timed)> {
         let sum = |name: &String, of: fn(&Activity) -> u64| -> u64 {
-            self.intervals.iter().filter_map(|interval| interval.devices.get(name)).map(of).sum()
+            self.intervals.iter().filter_map(|interval| interval.devices.get(name)).map(of).saturating_sum()
         };
         let mut devices: Vec<_> = self
             .names()
@@ -255,7 +270,7 @@ impl Timeline {
                 let ios = sum(&name, |one| one.ios);
                 let is_bio_based = run.device(&name).is_some_and(|device| device.bio_based);
                 let timed = match is_bio_based {
-                    _ if 2 * sum(&name, |one| one.owned_ios) > ios => Timed::Operation,
+                    _ if sum(&name, |one| one.owned_ios) > ios / 2 => Timed::Operation,
                     true => Timed::Bio,
                     false => Timed::Device,
                 };
@@ -280,7 +295,8 @@ fn octaves(hist: &Histogram) -> Vec<(u64, u64)> {
     let mut octaves: BTreeMap<u64, u64> = BTreeMap::new();
     for (lower, _, n) in hist.buckets() {
         let octave = if lower == 0 { 0 } else { 1 << lower.ilog2() };
-        *octaves.entry(octave).or_default() += n;
+        let all = octaves.entry(octave).or_default();
+        *all = n.saturating_add(*all);
     }
     octaves.into_iter().collect()
 }
@@ -343,6 +359,29 @@ mod tests {
             };
             assert_eq!(timeline.step_ns(), step * STEP_NS, "{seconds}");
         }
+    }
+
+    /// Its steps doubled every 30 intervals: beyond 2^64 ns after 18 minutes.
+    #[test]
+    fn a_long_recording_has_intervals_of_one_length() {
+        let mut timeline = Timeline::default();
+        let second = LatencySummary { duration_ns: STEP_NS + 1_000_000, ..LatencySummary::default() };
+        (0..2_000).for_each(|_| timeline.add(&second));
+        timeline.finish();
+        let lengths: Vec<u64> = timeline.intervals().iter().map(|interval| interval.duration_ns).collect();
+        assert!((MOST / 2..=MOST).contains(&lengths.len()), "{lengths:?}");
+        let (shortest, longest) = (lengths.iter().min().unwrap(), lengths.iter().max().unwrap());
+        assert!(*longest <= 2 * shortest, "{lengths:?}");
+        assert_eq!((timeline.duration_ns(), timeline.step_ns()), (2_002 * STEP_NS, 32 * STEP_NS));
+    }
+
+    #[test]
+    fn any_lengths_have_a_timeline() {
+        let mut timeline = Timeline::default();
+        let long = LatencySummary { duration_ns: u64::MAX, ..LatencySummary::default() };
+        (0..2_000).for_each(|_| timeline.add(&long));
+        timeline.finish();
+        assert!(timeline.intervals().len() <= MOST);
     }
 
     #[test]
