@@ -5,7 +5,7 @@ BIOPSY := target/x86_64-unknown-linux-gnu/release/biopsy
 # Root's work for whoever is not root.
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help demo demo-vm build quick test test-all lint vmtest bench bench-verdicts clean
+.PHONY: help demo demo-vm build quick test test-all lint vmtest fuzz bench bench-verdicts clean
 
 help:
 	@echo "make demo     measure this machine's disk, end in a verdict and report.html"
@@ -14,6 +14,7 @@ help:
 	@echo "make quick    lint and unit tests, for the work in between"
 	@echo "make test     all tests; make lint and make vmtest are parts of it"
 	@echo "make test-all the same, with every case in VMs on every kernel"
+	@echo "make fuzz     the readers of recordings, each for FUZZ_SECONDS=600"
 	@echo "make bench    what the probes cost, and the pictures"
 	@echo "make bench-verdicts  how often the diagnosis names a cause made on purpose"
 	@echo "make clean    remove what was built (fetched kernels stay in the cache)"
@@ -51,6 +52,11 @@ lint:
 
 vmtest:
 	@tests/run vm
+
+fuzz:
+	@setup/rust
+	@setup/packages build
+	@fuzz/run
 
 bench: build
 	@setup/packages bench
