@@ -66,7 +66,7 @@ fn attach(host: &Host, device: &Loop, cost: bool) -> Result<LatencyProbe> {
 /// CPU time of the probes per I/O in ns, calls included.
 fn cost(host: &Host, device: &Loop) -> Result<f64> {
     let mut probe = attach(host, device, true)?;
-    probe.wait(Some(Instant::now() + 8 * SLICE), &|| false);
+    probe.wait(Some(Instant::now() + 8 * SLICE), SLICE, &|| false);
     probe.detach()?;
     let cost = probe.cost(slice(device)?);
     let net = cost.ns_per_io.context("the probes' cost could not be measured")?;

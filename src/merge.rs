@@ -190,7 +190,7 @@ pub mod how {
         if same == later.len() {
             return;
         }
-        // A list may have 30,000 of them: each is found without a look at all others. Of equal ones it is the first.
+        // A list may have 30,000 of them: a search for each would take seconds. Of equal ones it is the first.
         let mut places: HashMap<K, usize> = HashMap::with_capacity(keys.len());
         for (at, known) in keys.into_iter().enumerate() {
             places.entry(known).or_insert(at);

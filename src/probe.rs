@@ -48,7 +48,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 /// The longest nap between two ticks.
-const NAP: Duration = Duration::from_millis(20);
+const NAP: Duration = Duration::from_millis(50);
 
 /// A probe that is attached. It counts while its window is open.
 pub trait Probe {
@@ -74,8 +74,8 @@ pub trait Probe {
     /// Closes the window, reads its end and detaches; the probe stays readable for its cost.
     fn detach(&mut self) -> Result<Self::Reading>;
 
-    /// Ticks until `deadline` (true), or until `stop` says so.
-    fn wait(&mut self, deadline: Option<Instant>, stop: &dyn Fn() -> bool) -> bool {
+    /// Ticks until `deadline` (true), or until `stop` says so, which is asked at least once in `longest`.
+    fn wait(&mut self, deadline: Option<Instant>, longest: Duration, stop: &dyn Fn() -> bool) -> bool {
         loop {
             self.tick();
             if stop() {
@@ -85,7 +85,8 @@ pub trait Probe {
             if deadline.is_some_and(|end| now >= end) {
                 return true;
             }
-            let nap = deadline.map_or(self.nap(), |end| self.nap().min(end - now));
+            let nap = self.nap().min(longest);
+            let nap = deadline.map_or(nap, |end| nap.min(end - now));
             std::thread::sleep(nap);
         }
     }

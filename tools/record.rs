@@ -30,8 +30,9 @@ use self::views::{Asked, Named};
 use crate::cli::{At, Record, Recordable};
 use crate::{check, devices, output, window};
 
-/// How soon the end of the command, or a signal, is seen.
+/// How soon the end of the command, or a signal, is seen; of a recording without a command a wake-up counts more.
 const NAP: Duration = Duration::from_millis(20);
+const LONG_NAP: Duration = Duration::from_millis(50);
 
 pub fn run(args: &Record) -> Result<()> {
     let root = Path::new("/");
@@ -233,7 +234,7 @@ fn follow<'a>(
         if let Some(ended) = look()? {
             break ended;
         }
-        std::thread::sleep(NAP);
+        std::thread::sleep(if args.command.is_empty() { LONG_NAP } else { NAP });
     };
     Ok((ended, window))
 }

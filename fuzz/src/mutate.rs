@@ -1,5 +1,5 @@
-//! Mutates lines of JSON. libFuzzer's own mutations rarely keep a line readable, and a histogram is only read where its
-//! count is the sum of its buckets.
+//! Mutates lines of JSON. libFuzzer's own mutations rarely keep a line readable, and a histogram is only read
+//! where its count is the sum of its buckets.
 
 /// Where sums overflow, and where floats stop being exact.
 const NUMBERS: [&str; 14] = [
@@ -78,9 +78,8 @@ fn histogram(old: &[u8], random: &mut Random) -> String {
     let unit = if old.windows(8).any(|word| word == b"\"sum_ns\"") { "_ns" } else { "" };
     let (count, sum) = (random.one_of(&COUNTS), random.one_of(&COUNTS));
     let (bucket, value) = random.one_of(&BUCKETS);
-    format!(
-        r#"{{"buckets":[[{bucket},{count}]],"count":{count},"max{unit}":{value},"min{unit}":{value},"sum{unit}":{sum}}}"#
-    )
+    let extremes = format!(r#""max{unit}":{value},"min{unit}":{value}"#);
+    format!(r#"{{"buckets":[[{bucket},{count}]],"count":{count},{extremes},"sum{unit}":{sum}}}"#)
 }
 
 /// Histograms, and numbers that are in none.

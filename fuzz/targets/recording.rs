@@ -1,7 +1,7 @@
 //! Recordings of any bytes: a file, an archive and a folder, read by each view, as a machine and as stacks.
 //!
-//! The first byte says which of them the others are. The sums of an archive's headers are made right: nearly all
-//! mutations would end there.
+//! The first byte says which of them the others are. The sums of an archive's headers are made right: nearly
+//! all mutations would end there.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Profiles of any bytes, as `flame -i` reads them: stacks/NNN.pb.gz of a recording, files of others, and folded text.
+//! Profiles of any bytes, as `flame -i` reads them: those of a recording, files of others, and folded text.
 
 #![no_main]
 

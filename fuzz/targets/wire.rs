@@ -1,7 +1,7 @@
-//! Bytes of any kind as the records that cross from the kernel, and as texts of /proc, of /sys and of fio's job files.
+//! Bytes of any kind as the records that cross from the kernel, and as texts of /proc and of fio's job files.
 //!
-//! The first byte says as what. A record is read as it is and with exactly its length, and as two readings of the same
-//! record: what came between them, and both together.
+//! The first byte says as what. A record is read as it is and with exactly its length, and as two readings of
+//! the same record: what came between them, and both together.
 
 #![no_main]
 
@@ -35,7 +35,7 @@ use libfuzzer_sys::fuzz_target;
 /// CPUs of which a vector knows how many interrupts came to them.
 const CPUS: usize = 4;
 
-/// The first bytes, with zeros where there are too few. Those of a vector are aligned as the kernel's maps are.
+/// The first bytes, with zeros where there are too few. The allocator aligns them as the kernel's maps are.
 fn exactly<T>(bytes: &[u8]) -> Vec<u8> {
     let mut record = bytes[..bytes.len().min(size_of::<T>())].to_vec();
     record.resize(size_of::<T>(), 0);

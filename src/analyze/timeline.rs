@@ -196,8 +196,8 @@ impl Timeline {
         self.step_ns
     }
 
-    /// Adds what was summarized since the last interval. When there is no room for one more, each two become one, and
-    /// later ones are twice as long: shorter ones are joined, as of a recording, which has them in one length.
+    /// Adds what was summarized since the last interval. When there is no room for one more, each two become one,
+    /// and later ones are twice as long: those of a recording, which all have the same length, are joined.
     pub fn add(&mut self, summary: &LatencySummary) {
         let active = summary.devices.iter().filter(|device| device.ios > 0);
         let mut known = self.names();
@@ -211,7 +211,7 @@ impl Timeline {
             }
         }
         let mut next = Interval { start_ns: 0, duration_ns: summary.duration_ns, devices };
-        // As they come, while there is room. A quarter is for clocks: two halves may be a little longer than the whole.
+        // As they come, while there is room. By their clocks two halves may be a little longer than the whole.
         let longest = self.step_ns.saturating_add(self.step_ns / 4);
         if self.step_ns > STEP_NS
             && let Some(last) = self.intervals.last_mut()

@@ -109,6 +109,11 @@ pub struct Moved {
     pub writes: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
+    /// None: this kernel does not count them (discards since 4.18, flushes since 5.5), or one of the disks lacks them.
+    pub discards: Option<u64>,
+    pub discarded_bytes: Option<u64>,
+    /// Flush commands that the disk got.
+    pub flushes: Option<u64>,
     pub reads_per_second: f64,
     pub writes_per_second: f64,
     pub read_bytes_per_second: f64,
@@ -117,11 +122,15 @@ pub struct Moved {
 
 impl Moved {
     fn plus(self, other: Self) -> Self {
+        let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
         Self {
             reads: self.reads.saturating_add(other.reads),
             writes: self.writes.saturating_add(other.writes),
             read_bytes: self.read_bytes.saturating_add(other.read_bytes),
             written_bytes: self.written_bytes.saturating_add(other.written_bytes),
+            discards: both(self.discards, other.discards),
+            discarded_bytes: both(self.discarded_bytes, other.discarded_bytes),
+            flushes: both(self.flushes, other.flushes),
             ..Self::default()
         }
     }
@@ -187,6 +196,7 @@ pub struct Line {
 
 merge!(Moved {
     add: reads writes read_bytes written_bytes;
+    both: discards discarded_bytes flushes;
     derived: reads_per_second writes_per_second read_bytes_per_second written_bytes_per_second;
 });
 merge!(Disk { first: name; add: moved; });
@@ -327,12 +337,13 @@ fn times(from: &CpuTime, to: &CpuTime) -> Option<[u64; 7]> {
 }
 
 fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut Line) {
+    let mut all: Option<Moved> = None;
     for name in from.disks.keys().chain(to.disks.keys()).collect::<BTreeSet<&String>>() {
         let why = match (from.disks.get(name), to.disks.get(name)) {
             (Some(a), Some(b)) => match moved(a, b) {
                 Some(moved) => {
                     if total.contains(name) {
-                        line.total = line.total.plus(moved);
+                        all = Some(all.map_or(moved, |all| all.plus(moved)));
                     }
                     line.devices.push(Disk { name: name.clone(), moved: moved.rated(line.duration_ns) });
                     if to.disks[name].iostats == Some(false) {
@@ -353,7 +364,7 @@ fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut Line) {
             ..Missing::default()
         });
     }
-    line.total = line.total.rated(line.duration_ns);
+    line.total = all.unwrap_or_default().rated(line.duration_ns);
 }
 
 fn moved(from: &Counters, to: &Counters) -> Option<Moved> {
@@ -363,6 +374,9 @@ fn moved(from: &Counters, to: &Counters) -> Option<Moved> {
         writes: to.writes.checked_sub(from.writes)?,
         read_bytes: bytes(from.read_sectors, to.read_sectors)?,
         written_bytes: bytes(from.write_sectors, to.write_sectors)?,
+        discards: grown(from.discards, to.discards),
+        discarded_bytes: from.discard_sectors.zip(to.discard_sectors).and_then(|(a, b)| bytes(a, b)),
+        flushes: grown(from.flushes, to.flushes),
         ..Moved::default()
     })
 }

@@ -31,11 +31,16 @@ const ATTACH_NS_PER_RUN: f64 = 17.0;
 /// machine of many CPUs and devices has hundreds of MiB of them.
 const COUNTING_SHARE: u32 = 50;
 
+/// Slices are rarer the longer a run is, down to one in so long: each switches the statistics on and off and attaches the
+/// empty program, which took 1.7 % of a CPU in a recorder with one in a second or more.
+const RAREST: Duration = Duration::from_secs(10);
+const RARER: u32 = 20;
+
 /// From the begin of one slice to that of the next, after so many I/Os in slices, where to count them took so long
-/// in the last one.
-fn period(ios: u64, counting: Duration) -> Duration {
+/// in the last one, and the run has lasted so long.
+fn period(ios: u64, counting: Duration, lasted: Duration) -> Duration {
     let wanted = if ios < Cost::LEAST_IOS { 2 * SLICE } else { 10 * SLICE };
-    wanted.max(counting * COUNTING_SHARE)
+    wanted.max((lasted / RARER).min(RAREST)).max(counting * COUNTING_SHARE)
 }
 
 /// How many I/Os there are, and how long it took to count them.
@@ -150,6 +155,7 @@ pub struct CostMeter {
     /// Loaded at the first slice: it costs as much time as a probe, which must not wait for it.
     baseline: Option<Baseline>,
     slice: Option<Slice>,
+    began: Instant,
     next: Instant,
     /// Runs and ns per program, in the order of the metered programs.
     totals: Vec<(&'static str, u64, u64)>,
@@ -183,6 +189,7 @@ impl CostMeter {
             beside,
             baseline: None,
             slice: None,
+            began: Instant::now(),
             next: Instant::now(),
             totals: Vec::new(),
             baseline_total: (0, 0),
@@ -206,7 +213,7 @@ impl CostMeter {
     }
 
     fn begin(&mut self, programs: &[Metered<'_>], ios: &dyn Fn() -> u64) {
-        self.next = Instant::now() + period(self.ios.unwrap_or(0), self.counting);
+        self.next = Instant::now() + period(self.ios.unwrap_or(0), self.counting, self.began.elapsed());
         if self.baseline.is_none() {
             self.baseline = Baseline::beside(self.beside);
         }
@@ -250,7 +257,7 @@ impl CostMeter {
         self.baseline_total.1 += baseline.run_ns.saturating_sub(slice.baseline.run_ns);
         let ios = self.ios.unwrap_or(0) + counted;
         self.ios = Some(ios);
-        self.next = slice.started + period(ios, self.counting);
+        self.next = slice.started + period(ios, self.counting, self.began.elapsed());
     }
 
     /// The figures. `ios_per_second` scales the cost per I/O to a share of one CPU.
@@ -320,18 +327,20 @@ mod tests {
 
     #[test]
     fn a_load_that_is_short_or_begins_late_meets_a_slice() {
-        let quick = Duration::from_millis(1);
-        assert_eq!(period(0, quick), Duration::from_millis(200));
-        assert_eq!(period(Cost::LEAST_IOS - 1, quick), Duration::from_millis(200));
-        assert_eq!(period(Cost::LEAST_IOS, quick), Duration::from_secs(1));
+        let period = |ios, lasted| period(ios, Duration::from_millis(1), Duration::from_secs(lasted));
+        assert_eq!(period(0, 0), Duration::from_millis(200));
+        assert_eq!(period(Cost::LEAST_IOS - 1, 4), Duration::from_millis(200));
+        assert_eq!(period(Cost::LEAST_IOS, 20), Duration::from_secs(1));
+        assert_eq!([period(0, 60), period(Cost::LEAST_IOS, 60)], [Duration::from_secs(3); 2]);
+        assert_eq!(period(0, 86_400), Duration::from_secs(10));
     }
 
     /// Two slices, the second of which is due when the first one's counting is a fiftieth of the time.
     #[test]
     fn where_counting_takes_long_it_is_rare() {
         let slow = Duration::from_millis(300);
-        assert_eq!(period(0, slow), Duration::from_secs(15));
-        assert_eq!(period(Cost::LEAST_IOS, slow), Duration::from_secs(15));
+        assert_eq!(period(0, slow, SLICE), Duration::from_secs(15));
+        assert_eq!(period(Cost::LEAST_IOS, slow, SLICE), Duration::from_secs(15));
         let Some(mut meter) = CostMeter::new() else { return };
         let count = || {
             std::thread::sleep(Duration::from_millis(20));

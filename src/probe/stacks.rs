@@ -58,6 +58,19 @@ fn state(rights: &Rights) -> ProgramState {
 /// its first sample and the next look is named by the kernel's records alone.
 const DRAIN_EVERY: Duration = Births::DRAIN_EVERY;
 
+/// The same where nobody asks for the frames of processes.
+const DRAIN_KERNEL_EVERY: Duration = Duration::from_millis(100);
+
+/// What is sampled.
+#[derive(Debug, Clone)]
+struct Wanted {
+    frequency: u64,
+    /// Of tasks in these cgroups alone, by the kernel's ids; empty: of all.
+    cgroups: Vec<u64>,
+    /// Look at what processes have mapped, by which their frames get names.
+    users: bool,
+}
+
 /// Samples the stacks of all CPUs from `attach`, or `begin`, until `finish`, or until it is dropped. A reading has the
 /// samples since the one before it.
 #[derive(Debug)]
@@ -94,14 +107,27 @@ impl StacksProbe {
     /// # Errors
     /// As those of `attach`.
     pub fn prepare(frequency: u64, cgroups: &[u64]) -> Result<Self> {
-        let cgroups = cgroups.to_vec();
+        Self::of(Wanted { frequency, cgroups: cgroups.to_vec(), users: true })
+    }
+
+    /// The same for who asks for the kernel's frames alone: those of processes get no names. It begins at once.
+    ///
+    /// # Errors
+    /// As those of `attach`.
+    pub fn of_kernel(frequency: u64) -> Result<Self> {
+        let mut probe = Self::of(Wanted { frequency, cgroups: Vec::new(), users: false })?;
+        probe.begin()?;
+        Ok(probe)
+    }
+
+    fn of(wanted: Wanted) -> Result<Self> {
         let (ask, asked) = mpsc::channel();
         let (ready, prepared) = mpsc::channel();
         // The thread owns all of it: programs, links and ring never leave its stack, and leaving
         // the stack detaches them, whatever the reason.
         let thread = thread::Builder::new()
             .name("biopsy-stacks".to_string())
-            .spawn(move || run(frequency, &cgroups, &ready, &asked))
+            .spawn(move || run(&wanted, &ready, &asked))
             .context("the thread that collects CPU samples cannot be started")?;
         let thread = RefCell::new(Some(thread));
         match prepared.recv() {
@@ -185,11 +211,11 @@ impl Drop for StacksProbe {
 
 /// All of a window: load, attach, drain, detach. The last reading is its result.
 fn run(
-    frequency: u64,
-    cgroups: &[u64],
+    wanted: &Wanted,
     ready: &Sender<RawProfile>,
     asked: &Receiver<Sender<RawProfile>>,
 ) -> Result<RawProfile> {
+    let &Wanted { frequency, ref cgroups, users } = wanted;
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         bail!(Refusal::Refused(super::btf::NO_BTF.into()));
     }
@@ -229,7 +255,9 @@ fn run(
             Ok((sample, period)) => {
                 let mut samples = samples.borrow_mut();
                 let entry = samples.entry(sample);
-                if let Entry::Vacant(new) = &entry {
+                if let Entry::Vacant(new) = &entry
+                    && users
+                {
                     memory.borrow_mut().note(new.key());
                 }
                 let tally = entry.or_default();
@@ -289,12 +317,14 @@ fn run(
     let _ = ready.send(empty.clone());
     let Ok(reply) = asked.recv() else { return Ok(empty) };
     // Their rings would not wait for a window that opens late.
-    memory.borrow_mut().births = Births::open();
+    if users {
+        memory.borrow_mut().births = Births::open();
+    }
     last = counts();
     let links = attach(&skeleton.progs.stack_sample, events)?;
     let _ = reply.send(empty);
     loop {
-        match asked.recv_timeout(DRAIN_EVERY) {
+        match asked.recv_timeout(if users { DRAIN_EVERY } else { DRAIN_KERNEL_EVERY }) {
             Err(RecvTimeoutError::Timeout) => drain()?,
             Err(RecvTimeoutError::Disconnected) => break,
             Ok(reply) => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
@@ -49,7 +50,7 @@ impl<T: Send + 'static> Background<T> {
             may_open.recv().context("the window of a probe was never opened")?;
             probe.begin()?;
             drop(is_open);
-            probe.wait(None, &|| asked.load(Ordering::Relaxed));
+            probe.wait(None, Duration::MAX, &|| asked.load(Ordering::Relaxed));
             let start = probe.start().clone();
             let end = probe.detach();
             drop(detached);

@@ -187,7 +187,7 @@ pub struct Naming<'a> {
 impl<'a> Naming<'a> {
     /// `samples`: take samples of the CPUs, which the functions' shares come from where nobody may attach to them.
     pub fn new(host: &'a Host, devices: &'a [String], samples: bool) -> Self {
-        let samples = if samples { StacksProbe::attach(FREQUENCY).ok() } else { None };
+        let samples = if samples { StacksProbe::of_kernel(FREQUENCY).ok() } else { None };
         Self {
             host,
             devices,

@@ -16,6 +16,9 @@ use crate::probe::Probe;
 /// How often a device's existence is looked at: when it goes away its events end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// How soon the end of the command, or a signal, is seen.
+const NAP: Duration = Duration::from_millis(20);
+
 /// What ends a measurement, beside a stop that is asked for ([`stop`]).
 #[derive(Clone, Copy)]
 pub struct Until<'a> {
@@ -93,8 +96,10 @@ impl<'a> Window<'a> {
 
     /// Keeps the probe going until the deadline (true), or until something ends the window.
     pub fn wait(&mut self, probe: &mut impl Probe, deadline: Option<Instant>) -> bool {
+        // Each wake-up costs the same, and a window beside others has neither a command nor a user.
+        let longest = if self.over.is_some() { Duration::MAX } else { NAP };
         let window = RefCell::new(self);
-        probe.wait(deadline, &|| window.borrow_mut().is_stopped())
+        probe.wait(deadline, longest, &|| window.borrow_mut().is_stopped())
     }
 
     /// Whether it is over.

@@ -200,7 +200,9 @@ fn command_lines_parse() {
         verbs().into_iter().map(|verb| (verb.clone(), options(&verb))).collect();
     let mut checked = 0;
     // The pages of `explain` are prose in a fenced block.
-    for page in pages().iter().filter(|page| !["docs/findings.md", "docs/json-keys.md"].contains(page)) {
+    for page in
+        pages().iter().filter(|page| !["docs/findings.md", "docs/json-keys.md"].contains(&page.as_str()))
+    {
         for words in command_lines(&code(page)) {
             let shown = format!("{page}: biopsy {}", words.join(" "));
             let verb = words.first().unwrap_or_else(|| panic!("{shown}: no verb"));

@@ -93,7 +93,7 @@ pub struct Spinning {
 
 impl Spinning {
     pub fn attach(functions: Functions) -> Result<Self> {
-        Ok(Self { functions, probe: Some(StacksProbe::attach(FREQUENCY)?), so_far: None })
+        Ok(Self { functions, probe: Some(StacksProbe::of_kernel(FREQUENCY)?), so_far: None })
     }
 
     /// All samples so far; `last`: no more are taken.
@@ -104,7 +104,7 @@ impl Spinning {
         };
         // One that has failed, or could not begin.
         if raw.is_none() && !last {
-            self.probe = StacksProbe::attach(FREQUENCY).ok();
+            self.probe = StacksProbe::of_kernel(FREQUENCY).ok();
         }
         if let Some(raw) = raw {
             let new = self.functions.count(&raw);

@@ -5,8 +5,8 @@ use crate::analyze::top::{self, Line};
 /// Two lines above the columns.
 pub fn header() -> String {
     "\
----procs--- -----------cpu-usage----------- ------memory-usage----- ---paging-- --io/total- -dsk/total- ---system--
-run blk new|usr sys idl wai hiq siq stl| used  free  buff  cach|  in   out | read  writ| read  writ| int   csw
+---procs--- -----------cpu-usage----------- ------memory-usage----- ---paging-- --io/total- -dsk/total- -dsc/flush- ---system--
+run blk new|usr sys idl wai hiq siq stl| used  free  buff  cach|  in   out | read  writ| read  writ| disc flush| int   csw
 "
     .to_string()
 }
@@ -48,6 +48,7 @@ pub fn line(line: &Line) -> String {
     let total = line.total;
     out.push_str(&group(&[per_second(Some(total.reads)), per_second(Some(total.writes))]));
     out.push_str(&group(&[rate(Some(total.read_bytes)), rate(Some(total.written_bytes))]));
+    out.push_str(&group(&[per_second(total.discards), per_second(total.flushes)]));
     out.push_str(&group(&[per_second(line.interrupts), per_second(line.context_switches)]));
     out.push('\n');
     out
@@ -105,13 +106,13 @@ mod tests {
             paging: None,
             interrupts: Some(1_150_000),
             context_switches: Some(12),
-            total: Moved { reads: 1_150_000, read_bytes: 4_493 << 20, ..Moved::default() },
+            total: Moved { reads: 1_150_000, read_bytes: 4_493 << 20, flushes: Some(9), ..Moved::default() },
             ..Line::default()
         };
         let text = line(&seen);
         assert_eq!(
             text,
-            "  3   0   0|  2   8  90   0   0   0   0|1601M  249G   41M  406M|    -     -|1150k     0|4493M     0|1150k    \
+            "  3   0   0|  2   8  90   0   0   0   0|1601M  249G   41M  406M|    -     -|1150k     0|4493M     0|    -     9|1150k    \
              12\n"
         );
         let bars = |text: &str| text.match_indices('|').map(|(at, _)| at).collect::<Vec<_>>();

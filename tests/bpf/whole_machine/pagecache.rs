@@ -55,7 +55,7 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
     let b = counted.hits();
     std::thread::scope(|scope| {
         let load = scope.spawn(|| group.process_within(|| read_all(&disk, Duration::from_secs(4))));
-        assert!(!probe.wait(None, &|| load.is_finished()));
+        assert!(!probe.wait(None, Duration::MAX, &|| load.is_finished()));
     });
     let c = counted.hits();
     let end = probe.detach().unwrap();
