@@ -113,7 +113,8 @@ impl Histogram {
                 return Err(format!("[{lower}, {upper}, {n}] is no bucket of a histogram"));
             }
             counts[at] = n;
-            all = all.checked_add(n).ok_or("the buckets of a histogram overflow")?;
+            // As merging does, so that what was merged can be read back.
+            all = all.saturating_add(n);
         }
         let Some((min, max)) = extremes.filter(|_| all > 0) else {
             return if all == 0 && count == 0 { Ok(Self::default()) } else { Err(UNLIKE.to_string()) };
@@ -455,6 +456,25 @@ mod tests {
         many.record_many(1000, 3);
         many.record_many(5, 0);
         assert_eq!(many, Histogram::from_iter([7, 1000, 1000, 1000]));
+    }
+
+    #[test]
+    fn counts_that_do_not_fit_are_at_the_most_and_are_read_back() {
+        let (mut all, mut more) = (Histogram::default(), Histogram::default());
+        all.record_many(5, u64::MAX);
+        more.record_many(1_000, u64::MAX - 1);
+        all.merge(&more);
+        all.record_many(5, 3);
+        assert_eq!((all.count(), all.quantile(0.5)), (u64::MAX, Some(5)));
+        let text = serde_json::to_string(&all).unwrap();
+        assert_eq!(serde_json::from_str::<Histogram>(&text).unwrap(), all);
+        // Any other count is still not that of its buckets.
+        assert!(
+            serde_json::from_str::<Histogram>(
+                &text.replace(&format!("\"count\":{}", u64::MAX), "\"count\":7")
+            )
+            .is_err()
+        );
     }
 
     #[test]
