@@ -29,8 +29,8 @@ pub const RECLAIM_PROGRAMS: u32 = 5;
 impl Sum {
     /// Takes in another.
     pub fn add(&mut self, other: Self) {
-        self.count += other.count;
-        self.ns += other.ns;
+        self.count = self.count.saturating_add(other.count);
+        self.ns = self.ns.saturating_add(other.ns);
     }
 }
 
@@ -59,9 +59,9 @@ impl Waits {
     pub fn add(&mut self, other: Self) {
         self.waits = self.waits.saturating_add(other.waits);
         self.ns = self.ns.saturating_add(other.ns);
-        self.sure_ns += other.sure_ns;
+        self.sure_ns = self.sure_ns.saturating_add(other.sure_ns);
         self.squares = self.squares.saturating_add(other.squares);
-        self.samples += other.samples;
+        self.samples = self.samples.saturating_add(other.samples);
     }
 }
 

@@ -77,11 +77,16 @@ pub struct Emitted {
 impl Emitted {
     /// Adds one CPU's.
     pub fn add(&mut self, emitter: &WireEmitter) {
-        self.matched += emitter.matched;
-        self.ios += emitter.numbers;
-        self.lost_ios += emitter.lost_ios;
-        self.lost_operations += emitter.lost_operations;
-        self.early_operations += emitter.early_operations;
+        // Counters in damaged bytes can overflow.
+        for (all, n) in [
+            (&mut self.matched, emitter.matched),
+            (&mut self.ios, emitter.numbers),
+            (&mut self.lost_ios, emitter.lost_ios),
+            (&mut self.lost_operations, emitter.lost_operations),
+            (&mut self.early_operations, emitter.early_operations),
+        ] {
+            *all = all.saturating_add(n);
+        }
     }
 }
 
@@ -130,5 +135,7 @@ mod tests {
         all.add(&one);
         all.add(&one);
         assert_eq!((all.matched, all.ios, all.lost_ios, all.lost_operations), (10, 6, 2, 4));
+        all.add(&WireEmitter { matched: u64::MAX, ..one });
+        assert_eq!((all.matched, all.ios), (u64::MAX, 9));
     }
 }

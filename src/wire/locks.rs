@@ -120,8 +120,8 @@ impl WireLockRecentProcess {
 impl LockSample {
     /// Adds what a CPU has kept to itself.
     pub fn add(&mut self, recent: &WireLockRecent) {
-        self.failed += recent.failed;
-        self.reads += recent.reads;
+        self.failed = self.failed.saturating_add(recent.failed);
+        self.reads = self.reads.saturating_add(recent.reads);
         self.flags |= recent.flags;
         let mut counts = [0; BUCKETS];
         if let Some(count) = counts.get_mut(recent.bucket as usize) {
@@ -171,8 +171,8 @@ impl WireLockProcess {
 impl ProcessSample {
     /// Adds what a CPU has kept to itself.
     pub fn add(&mut self, recent: &WireLockRecentProcess) {
-        self.contentions += recent.contentions;
-        self.wait_ns += recent.sum;
+        self.contentions = self.contentions.saturating_add(recent.contentions);
+        self.wait_ns = self.wait_ns.saturating_add(recent.sum);
         self.max_wait_ns = self.max_wait_ns.max(recent.max);
     }
 
@@ -329,6 +329,19 @@ pub struct Reading {
 mod tests {
     use super::*;
     use zerocopy::IntoBytes;
+
+    #[test]
+    fn counters_in_damaged_bytes_stay_at_the_most() {
+        let recent =
+            WireLockRecent { failed: u64::MAX, reads: u64::MAX, count: u64::MAX, ..Default::default() };
+        let mut lock = LockSample::default();
+        (0..2).for_each(|_| lock.add(&recent));
+        assert_eq!((lock.failed, lock.reads, lock.wait.count()), (u64::MAX, u64::MAX, u64::MAX));
+        let recent = WireLockRecentProcess { contentions: u64::MAX, sum: u64::MAX, ..Default::default() };
+        let mut process = ProcessSample::default();
+        (0..2).for_each(|_| process.add(&recent));
+        assert_eq!((process.contentions, process.wait_ns), (u64::MAX, u64::MAX));
+    }
 
     #[test]
     fn flags_name_the_kind() {
