@@ -35,7 +35,7 @@ pub fn run(args: &Top) -> Result<()> {
         lines += 1;
         Ok(match args.output.json {
             true => json::view(shown.envelope, shown.summary, shown.status),
-            false => text_of(shown.summary, lines - 1, &mut said).into_bytes(),
+            false => text_of(shown, lines - 1, &mut said).into_bytes(),
         })
     });
     if let Some(shown) = kept {
@@ -63,7 +63,7 @@ pub fn run(args: &Top) -> Result<()> {
         let bytes = match args.output.json {
             true => json::view(shown.envelope, shown.summary, None),
             false if shown.is_further && length < SHORTEST.min(every / 2) => return Ok(()),
-            false => text_of(shown.summary, lines, &mut said).into_bytes(),
+            false => text_of(shown, lines, &mut said).into_bytes(),
         };
         lines += 1;
         sink.write(&bytes)
@@ -76,12 +76,12 @@ pub fn run(args: &Top) -> Result<()> {
 
 /// With the header above the first line, and on a terminal again where it has scrolled away. `said` is what was said of
 /// the line before: what stays as it is is not said again.
-fn text_of(line: &top::Line, shown: u64, said: &mut Vec<String>) -> String {
-    let why: Vec<String> = line.missing.iter().map(|missing| missing.why.clone()).collect();
+fn text_of(line: &Shown<'_, top::Line>, shown: u64, said: &mut Vec<String>) -> String {
+    let why: Vec<String> = line.envelope.missing.iter().map(|missing| missing.why.clone()).collect();
     why.iter().filter(|why| !said.contains(why)).for_each(|why| output::warn(why));
     *said = why;
     let rows = output::rows().filter(|_| io::stdout().is_terminal());
     let again = rows.is_some_and(|rows| shown.is_multiple_of(rows.saturating_sub(3).max(1)));
     let header = if shown == 0 || again { text::top::header() } else { String::new() };
-    header + &text::top::line(line)
+    header + &text::top::line(line.summary)
 }

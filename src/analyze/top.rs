@@ -190,7 +190,8 @@ pub struct Line {
     pub devices: Vec<Disk>,
     /// Of the disks that stand on none of the others.
     pub total: Moved,
-    /// CPUs and disks that were not there all the time, and what else is not in the line.
+    /// CPUs and disks that were not there all the time, and what else is not in the line. In JSON it is the envelope's.
+    #[serde(skip)]
     pub missing: Vec<Missing>,
 }
 

@@ -178,7 +178,7 @@ fn text_has_one_header_and_columns_that_add_up() {
             line.split('|').map(|group| group.split_whitespace().collect()).collect();
         assert_eq!(groups.len(), bars + 1, "{line}");
         let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
-        assert_eq!(sizes, [3, 7, 4, 2, 2, 2, 2], "{line}");
+        assert_eq!(sizes, [3, 7, 4, 2, 2, 2, 2, 2], "{line}");
         let percent: u32 = groups[1].iter().map(|cell| cell.parse::<u32>().unwrap()).sum();
         assert_eq!(percent, 100, "{line}");
     }
