@@ -24,7 +24,7 @@ use biopsy::host::counters::Counters;
 use biopsy::load::{self, Job, Permission, Target};
 use biopsy::probe::cost::{self, Baseline, ClockReads};
 use biopsy::probe::latency::LatencyProbe;
-use biopsy::probe::latency::options::Options;
+use biopsy::probe::latency::options::{Options, Stages};
 use disk::{Loop, median};
 
 const ROUNDS: usize = 12;
@@ -104,8 +104,11 @@ fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
     }
     let options = Options {
         devices: vec![device.to_string()],
-        queue_stage: arm != Arm::DeviceOnly,
-        operations: matches!(arm, Arm::AllStages | Arm::Parts | Arm::Groups),
+        stages: match arm {
+            Arm::DeviceOnly => Stages::Device,
+            Arm::AllStages | Arm::Parts | Arm::Groups => Stages::All,
+            _ => Stages::QueueDevice,
+        },
         parts: arm == Arm::Parts,
         group_by: (arm == Arm::Groups).then(|| groups::mask(&[Dimension::Process])),
         cost: false,

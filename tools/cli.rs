@@ -174,7 +174,7 @@ impl Submitters {
 }
 
 #[derive(Debug, Args)]
-#[command(mut_arg("input", replaces_live(&["pids", "comms", "cgroups", "by", "detail"])))]
+#[command(mut_arg("input", replaces_live(&["pids", "comms", "cgroups", "by", "detail", "stages"])))]
 pub struct Latency {
     #[command(flatten)]
     pub window: Window,
@@ -191,6 +191,9 @@ pub struct Latency {
     /// Show idle devices as well, and with --by every group.
     #[arg(long)]
     pub all: bool,
+    /// Follow these stages alone: the others are not attached, and cost nothing.
+    #[arg(long, value_name = "STAGES", value_enum, default_value_t = Stages::All)]
+    pub stages: Stages,
     /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
     #[arg(long)]
     pub detail: bool,
@@ -199,6 +202,18 @@ pub struct Latency {
     /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Stages of [`Latency`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Stages {
+    /// From issue to completion.
+    Device,
+    /// From the entry into the block layer to completion.
+    #[value(name = "queue,device", alias = "device,queue")]
+    QueueDevice,
+    /// From the system call to the reap.
+    All,
 }
 
 #[derive(Debug, Args)]
@@ -617,6 +632,9 @@ pub struct Diagnose {
     /// Print every finding and measurement after the summary, which has at most 14 lines.
     #[arg(short, long)]
     pub verbose: bool,
+    /// Follow these stages alone: the others are not attached, and cost nothing.
+    #[arg(long, value_name = "STAGES", value_enum, default_value_t = Stages::All)]
+    pub stages: Stages,
     /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
     #[arg(long)]
     pub detail: bool,

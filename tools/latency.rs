@@ -7,13 +7,14 @@ use biopsy::analyze::groups::{self, Dimension};
 use biopsy::analyze::latency::LatencySummary;
 use biopsy::host::Host;
 use biopsy::probe::latency::LatencyProbe;
-use biopsy::probe::latency::options::Options;
+use biopsy::probe::latency::options::{Options, Stages};
+use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::session::latency::LatencyView;
 use biopsy::session::stop;
 use biopsy::session::watch::Shown;
 
-use crate::cli::{Color, Latency};
+use crate::cli::{self, Color, Latency};
 use crate::live::{self, Asked};
 use crate::output::{self, Sink};
 use crate::{replay, window};
@@ -33,6 +34,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     if let Some(shown) = replay::run(&args.input, &args.output, show) {
         return shown;
     }
+    refuse_stages(args)?;
     let host = Host::read(Path::new("/"))?;
     let named = window::resolve_layers(&host, &args.window.devices)?;
     let chosen = live::chosen(&args.submitters)?;
@@ -49,6 +51,11 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         group_by: (!by.is_empty()).then(|| groups::mask(&by)),
         filter: chosen.filter.clone(),
         layers: true,
+        stages: match args.stages {
+            cli::Stages::Device => Stages::Device,
+            cli::Stages::QueueDevice => Stages::QueueDevice,
+            cli::Stages::All => Stages::All,
+        },
         parts: args.detail,
         ..window::options(named.clone(), &args.window)
     };
@@ -62,4 +69,21 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         quiet_stdout: args.output.json,
     };
     live::run(view, &mut probe, &asked, sink, |_, shown| show(shown))
+}
+
+/// What needs events that the stages leave out.
+fn refuse_stages(args: &Latency) -> Result<()> {
+    let is_device = args.stages == cli::Stages::Device;
+    let needs = [
+        ("--detail", args.detail && args.stages != cli::Stages::All, "all"),
+        ("--by", is_device && !args.by.is_empty(), "queue,device"),
+        ("-p, --comm and --cgroup", is_device && !args.submitters.is_empty(), "queue,device"),
+    ];
+    match needs.iter().find(|(_, is_refused, _)| *is_refused) {
+        Some((what, _, least)) => {
+            let why = format!("{what} needs more than these stages: use --stages {least}, or leave it out");
+            Err(Refusal::Usage(why).into())
+        }
+        None => Ok(()),
+    }
 }

@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, MapHandle};
 
-use self::options::Options;
+use self::options::{Options, Stages};
 use self::wanted::{Wanted, nvme_sq};
 use super::Probe;
 use super::btf::KernelBtf;
@@ -142,11 +142,15 @@ impl LatencyProbe {
         if options.cost && meter.is_none() {
             missing.push(cost::missing());
         }
-        let nvme = nvme_sq(&btf, &Rights::read(root));
+        let (has_queue, has_all) = (options.stages >= Stages::QueueDevice, options.stages == Stages::All);
+        let nvme = match has_all {
+            true => nvme_sq(&btf, &Rights::read(root)),
+            false => Err(Box::new(missing::not_asked_for("complete"))),
+        };
         missing.extend(missing::complete(host, &plan, nvme.as_ref().err().map(Box::as_ref)));
         missing.extend(layers::missing_stages(&plan));
         missing.extend(plan::missing_of_partitions(&plan));
-        let follow = options.operations && options.queue_stage && skel::is_usual();
+        let follow = has_all && skel::is_usual();
         let ring = if follow { btf.ring_submit() } else { None };
         let parts = options.parts && ring.is_some();
         let io_done = parts && btf.event("block_io_done", None).is_there();
@@ -157,7 +161,7 @@ impl LatencyProbe {
         if options.group_by.is_some_and(|by| by & groups::BY_FILE != 0) || options.event_files {
             wanted_files |= FILES_EACH;
         }
-        if options.files && options.processes && options.queue_stage {
+        if options.files && options.processes && has_queue {
             wanted_files |= FILES_COUNTED;
         }
         if !skel::is_usual() {
@@ -169,7 +173,7 @@ impl LatencyProbe {
         }
         let mut wanted = Wanted {
             nvme: nvme.ok(),
-            queue: options.queue_stage || bio_complete.is_some(),
+            queue: has_queue || bio_complete.is_some(),
             ring,
             parts,
             generator: ring.is_some() && options.generator && generator::knows_its_threads(root),
@@ -183,11 +187,8 @@ impl LatencyProbe {
             files: wanted_files,
             file_callbacks: files::callbacks(&symbols),
             filter,
-            processes: options.processes && options.queue_stage,
-            command: options.command
-                && options.processes
-                && options.queue_stage
-                && btf_file::path().is_none(),
+            processes: options.processes && has_queue,
+            command: options.command && options.processes && has_queue && btf_file::path().is_none(),
             unified_cgroups: Hierarchy::read(root).is_some_and(|hierarchy| hierarchy.unified),
             drop_issue: options.drop_issue,
         };
@@ -201,13 +202,19 @@ impl LatencyProbe {
         if parts && !io_done {
             missing.push(missing::endio());
         }
-        if options.operations && ring.is_none() {
+        if has_all && ring.is_none() {
             missing.extend(match btf_file::path() {
                 Some(_) => missing::operations(Reason::BtfFile, BY_FILE),
                 None => missing::operations(Reason::NoEvent, missing::NO_RING),
             });
         }
-        if options.queue_stage {
+        if !has_all {
+            missing.extend(["submit", "reap"].map(missing::not_asked_for));
+        }
+        if !wanted.queue {
+            missing.push(missing::not_asked_for("queue"));
+        }
+        if has_queue {
             missing.extend(multipath::missing_queue(host, &plan));
         }
 

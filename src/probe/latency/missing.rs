@@ -20,6 +20,16 @@ pub fn operations(reason: Reason, why: &str) -> Vec<Missing> {
         .collect()
 }
 
+/// A stage that the user left out.
+pub fn not_asked_for(stage: &str) -> Missing {
+    Missing {
+        stage: Some(stage.to_string()),
+        reason: Reason::NotAskedFor,
+        why: format!("--stages leaves {stage} out"),
+        ..Missing::default()
+    }
+}
+
 /// No stage is taken apart.
 pub fn parts(reason: Reason, why: &str) -> Missing {
     Missing { part: Some("detail".to_string()), reason, why: why.to_string(), ..Missing::default() }

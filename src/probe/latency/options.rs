@@ -4,6 +4,18 @@ use super::super::events::EventOptions;
 use super::super::filter::Filter;
 use super::submits::StackOptions;
 
+/// Which stages are followed. What the others need is not attached, and costs nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stages {
+    /// From issue to completion. Who submits is not known then.
+    Device,
+    /// Queue as well.
+    QueueDevice,
+    /// And operations: io_uring requests, and system calls that read or write.
+    #[default]
+    All,
+}
+
 /// What to trace.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -13,11 +25,8 @@ pub struct Options {
     pub layers: bool,
     /// But not what lies below.
     pub only_named: bool,
-    /// Without it `block_bio_queue` is not attached and there is no queue stage.
-    pub queue_stage: bool,
-    /// Follow operations: io_uring requests, and system calls that read or write. Needs `queue_stage`.
-    pub operations: bool,
-    /// Take stages apart (`--detail`). Needs `operations`.
+    pub stages: Stages,
+    /// Take stages apart (`--detail`). Needs all stages.
     pub parts: bool,
     /// Send an event per I/O; None: nobody looks at each.
     pub events: Option<EventOptions>,
@@ -37,7 +46,7 @@ pub struct Options {
     /// [`LatencyProbe::start_command`](super::LatencyProbe::start_command). Needs `processes`.
     pub command: bool,
     /// The load generator runs in this process and tells when it hands in and when it looks; see
-    /// [`LatencyProbe::generators`](super::LatencyProbe::generators). Needs `operations`.
+    /// [`LatencyProbe::generators`](super::LatencyProbe::generators). Needs all stages.
     pub generator: bool,
     /// Measure the probes' cost with the kernel's program statistics.
     pub cost: bool,
@@ -51,8 +60,7 @@ impl Default for Options {
             devices: Vec::new(),
             layers: false,
             only_named: false,
-            queue_stage: true,
-            operations: true,
+            stages: Stages::All,
             parts: false,
             events: None,
             stacks: None,

@@ -61,6 +61,47 @@ fn a_load_inside_the_window_is_counted_exactly() {
     }
 }
 
+/// The others cost nothing, and say that nobody asked for them.
+#[test]
+fn stages_that_are_left_out_are_not_attached() {
+    let Some(disk) = Disk::new(64) else { return };
+    let load = [binary(), "load", "--no-drive-check", disk.path.as_str(), "--runtime", "500ms"];
+    for (stages, shown, left_out) in [
+        ("device", &["device"][..], &["complete", "queue", "reap", "submit"][..]),
+        ("queue,device", &["device", "queue"], &["complete", "reap", "submit"]),
+    ] {
+        let view = during(&[&disk], &["--stages", stages], &load);
+        let device = view.device(&disk);
+        let counted = (number(&device["ios"]), &device["kernel_check"]);
+        assert_eq!(counted, (view.stat(&disk).ios(), &"ok".into()), "{}", brief(device));
+        let read = &device["ops"]["read"];
+        let keys: Vec<&String> = read["request_stages"].as_object().unwrap().keys().collect();
+        assert_eq!(keys, shown, "{}", brief(device));
+        assert_eq!(read["request_stages"]["device"]["count"], device["ios"]);
+        assert!(read["stages"].is_null() && read["ios_without_operation"].is_null(), "{}", brief(device));
+        let all = view.json["missing"].as_array().unwrap();
+        let mut unasked: Vec<&str> = (all.iter().filter(|gap| gap["reason"] == "not-asked-for"))
+            .map(|gap| gap["stage"].as_str().unwrap())
+            .collect();
+        unasked.sort_unstable();
+        unasked.dedup();
+        // Only NVMe drives have it of an I/O.
+        assert_eq!(
+            unasked,
+            left_out.iter().copied().filter(|stage| *stage != "complete").collect::<Vec<_>>()
+        );
+        let programs = view.json["cost"]["programs"].as_array().unwrap();
+        let has = |name: &str| programs.iter().any(|program| program["name"] == name);
+        let expected = (true, false, false, stages != "device");
+        assert_eq!((has("rq_issue"), has("sys_enter"), has("ring_complete"), has("bio_queue")), expected);
+    }
+    for words in [&["--detail"][..], &["--by", "process"], &["--comm", "dd"]] {
+        let refused = finish(biopsy(&[&["latency", "--stages", "device"], words].concat()).spawn().unwrap());
+        assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+        assert!(stderr(&refused).contains("needs more than these stages"), "{}", stderr(&refused));
+    }
+}
+
 #[test]
 fn every_scheduler_is_counted_exactly() {
     let Some(mut disk) = Disk::new(64) else { return };
