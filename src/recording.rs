@@ -81,7 +81,7 @@ struct Notes {
 /// What a line is.
 enum Found<V> {
     /// Of the view, within the span.
-    Within(Piece<V>),
+    Within(Box<Piece<V>>),
     /// Of the view, outside the span: when it began.
     Outside(String),
     /// Of another view: its schema.
@@ -128,7 +128,7 @@ impl Notes {
             Found::Within(piece) => {
                 self.began.get_or_insert_with(|| piece.envelope.start.clone());
                 self.found += 1;
-                return Some(piece);
+                return Some(*piece);
             }
             Found::Outside(start) => {
                 self.began.get_or_insert_with(|| start.clone());
@@ -165,8 +165,9 @@ fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V
     // What we write begins with it; elsewhere the schema may be anywhere.
     if span == Span::default() && line.starts_with(SCHEMA_FIRST) {
         return match parse(line)? {
-            Line::Of { framed: Framed { envelope, view }, command_status } => {
-                Ok(Found::Within(Piece { envelope, view, command_status }))
+            Line::Of { framed, command_status } => {
+                let Framed { envelope, view } = *framed;
+                Ok(Found::Within(Box::new(Piece { envelope, view, command_status })))
             }
             Line::Other(schema) => other::<V>(schema),
         };
@@ -179,7 +180,7 @@ fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V
     if !span.holds(began.unwrap_or(&envelope.start), &envelope.start)? {
         return Ok(Found::Outside(envelope.start));
     }
-    Ok(Found::Within(Piece { envelope, view: parse(line)?, command_status }))
+    Ok(Found::Within(Box::new(Piece { envelope, view: parse(line)?, command_status })))
 }
 
 fn other<V: View>(schema: String) -> Result<Found<V>> {

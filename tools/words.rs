@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use biopsy::load::options::{self, Takes, Word};
+use biopsy::load::options::{self, Section, Takes, Word};
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
 
@@ -60,7 +60,8 @@ impl FromArgMatches for Words {
 }
 
 /// A command line in which a 0 or 1 behind a flag of `load` is the flag's value. fio takes it for the name of a
-/// job file, and nobody means that: a target of that name is `./0`.
+/// job file, and nobody means that: a target of that name is `./0`. Words have underscores (`--iodepth-batch` is
+/// `--iodepth_batch`).
 pub fn joined(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = Vec::new();
     // None: the verb is still to come.
@@ -80,11 +81,26 @@ pub fn joined(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
                     continue;
                 }
             }
+            Some(true) => {
+                out.push(underscored(&argument).unwrap_or(argument));
+                continue;
+            }
             Some(_) => {}
         }
         out.push(argument);
     }
     out
+}
+
+/// A word of fio that is spelled with hyphens; None: it is none.
+fn underscored(argument: &OsStr) -> Option<OsString> {
+    let (name, value) = match argument.to_str()?.strip_prefix("--")?.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (argument.to_str()?.strip_prefix("--")?, None),
+    };
+    let name = name.replace('-', "_");
+    options::word(&name).filter(|_| name.contains('_'))?;
+    Some(value.map_or_else(|| format!("--{name}"), |value| format!("--{name}={value}")).into())
 }
 
 /// A flag that has no value yet.
@@ -104,6 +120,7 @@ fn option(word: &'static Word) -> Arg {
         .value_name(if word.name == OVERWRITE { "FILE|0|1" } else { word.takes.value_name() })
         .help(word.help)
         .help_heading(word.section.name())
+        .hide(word.section == Section::Unchanged)
         .action(ArgAction::Append)
         .value_parser(parser);
     match word.takes {
@@ -164,7 +181,14 @@ mod tests {
         ] {
             assert_eq!(joined(line), wanted);
         }
+        for (line, wanted) in [
+            ("b load --iodepth-batch 8 --group-reporting 1", "b load --iodepth_batch 8 --group_reporting=1"),
+            ("b load --rate-iops=9", "b load --rate_iops=9"),
+        ] {
+            assert_eq!(joined(line), wanted);
+        }
         for line in [
+            "b load --no-drive-check",
             "b load --hipri=1 0",
             "b load --hipri 2",
             "b load 0",

@@ -14,7 +14,7 @@ use super::{Envelope, Framed, View};
 #[derive(Debug)]
 pub enum Line<V> {
     Of {
-        framed: Framed<V>,
+        framed: Box<Framed<V>>,
         command_status: Option<i32>,
     },
     /// Of another schema.
@@ -41,7 +41,7 @@ impl<'de, V: View> Visitor<'de> for First<V> {
         match map.next_entry::<String, String>()? {
             Some((key, schema)) if key == "schema" && schema == V::SCHEMA => {
                 let (framed, command_status) = read(map)?;
-                Ok(Line::Of { framed, command_status })
+                Ok(Line::Of { framed: Box::new(framed), command_status })
             }
             Some((key, schema)) if key == "schema" => {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}

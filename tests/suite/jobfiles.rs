@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::support::skip::skipped;
 use biopsy::load::jobfile::{self, JobFile};
-use biopsy::load::options::{Place, Takes, words};
+use biopsy::load::options::{Place, Section, Takes, words};
 use biopsy::load::{BlockSizes, Engine, Extent, Job, Pattern, Placement, Target};
 use biopsy::refusal::Refusal;
 
@@ -331,6 +331,18 @@ fn the_help_names_every_word() {
     let output = load(Path::new("."), &["--help"]);
     let help = String::from_utf8(output.stdout).unwrap();
     for word in words() {
-        assert!(help.contains(&format!("--{}", word.name)), "{}", word.name);
+        let is_shown = help.contains(&format!("--{}", word.name));
+        assert!(is_shown || word.section == Section::Unchanged, "{}", word.name);
+    }
+}
+
+/// A job file of fio that spells its defaults out runs as it is.
+#[test]
+fn words_that_change_nothing_are_taken_at_that_value_alone() {
+    for word in words().filter(|word| word.section == Section::Unchanged) {
+        let Takes::Words(values) = word.takes else { panic!("{}", word.name) };
+        values.iter().for_each(|value| assert_eq!(word.check(value), Ok(()), "{}={value}", word.name));
+        let why = word.check("7").unwrap_err();
+        assert!(why.starts_with("'7' is not done here: write ") && why.contains("take it out"), "{why}");
     }
 }

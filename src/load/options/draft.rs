@@ -4,7 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 
-use super::table::{Place, Takes, word};
+use super::table::{Place, Section, Takes, word};
 use super::values::quoted;
 use crate::load::job::{Arrivals, Engine, Extent, Job, Placement, Rate, Target};
 
@@ -93,6 +93,14 @@ impl Draft {
             (None, Takes::Flag) => "1",
             (None, takes) => return Err(format!("needs a value: {}={}", word.name, takes.value_name())),
         };
+        if let (Section::Unchanged, Takes::Words(values)) = (word.section, word.takes)
+            && !values.contains(&value)
+        {
+            let (value, values) = (quoted(value), values.join(" or "));
+            return Err(format!(
+                "{value} is not done here: write {values}, which changes nothing, or take it out"
+            ));
+        }
         (word.set)(self, value)?;
         self.said.retain(|said| *said != word.name);
         self.said.push(word.name);

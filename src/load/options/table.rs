@@ -5,6 +5,7 @@ mod offsets;
 mod operations;
 mod target;
 mod threads;
+mod unchanged;
 
 use super::draft::Draft;
 
@@ -29,6 +30,8 @@ pub enum Section {
     Content,
     Threads,
     Result,
+    /// Words that change nothing at the values which they take; the help leaves them out.
+    Unchanged,
 }
 
 impl Section {
@@ -46,6 +49,7 @@ impl Section {
             Self::Content => "What is written",
             Self::Threads => "Threads and jobs",
             Self::Result => "What is measured and shown",
+            Self::Unchanged => "What is done anyway",
         }
     }
 }
@@ -147,7 +151,9 @@ pub fn word(name: &str) -> Option<&'static Word> {
 
 /// All of them, in the order of the help.
 pub fn words() -> impl Iterator<Item = &'static Word> {
-    [target::WORDS, operations::WORDS, offsets::WORDS, engine::WORDS, threads::WORDS].into_iter().flatten()
+    let tables =
+        [target::WORDS, operations::WORDS, offsets::WORDS, engine::WORDS, threads::WORDS, unchanged::WORDS];
+    tables.into_iter().flatten()
 }
 
 #[cfg(test)]
@@ -173,7 +179,7 @@ mod tests {
                     assert_eq!(word.check(value), Ok(()), "{}={value}", word.name);
                 }
                 let wrong = word.check("nonsense").unwrap_err();
-                assert!(wrong.starts_with("'nonsense' is "), "{wrong}");
+                assert!(wrong.starts_with("'nonsense' "), "{wrong}");
             }
         }
         assert!(word("verify").unwrap().check("md5").unwrap_err().ends_with("is none of 0, crc32c"));

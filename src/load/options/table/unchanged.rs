@@ -1,0 +1,41 @@
+//! Words of fio that say what is done anyway, at the values at which they do: so that a job file that spells them out runs
+//! as it is. Any other value is refused.
+
+use super::{Section, Takes, Word};
+
+const fn word(name: &'static str, values: &'static [&'static str]) -> Word {
+    // The value is held against `Takes::Words` before.
+    Word::new(name, Takes::Words(values), Section::Unchanged, "Changes nothing at this value", |_, _| Ok(()))
+}
+
+pub(super) const WORDS: &[Word] = &[
+    word("loops", &["1"]),
+    word("nrfiles", &["1"]),
+    word("openfiles", &["1"]),
+    word("file_service_type", &["roundrobin", "sequential", "random"]),
+    word("mem", &["malloc"]).alias(&["iomem"]),
+    word("startdelay", &["0"]),
+    word("nice", &["0"]),
+    word("unlink", &["0"]),
+    word("create_on_open", &["0"]),
+    word("pre_read", &["0"]),
+    word("sync", &["0", "none"]),
+    word("zonemode", &["none"]),
+    word("zero_buffers", &["0"]),
+    word("softrandommap", &["0"]),
+    word("percentage_random", &["100"]),
+    word("rw_sequencer", &["sequential"]),
+    word("unified_rw_reporting", &["0", "none"]),
+    word("disable_lat", &["0"]),
+    word("disable_clat", &["0"]),
+    word("disable_slat", &["0"]),
+    word("disable_bw_measurement", &["0"]),
+    word("clat_percentiles", &["1"]),
+    word("lat_percentiles", &["0"]),
+    word("slat_percentiles", &["0"]),
+    word("disk_util", &["0"]),
+    word("exitall_on_error", &["0"]),
+    word("verify_fatal", &["0"]),
+    word("verify_dump", &["0"]),
+    word("verify_only", &["0"]),
+];
