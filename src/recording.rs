@@ -23,6 +23,7 @@ use serde::Deserialize;
 
 use crate::envelope::reading::Line;
 use crate::envelope::{Envelope, Framed, View};
+use source::Absent;
 pub use span::{Moment, Span};
 
 /// A line of a device with one class of I/O takes 8 KiB.
@@ -86,16 +87,22 @@ enum Found<V> {
     Outside(String),
     /// Of another view: its schema.
     Other(String),
-    Blank,
 }
 
 impl<R: BufRead> Lines<R> {
-    /// False at the end.
+    /// The next one that is not blank; false at the end.
     fn next(&mut self, line: &mut Vec<u8>) -> Result<bool> {
-        self.number += 1;
-        line.clear();
-        let read = self.lines.by_ref().take(MOST_BYTES + 1).read_until(b'\n', line);
-        Ok(read.with_context(|| format!("line {}", self.number))? > 0)
+        loop {
+            self.number += 1;
+            line.clear();
+            let read = self.lines.by_ref().take(MOST_BYTES + 1).read_until(b'\n', line);
+            if read.with_context(|| format!("line {}", self.number))? == 0 {
+                return Ok(false);
+            }
+            if !line.iter().all(u8::is_ascii_whitespace) {
+                return Ok(true);
+            }
+        }
     }
 }
 
@@ -135,7 +142,6 @@ impl Notes {
                 self.last = start;
             }
             Found::Other(schema) => _ = self.other.get_or_insert(schema),
-            Found::Blank => {}
         }
         None
     }
@@ -144,7 +150,10 @@ impl Notes {
     fn end(&self, wanted: &str) -> Result<()> {
         match (self.found, &self.began, &self.other) {
             (0, Some(began), _) => {
-                bail!("it has no {wanted} within --from and --to, but from {began} to {}", self.last)
+                let last = &self.last;
+                bail!(Absent::because(format!(
+                    "it has no {wanted} within --from and --to, but from {began} to {last}"
+                )))
             }
             (0, None, Some(other)) => bail!("it has no {wanted}, but {other}"),
             (0, None, None) => bail!("it has no {wanted}: it is empty"),
@@ -157,9 +166,6 @@ impl Notes {
 fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V>> {
     let bytes = line.len();
     ensure!(bytes as u64 <= MOST_BYTES, "it is longer than {} MiB", MOST_BYTES >> 20);
-    if line.iter().all(u8::is_ascii_whitespace) {
-        return Ok(Found::Blank);
-    }
     let count = |byte: u8| line.iter().filter(|one| **one == byte).count();
     ensure!(count(b'{') <= MOST_OBJECTS && count(b'[') <= MOST_LISTS, "it has too many objects or lists");
     // What we write begins with it; elsewhere the schema may be anywhere.

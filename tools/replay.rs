@@ -110,7 +110,10 @@ pub fn intervals<V: View + Merge>(
     let add = |piece: Piece<V>| {
         look(&piece.view);
         match &mut run {
-            Some(run) => run.add(piece),
+            Some(run) => {
+                run.precedes(&piece).map_err(|why| anyhow!("{why}"))?;
+                run.add(piece);
+            }
             None => run = Some(Run::new(name.to_string(), piece)),
         }
         Ok(())

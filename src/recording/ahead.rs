@@ -4,7 +4,7 @@
 use std::io::BufRead;
 use std::num::NonZero;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -21,8 +21,48 @@ const WAITING: usize = 4;
 /// Bytes of a line above which it is parsed alone: what becomes of a hostile one takes many times as many.
 const LARGE: usize = 1 << 20;
 
-/// A line with its number, or why it could not be read.
-type Read = Result<(u64, Vec<u8>)>;
+/// A line with its number, and that of the line before it.
+struct Task {
+    number: u64,
+    before: u64,
+    line: Vec<u8>,
+}
+
+/// A task, or why the line could not be read.
+type Read = Result<Task>;
+
+/// With the number of the line.
+type Parsed<V> = Result<(u64, Found<V>)>;
+
+/// How many lines were taken. A large line is parsed once all before it were: which of two goes first must not depend on
+/// who comes first, as the results are taken in their order.
+#[derive(Default)]
+struct Taken {
+    lines: Mutex<u64>,
+    another: Condvar,
+}
+
+impl Taken {
+    /// Up to this line.
+    fn set(&self, line: u64) {
+        *self.lines.lock().unwrap_or_else(PoisonError::into_inner) = line;
+        self.another.notify_all();
+    }
+
+    fn wait_for(&self, line: u64) {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let _taken = self.another.wait_while(lines, |taken| *taken < line);
+    }
+}
+
+/// Nobody takes any more, however it comes: whoever waits goes on.
+struct End<'a>(&'a Taken);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.set(u64::MAX);
+    }
+}
 
 impl<R: BufRead + Send> Pieces<R> {
     /// Calls `with` with each result.
@@ -43,24 +83,30 @@ impl<R: BufRead + Send> Pieces<R> {
         let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MOST);
         let Self { mut lines, span, mut notes } = self;
         let began = notes.began.clone();
-        let alone = Mutex::new(());
+        let taken = Taken::default();
         thread::scope(|scope| {
+            let _end = End(&taken);
+            let mut number = lines.number;
+            taken.set(number);
             // Each gets every Nth line, so that the results of all are in order as they are taken in turn.
             let mut tasks = Vec::new();
-            let mut results: Vec<Receiver<Result<Found<V>>>> = Vec::new();
+            let mut results: Vec<Receiver<Parsed<V>>> = Vec::new();
             for _ in 0..threads {
                 let (task, waiting) = sync_channel(WAITING);
                 let (parsed, result) = sync_channel(0);
                 tasks.push(task);
                 results.push(result);
-                let (alone, began) = (&alone, began.as_deref());
-                scope.spawn(move || parse(&waiting, &parsed, span, began, alone));
+                let (taken, began) = (&taken, began.as_deref());
+                scope.spawn(move || parse(&waiting, &parsed, span, began, taken));
             }
             scope.spawn(move || read(&mut lines, &tasks));
             // Those who parse end with the reader, and all of them where nobody takes their results any more.
             for result in results.iter().cycle() {
                 let Ok(found) = result.recv() else { break };
-                notes.take(found?).map_or(Ok(()), &mut with)?;
+                let (line, found) = found?;
+                number = number.max(line);
+                notes.take(found).map_or(Ok(()), &mut with)?;
+                taken.set(number);
             }
             notes.end(V::SCHEMA)
         })
@@ -70,9 +116,9 @@ impl<R: BufRead + Send> Pieces<R> {
 /// Gives the lines to those who parse, until the end or an error.
 fn read(lines: &mut Lines<impl BufRead>, tasks: &[SyncSender<Read>]) {
     for task in tasks.iter().cycle() {
-        let mut line = Vec::new();
+        let (mut line, before) = (Vec::new(), lines.number);
         let (read, is_last) = match lines.next(&mut line) {
-            Ok(true) => (Ok((lines.number, line)), false),
+            Ok(true) => (Ok(Task { number: lines.number, before, line }), false),
             Ok(false) => return,
             Err(error) => (Err(error), true),
         };
@@ -84,17 +130,18 @@ fn read(lines: &mut Lines<impl BufRead>, tasks: &[SyncSender<Read>]) {
 
 fn parse<V: View>(
     waiting: &Receiver<Read>,
-    parsed: &SyncSender<Result<Found<V>>>,
+    parsed: &SyncSender<Parsed<V>>,
     span: Span,
     began: Option<&str>,
-    alone: &Mutex<()>,
+    taken: &Taken,
 ) {
     for read in waiting {
-        let is_large = read.as_ref().is_ok_and(|(_, line)| line.len() > LARGE);
-        // Until it is taken.
-        let _alone = is_large.then(|| alone.lock().unwrap_or_else(PoisonError::into_inner));
-        let found = read
-            .and_then(|(number, line)| find(&line, span, began).with_context(|| format!("line {number}")));
+        let found = read.and_then(|Task { number, before, line }| {
+            if line.len() > LARGE {
+                taken.wait_for(before);
+            }
+            Ok((number, find(&line, span, began).with_context(|| format!("line {number}"))?))
+        });
         if parsed.send(found).is_err() {
             return;
         }

@@ -96,6 +96,10 @@ impl Absent {
     pub fn new(view: &str) -> Self {
         Self(format!("it has no {view}"))
     }
+
+    pub(super) fn because(why: String) -> Self {
+        Self(why)
+    }
 }
 
 impl fmt::Display for Absent {

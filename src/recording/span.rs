@@ -7,6 +7,9 @@ use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+/// See [`Span::holds`].
+const SLACK: Duration = Duration::from_millis(50);
+
 /// A moment of a recording.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Moment {
@@ -27,7 +30,10 @@ impl Moment {
     fn of(self, begin: Timestamp) -> Option<Timestamp> {
         match self {
             Self::At(time) => Some(time),
-            Self::After(length) => begin.checked_add(SignedDuration::try_from(length).ok()?).ok(),
+            Self::After(length) => {
+                let length = length.saturating_sub(SLACK);
+                begin.checked_add(SignedDuration::try_from(length).ok()?).ok()
+            }
             Self::TimeOfDay(time) => {
                 let day = begin.to_zoned(TimeZone::UTC).date();
                 let of = |day: jiff::civil::Date| day.to_datetime(time).to_zoned(TimeZone::UTC).ok();
@@ -50,7 +56,9 @@ pub struct Span {
 }
 
 impl Span {
-    /// Whether a result that begins then is in it. `begin` is that of the first one.
+    /// Whether a result that begins then is in it. `begin` is that of the first one. Intervals begin some ms sooner or
+    /// later than their length says, and those of the views of a recording by others: a time since the begin is half a
+    /// tenth of a second early.
     pub fn holds(&self, begin: &str, start: &str) -> Result<bool> {
         if *self == Self::default() {
             return Ok(true);
@@ -78,6 +86,10 @@ mod tests {
         assert!(holds(None, None, "no time at all"));
         assert!(holds(after(1), None, "2026-11-28T23:59:01.500Z") && !holds(after(1), None, BEGIN));
         assert!(!holds(None, after(1), "2026-11-28T23:59:01.500Z") && holds(None, after(1), BEGIN));
+        // Each result is on one side of a moment, also one that began a little sooner.
+        for (start, is_later) in [("2026-11-28T23:59:01.449Z", false), ("2026-11-28T23:59:01.451Z", true)] {
+            assert_eq!([holds(after(1), None, start), holds(None, after(1), start)], [is_later, !is_later]);
+        }
         let at = |text: &str| Some(Moment::At(text.parse().unwrap()));
         assert!(holds(
             at("2026-11-29T00:59:01+01:00"),

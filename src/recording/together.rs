@@ -15,7 +15,8 @@ pub struct Run<V> {
     /// Its machine, where the recording says it.
     pub host: Option<String>,
     piece: Piece<V>,
-    /// When its last interval ended, ns since 1970; None: a start is no time.
+    /// When its last interval began and ended, ns since 1970; None: a start is no time.
+    last_ns: Option<i128>,
     end_ns: Option<i128>,
 }
 
@@ -29,11 +30,23 @@ impl<V: Merge> Run<V> {
     /// One interval.
     pub fn new(name: String, piece: Piece<V>) -> Self {
         let end_ns = start_ns(&piece).map(|start| start + i128::from(piece.envelope.duration_ns));
-        Self { name, host: None, piece, end_ns }
+        Self { name, host: None, last_ns: start_ns(&piece), piece, end_ns }
+    }
+
+    /// Whether the next interval may be added.
+    ///
+    /// # Errors
+    /// Where it does not begin later than the one before it: what was counted would be counted twice.
+    pub fn precedes(&self, piece: &Piece<V>) -> Result<(), Apart> {
+        match (self.last_ns, start_ns(piece)) {
+            (Some(last), Some(start)) if start <= last => Err(Apart::Order(piece.envelope.start.clone())),
+            _ => Ok(()),
+        }
     }
 
     /// The next interval.
     pub fn add(&mut self, piece: Piece<V>) {
+        self.last_ns = start_ns(&piece).or(self.last_ns);
         let end_ns = start_ns(&piece).map(|start| start + i128::from(piece.envelope.duration_ns));
         self.end_ns = self.end_ns.max(end_ns);
         self.piece.envelope.follow(&piece.envelope);
@@ -61,6 +74,8 @@ fn start_ns<V>(piece: &Piece<V>) -> Option<i128> {
 /// Why recordings are no one result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Apart {
+    /// An interval of the same recording that begins then does not follow the one before it.
+    Order(String),
     /// Of these two, what was counted in both would be counted twice.
     SameTime(String, String),
     /// It has figures of a whole machine.
@@ -73,6 +88,12 @@ pub enum Apart {
 impl fmt::Display for Apart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Order(start) => {
+                write!(
+                    f,
+                    "the interval of {start} is no later than the one before it: it would be counted twice"
+                )
+            }
             Self::SameTime(a, b) => {
                 write!(
                     f,

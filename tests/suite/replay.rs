@@ -247,6 +247,61 @@ fn other_views_are_left_out_and_alone_they_are_named() {
     assert_eq!(read(b"").1.unwrap(), "it has no biopsy.latency/1: it is empty");
 }
 
+/// Large ones are parsed alone, and whoever comes first does not keep the others waiting for ever.
+#[test]
+fn large_lines_come_in_their_order() {
+    let line = |ios: u64| {
+        let mut line = lines(&[ios]);
+        // Blanks between the values make it large.
+        let blanks = " ".repeat(if ios.is_multiple_of(3) { 10 } else { (1 << 20) + 1 });
+        line.splice(1..1, blanks.into_bytes());
+        line
+    };
+    let all: Vec<u64> = (1..=40).collect();
+    let bytes: Vec<u8> = all.iter().flat_map(|ios| line(*ios)).collect();
+    for _ in 0..10 {
+        let mut read = Vec::new();
+        let add = |piece: Piece<LatencySummary>| {
+            read.push(piece.view.ios());
+            Ok(())
+        };
+        Pieces::new(&bytes[..], Span::default()).each(add).unwrap();
+        assert_eq!(read, all);
+    }
+    // Who takes no more lets the others go.
+    let mut left = 3;
+    let some = |_: Piece<LatencySummary>| {
+        left -= 1;
+        anyhow::ensure!(left > 0, "enough");
+        Ok(())
+    };
+    let error = Pieces::new(&bytes[..], Span::default()).each(some).unwrap_err();
+    assert_eq!(error.to_string(), "enough");
+}
+
+#[test]
+fn blank_lines_are_nothing() {
+    let bytes = [vec![b'\n'; 1 << 20], lines(&[3]), b"  \n\n".to_vec(), b"}".to_vec()].concat();
+    let (all, error) = read(&bytes);
+    assert_eq!((all.len(), error.unwrap().contains("line 1048580: ")), (1, true));
+}
+
+#[test]
+fn an_interval_that_is_there_twice_is_not_merged() {
+    let (mut envelope, summary) = second(3);
+    envelope.start = "2026-11-28T10:00:00.000Z".to_string();
+    let line = json::view(&envelope, &summary, None);
+    let scratch = Scratch::new("twice");
+    let path = scratch.path().join("run.ndjson");
+    std::fs::write(&path, [line.clone(), line].concat()).unwrap();
+    let path = path.to_str().unwrap();
+    assert!(run(&["latency", "-i", path]).status.success(), "as it is it can be shown");
+    let refused = run(&["latency", "-i", path, "--merge"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("run.ndjson: the interval of 2026-11-28T10:00:00.000Z is no later than"), "{said}");
+}
+
 #[test]
 fn a_cut_at_any_byte_leaves_what_is_before() {
     let bytes = lines(&[3, 4]);

@@ -22,7 +22,7 @@ use biopsy::render::folded;
 use biopsy::rules::measured::Measured;
 
 use crate::flame::recording as stacks;
-use crate::{output, replay};
+use crate::replay;
 
 /// Intervals of each view.
 #[derive(Clone, Copy)]
@@ -39,6 +39,8 @@ pub struct Window {
     pub timeline: Timeline,
     /// Of the CPUs; None: there are none.
     pub stacks: Option<FlameSummary>,
+    /// Why they cannot be read, if so. The other views are whole.
+    pub damaged: Option<anyhow::Error>,
     pub command_status: Option<i32>,
 }
 
@@ -59,10 +61,13 @@ impl Kept<'_> {
         let threads = self.beside::<ThreadSummary>(span, "threads", &mut envelope)?;
         let system =
             self.beside::<SystemSummary>(span, "CPU time, CPU quotas and rates of devices", &mut envelope)?;
-        let stacks = self.stacks(span, &mut envelope);
+        let (stacks, damaged) = match self.stacks(span, &mut envelope) {
+            Ok(stacks) => (stacks, None),
+            Err(error) => (None, Some(error)),
+        };
         let profile = stacks.as_ref().and_then(profile);
         let measured = Measured { envelope, latency, interrupts, pressure, threads, profile, system };
-        Ok(Window { measured, timeline, stacks, command_status })
+        Ok(Window { measured, timeline, stacks, damaged, command_status })
     }
 
     fn name(self) -> String {
@@ -108,7 +113,7 @@ impl Kept<'_> {
         }
     }
 
-    fn stacks(self, span: Span, envelope: &mut Envelope) -> Option<FlameSummary> {
+    fn stacks(self, span: Span, envelope: &mut Envelope) -> Result<Option<FlameSummary>> {
         let read = match self {
             Self::At(path) => stacks::of_recording(path, span),
             Self::Held(views) => Self::held(views, folder::STACKS)
@@ -117,13 +122,13 @@ impl Kept<'_> {
         };
         let read = match read {
             Ok(read) => read.measurement,
-            Err(error) => {
-                // The other views are whole.
-                if error.downcast_ref::<Absent>().is_none() {
-                    output::warn(&format!("there is no profile of the CPUs: {error:#}"));
-                }
+            Err(error) if error.downcast_ref::<Absent>().is_some() => {
                 envelope.missing.push(not_recorded("profile", "stacks of the CPUs"));
-                return None;
+                return Ok(None);
+            }
+            Err(error) => {
+                envelope.missing.push(not_recorded("profile", "readable stacks of the CPUs"));
+                return Err(error.context(self.name()));
             }
         };
         if read.summary.samples.is_none() {
@@ -131,7 +136,7 @@ impl Kept<'_> {
         }
         envelope.missing.extend(read.envelope.missing);
         envelope.lost.samples = envelope.lost.samples.saturating_add(read.envelope.lost.samples);
-        Some(read.summary)
+        Ok(Some(read.summary))
     }
 }
 

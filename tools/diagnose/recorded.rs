@@ -67,7 +67,7 @@ pub fn run(asked: &Asked<'_>, color: Color) -> Result<()> {
     let kept = Kept::At(asked.recording);
     let machine = replay::machine::<HostSummary>(asked.recording)?.view;
     let mut answer = Answer::open(asked.page.clone(), asked.json, asked.verbose, asked.fail_on, color)?;
-    let Window { measured, timeline, stacks, command_status } = kept.window(asked.span)?;
+    let Window { measured, timeline, stacks, damaged, command_status } = kept.window(asked.span)?;
     let host = &machine.machine;
     let doubt = loss::distrust(&measured.latency, &measured.envelope.lost, asked.max_loss);
     let mut pictures = Pictures::new(&host.hostname, &measured.envelope);
@@ -89,6 +89,8 @@ pub fn run(asked: &Asked<'_>, color: Color) -> Result<()> {
             flames: &pictures.all,
         };
         answer.write(&found)?;
+        // What is whole was shown.
+        damaged.map_or(Ok(()), Err)?;
         answer.exit(&found)
     })
 }

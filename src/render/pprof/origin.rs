@@ -98,6 +98,12 @@ impl Origin {
         self.user_stacks.values_mut().for_each(|samples| *samples = (*samples).min(MOST_SAMPLES));
         self.devices.truncate(MOST_LISTED);
         if let Some(samples) = &mut self.samples {
+            let counts =
+                [&mut samples.samples, &mut samples.lost, &mut samples.idle_seen, &mut samples.duration_ns];
+            let times = samples.top.iter_mut().map(|(_, _, ns)| ns);
+            for count in counts.into_iter().chain(samples.classes.values_mut()).chain(times) {
+                *count = (*count).min(MOST_SAMPLES);
+            }
             samples.top.truncate(MOST_LISTED);
             samples.top.iter_mut().for_each(|(comm, ..)| cut(comm));
             samples.sampler_note.iter_mut().chain([&mut samples.sampler]).for_each(cut);
@@ -223,6 +229,7 @@ fn plus(mut one: Lost, two: Lost) -> Lost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::stacks::CpuClass;
 
     fn origin(what: What, place: &str) -> Origin {
         Origin {
@@ -273,6 +280,12 @@ mod tests {
             ..Cost::default()
         };
         one.envelope.lost.probes = (0..1_100).map(|n| (format!("{n} {long}"), BTreeMap::new())).collect();
+        one.samples = Some(ProfileSummary {
+            samples: u64::MAX,
+            classes: [(CpuClass::System, u64::MAX), (CpuClass::Idle, 1 << 63)].into(),
+            top: vec![(long.clone(), 7, u64::MAX); 1_100],
+            ..ProfileSummary::default()
+        });
         let mut other = one.clone();
         other.notes = (0..100).map(|n| format!("other {n}")).collect();
         other.place = "other".to_string();
@@ -285,6 +298,10 @@ mod tests {
                 assert_eq!(text.chars().count(), 1_000);
                 assert!(text.ends_with("..."), "{text}");
             }
+            let samples = read.samples.as_ref().unwrap();
+            assert!(samples.classes.values().chain([&samples.samples]).all(|n| *n == MOST_SAMPLES));
+            assert!(samples.top.len() <= 1_024 && samples.top[0].0.chars().count() == 1_000);
+            assert!(samples.top.iter().all(|(.., ns)| *ns <= MOST_SAMPLES));
             assert_eq!(read.envelope.lost.probes.len(), 1_024);
             assert!(read.envelope.lost.probes.keys().all(|probe| probe.chars().count() == 1_000));
         }

@@ -22,7 +22,7 @@ use crate::host::elf::BuildId;
 use crate::render::text::quoted;
 
 /// The most bytes of a file, and of what is unpacked from it. A profile of a busy hour has some tens of megabytes.
-pub const MOST_BYTES: usize = 512 << 20;
+pub const MOST_BYTES: usize = 128 << 20;
 
 /// Of one piece: a stack with its labels, a name.
 const MOST_PIECE: usize = 1 << 20;

@@ -25,7 +25,7 @@ pub fn render(host: &Host, rights: &Rights, abilities: &Abilities, color: bool) 
     let names = names.chain(abilities.programs.iter().map(|program| &program.name));
     let width = names.map(String::len).max().unwrap_or(0);
     let line = |name: &str, state: State, reason: &Option<String>, remedy: &Option<String>| {
-        let mut text = format!("  {name:<width$}  {}", word(state, color));
+        let mut text = format!("  {:<width$}  {}", clean(name), word(state, color));
         if let Some(reason) = reason {
             text.push_str(&format!("  {}", clean(reason)));
         }
@@ -91,7 +91,7 @@ mod tests {
             btf: false,
             programs: Vec::new(),
             views: vec![ViewState {
-                name: "latency".into(),
+                name: "late\x1bncy".into(),
                 state: State::Missing,
                 reason: Some("no\x1bBTF".into()),
                 remedy: Some("boot another kernel".into()),
@@ -100,7 +100,9 @@ mod tests {
         let text = render(&Host::default(), &Rights::default(), &abilities, false);
         assert!(text.contains("missing   no\\u{1b}BTF; boot another kernel"), "{text}");
         assert!(
-            text.contains("\n  latency  missing") && text.contains("BTF absent") && text.contains("CAP_BPF")
+            text.contains("\n  late\\u{1b}ncy  missing")
+                && text.contains("BTF absent")
+                && text.contains("CAP_BPF")
         );
     }
 }

@@ -187,7 +187,7 @@ fn check(of: &Check) -> String {
         (_, false) => "DIFFERS",
     };
     let range = range(count(of.kernel_min), count(of.kernel_max));
-    format!("check {}: seen {}, kernel counted {range}: {verdict}\n", of.what, count(of.seen))
+    format!("check {}: seen {}, kernel counted {range}: {verdict}\n", clean(&of.what), count(of.seen))
 }
 
 #[cfg(test)]
