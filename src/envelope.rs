@@ -24,6 +24,11 @@ pub trait View: Serialize + DeserializeOwned + JsonSchema + Send {
 
     /// Whether it has `duration_ns` itself, the only key of the envelope that a view may have.
     const HAS_DURATION: bool = false;
+
+    /// Whether this one has it: a part that was not measured may be the one that has.
+    fn has_duration(&self) -> bool {
+        Self::HAS_DURATION
+    }
 }
 
 /// A view with its envelope, as one object.
@@ -62,7 +67,7 @@ impl<'a, V: View> Line<'a, V> {
     /// `command_status` is there when a command was measured.
     pub fn new(envelope: &'a Envelope, view: &'a V, command_status: Option<i32>) -> Self {
         let Envelope { version, kernel, start, duration_ns, lost, cost, missing } = envelope;
-        let duration_ns = (!V::HAS_DURATION).then_some(*duration_ns);
+        let duration_ns = (!view.has_duration()).then_some(*duration_ns);
         let schema = V::SCHEMA;
         Self { schema, version, kernel, start, duration_ns, lost, cost, missing, view, command_status }
     }

@@ -20,6 +20,10 @@ pub struct PressureSummary {
 impl View for PressureSummary {
     const SCHEMA: &'static str = "biopsy.locks/1";
     const HAS_DURATION: bool = true;
+
+    fn has_duration(&self) -> bool {
+        self.locks.is_some()
+    }
 }
 
 merge!(PressureSummary { both: locks pagecache; });

@@ -62,20 +62,12 @@ type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 /// Entries of a hash table that one system call reads at first: tables hold far fewer than they have room for.
 const FEW: u32 = 256;
 
-/// All keys and values of a hash table from which nothing is removed meanwhile: after a key that is
-/// gone the kernel starts over.
+/// All keys and values of a hash table from which nothing is removed meanwhile, many with one system call (since 5.6,
+/// 057996380a42).
 ///
 /// # Errors
 /// When the kernel does not read all.
 pub fn entries(map: &impl MapCore) -> Result<Entries> {
-    match batches(map)? {
-        Some(all) => Ok(all),
-        None => one_by_one(map),
-    }
-}
-
-/// Many with one system call; None: this kernel cannot (before 5.6, 057996380a42).
-fn batches(map: &impl MapCore) -> Result<Option<Entries>> {
     let (key_size, value_size) = (map.key_size() as usize, map.value_size() as usize);
     let mut all = Vec::new();
     let mut most = FEW.min(map.max_entries()).max(1);
@@ -109,7 +101,7 @@ fn batches(map: &impl MapCore) -> Result<Option<Entries>> {
                 let found = keys.chunks_exact(key_size).zip(values.chunks_exact(value_size));
                 all.extend(found.take(count as usize).map(|(key, value)| (key.to_vec(), value.to_vec())));
                 if done != 0 {
-                    return Ok(Some(all));
+                    return Ok(all);
                 }
                 place = Some(next);
             }
@@ -119,34 +111,7 @@ fn batches(map: &impl MapCore) -> Result<Option<Entries>> {
                 ensure!(most <= map.max_entries().saturating_mul(2), "{}: a bucket without end", name(map));
             }
             libc::EINTR => {}
-            libc::EINVAL | libc::EOPNOTSUPP | ENOTSUPP if place.is_none() => return Ok(None),
             error => bail!("{}: {}", name(map), std::io::Error::from_raw_os_error(error)),
         }
-    }
-}
-
-/// What the kernel says of a map that has no batches; it is no number of POSIX.
-const ENOTSUPP: i32 = 524;
-
-fn one_by_one(map: &impl MapCore) -> Result<Entries> {
-    let mut all = Vec::new();
-    let mut last: Option<Vec<u8>> = None;
-    loop {
-        let mut key = vec![0u8; map.key_size() as usize];
-        let before = last.as_ref().map_or(std::ptr::null(), |key| key.as_ptr());
-        // SAFETY: both point to as many bytes as a key has, which live across the call, and the kernel writes only to
-        // the second.
-        let done = unsafe {
-            libbpf_sys::bpf_map_get_next_key(map.as_fd().as_raw_fd(), before.cast(), key.as_mut_ptr().cast())
-        };
-        match std::io::Error::from_raw_os_error(-done) {
-            _ if done == 0 => {}
-            error if error.kind() == std::io::ErrorKind::NotFound => return Ok(all),
-            error => bail!("{}: {error}", name(map)),
-        }
-        if let Some(value) = lookup(map, &key)? {
-            all.push((key.clone(), value));
-        }
-        last = Some(key);
     }
 }

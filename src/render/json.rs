@@ -151,6 +151,21 @@ mod tests {
     }
 
     #[test]
+    fn each_key_of_the_envelope_is_there_once_also_where_nothing_was_measured() {
+        let envelope = Envelope { duration_ns: 7, ..Envelope::default() };
+        let some = pressure::PressureSummary {
+            locks: Some(crate::analyze::locks::LockSummary { duration_ns: 7, ..Default::default() }),
+            pagecache: None,
+        };
+        for seen in [pressure::PressureSummary::default(), some] {
+            let line = String::from_utf8(view(&envelope, &seen, None)).unwrap();
+            assert_eq!(line.matches("\"duration_ns\":7").count(), 1, "{line}");
+            let read: Framed<pressure::PressureSummary> = serde_json::from_str(&line).unwrap();
+            assert_eq!((read.envelope.duration_ns, &read.view), (7, &seen));
+        }
+    }
+
+    #[test]
     fn a_schema_has_the_keys_of_the_view_and_of_the_envelope() {
         for name in schemas() {
             let schema = schema(name).unwrap();

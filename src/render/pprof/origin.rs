@@ -283,7 +283,7 @@ mod tests {
         one.samples = Some(ProfileSummary {
             samples: u64::MAX,
             classes: [(CpuClass::System, u64::MAX), (CpuClass::Idle, 1 << 63)].into(),
-            top: vec![(long.clone(), 7, u64::MAX); 1_100],
+            top: vec![(long, 7, u64::MAX); 1_100],
             ..ProfileSummary::default()
         });
         let mut other = one.clone();

@@ -10,7 +10,7 @@ use crate::support::tool::{biopsy, finish, no_tracing, refused};
 
 /// Numbers of `enum bpf_cmd`.
 const LOOKUPS: [u32; 2] = [1, 24];
-const NEXT_KEY: [u32; 1] = [4];
+const BATCH: [u32; 1] = [24];
 const LOAD: [u32; 1] = [5];
 /// BPF_RAW_TRACEPOINT_OPEN and BPF_LINK_CREATE.
 const ATTACH: [u32; 2] = [17, 28];
@@ -23,12 +23,12 @@ fn without(calls: &'static [u32], arguments: &[&str]) -> Output {
     finish(command.spawn().unwrap())
 }
 
-/// Views with programs of their own; the maps whose reading fails where lookups are refused, and where keys are. None: an
+/// Views with programs of their own; the maps whose reading fails where lookups are refused, and where batches are. None: an
 /// idle view makes no such call.
 const VIEWS: [(&[&str], Option<&str>, Option<&str>); 6] = [
     (&["latency"], Some("rows"), None),
     (&["trace"], Some("rows"), None),
-    (&["interrupts"], Some("vector_cpus"), Some("interrupted_tasks")),
+    (&["interrupts"], Some("vector_cpus"), Some("vector_cpus")),
     (&["locks"], Some("reclaims"), Some("reclaimers")),
     (&["errors"], None, Some("error_rows")),
     (&["flame", "--off-cpu"], Some("wait_rows"), Some("wait_stacks")),
@@ -42,7 +42,7 @@ fn what_cannot_be_loaded_attached_or_read_is_named() {
     }
     let scratch = Scratch::new("refused-calls");
     let picture = scratch.path().join("picture.svg");
-    for (view, lookups, keys) in VIEWS {
+    for (view, lookups, batches) in VIEWS {
         let mut arguments = [view, &["--for", "200ms"]].concat();
         if view[0] == "flame" {
             arguments.extend(["-o", picture.to_str().unwrap()]);
@@ -55,7 +55,7 @@ fn what_cannot_be_loaded_attached_or_read_is_named() {
             refused(&without(calls, &arguments), 1, &[&what]);
         };
         lookups.inspect(|map| unread(&LOOKUPS, map));
-        keys.inspect(|map| unread(&NEXT_KEY, map));
+        batches.inspect(|map| unread(&BATCH, map));
         assert!(!picture.exists());
     }
     // The sampler of CPU time reads a ring, and is attached by its perf event.
