@@ -14,7 +14,7 @@ done
 # A view that this kernel does not have is named; top needs none of it.
 expect views/manifest.json '(.views | has("latency") and has("top") and has("threads"))
     and ((.views | keys) + [.missing[].part] | sort)
-        == ["errors", "interrupts", "latency", "locks", "stacks", "threads", "top"]'
+        == ["errors", "interrupts", "latency", "locks", "stacks", "system", "threads", "top"]'
 expect each/manifest.json '.views.trace.bytes > 1000'
 [ "$(head -c 4 each/io/part-000000.parquet)" = PAR1 ] || fail "each/io has no Parquet"
 zstd -dqc each/trace.ndjson.zst >trace.json
