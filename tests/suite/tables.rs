@@ -61,7 +61,8 @@ fn query(folder: &Path, packages: &Path, sql: &str) -> Vec<Value> {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(sql.as_bytes()).unwrap();
+    // Where it did not begin, its stderr says why.
+    let _unread = child.stdin.take().unwrap().write_all(sql.as_bytes());
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout)
