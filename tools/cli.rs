@@ -10,6 +10,7 @@ use biopsy::analyze::threads::Column;
 use biopsy::findings::Severity;
 use biopsy::load::options::Section;
 use biopsy::probe::interrupts::TIME_EVERY;
+use biopsy::probe::latency::options::Stages;
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -20,7 +21,7 @@ pub use self::input::Input;
 use self::input::{Within, replaces, replaces_live};
 pub use self::record::{Pack, Record, Recordable};
 pub use self::values::At;
-use self::values::{column, comm, cost, dimension, duration, interval, op, percent, size};
+use self::values::{column, comm, cost, dimension, duration, interval, op, percent, size, stages};
 use crate::words::Words;
 
 mod flame;
@@ -192,7 +193,7 @@ pub struct Latency {
     #[arg(long)]
     pub all: bool,
     /// Follow these stages alone: the others are not attached, and cost nothing.
-    #[arg(long, value_name = "STAGES", value_enum, default_value_t = Stages::All)]
+    #[arg(long, value_name = "STAGES", value_parser = stages(), default_value = Stages::All.name())]
     pub stages: Stages,
     /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
     #[arg(long)]
@@ -202,18 +203,6 @@ pub struct Latency {
     /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
-}
-
-/// Stages of [`Latency`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Stages {
-    /// From issue to completion.
-    Device,
-    /// From the entry into the block layer to completion.
-    #[value(name = "queue,device", alias = "device,queue")]
-    QueueDevice,
-    /// From the system call to the reap.
-    All,
 }
 
 #[derive(Debug, Args)]
@@ -632,9 +621,6 @@ pub struct Diagnose {
     /// Print every finding and measurement after the summary, which has at most 14 lines.
     #[arg(short, long)]
     pub verbose: bool,
-    /// Follow these stages alone: the others are not attached, and cost nothing.
-    #[arg(long, value_name = "STAGES", value_enum, default_value_t = Stages::All)]
-    pub stages: Stages,
     /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
     #[arg(long)]
     pub detail: bool,

@@ -14,7 +14,7 @@ use biopsy::session::latency::LatencyView;
 use biopsy::session::stop;
 use biopsy::session::watch::Shown;
 
-use crate::cli::{self, Color, Latency};
+use crate::cli::{Color, Latency};
 use crate::live::{self, Asked};
 use crate::output::{self, Sink};
 use crate::{replay, window};
@@ -51,11 +51,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         group_by: (!by.is_empty()).then(|| groups::mask(&by)),
         filter: chosen.filter.clone(),
         layers: true,
-        stages: match args.stages {
-            cli::Stages::Device => Stages::Device,
-            cli::Stages::QueueDevice => Stages::QueueDevice,
-            cli::Stages::All => Stages::All,
-        },
+        stages: args.stages,
         parts: args.detail,
         ..window::options(named.clone(), &args.window)
     };
@@ -73,9 +69,9 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
 
 /// What needs events that the stages leave out.
 fn refuse_stages(args: &Latency) -> Result<()> {
-    let is_device = args.stages == cli::Stages::Device;
+    let is_device = args.stages == Stages::Device;
     let needs = [
-        ("--detail", args.detail && args.stages != cli::Stages::All, "all"),
+        ("--detail", args.detail && args.stages != Stages::All, "all"),
         ("--by", is_device && !args.by.is_empty(), "queue,device"),
         ("-p, --comm and --cgroup", is_device && !args.submitters.is_empty(), "queue,device"),
     ];

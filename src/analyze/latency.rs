@@ -142,7 +142,7 @@ pub struct DeviceLatency {
     pub vanished: bool,
     /// Lower devices, nearest first.
     pub layers: Vec<Layer>,
-    /// Nobody named it: it is here as a layer of these.
+    /// Not named by the user: it is shown as a layer of these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub added_for: Vec<String>,
     /// Bios by process, the most bytes first; None: they were not counted.
@@ -240,7 +240,7 @@ pub struct OpLatency {
     /// None where none ended or none is followed.
     #[serde(flatten)]
     pub operations: Option<OperationLatency>,
-    /// At the end: operations beside these whose result was there and that nobody was seen to fetch. An iocb of
+    /// At the end: operations beside these whose result was ready and was not seen to be reaped. An iocb of
     /// several I/Os is one as soon as one of them has ended. None where that was not looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfetched: Option<u64>,

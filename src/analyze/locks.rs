@@ -48,11 +48,11 @@ pub struct LockSummary {
     pub by_cpu: Vec<CpuWaits>,
     pub by_node: Vec<NodeWaits>,
     pub stacks: StackSampling,
-    /// None where nobody sampled, or nothing was sampled in the window.
+    /// None where no sampler ran, or no sample was taken in the window.
     pub spin: Option<SpinShare>,
     /// None where the slow path was not probed beside the events.
     pub slow_path: Option<SlowPath>,
-    /// Who slept and waited when the window ended, the one that waited longest first; None: nobody looked.
+    /// Tasks that slept for a lock when the window ended, the longest wait first; None: not looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Vec<Waiter>>,
     /// Releases of locks that are with no lock's holder; None: this kernel does not say who releases one.

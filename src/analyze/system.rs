@@ -85,7 +85,6 @@ impl Merge for CpuQuota {
 impl Summary for SystemSummary {
     fn settle(&mut self) {
         self.cpu.settle();
-        // As of one window that began before it or ended after it.
         self.cpu_quotas.iter_mut().for_each(|quota| quota.processes.sort_unstable());
     }
 

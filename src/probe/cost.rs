@@ -32,7 +32,7 @@ const ATTACH_NS_PER_RUN: f64 = 17.0;
 const COUNTING_SHARE: u32 = 50;
 
 /// Slices are rarer the longer a run is, down to one in so long: each switches the statistics on and off and attaches the
-/// empty program, which took 1.7 % of a CPU in a recorder with one in a second or more.
+/// empty program, which took 1.7 % of a CPU in a recorder of five views with one or more per second.
 const RAREST: Duration = Duration::from_secs(10);
 const RARER: u32 = 20;
 

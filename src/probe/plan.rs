@@ -57,7 +57,7 @@ pub struct PlannedDevice {
     /// The disk that a partition lies on; of a disk its own name.
     pub disk: String,
     pub wire: WireDevice,
-    /// Nobody named it: it is traced as a layer of these.
+    /// Not named by the user: it is traced as a layer of these.
     pub added_for: Vec<String>,
 }
 

@@ -58,7 +58,7 @@ fn state(rights: &Rights) -> ProgramState {
 /// its first sample and the next look is named by the kernel's records alone.
 const DRAIN_EVERY: Duration = Births::DRAIN_EVERY;
 
-/// The same where nobody asks for the frames of processes.
+/// The same where frames of processes are not asked for.
 const DRAIN_KERNEL_EVERY: Duration = Duration::from_millis(100);
 
 /// What is sampled.

@@ -34,8 +34,8 @@ type Read = Result<Task>;
 /// With the number of the line.
 type Parsed<V> = Result<(u64, Found<V>)>;
 
-/// How many lines were taken. A large line is parsed once all before it were: which of two goes first must not depend on
-/// who comes first, as the results are taken in their order.
+/// How many lines were taken. A large line is parsed once all before it were: which of two large ones
+/// goes first must not depend on which thread is faster, as the results are taken in their order.
 #[derive(Default)]
 struct Taken {
     lines: Mutex<u64>,
@@ -55,7 +55,7 @@ impl Taken {
     }
 }
 
-/// Nobody takes any more, however it comes: whoever waits goes on.
+/// No result is taken any more, at the end or after an error: threads that wait go on.
 struct End<'a>(&'a Taken);
 
 impl Drop for End<'_> {
@@ -100,7 +100,7 @@ impl<R: BufRead + Send> Pieces<R> {
                 scope.spawn(move || parse(&waiting, &parsed, span, began, taken));
             }
             scope.spawn(move || read(&mut lines, &tasks));
-            // Those who parse end with the reader, and all of them where nobody takes their results any more.
+            // The parsers end with the reader, and all of them once their results are not taken any more.
             for result in results.iter().cycle() {
                 let Ok(found) = result.recv() else { break };
                 let (line, found) = found?;

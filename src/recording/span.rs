@@ -30,10 +30,7 @@ impl Moment {
     fn of(self, begin: Timestamp) -> Option<Timestamp> {
         match self {
             Self::At(time) => Some(time),
-            Self::After(length) => {
-                let length = length.saturating_sub(SLACK);
-                begin.checked_add(SignedDuration::try_from(length).ok()?).ok()
-            }
+            Self::After(length) => begin.checked_add(SignedDuration::try_from(length).ok()?).ok(),
             Self::TimeOfDay(time) => {
                 let day = begin.to_zoned(TimeZone::UTC).date();
                 let of = |day: jiff::civil::Date| day.to_datetime(time).to_zoned(TimeZone::UTC).ok();
@@ -56,16 +53,19 @@ pub struct Span {
 }
 
 impl Span {
-    /// Whether a result that begins then is in it. `begin` is that of the first one. Intervals begin some ms sooner or
-    /// later than their length says, and those of the views of a recording by others: a time since the begin is half a
-    /// tenth of a second early.
+    /// Whether a result that begins at `start` is in it. `begin` is that of the first one. Intervals begin some ms sooner or
+    /// later than their length says, and each view's by other ms, so a time since the begin is taken [`SLACK`] early.
     pub fn holds(&self, begin: &str, start: &str) -> Result<bool> {
         if *self == Self::default() {
             return Ok(true);
         }
         let time = |text: &str| text.parse::<Timestamp>().context("its start is no time");
         let (begin, start) = (time(begin)?, time(start)?);
-        let bound = |moment: Option<Moment>| moment.and_then(|moment| moment.of(begin));
+        let early = |moment| match moment {
+            Moment::After(length) => Moment::After(length.saturating_sub(SLACK)),
+            other => other,
+        };
+        let bound = |moment: Option<Moment>| moment.and_then(|moment| early(moment).of(begin));
         Ok(bound(self.from).is_none_or(|from| start >= from) && bound(self.to).is_none_or(|to| start < to))
     }
 }

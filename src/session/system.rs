@@ -35,9 +35,10 @@ pub struct SystemProbe {
 }
 
 impl SystemProbe {
-    /// `devices`: whose rates are sampled; empty: all.
+    /// `devices`: whose rates are sampled; empty: all that are in use.
     pub fn prepare(root: &Path, host: &Host, devices: &[String]) -> Self {
-        let all = || host.devices.iter().map(|device| device.name.as_str());
+        let used = || host.devices.iter().filter(|device| !device.is_placeholder());
+        let all = || used().map(|device| device.name.as_str());
         let rates = match devices {
             [] => RateSampler::new(all()),
             named => RateSampler::new(named.iter().map(String::as_str)),

@@ -84,7 +84,7 @@ pub struct DeviceSample {
     pub bio_based: bool,
     /// The kernel counts its I/Os when they begin: bio-based devices before 5f27571382ca (6.3).
     pub counted_at_start: bool,
-    /// Nobody named it: it is traced as a layer of these.
+    /// Not named by the user: it is traced as a layer of these.
     pub added_for: Vec<String>,
     /// Bios by process; None: they were not counted.
     pub processes: Option<Vec<ProcessIos>>,

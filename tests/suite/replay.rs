@@ -247,7 +247,7 @@ fn other_views_are_left_out_and_alone_they_are_named() {
     assert_eq!(read(b"").1.unwrap(), "it has no biopsy.latency/1: it is empty");
 }
 
-/// Large ones are parsed alone, and whoever comes first does not keep the others waiting for ever.
+/// Large ones are parsed alone, and the faster thread does not keep the other waiting for ever.
 #[test]
 fn large_lines_come_in_their_order() {
     let line = |ios: u64| {

@@ -7,6 +7,7 @@ use biopsy::analyze::groups::Dimension;
 use biopsy::analyze::op::Op;
 use biopsy::analyze::stage::Stage;
 use biopsy::analyze::threads::Column;
+use biopsy::probe::latency::options::Stages;
 use biopsy::recording::Moment;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
@@ -35,6 +36,13 @@ pub fn dimension() -> impl TypedValueParser<Value = Dimension> {
     let named = |word: String| Dimension::ALL.into_iter().find(|dimension| dimension.name() == word);
     PossibleValuesParser::new(Dimension::ALL.map(Dimension::name))
         .try_map(move |word| named(word).ok_or("no such dimension"))
+}
+
+/// The stages that are followed, by their names.
+pub fn stages() -> impl TypedValueParser<Value = Stages> {
+    let named = |word: String| Stages::ALL.into_iter().find(|stages| stages.name() == word);
+    PossibleValuesParser::new(Stages::ALL.map(Stages::name))
+        .try_map(move |word| named(word).ok_or("no such stages"))
 }
 
 /// A column of threads by its name.

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use anyhow::Result;
-use biopsy::analyze::devices::HostSummary;
 use biopsy::analyze::flame::FlameSummary;
 use biopsy::analyze::interrupts::InterruptSummary;
 use biopsy::analyze::latency::LatencySummary;
@@ -17,7 +16,7 @@ use biopsy::merge::Summary;
 use biopsy::recording::ring::Held;
 use biopsy::recording::source::{self, Absent, Lines};
 use biopsy::recording::stacks::Profiles;
-use biopsy::recording::{Piece, Pieces, Span, folder, name_of};
+use biopsy::recording::{Piece, Span, folder, name_of};
 use biopsy::render::folded;
 use biopsy::rules::measured::Measured;
 
@@ -149,10 +148,4 @@ fn not_recorded(part: &str, what: &str) -> Missing {
 fn profile(stacks: &FlameSummary) -> Option<ProfileSummary> {
     let samples = stacks.samples.clone()?;
     Some(ProfileSummary { folded: folded::lines(&stacks.profile).collect(), ..samples })
-}
-
-/// The machine in the lines of [`folder::HOST`].
-pub fn machine(lines: Lines) -> Result<Option<HostSummary>> {
-    let host = Pieces::new(lines, Span::default()).read::<HostSummary>()?;
-    Ok(host.map(|piece| piece.view))
 }

@@ -159,10 +159,11 @@ pub fn run(
         // One that a view does not finish is not waited for.
         let patience = 2 * args.interval + Duration::from_secs(1);
         let (_, window) = follow(args, named, &views, at, || {
-            let found = watch.as_mut().and_then(|watch| watch.look(&writer, patience));
             if due.is_none() {
-                due =
-                    trigger.take().or(found).filter(|_| dumps.is_allowed()).map(|due| (due, Instant::now()));
+                // What it finds is new once: not to be looked for while another dump waits.
+                let found = || watch.as_mut().and_then(|watch| watch.look(&writer, patience));
+                let new = trigger.take().or_else(found).filter(|_| dumps.is_allowed());
+                due = new.map(|due| (due, Instant::now()));
                 due.iter().for_each(|(due, _)| writer.pin(due.at_ns));
             }
             let is_ready =

@@ -47,7 +47,8 @@ const MAX_COST: f64 = 1.0;
 /// Samples of stacks per second and CPU, as of `flame`.
 const FREQUENCY: u64 = 99;
 
-/// Bytes of each CPU's ring of events, where only the slowest I/Os have one: all of 20 ms have, at the begin of an interval.
+/// Bytes of each CPU's ring of events, where only the slowest I/Os have one: in the first interval all of 50 ms have one, up
+/// to the first tick.
 const SLOWEST_RING: u32 = 1 << 20;
 
 /// What `-d` names, for views that see layers and for those of disks.

@@ -1,22 +1,22 @@
 //! Looks for findings in what the flight recorder holds.
 
 use std::collections::BTreeSet;
-use std::io::Cursor;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use biopsy::analyze::devices::HostSummary;
 use biopsy::analyze::loss;
 use biopsy::clock::now_ns;
 use biopsy::findings::{Finding, Severity};
 use biopsy::host::Host;
-use biopsy::recording::Span;
 use biopsy::recording::source::Absent;
+use biopsy::recording::{Pieces, Span};
 use biopsy::render::{json, text};
 use biopsy::rules::summary::DiagnosisSummary;
 
 use super::flight::{Due, Writer};
 use crate::cli::Record;
-use crate::diagnose::kept::{self, Kept};
+use crate::diagnose::kept::Kept;
 use crate::output;
 
 /// What is diagnosed at once. Several rules want the rates of two seconds or more.
@@ -47,10 +47,10 @@ impl Watch {
         begin: Instant,
     ) -> Result<Self> {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let machine = kept::machine(Box::new(Cursor::new(machine.to_vec())))?;
+        let machine = Pieces::new(machine, Span::default()).read::<HostSummary>()?;
         let interval_ns = ns(args.interval).max(1);
         Ok(Self {
-            host: machine.context("the machine is not known")?.machine,
+            host: machine.context("the machine is not known")?.view.machine,
             least,
             max_loss: args.window.max_loss,
             interval_ns,

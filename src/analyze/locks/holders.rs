@@ -11,7 +11,7 @@ use crate::wire::locks::{HolderSample, Reading};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Holder {
-    /// How often it was released while somebody slept for it.
+    /// How often it was released while a task slept for it.
     pub releases: u64,
     /// Of them: how often it is known how long it was held.
     pub holds: u64,

@@ -16,6 +16,19 @@ pub enum Stages {
     All,
 }
 
+impl Stages {
+    pub const ALL: [Self; 3] = [Self::Device, Self::QueueDevice, Self::All];
+
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::QueueDevice => "queue,device",
+            Self::All => "all",
+        }
+    }
+}
+
 /// What to trace.
 #[derive(Debug, Clone)]
 pub struct Options {

@@ -61,7 +61,7 @@ fn a_load_inside_the_window_is_counted_exactly() {
     }
 }
 
-/// The others cost nothing, and say that nobody asked for them.
+/// The others cost nothing, and are named as not asked for.
 #[test]
 fn stages_that_are_left_out_are_not_attached() {
     let Some(disk) = Disk::new(64) else { return };
